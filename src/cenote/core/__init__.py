@@ -1,0 +1,1 @@
+"""Types, errors, the target machine and settings: what every other package stands on."""

@@ -1,0 +1,59 @@
+"""Every error that Cenote raises on purpose.
+
+    CenoteError
+    ├── ModelError         the file or graph is not a valid model (also a ValueError)
+    ├── UnsupportedError   a valid model or call that Cenote cannot run (also a NotImplementedError)
+    ├── ShapeError         shapes or ranks do not fit (also a ValueError)
+    ├── DTypeError         element types do not fit (also a TypeError)
+    ├── ArgumentError      an attribute or argument is out of range (also a ValueError)
+    ├── InputError         what the caller passed to a model does not fit it (also a ValueError)
+    ├── CapacityError      more memory is needed than there is (also a MemoryError)
+    └── CodegenError       a generated kernel could not be built or loaded (also a RuntimeError)
+
+A message says which operator or argument, what was seen, and what to do. A front end adds the node and the file
+once, at its boundary, with `CenoteError.located`.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+
+class CenoteError(Exception):
+    """Base of every error raised on purpose."""
+
+    def located(self, where: str) -> Self:
+        """The same error, its message preceded by where it happened (a node, a file)."""
+        return type(self)(f"{where}: {self}")
+
+
+class ModelError(CenoteError, ValueError):
+    """The file or graph is not a valid model."""
+
+
+class UnsupportedError(CenoteError, NotImplementedError):
+    """Valid, but not something Cenote can run."""
+
+
+class ShapeError(CenoteError, ValueError):
+    """Shapes or ranks do not fit."""
+
+
+class DTypeError(CenoteError, TypeError):
+    """Element types do not fit."""
+
+
+class ArgumentError(CenoteError, ValueError):
+    """An attribute or argument is out of range."""
+
+
+class InputError(CenoteError, ValueError):
+    """What the caller passed to a model does not fit it."""
+
+
+class CapacityError(CenoteError, MemoryError):
+    """More memory is needed than there is."""
+
+
+class CodegenError(CenoteError, RuntimeError):
+    """A generated kernel could not be built or loaded."""

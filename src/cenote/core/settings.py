@@ -1,0 +1,49 @@
+"""Every knob, with its help. `cenote info` prints this table; docs list it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cenote.core.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One environment variable, read when asked for."""
+
+    variable: str
+    default: str
+    help: str
+
+    def text(self) -> str:
+        return os.environ.get(self.variable, self.default).strip()
+
+    def integer(self) -> int:
+        """The value as a whole number of 0 or more."""
+        try:
+            value = int(self.text())
+        except ValueError:
+            value = -1
+        if value < 0:
+            raise ArgumentError(f"{self.variable}: '{self.text()}' is not a whole number of 0 or more")
+        return value
+
+
+THREADS = Setting("CENOTE_THREADS", "0", "Threads per inference; 0: one per physical core this process may use.")
+TARGET = Setting("CENOTE_TARGET", "", "Instruction set to generate for: avx512, avx2, generic; empty: the host's best.")
+CACHE = Setting("CENOTE_CACHE", "", "Folder of compiled kernels; empty: ~/.cache/cenote; 'off': no cache.")
+SPIN = Setting("CENOTE_SPIN", "50", "Microseconds a waiting thread spins before it sleeps.")
+SETTINGS = (THREADS, TARGET, CACHE, SPIN)
+
+
+def cache_folder() -> Path | None:
+    """Where compiled kernels are kept, or None when caching is off."""
+    text = CACHE.text()
+    if text == "off":
+        return None
+    if text:
+        return Path(text)
+    base = os.environ.get("XDG_CACHE_HOME", "").strip()
+    return (Path(base) if base else Path.home() / ".cache") / "cenote"

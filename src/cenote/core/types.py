@@ -1,0 +1,104 @@
+"""What a tensor is (dtype and shape) and how it lies in memory (layout)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+Array = NDArray[Any]
+
+BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+FLOAT16: np.dtype[Any] = np.dtype(np.float16)
+FLOAT32: np.dtype[Any] = np.dtype(np.float32)
+FLOAT64: np.dtype[Any] = np.dtype(np.float64)
+INT64: np.dtype[Any] = np.dtype(np.int64)
+FLOATS = frozenset({BFLOAT16, FLOAT16, FLOAT32, FLOAT64})
+
+_SHORT = {"float": "f", "int": "i", "uint": "u", "complex": "c"}
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """True for float64, float32, float16 and bfloat16."""
+    return dtype in FLOATS
+
+
+def short_name(dtype: np.dtype[Any]) -> str:
+    """`f32`, `bf16`, `i8`, `bool`: how types print in graphs, plans and kernel names."""
+    if dtype == BFLOAT16:
+        return "bf16"
+    for prefix, letter in _SHORT.items():
+        if dtype.name.startswith(prefix) and dtype.name[len(prefix) :].isdigit():
+            return letter + dtype.name[len(prefix) :]
+    return dtype.name
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Element type and concrete shape of a value.
+
+    `value` is the content where it is known when the graph is compiled (a constant): operators whose output shape
+    depends on it (Reshape, Slice) read it in `infer`. It takes no part in equality.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    value: Array | None = field(default=None, compare=False, repr=False)
+
+    @staticmethod
+    def of(dtype: DTypeLike, shape: Sequence[int]) -> TensorType:
+        """From anything NumPy takes as a dtype."""
+        return TensorType(np.dtype(dtype), tuple(int(extent) for extent in shape))
+
+    @staticmethod
+    def known(value: Array) -> TensorType:
+        """The type of a constant, with its content."""
+        return TensorType(value.dtype, value.shape, value)
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a value lies in memory.
+
+    `lanes == 0`: plain, row-major over the logical shape. `lanes == L`: channel-blocked, (N, ceil(C/L), *spatial, L):
+    the lanes past C in the last block are junk that no kernel may let into a real lane. `halo`: (begin, end) rows of
+    zeros around each spatial axis, part of the buffer, that a convolution reads instead of checking for edges; empty
+    means none. Blocked values only.
+    """
+
+    lanes: int = 0
+    halo: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def is_blocked(self) -> bool:
+        return self.lanes > 0
+
+    def __str__(self) -> str:
+        if not self.is_blocked:
+            return "plain"
+        border = "".join(f" {begin}+{end}" for begin, end in self.halo if begin or end)
+        return f"c{self.lanes}{border}"
+
+
+PLAIN = Layout()

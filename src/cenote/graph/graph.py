@@ -1,0 +1,107 @@
+"""The graph: named values, nodes that hold an operator. Immutable; a pass returns a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from cenote.core.types import Array, Layout, TensorType
+from cenote.ops.base import Op
+
+Dimension = int | str | None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An input or output as the model declares it: a dimension is a size, a name, or None when unknown."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[Dimension, ...] | None
+
+    def __str__(self) -> str:
+        shape = "?" if self.shape is None else ",".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.name}: {self.dtype}[{shape}]"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One application of an operator. An absent optional input is ""; `label` is the node's name in its file."""
+
+    op: Op
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    label: str = ""
+
+    @property
+    def where(self) -> str:
+        """How errors name the node."""
+        return f"node '{self.label}' ({self.op.name})" if self.label else f"node {self.op.name} -> {self.outputs[0]}"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in an order in which every value is made before it is used.
+
+    `types` holds the concrete type of every value once the graph is specialised to its inputs' shapes (before that,
+    only of the constants); `layouts` how each lies in memory once layouts are chosen (absent: plain).
+    """
+
+    inputs: tuple[Declared, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    types: Mapping[str, TensorType] = field(default_factory=dict)
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+    name: str = "graph"
+
+    def __post_init__(self) -> None:
+        for attribute in ("constants", "types", "layouts"):
+            object.__setattr__(self, attribute, MappingProxyType(dict(getattr(self, attribute))))
+
+    def replace(self, **changes: Any) -> Graph:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+    def type_of(self, name: str) -> TensorType | None:
+        """Type of a value; None for "" (an absent input). Constants carry their content."""
+        if not name:
+            return None
+        if name in self.constants:
+            return TensorType.known(self.constants[name])
+        return self.types[name]
+
+    def input_types(self, node: Node) -> tuple[TensorType | None, ...]:
+        return tuple(self.type_of(name) for name in node.inputs)
+
+    def producers(self) -> dict[str, Node]:
+        """Which node makes each value."""
+        return {name: node for node in self.nodes for name in node.outputs if name}
+
+    def users(self) -> dict[str, list[Node]]:
+        """Which nodes read each value, once per node, in order."""
+        users: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.inputs):
+                if name:
+                    users.setdefault(name, []).append(node)
+        return users
+
+    def values(self) -> Iterator[str]:
+        """Every value: inputs, constants, node outputs."""
+        yield from (declared.name for declared in self.inputs)
+        yield from self.constants
+        for node in self.nodes:
+            yield from (name for name in node.outputs if name)
+
+    def fresh(self, stem: str) -> str:
+        """A value name that is not taken."""
+        taken = set(self.values())
+        count = 0
+        while f"{stem}.{count}" in taken:
+            count += 1
+        return f"{stem}.{count}"

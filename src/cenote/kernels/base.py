@@ -1,0 +1,174 @@
+"""What joins an operator to machine code: a spec that emits a kernel, a view of memory, and a call of the kernel.
+
+Every kernel has one native signature, so that one driver can run them all:
+
+    void kernel(const int64_t *words, int64_t begin, int64_t end, void *scratch)
+
+`words` is the argument record, one 64-bit word per parameter of the spec (a pointer, an integer, or the bits of a
+float64). The work is split into `items` independent pieces; a call does the pieces begin..end-1. `scratch` is memory
+of the calling thread alone. What a piece computes does not depend on how pieces are grouped, so results are the same
+bits for any number of threads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen.builder import Kernel
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, Layout, TensorType, short_name
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """What a kernel is specialised on. Subclasses are frozen dataclasses whose fields change the instructions.
+
+    The spec is the cache key, the symbol name and what a profiler prints; sizes are run-time arguments.
+    """
+
+    def emit(self, target: Target) -> Kernel:
+        """Generate the kernel. Pure: prints without running."""
+        raise NotImplementedError(f"{type(self).__name__}.emit")
+
+    @property
+    def symbol(self) -> str:
+        """Name of the kernel in object code and profiles, unique to the spec."""
+        parts = [type(self).__name__]
+        for field in dataclasses.fields(self):
+            parts.append(f"{field.name}_{_identifier(getattr(self, field.name))}")
+        return "__".join(parts)
+
+
+def _identifier(value: object) -> str:
+    if isinstance(value, tuple):
+        return "x".join(_identifier(item) for item in value) or "none"
+    if isinstance(value, np.dtype):
+        return short_name(value)
+    if dataclasses.is_dataclass(value):
+        return "".join(_identifier(getattr(value, field.name)) + "_" for field in dataclasses.fields(value))
+    text = str(value).replace("-", "m").replace(".", "p")
+    return "".join(letter if letter.isalnum() else "_" for letter in text)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where memory comes from when a program runs: `kind` is "arena", "input", "output" or "constant".
+
+    `index` counts inputs, outputs or constants; `offset` is in bytes from the start of that memory.
+    """
+
+    kind: str
+    index: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class View:
+    """One tensor in memory: type, layout, strides in elements, and where its first real element lies.
+
+    Plain: one stride per logical axis. Blocked: strides of (N, channel block, *spatial); the step from one spatial
+    neighbour to the next along the last axis is `lanes`, from lane to lane 1. `slot.offset` already skips the halo.
+    """
+
+    type: TensorType
+    layout: Layout
+    strides: tuple[int, ...]
+    slot: Slot
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def blocks(self) -> int:
+        """Channel blocks of a blocked view, the last one perhaps ragged."""
+        return -(-self.type.shape[1] // self.layout.lanes)
+
+    def is_contiguous(self) -> bool:
+        """True when the elements (junk lanes included) fill one run of memory without gaps."""
+        return self.strides == dense_strides(self.type.shape, Layout(self.layout.lanes))
+
+    def at(self, offset_elements: int) -> View:
+        """The same view moved by whole elements."""
+        moved = self.slot.offset + offset_elements * self.type.dtype.itemsize
+        return dataclasses.replace(self, slot=dataclasses.replace(self.slot, offset=moved))
+
+
+def padded_spatial(shape: Sequence[int], layout: Layout) -> tuple[int, ...]:
+    """Spatial extents with the halo."""
+    halo = layout.halo or ((0, 0),) * (len(shape) - 2)
+    return tuple(extent + begin + end for extent, (begin, end) in zip(shape[2:], halo, strict=True))
+
+
+def dense_strides(shape: Sequence[int], layout: Layout = PLAIN) -> tuple[int, ...]:
+    """Strides in elements of a tensor that fills its buffer (halo included)."""
+    if layout.is_blocked:
+        spatial = padded_spatial(shape, layout)
+        extents = (shape[0], -(-shape[1] // layout.lanes), *spatial)
+        step = layout.lanes
+    else:
+        extents, step = tuple(shape), 1
+    strides: list[int] = []
+    for extent in reversed(extents):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def buffer_elements(shape: Sequence[int], layout: Layout = PLAIN) -> int:
+    """Elements of the buffer that holds the tensor: halo and junk lanes included."""
+    if not layout.is_blocked:
+        return math.prod(shape)
+    blocks = -(-shape[1] // layout.lanes)
+    return shape[0] * blocks * math.prod(padded_spatial(shape, layout)) * layout.lanes
+
+
+def halo_offset(shape: Sequence[int], layout: Layout) -> int:
+    """Elements from the start of the buffer to the first real element."""
+    if not layout.is_blocked or not layout.halo:
+        return 0
+    strides = dense_strides(shape, layout)[2:]
+    return sum(begin * stride for (begin, _), stride in zip(layout.halo, strides, strict=True))
+
+
+Argument = View | Array | int | float | None
+
+
+@dataclass(frozen=True)
+class Call:
+    """One launch of a kernel: the arguments in the order of the kernel's parameters.
+
+    An array among them is a constant that the lowering prepared (packed weights); None is a null pointer. `items` is
+    the number of independent pieces, `grain` how many of them a thread takes at a time (about 20 to 100 us of work),
+    `scratch` the bytes each thread needs.
+    """
+
+    spec: KernelSpec
+    arguments: tuple[Argument, ...]
+    items: int = 1
+    grain: int = 1
+    scratch: int = 0
+
+    def __post_init__(self) -> None:
+        if self.items < 0 or self.grain < 1 or self.scratch < 0:
+            raise ValueError(f"bad call of {self.spec.symbol}: items {self.items}, grain {self.grain}")
+
+
+def float_word(value: float) -> int:
+    """The 64-bit word that carries a float argument."""
+    return int(np.float64(value).view(np.int64))
+
+
+def constant_of(kind: Any) -> Array:
+    """The content of a view or type that must be a constant."""
+    value = kind.type.value if isinstance(kind, View) else kind.value
+    if value is None:
+        raise ValueError("a constant was expected")
+    array: Array = value
+    return array

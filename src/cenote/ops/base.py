@@ -1,0 +1,279 @@
+"""The contract of an operator: one frozen dataclass that carries everything Cenote knows about it.
+
+A new operator is one file in this folder plus one line in `ops/__init__.py`; docs/add_an_operator.md walks through it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cenote.core.errors import CenoteError, DTypeError, ShapeError, UnsupportedError
+from cenote.core.target import Target
+from cenote.core.types import FLOAT64, PLAIN, Array, Layout, TensorType, is_float
+from cenote.kernels.base import Call, View
+
+Arrays = tuple[Array, ...]
+Types = tuple[TensorType, ...]
+
+
+class ValueNeeded(CenoteError):
+    """`infer` needs the content of an input that is only known when the model runs."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(f"the content of input {index} is needed to know the output's shape")
+        self.index = index
+
+
+class ShapeFromData(CenoteError):
+    """The output's shape depends on the inputs' content in a way only the reference can tell (NonZero)."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Work of one operator: `operations` (multiply-adds count 2) and `bytes` read and written once each."""
+
+    operations: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Box:
+    """A half-open box of a tensor, one (begin, end) per axis."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+    @staticmethod
+    def whole(shape: Sequence[int]) -> Box:
+        return Box(tuple((0, extent) for extent in shape))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One test case of an operator. Float arrays are seeded normal noise unless given.
+
+    `inputs` holds arrays, or None for an absent optional input.
+    """
+
+    op: Op
+    inputs: tuple[Array | None, ...]
+    label: str = ""
+
+    def __str__(self) -> str:
+        shapes = ",".join("-" if x is None else f"{x.dtype}{list(x.shape)}".replace(" ", "") for x in self.inputs)
+        return f"{self.label or self.op}:{shapes}"
+
+
+Bind = Callable[[Sequence[View | None], Sequence[View]], Sequence[Call]]
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """One way to compute an operator natively.
+
+    `inputs` and `outputs` are the layouts it works on (None: an absent input, or a constant that `bind` repacks and
+    the program need not keep). `bind(inputs, outputs)` gets the views and returns the kernel calls, in order; views
+    of `temporaries` (plain buffers that live only during the calls) follow the outputs. `seconds` is the estimate the
+    chooser compares, `tolerance` the error allowed against the reference, relative to the largest output; 0 means
+    equal bits. `in_place` names inputs whose memory the first output may take when nothing needs them afterwards.
+    """
+
+    name: str
+    inputs: tuple[Layout | None, ...]
+    outputs: tuple[Layout, ...]
+    bind: Bind
+    seconds: float
+    tolerance: float = 0.0
+    temporaries: tuple[TensorType, ...] = ()
+    in_place: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A node as a front end read it, free of any file format.
+
+    `attributes` hold Python ints, floats, strings, tuples of them, NumPy arrays (tensors), and "graph" objects as
+    they came. `present` says for each input whether it is there; `outputs` how many outputs were asked for.
+    `constant(i)` is the content of input i when it is a constant, else None.
+    """
+
+    op: str
+    domain: str
+    opset: int
+    attributes: Mapping[str, Any]
+    present: tuple[bool, ...]
+    outputs: int
+    constants: Mapping[int, Array] = field(default_factory=dict)
+
+    def constant(self, index: int) -> Array | None:
+        return self.constants.get(index)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An attribute, or the default of the specification."""
+        return self.attributes.get(name, default)
+
+    def expect(self, *names: str) -> None:
+        """Refuse attributes that this decoder would ignore."""
+        unknown = sorted(set(self.attributes) - set(names))
+        if unknown:
+            raise UnsupportedError(
+                f"{self.op}-{self.opset}: attribute {', '.join(unknown)} is not known (known: {', '.join(names)})"
+            )
+
+
+@dataclass(frozen=True)
+class Rewired:
+    """What a decoder returns when the operator's inputs are not the node's: an int picks an input of the node, an
+    array becomes a constant, None an absent input."""
+
+    op: Op
+    inputs: tuple[int | Array | None, ...]
+
+
+Decoder = Callable[[Imported], "Op | Rewired"]
+
+
+class Op:
+    """Base of all operators. Subclasses are frozen dataclasses; their fields are their attributes.
+
+    `name` is what graphs print, unique among operators. `from_onnx` maps an ONNX operator name, with its domain
+    before it when it is not the standard one ("ai.onnx.ml.Binarizer"), to a decoder.
+    """
+
+    name: ClassVar[str] = ""
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        """Check the inputs and give the types of the outputs: the only place where either is done.
+
+        Raises ShapeError, DTypeError, ArgumentError or UnsupportedError; `ValueNeeded` when a constant is needed.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.infer")
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        """The obvious NumPy, never optimised: the oracle, and what a host step runs.
+
+        Works in float64 for float inputs and rounds once, to the dtype that `infer` gives for the inputs' dtypes, so
+        float64 inputs give the float64 answer.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.reference")
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        """Native ways to compute it, if there are any. `inputs` have passed `infer`."""
+        return iter(())
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        """Operations and bytes; by default one operation per output element."""
+        outputs = self.infer(*inputs)
+        moved = sum(x.nbytes for x in (*inputs, *outputs) if x is not None)
+        return Cost(operations=sum(y.size for y in outputs), bytes=moved)
+
+    def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
+        """The boxes of the inputs that a box of the first output needs; by default all of each input."""
+        return tuple(None if x is None else Box.whole(x.shape) for x in inputs)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Cases chosen to break it: ragged channels, 1x1 maps, batch > 1, dimension 0, odd strides."""
+        return ()
+
+    def __str__(self) -> str:
+        shown = []
+        for item in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+            value = getattr(self, item.name)
+            if value != item.default:
+                shown.append(f"{item.name}={_compact(value)}")
+        return f"{self.name}({', '.join(shown)})" if shown else self.name
+
+
+def _compact(value: object) -> str:
+    if isinstance(value, np.dtype):
+        return value.name
+    if isinstance(value, tuple):
+        return "(" + ",".join(_compact(item) for item in value) + ")"
+    return str(value)
+
+
+def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """NumPy's multidirectional broadcasting, with Cenote's error."""
+    try:
+        return tuple(int(extent) for extent in np.broadcast_shapes(*shapes))
+    except ValueError:
+        shown = " and ".join(str(list(shape)) for shape in shapes)
+        raise ShapeError(f"{op}: shapes {shown} do not broadcast (each axis must be equal or 1)") from None
+
+
+def normalize_axis(op: str, axis: int, rank: int) -> int:
+    """A possibly negative axis as 0..rank-1."""
+    if not -rank <= axis < rank:
+        raise ShapeError(f"{op}: axis {axis} is out of range for rank {rank} (allowed: {-rank} to {rank - 1})")
+    return axis % rank
+
+
+def require(op: str, x: TensorType | None, what: str) -> TensorType:
+    """The type of an input that must be there."""
+    if x is None:
+        raise ShapeError(f"{op}: input '{what}' is missing")
+    return x
+
+
+def require_same_dtype(op: str, *inputs: TensorType | None) -> np.dtype[Any]:
+    """The one dtype of all inputs that are there."""
+    dtypes = {x.dtype for x in inputs if x is not None}
+    if len(dtypes) != 1:
+        raise DTypeError(f"{op}: inputs have different types ({', '.join(sorted(map(str, dtypes)))}); cast them first")
+    return dtypes.pop()
+
+
+def wide(x: Array) -> Array:
+    """Float arrays as float64, others as they are: what references compute in."""
+    return x.astype(FLOAT64) if is_float(x.dtype) else x
+
+
+def narrow(y: Array, dtype: np.dtype[Any]) -> Array:
+    """Round a reference's result to the declared dtype (no warning on overflow to infinity)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(y).astype(dtype)
+
+
+def seeded(shape: Sequence[int], seed: int = 0, dtype: Any = np.float32) -> Array:
+    """Noise for samples: standard normal for floats, small integers otherwise."""
+    generator = np.random.default_rng(seed + math.prod(shape))
+    if is_float(np.dtype(dtype)):
+        return generator.standard_normal(tuple(shape)).astype(dtype)
+    if np.dtype(dtype) == np.bool_:
+        return generator.integers(0, 2, tuple(shape)).astype(dtype)
+    low = 0 if np.dtype(dtype).kind == "u" else -9
+    return generator.integers(low, 10, tuple(shape)).astype(dtype)
+
+
+__all__ = [
+    "PLAIN",
+    "Arrays",
+    "Box",
+    "Call",
+    "Cost",
+    "Decoder",
+    "Imported",
+    "Layout",
+    "Lowering",
+    "Op",
+    "Rewired",
+    "Sample",
+    "ShapeFromData",
+    "TensorType",
+    "Types",
+    "ValueNeeded",
+    "View",
+    "broadcast_shapes",
+    "narrow",
+    "normalize_axis",
+    "require",
+    "require_same_dtype",
+    "seeded",
+    "wide",
+]
