@@ -1,6 +1,343 @@
-"""Placeholder while the builder is being written."""
+"""The staged SIMD builder: Python that runs now is unrolled, `k.range` and `k.when` are emitted. Two ways, no third.
+
+    k = Kernel("scale", target, [Parameter("x", F32, pointer=True), Parameter("y", F32, pointer=True)])
+    for i in k.range(k.begin, k.end):                # emitted loop over the pieces of work
+        for j in range(4):                           # unrolled now
+            k["y"].store(k["x"].load(i * 32 + j * 8, 8) * 2.0, i * 32 + j * 8)
+
+The text is clean SSA: only variables live in stack slots, which LLVM's SROA pass turns into registers. No fast-math
+flag is ever set, so NaN and infinities behave as IEEE 754 says.
+"""
+
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from cenote.codegen.values import BOOL, F32, F64, I32, I64, U8, Number, Pointer, Scalar, Value, index_vector
+from cenote.core.target import Target
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One word of the argument record: a pointer to elements of a type, or a number (i64, or a float passed as f64).
+
+    `may_alias` is for pointers that a caller may hand the same memory as another (in-place kernels).
+    """
+
+    name: str
+    type: Scalar = I64
+    pointer: bool = False
+    may_alias: bool = False
+
+
+class Variable:
+    """A value that changes while generated code runs (an accumulator)."""
+
+    def __init__(self, kernel: Kernel, initial: Value) -> None:
+        self.kernel, self.type, self.lanes = kernel, initial.type, initial.lanes
+        self.slot = kernel.stack_slot(initial)
+        self.value = initial
+
+    @property
+    def value(self) -> Value:
+        return self.kernel.assign(f"load {self.type.vector(self.lanes)}, ptr {self.slot}", self.type, self.lanes)
+
+    @value.setter
+    def value(self, new: Value) -> None:
+        self.kernel.line(f"store {new.ir} {new.text}, ptr {self.slot}")
 
 
 class Kernel:
-    """A kernel being built."""
+    """A kernel under construction. `k["name"]` is a parameter; `begin`, `end` and `scratch` come with every call."""
+
+    def __init__(self, symbol: str, target: Target, parameters: Sequence[Parameter]) -> None:
+        self.symbol, self.target, self.parameters = symbol, target, tuple(parameters)
+        self._lines: list[str] = []
+        self._entry: list[str] = []
+        self._declarations: dict[str, str] = {}
+        self._count = 0
+        self._block = "entry"
+        self.begin, self.end = Value(self, I64, 1, "%begin"), Value(self, I64, 1, "%end")
+        self.scratch = Pointer(self, U8, "%scratch")
+        self._arguments: dict[str, Value | Pointer] = {}
+        for parameter in parameters:
+            text = f"%p.{parameter.name}"
+            self._arguments[parameter.name] = (
+                Pointer(self, parameter.type, text) if parameter.pointer else Value(self, parameter.type, 1, text)
+            )
+
+    # ---- parameters -------------------------------------------------------------------------------------------
+
+    def pointer(self, name: str) -> Pointer:
+        """A pointer parameter."""
+        found = self._arguments[name]
+        assert isinstance(found, Pointer), f"{name} is a number"
+        return found
+
+    def number(self, name: str) -> Value:
+        """A number parameter."""
+        found = self._arguments[name]
+        assert isinstance(found, Value), f"{name} is a pointer"
+        return found
+
+    # ---- raw emission -----------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        """Append one instruction that has no result."""
+        self._lines.append("  " + text)
+
+    def assign(self, text: str, type: Scalar, lanes: int) -> Value:
+        """Append one instruction and name its result."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self._lines.append(f"  {name} = {text}")
+        return Value(self, type, lanes, name)
+
+    def declare(self, name: str, signature: str) -> None:
+        """Declare an external function once: `signature` is "result (argument types)"."""
+        result, _, arguments = signature.partition(" (")
+        self._declarations[name] = f"declare {result} @{name}({arguments}"
+
+    def call(self, name: str, type: Scalar, lanes: int, arguments: Sequence[Value]) -> Value:
+        """Call a function of the same module's world (an LLVM intrinsic)."""
+        result = type.vector(lanes)
+        self.declare(name, f"{result} ({', '.join(a.ir for a in arguments)})")
+        inner = ", ".join(f"{a.ir} {a.text}" for a in arguments)
+        return self.assign(f"call {result} @{name}({inner})", type, lanes)
+
+    def intrinsic(self, name: str, *arguments: Value, flags: str = "") -> Value:
+        """Call an LLVM intrinsic overloaded on its operands' one type ("fma", "sqrt", "maximum" …)."""
+        first = arguments[0]
+        suffix = (f"v{first.lanes}" if first.lanes > 1 else "") + _suffix(first.type)
+        full = f"llvm.{name}.{suffix}"
+        self.declare(full, f"{first.ir} ({', '.join(a.ir for a in arguments)})")
+        inner = ", ".join(f"{a.ir} {a.text}" for a in arguments)
+        return self.assign(f"call {flags}{' ' if flags else ''}{first.ir} @{full}({inner})", first.type, first.lanes)
+
+    def stack_slot(self, initial: Value) -> str:
+        """A stack slot of the value's type, allocated at entry."""
+        self._count += 1
+        name = f"%s{self._count}"
+        self._entry.append(f"  {name} = alloca {initial.ir}")
+        return name
+
+    def label(self, stem: str) -> str:
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    def open_block(self, label: str) -> None:
+        """Start a basic block; the one before must have ended in a branch."""
+        self._lines.append(f"{label}:")
+        self._block = label
+
+    # ---- values -----------------------------------------------------------------------------------------------
+
+    def constant(self, type: Scalar, value: Number, lanes: int = 1) -> Value:
+        """A constant, the same in every lane."""
+        one = type.literal(value)
+        text = one if lanes == 1 else f"<{', '.join([f'{type.ir} {one}'] * lanes)}>"
+        return Value(self, type, lanes, text, value)
+
+    def integer(self, value: int) -> Value:
+        return self.constant(I64, value)
+
+    def lanes_constant(self, type: Scalar, values: Sequence[Number]) -> Value:
+        """A vector constant with different lanes."""
+        inner = ", ".join(f"{type.ir} {type.literal(value)}" for value in values)
+        return Value(self, type, len(values), f"<{inner}>" if len(values) > 1 else type.literal(values[0]))
+
+    def iota(self, lanes: int, type: Scalar = I32) -> Value:
+        """0, 1, 2 … in the lanes."""
+        return self.lanes_constant(type, range(lanes))
+
+    def splat(self, value: Value, lanes: int) -> Value:
+        """A scalar in every lane; a vector of that many lanes as it is."""
+        if value.lanes == lanes:
+            return value
+        if value.lanes != 1:
+            raise TypeError(f"cannot splat {value.lanes} lanes to {lanes}")
+        if value.constant is not None:
+            return self.constant(value.type, value.constant, lanes)
+        ir = value.type.vector(lanes)
+        one = self.assign(f"insertelement {ir} poison, {value.ir} {value.text}, i32 0", value.type, lanes)
+        return self.shuffle(one, one, [0] * lanes)
+
+    def shuffle(self, a: Value, b: Value, indices: Sequence[int]) -> Value:
+        """Lanes picked from a (0 …) and b (a.lanes …)."""
+        text = f"shufflevector {a.ir} {a.text}, {b.ir} {b.text}, {index_vector(indices)}"
+        return self.assign(text, a.type, len(indices))
+
+    def select(self, condition: Value, a: Value, b: Value) -> Value:
+        """a where the condition holds, else b."""
+        lanes = max(condition.lanes, a.lanes, b.lanes)
+        a, b = self.splat(a, lanes), self.splat(b, lanes)
+        return self.assign(
+            f"select {condition.ir} {condition.text}, {a.ir} {a.text}, {b.ir} {b.text}", a.type, lanes
+        )
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c, rounded once where the target has the instruction, else twice."""
+        if not self.target.has_fma:
+            return a * b + c
+        lanes = max(a.lanes, b.lanes, c.lanes)
+        return self.intrinsic("fma", *(self.splat(x, lanes) for x in (a, b, c)))
+
+    def maximum(self, a: Value, b: Value) -> Value:
+        """The larger; NaN if either is NaN. Which zero wins among +0 and -0 is not said (3 instructions, not 5)."""
+        if a.type.is_float:
+            return self.intrinsic("maximum", a, b, flags="nsz")
+        return self.intrinsic("smax" if a.type.kind == "int" else "umax", a, b)
+
+    def minimum(self, a: Value, b: Value) -> Value:
+        """The smaller; NaN if either is NaN."""
+        if a.type.is_float:
+            return self.intrinsic("minimum", a, b, flags="nsz")
+        return self.intrinsic("smin" if a.type.kind == "int" else "umin", a, b)
+
+    def larger(self, a: Value, b: Value) -> Value:
+        """a if a > b else b: one instruction; b where either is NaN."""
+        return self.select(a > b, a, b)
+
+    def smaller(self, a: Value, b: Value) -> Value:
+        """a if a < b else b: one instruction; b where either is NaN."""
+        return self.select(a < b, a, b)
+
+    def absolute(self, a: Value) -> Value:
+        if a.type.is_float:
+            return self.intrinsic("fabs", a)
+        return self.select(a < 0, -a, a) if a.type.kind == "int" else a
+
+    def square_root(self, a: Value) -> Value:
+        return self.intrinsic("sqrt", a)
+
+    def reduce(self, a: Value, combine: str) -> Value:
+        """All lanes into one by halves, always in the same order: `combine` is a method of Kernel, or "add"."""
+        while a.lanes > 1:
+            half_lanes = a.lanes // 2
+            low = self.shuffle(a, a, range(half_lanes))
+            high = self.shuffle(a, a, range(half_lanes, a.lanes))
+            a = low + high if combine == "add" else getattr(self, combine)(low, high)
+        return a
+
+    # ---- memory -----------------------------------------------------------------------------------------------
+
+    def load(self, pointer: Pointer, lanes: int, mask: Value | None = None) -> Value:
+        type = pointer.element
+        ir = type.vector(lanes)
+        if mask is None:
+            return self.assign(f"load {ir}, ptr {pointer.text}, align {type.nbytes}", type, lanes)
+        name = f"llvm.masked.load.v{lanes}{_suffix(type)}.p0"
+        self.declare(name, f"{ir} (ptr, i32 immarg, {mask.ir}, {ir})")
+        arguments = f"ptr {pointer.text}, i32 {type.nbytes}, {mask.ir} {mask.text}, {ir} zeroinitializer"
+        return self.assign(f"call {ir} @{name}({arguments})", type, lanes)
+
+    def store(self, value: Value, pointer: Pointer, mask: Value | None = None) -> None:
+        type = pointer.element
+        if value.type is not type:
+            raise TypeError(f"storing {value.type.name} through a pointer to {type.name}")
+        ir = type.vector(value.lanes)
+        if mask is None:
+            self.line(f"store {ir} {value.text}, ptr {pointer.text}, align {type.nbytes}")
+            return
+        name = f"llvm.masked.store.v{value.lanes}{_suffix(type)}.p0"
+        self.declare(name, f"void ({ir}, ptr, i32 immarg, {mask.ir})")
+        self.line(
+            f"call void @{name}({ir} {value.text}, ptr {pointer.text}, i32 {type.nbytes}, {mask.ir} {mask.text})"
+        )
+
+    def tail_mask(self, count: Value | int, lanes: int) -> Value:
+        """True in the first `count` lanes (i64 count; 0 or less: none)."""
+        count = count if isinstance(count, Value) else self.integer(count)
+        return self.iota(lanes, I32) < self.splat(count.to(I32), lanes)
+
+    def prefetch(self, pointer: Pointer) -> None:
+        """Ask for the cache line at the address, to be read soon."""
+        self.declare("llvm.prefetch.p0", "void (ptr, i32 immarg, i32 immarg, i32 immarg)")
+        self.line(f"call void @llvm.prefetch.p0(ptr {pointer.text}, i32 0, i32 3, i32 1)")
+
+    # ---- control flow -----------------------------------------------------------------------------------------
+
+    def variable(self, initial: Value) -> Variable:
+        """A value that generated code may change."""
+        return Variable(self, initial)
+
+    def range(self, start: Value | int, stop: Value | int, step: Value | int = 1) -> Iterator[Value]:
+        """An emitted loop: `for i in k.range(...)` runs its Python body once and emits it once."""
+        start, stop, step = (x if isinstance(x, Value) else self.integer(x) for x in (start, stop, step))
+        if start.constant is not None and stop.constant is not None and start.constant >= stop.constant:
+            return
+        before, body, after = self._block, self.label("loop"), self.label("done")
+        if start.constant is not None and stop.constant is not None:
+            self.line(f"br label %{body}")
+        else:
+            self._branch(start < stop, body, after)
+        self.open_block(body)
+        self._count += 1
+        counter, position = f"%i{self._count}", len(self._lines)
+        self._lines.append("")  # the phi, once the end of the loop is known
+        yield Value(self, I64, 1, counter)
+        following = self.assign(f"add nsw i64 {counter}, {step.text}", I64, 1)
+        incoming = f"[ {start.text}, %{before} ], [ {following.text}, %{self._block} ]"
+        self._lines[position] = f"  {counter} = phi i64 {incoming}"
+        self._branch(following < stop, body, after)
+        self.open_block(after)
+
+    @contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        """Emit the body under a condition."""
+        then, after = self.label("then"), self.label("endif")
+        self._branch(condition, then, after)
+        self.open_block(then)
+        yield
+        self.line(f"br label %{after}")
+        self.open_block(after)
+
+    @contextmanager
+    def unless(self, condition: Value) -> Iterator[None]:
+        """Emit the body where the condition does not hold."""
+        with self.when(~condition):
+            yield
+
+    def _branch(self, condition: Value, then: str, otherwise: str) -> None:
+        self.line(f"br i1 {condition.text}, label %{then}, label %{otherwise}")
+
+    # ---- text -------------------------------------------------------------------------------------------------
+
+    def module(self) -> str:
+        """The LLVM module: the body, and the entry that unpacks the argument record and calls it."""
+        return "\n".join([*self._declarations.values(), *self._body(), *self._unpacking(), ""])
+
+    def _body(self) -> list[str]:
+        declared = [
+            f"ptr {'' if p.may_alias else 'noalias '}%p.{p.name}" if p.pointer else f"{p.type.ir} %p.{p.name}"
+            for p in self.parameters
+        ]
+        signature = ", ".join([*declared, "i64 %begin", "i64 %end", "ptr noalias %scratch"])
+        head = f'define internal void @"{self.symbol}.body"({signature}) noinline nounwind {{'
+        return [head, "entry:", *self._entry, *self._lines, "  ret void", "}"]
+
+    def _unpacking(self) -> list[str]:
+        lines = [f'define void @"{self.symbol}"(ptr %words, i64 %begin, i64 %end, ptr %scratch) nounwind {{']
+        passed = []
+        for index, parameter in enumerate(self.parameters):
+            lines.append(f"  %a{index} = getelementptr i64, ptr %words, i64 {index}")
+            wire = "ptr" if parameter.pointer else "double" if parameter.type.is_float else "i64"
+            lines.append(f"  %w{index} = load {wire}, ptr %a{index}, align 8")
+            text, final = f"%w{index}", wire
+            if parameter.type is F32 and not parameter.pointer:
+                lines.append(f"  %n{index} = fptrunc double %w{index} to float")
+                text, final = f"%n{index}", "float"
+            elif not parameter.pointer and parameter.type not in (I64, F64):
+                raise TypeError(f"parameter {parameter.name}: numbers are i64, f32 or f64")
+            passed.append(f"{final} {text}")
+        arguments = ", ".join([*passed, "i64 %begin", "i64 %end", "ptr %scratch"])
+        return [*lines, f'  call void @"{self.symbol}.body"({arguments})', "  ret void", "}"]
+
+
+def _suffix(type: Scalar) -> str:
+    return {"double": "f64", "float": "f32", "half": "f16"}.get(type.ir, type.ir)
+
+
+__all__ = ["BOOL", "F32", "F64", "I32", "I64", "Kernel", "Parameter", "Variable"]

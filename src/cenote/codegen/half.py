@@ -1,0 +1,57 @@
+"""Conversions to and from 16-bit floats that a target may not have in hardware, by integer arithmetic.
+
+bfloat16 is the upper half of a float32. The float16 tricks (a multiplication that re-biases the exponent, an addition
+that lets the float adder round subnormals) follow F. Giesen's public-domain notes on half-precision conversion. All
+round to nearest even and keep NaN a NaN. Conversions from float64 go through float32, which may round twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cenote.codegen.values import BF16, F16, F32, U16, U32, Scalar, Value
+
+if TYPE_CHECKING:
+    from cenote.codegen.builder import Kernel
+
+
+def convert(kernel: Kernel, value: Value, type: Scalar) -> Value:
+    """Convert where one side is bfloat16, or float16 without hardware support."""
+    if value.type is BF16:
+        return _from_bfloat16(value).to(type)
+    if value.type is F16:
+        return _from_float16(kernel, value).to(type)
+    single = value.to(F32)
+    return _to_bfloat16(kernel, single) if type is BF16 else _to_float16(kernel, single)
+
+
+def _from_bfloat16(value: Value) -> Value:
+    return (value.bits(U16).to(U32) << 16).bits(F32)
+
+
+def _to_bfloat16(kernel: Kernel, value: Value) -> Value:
+    bits = value.bits(U32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    quiet = (bits >> 16) | 0x40
+    return kernel.select(value.is_nan(), quiet, rounded).to(U16).bits(BF16)
+
+
+def _from_float16(kernel: Kernel, value: Value) -> Value:
+    bits = value.bits(U16).to(U32)
+    magnitude = (bits & 0x7FFF) << 13
+    scaled = magnitude.bits(F32) * 2.0**112  # re-biases the exponent, subnormals included
+    overflow = scaled >= 65536.0  # infinity and NaN had the largest exponent
+    special = scaled.bits(U32) | 0x7F800000
+    return (kernel.select(overflow, special, scaled.bits(U32)) | ((bits & 0x8000) << 16)).bits(F32)
+
+
+def _to_float16(kernel: Kernel, value: Value) -> Value:
+    bits = value.bits(U32)
+    sign, magnitude = (bits >> 16) & 0x8000, bits & 0x7FFFFFFF
+    normal = (magnitude + 0xC8000FFF + ((magnitude >> 13) & 1)) >> 13
+    subnormal = (magnitude.bits(F32) + 0.5).bits(U32) - 0x3F000000
+    result = kernel.select(magnitude < 0x38800000, subnormal, normal)
+    infinity = kernel.constant(U32, 0x7C00, value.lanes)
+    result = kernel.select(magnitude >= 0x47800000, infinity, result)
+    result = kernel.select(value.is_nan(), kernel.constant(U32, 0x7E00, value.lanes), result)
+    return (result | sign).to(U16).bits(F16)

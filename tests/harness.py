@@ -1,0 +1,175 @@
+"""Runs one lowering on arrays, without a graph: packs inputs into the layouts it asks for, fills outputs with junk,
+puts guard bytes around every buffer, runs the calls in several chunkings, unpacks, checks the guards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen import jit
+from cenote.core.target import Target
+from cenote.core.types import Array, Layout, TensorType, is_float
+from cenote.kernels.base import (
+    Argument,
+    Call,
+    Slot,
+    View,
+    buffer_elements,
+    dense_strides,
+    float_word,
+    halo_offset,
+    padded_spatial,
+)
+from cenote.ops.base import Lowering, Op
+
+GUARD = 256  # bytes on either side of a buffer
+KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+
+
+class Buffer:
+    """Memory of one tensor between guards, aligned to 64 bytes, pre-filled with junk (NaN-like bytes 0xFF or 0x5A)."""
+
+    def __init__(self, nbytes: int, junk: int = 0xFF) -> None:
+        self.memory = np.full(nbytes + 2 * GUARD + 64, 0xA5, np.uint8)
+        start = -(self.memory.ctypes.data + GUARD) % 64 + GUARD
+        self.data = self.memory[start : start + nbytes]
+        self.start, self.nbytes = start, nbytes
+        self.data[:] = junk
+
+    def check(self, what: str) -> None:
+        """Fail if anything was written outside."""
+        before, after = self.memory[: self.start], self.memory[self.start + self.nbytes :]
+        assert (before == 0xA5).all(), f"{what}: wrote before its buffer"
+        assert (after == 0xA5).all(), f"{what}: wrote past its buffer"
+
+
+def pack(array: Array, layout: Layout, buffer: Buffer) -> None:
+    """Write a plain array into a buffer in the layout: zero halo, junk lanes."""
+    target = buffer.data.view(array.dtype) if array.size else buffer.data[:0].view(array.dtype)
+    if not layout.is_blocked:
+        target[:] = np.ascontiguousarray(array).ravel()
+        return
+    interior(target, array.shape, layout, zero_halo=True)[:] = blocked(array, layout.lanes)
+
+
+def blocked(array: Array, lanes: int) -> Array:
+    """(N, C, *spatial) as (N, blocks, *spatial, lanes); lanes past C hold NaN (or 77)."""
+    n, channels = array.shape[:2]
+    blocks = -(-channels // lanes)
+    junk = np.nan if is_float(array.dtype) else 77
+    wide = np.full((n, blocks * lanes, *array.shape[2:]), junk, array.dtype)
+    wide[:, :channels] = array
+    return np.moveaxis(wide.reshape(n, blocks, lanes, *array.shape[2:]), 2, -1)
+
+
+def interior(flat: Array, shape: Sequence[int], layout: Layout, zero_halo: bool = False) -> Array:
+    """The real elements of a blocked buffer as (N, blocks, *spatial, lanes)."""
+    spatial = padded_spatial(shape, layout)
+    whole = flat.reshape(shape[0], -(-shape[1] // layout.lanes), *spatial, layout.lanes)
+    if zero_halo:
+        whole[:] = 0
+    halo = layout.halo or ((0, 0),) * (len(shape) - 2)
+    window = tuple(slice(b, extent + b) for (b, _), extent in zip(halo, shape[2:], strict=True))
+    inside: Array = whole[(slice(None), slice(None), *window)]
+    return inside
+
+
+def unpack(buffer: Buffer, type: TensorType, layout: Layout) -> Array:
+    """Read a tensor back as a plain array."""
+    if not type.size:
+        return np.zeros(type.shape, type.dtype)
+    flat = buffer.data.view(type.dtype)
+    if not layout.is_blocked:
+        return flat.reshape(type.shape).copy()
+    inside = np.moveaxis(interior(flat, type.shape, layout), -1, 2)
+    n, blocks, lanes = inside.shape[:3]
+    return inside.reshape(n, blocks * lanes, *type.shape[2:])[:, : type.shape[1]].copy()
+
+
+def lowerings_of(op: Op, arrays: Sequence[Array | None], target: Target, constants: bool) -> list[Lowering]:
+    """Candidates for these inputs; with `constants`, all but the first input are constants (weights)."""
+    return list(op.lowerings(input_types(arrays, constants), target))
+
+
+def input_types(arrays: Sequence[Array | None], constants: bool) -> list[TensorType | None]:
+    types: list[TensorType | None] = []
+    for index, array in enumerate(arrays):
+        if array is None:
+            types.append(None)
+        elif constants and index:
+            types.append(TensorType.known(array))
+        else:
+            types.append(TensorType.of(array.dtype, array.shape))
+    return types
+
+
+def run_lowering(
+    op: Op, lowering: Lowering, arrays: Sequence[Array | None], target: Target, *, constants: bool = True,
+    chunk: int = 0, junk: int = 0xFF,
+) -> list[Array]:  # fmt: skip
+    """Outputs of a lowering. `chunk` splits the work into pieces of that many items, run in reverse order (0: whole)."""
+    types = input_types(arrays, constants)
+    outputs = [*op.infer(*types), *lowering.temporaries]
+    layouts = [*lowering.outputs, *[Layout()] * len(lowering.temporaries)]
+    buffers: list[Buffer] = []
+    views: list[View | None] = []
+    for array, type, layout in zip(arrays, types, lowering.inputs, strict=True):
+        if array is None or type is None:
+            views.append(None)
+            continue
+        views.append(_view(type, layout or Layout(), buffers, junk))
+        pack(array, layout or Layout(), buffers[-1])
+    made = [_view(type, layout, buffers, junk) for type, layout in zip(outputs, layouts, strict=True)]
+    before = [buffer.data.copy() for buffer in buffers]
+    for call in lowering.bind(views, made):
+        launch(call, buffers, target, chunk)
+    for index, buffer in enumerate(buffers):
+        buffer.check(f"{op} via {lowering.name}, buffer {index}")
+    for index, view in enumerate(views):
+        if view is not None:
+            kept = buffers[view.slot.index].data
+            assert np.array_equal(kept, before[view.slot.index]), f"{op} via {lowering.name} changed input {index}"
+    results = made[: len(lowering.outputs)]
+    return [unpack(buffers[v.slot.index], v.type, v.layout) for v in results]
+
+
+def _view(type: TensorType, layout: Layout, buffers: list[Buffer], junk: int) -> View:
+    buffers.append(Buffer(buffer_elements(type.shape, layout) * type.dtype.itemsize, junk))
+    offset = halo_offset(type.shape, layout) * type.dtype.itemsize
+    return View(type, layout, dense_strides(type.shape, layout), Slot("arena", len(buffers) - 1, offset))
+
+
+def launch(call: Call, buffers: Sequence[Buffer], target: Target, chunk: int = 0) -> None:
+    """Run one call; constants among its arguments are kept alive meanwhile."""
+    spec = call.spec
+    address = jit.addresses({spec.symbol: lambda: spec.emit(target)}, target)[spec.symbol]
+    kept: list[Any] = []
+    words = (ctypes.c_int64 * max(len(call.arguments), 1))(*(_word(a, buffers, kept) for a in call.arguments))
+    scratch = Buffer(call.scratch)
+    function = KERNEL(address)
+    pieces: Iterator[tuple[int, int]] = iter([(0, call.items)])
+    if chunk:
+        starts = range(0, call.items, chunk)
+        pieces = ((start, min(start + chunk, call.items)) for start in reversed(starts))
+    for begin, end in pieces:
+        function(ctypes.addressof(words), begin, end, scratch.data.ctypes.data)
+    scratch.check(f"{spec.symbol}, scratch")
+
+
+def _word(argument: Argument, buffers: Sequence[Buffer], kept: list[Any]) -> int:
+    if argument is None:
+        return 0
+    if isinstance(argument, View):
+        return int(buffers[argument.slot.index].data.ctypes.data) + argument.slot.offset
+    if isinstance(argument, float):
+        return float_word(argument)
+    if isinstance(argument, int | np.integer):
+        return int(argument)
+    aligned = Buffer(argument.nbytes)
+    aligned.data[:] = np.ascontiguousarray(argument).view(np.uint8).ravel()
+    kept.append(aligned)
+    return int(aligned.data.ctypes.data)
