@@ -1,0 +1,91 @@
+"""Activations as data: what a convolution, a matrix product or an elementwise kernel applies to a finished value.
+
+An `Activation` emits its instructions into any kernel, on vectors of any lanes, and computes the same function on
+NumPy arrays in float64. NaN goes in and comes out of every kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import Value
+from cenote.core.types import Array
+
+Emit = Callable[[Kernel, Value, float, float], Value]
+Apply = Callable[[Array, float, float], Array]
+
+
+@dataclass(frozen=True)
+class Activation:
+    """One activation function. `kind` is a key of `KINDS`; what `alpha` and `beta` mean is said there.
+
+    >>> Activation("clip", 0.0, 6.0).apply(np.array([-1.0, 3.0, 9.0]))
+    array([0., 3., 6.])
+    """
+
+    kind: str = "identity"
+    alpha: float = 0.0
+    beta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"activation '{self.kind}' is not known (known: {', '.join(KINDS)})")
+
+    @property
+    def is_identity(self) -> bool:
+        return self.kind == "identity"
+
+    def emit(self, kernel: Kernel, value: Value) -> Value:
+        """Append the instructions for a float scalar or vector and give the result."""
+        return KINDS[self.kind][0](kernel, value, self.alpha, self.beta)
+
+    def apply(self, array: Array) -> Array:
+        """The function on a float64 array (other types compute in their own)."""
+        with np.errstate(all="ignore"):
+            return KINDS[self.kind][1](array, self.alpha, self.beta)
+
+    def __str__(self) -> str:
+        shown = {"clip": f"({self.alpha:g},{self.beta:g})", "leaky_relu": f"({self.alpha:g})"}
+        return self.kind + shown.get(self.kind, "")
+
+
+def clamp(kernel: Kernel, value: Value, low: float, high: float) -> Value:
+    """low..high; NaN stays; high wins where low > high. Two instructions."""
+    raised = kernel.select(value < low, kernel.constant(value.type, low), value)
+    return kernel.select(raised > high, kernel.constant(value.type, high), raised)
+
+
+def _relu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return kernel.select(value < 0.0, kernel.constant(value.type, 0.0), value)
+
+
+def _leaky_relu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return kernel.select(value < 0.0, value * alpha, value)
+
+
+def _hard_sigmoid(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return clamp(kernel, value * alpha + beta, 0.0, 1.0)
+
+
+def _hard_swish(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return value * _hard_sigmoid(kernel, value, 1.0 / 6.0, 0.5)
+
+
+def _apply_clip(x: Array, low: float, high: float) -> Array:
+    raised = np.where(x < low, low, x)
+    return np.where(raised > high, high, raised)
+
+
+# kind: (instructions, NumPy)
+KINDS: dict[str, tuple[Emit, Apply]] = {
+    "identity": (lambda kernel, value, alpha, beta: value, lambda x, alpha, beta: x),
+    "relu": (_relu, lambda x, alpha, beta: np.where(x < 0, 0.0, x)),
+    "leaky_relu": (_leaky_relu, lambda x, alpha, beta: np.where(x < 0, alpha * x, x)),  # slope alpha below 0
+    "clip": (clamp, _apply_clip),  # alpha..beta
+    "hard_sigmoid": (_hard_sigmoid, lambda x, alpha, beta: _apply_clip(alpha * x + beta, 0.0, 1.0)),
+    "hard_swish": (_hard_swish, lambda x, alpha, beta: x * _apply_clip(x / 6.0 + 0.5, 0.0, 1.0)),
+}
