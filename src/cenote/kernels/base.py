@@ -23,6 +23,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, short_name
+from cenote.runtime.program import Slot
 
 
 @dataclass(frozen=True)
@@ -54,18 +55,6 @@ def _identifier(value: object) -> str:
         return "".join(_identifier(getattr(value, field.name)) + "_" for field in dataclasses.fields(value))
     text = str(value).replace("-", "m").replace(".", "p")
     return "".join(letter if letter.isalnum() else "_" for letter in text)
-
-
-@dataclass(frozen=True)
-class Slot:
-    """Where memory comes from when a program runs: `kind` is "arena", "input", "output" or "constant".
-
-    `index` counts inputs, outputs or constants; `offset` is in bytes from the start of that memory.
-    """
-
-    kind: str
-    index: int
-    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -172,3 +161,18 @@ def constant_of(kind: Any) -> Array:
         raise ValueError("a constant was expected")
     array: Array = value
     return array
+
+
+__all__ = [
+    "Argument",
+    "Call",
+    "KernelSpec",
+    "Slot",
+    "View",
+    "buffer_elements",
+    "constant_of",
+    "dense_strides",
+    "float_word",
+    "halo_offset",
+    "padded_spatial",
+]

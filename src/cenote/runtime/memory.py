@@ -1,0 +1,94 @@
+"""Memory that generated code works on: aligned, pre-touched, addressed without overhead."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import mmap
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import CapacityError
+from cenote.core.types import Array
+
+ALIGNMENT = 64
+_HUGE = 2 << 20
+
+
+def _read_data_field(array: Array) -> int:
+    """The data pointer out of the array object itself: 0.2 us, where `array.ctypes.data` takes 1.5 us."""
+    return ctypes.c_int64.from_address(id(array) + 16).value
+
+
+def _ask_numpy(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _field_is_there() -> bool:
+    """PyArrayObject starts with reference count, type, data on every CPython release build: look before relying on it."""
+    probes = [np.empty(n, np.float32) for n in (1, 3, 1000)]
+    return ctypes.sizeof(ctypes.c_void_p) == 8 and all(_read_data_field(p) == _ask_numpy(p) for p in probes)
+
+
+address_of = _read_data_field if _field_is_there() else _ask_numpy
+
+
+def aligned_bytes(nbytes: int, what: str) -> Array:
+    """Zeroed bytes, 64-byte aligned and already touched (a first touch costs 3 us per 4 KiB page); huge pages when large.
+
+    Raises CapacityError naming `what` when there is not so much memory.
+    """
+    if nbytes > available_bytes():
+        raise CapacityError(f"{what}: needs {nbytes / 1e6:.0f} MB, only {available_bytes() / 1e6:.0f} MB are available")
+    if nbytes < _HUGE:
+        raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
+        start = -address_of(raw) % ALIGNMENT
+        raw[:] = 0
+        return raw[start : start + nbytes]
+    try:
+        region = mmap.mmap(-1, nbytes + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError, ValueError) as error:
+        raise CapacityError(f"{what}: {nbytes / 1e6:.0f} MB could not be mapped ({error})") from error
+    with contextlib.suppress(OSError, AttributeError):
+        region.madvise(mmap.MADV_HUGEPAGE)
+    raw = np.frombuffer(region, np.uint8)
+    start = -address_of(raw) % ALIGNMENT
+    block = raw[start : start + nbytes]
+    block[::4096] = 0
+    return block
+
+
+def available_bytes() -> int:
+    """Memory the system says it can still give; without that knowledge, unlimited."""
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return 1 << 62
+
+
+def aligned_copy(array: Array, what: str) -> Array:
+    """A C-contiguous copy at an aligned address."""
+    block = aligned_bytes(array.nbytes, what)
+    copy: Array = block.view(array.dtype).reshape(array.shape) if array.size else np.empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy
+
+
+def is_aligned(array: Array) -> bool:
+    return bool(array.flags.c_contiguous) and address_of(array) % ALIGNMENT == 0
+
+
+def empty_output(shape: tuple[int, ...], dtype: Any) -> Array:
+    """A fresh array for a result; CapacityError when there is no memory for it."""
+    try:
+        return np.empty(shape, dtype)
+    except (MemoryError, ValueError) as error:
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        raise CapacityError(f"an output of shape {list(shape)} needs {size / 1e6:.0f} MB: {error}") from error

@@ -1,0 +1,198 @@
+"""A program: plain data that says which kernels run, in which order, on which memory. It knows no graph.
+
+`Program` is shared and immutable; an `Instance` is one set of memory to run it on. Several Python threads that run
+one program at once get an instance each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from cenote.core.errors import ShapeError
+from cenote.core.types import Array, TensorType
+from cenote.runtime import threads as threading_runtime
+from cenote.runtime.memory import address_of, aligned_bytes, empty_output
+from cenote.runtime.threads import DriverAbi, Team
+
+STEP_WORDS = 16
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where memory comes from when a program runs: `kind` is "arena", "input", "output" or "constant".
+
+    `index` counts inputs, outputs or constants (0 for the arena); `offset` is in bytes from the start of that memory.
+    """
+
+    kind: str
+    index: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class KernelStep:
+    """One kernel launch. `words` is the argument record: numbers, and slots that become addresses."""
+
+    label: str
+    symbol: str
+    address: int
+    words: tuple[int | Slot, ...]
+    items: int
+    grain: int
+    scratch: int
+    barrier: bool = True
+
+
+@dataclass(frozen=True)
+class HostStep:
+    """An operator that runs as Python on arrays in the program's memory, between native stretches."""
+
+    label: str
+    function: Callable[..., Sequence[Array]]
+    inputs: tuple[tuple[Slot, TensorType] | None, ...]
+    outputs: tuple[tuple[Slot, TensorType], ...]
+
+
+Step = KernelStep | HostStep
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps over an arena of `arena_bytes`, with constants kept alive, for inputs and outputs of fixed types."""
+
+    steps: tuple[Step, ...]
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    constants: tuple[Array, ...]
+    arena_bytes: int
+    driver: DriverAbi
+    threads: int
+    _free: list[Instance] = field(default_factory=list, compare=False, repr=False)
+
+    @cached_property
+    def scratch_bytes(self) -> int:
+        """Scratch memory that each thread needs."""
+        return max((step.scratch for step in self.steps if isinstance(step, KernelStep)), default=0)
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Outputs for inputs that have exactly the declared types, C-contiguous and native byte order."""
+        try:
+            instance = self._free.pop()
+        except IndexError:
+            instance = Instance(self)
+        try:
+            return instance.run(inputs)
+        finally:
+            self._free.append(instance)
+
+    def prepare(self) -> None:
+        """Make the first instance now, so that the first inference touches no new memory."""
+        if not self._free:
+            self._free.append(Instance(self))
+        if self.threads == 1:
+            return
+        team = threading_runtime.team(self.threads, self.driver)
+        with team.lock:
+            team.reserve_scratch(self.scratch_bytes)
+
+
+class Instance:
+    """Memory and argument records of one run at a time."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.arena = aligned_bytes(program.arena_bytes, "the arena of the model's intermediate values")
+        self._bases = {("arena", 0): address_of(self.arena)}
+        self._bases.update({("constant", i): address_of(array) for i, array in enumerate(program.constants)})
+        self._segments: list[tuple[int, int] | HostStep] = []
+        self._patches: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        # Alone, an instance runs on the calling thread and shares nothing: no lock, no waiting.
+        self._team = Team(1, program.driver) if program.threads == 1 else None
+        if self._team is not None:
+            self._team.reserve_scratch(program.scratch_bytes)
+        self._build_records()
+
+    def _build_records(self) -> None:
+        kernels = [step for step in self.program.steps if isinstance(step, KernelStep)]
+        total = sum(len(step.words) for step in kernels)
+        self._words = (ctypes.c_int64 * max(total, 1))()
+        self._table = aligned_bytes(max(len(kernels), 1) * STEP_WORDS * 8, "the step table").view(np.int64)
+        start = ctypes.addressof(self._words)
+        row, word = 0, 0
+        for step in self.program.steps:
+            if isinstance(step, HostStep):
+                self._segments.append(step)
+                continue
+            record = self._table[row * STEP_WORDS :]
+            record[:5] = step.address, start + word * 8, step.items, step.grain, int(step.barrier)
+            for item in step.words:
+                self._words[word] = item if isinstance(item, int) else self._resolve(item, word)
+                word += 1
+            last = self._segments[-1] if self._segments else None
+            if isinstance(last, tuple):
+                self._segments[-1] = (last[0], row + 1)
+            else:
+                self._segments.append((row, row + 1))
+            row += 1
+        for segment in self._segments:
+            if isinstance(segment, tuple):
+                self._table[(segment[1] - 1) * STEP_WORDS + 4] = 1  # a run ends with all threads together
+        self._table_address = address_of(self._table)
+
+    def _resolve(self, slot: Slot, word: int) -> int:
+        """An address, or 0 with a note to patch it in when the caller's arrays are known."""
+        base = self._bases.get((slot.kind, slot.index))
+        if base is not None:
+            return base + slot.offset
+        self._patches.setdefault((slot.kind, slot.index), []).append((word, slot.offset))
+        return 0
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """One inference. The arrays' types have been checked: native code trusts their sizes."""
+        program = self.program
+        outputs = [empty_output(type.shape, type.dtype) for type in program.outputs]
+        words = self._words
+        for (kind, index), places in self._patches.items():
+            address = address_of(inputs[index] if kind == "input" else outputs[index])
+            for word, offset in places:
+                words[word] = address + offset
+        if self._team is not None:
+            self._run_segments(self._team, inputs, outputs)
+            return outputs
+        team = threading_runtime.team(program.threads, program.driver)
+        with team.lock:
+            team.reserve_scratch(program.scratch_bytes)
+            self._run_segments(team, inputs, outputs)
+        return outputs
+
+    def _run_segments(self, team: Team, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        run, control, table = self.program.driver.run, team.address, self._table_address
+        for segment in self._segments:
+            if isinstance(segment, tuple):
+                run(control, table, segment[0], segment[1])
+            else:
+                self._run_host(segment, inputs, outputs)
+
+    def _run_host(self, step: HostStep, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        arguments = [None if item is None else self._array(*item, inputs, outputs) for item in step.inputs]
+        results = step.function(*arguments)
+        for (slot, type), result in zip(step.outputs, results, strict=True):
+            if result.shape != type.shape:
+                raise ShapeError(f"{step.label}: gave shape {list(result.shape)}, {type} was planned")
+            self._array(slot, type, inputs, outputs)[...] = result
+
+    def _array(self, slot: Slot, type: TensorType, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
+        """The memory of a slot as an array."""
+        if slot.kind == "input":
+            return inputs[slot.index]
+        if slot.kind == "output":
+            return outputs[slot.index]
+        if slot.kind == "constant":
+            return self.program.constants[slot.index]
+        block = self.arena[slot.offset : slot.offset + type.nbytes]
+        return block.view(type.dtype).reshape(type.shape)
