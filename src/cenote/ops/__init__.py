@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from cenote.ops.base import Decoder, Op
+from cenote.ops.conv import Conv
+from cenote.ops.conv_transpose import ConvTranspose
+from cenote.ops.gemm import Gemm, MatMul
 
-OPERATORS: tuple[type[Op], ...] = ()
+OPERATORS: tuple[type[Op], ...] = (
+    Conv,
+    ConvTranspose,
+    Gemm,
+    MatMul,
+)
 
 DECODERS: dict[str, Decoder] = {key: decoder for op in OPERATORS for key, decoder in op.from_onnx.items()}

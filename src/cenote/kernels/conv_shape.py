@@ -1,0 +1,170 @@
+"""The resolved sizes of one convolution: what an operator's attributes and its inputs' shapes come to.
+
+Spatial things are tuples over 1 to 3 axes; `deep` gives them over (depth, height, width), which is what the
+kernels compute on: a 1-D convolution is one of height 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cenote.core.errors import ArgumentError, ShapeError
+
+Pairs = tuple[tuple[int, int], ...]
+AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """x (n, channels, *size) with w (filters, channels / groups, *window) gives y (n, filters, *out)."""
+
+    n: int
+    channels: int
+    filters: int
+    groups: int
+    size: tuple[int, ...]
+    out: tuple[int, ...]
+    window: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: Pairs
+    dilations: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.size)
+
+    @property
+    def group_channels(self) -> int:
+        return self.channels // self.groups
+
+    @property
+    def group_filters(self) -> int:
+        return self.filters // self.groups
+
+    @property
+    def pixels(self) -> int:
+        """Output pixels of one image."""
+        return math.prod(self.out)
+
+    @property
+    def taps(self) -> int:
+        return math.prod(self.window)
+
+    @property
+    def operations(self) -> int:
+        """Multiply-adds counted as 2, as if no tap fell into the padding."""
+        return 2 * self.n * self.filters * self.pixels * self.group_channels * self.taps
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """Input extent under one window: (window - 1) * dilation + 1."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.window, self.dilations, strict=True))
+
+    @property
+    def halo(self) -> Pairs:
+        """Rows of zeros a kernel reads around the input; never negative, and enough for every window."""
+        borders = []
+        for axis in range(self.rank):
+            begin = self.pads[axis][0]
+            last = (self.out[axis] - 1) * self.strides[axis] + self.reach[axis] - begin
+            borders.append((begin, max(0, last - self.size[axis])))
+        return tuple(borders)
+
+    @property
+    def is_pointwise(self) -> bool:
+        """A 1x1 window that moves by one and needs no padding: a matrix product over the pixels."""
+        ones = all(k == 1 for k in self.window) and all(s == 1 for s in self.strides)
+        return ones and not any(begin or end for begin, end in self.pads)
+
+    def deep(self) -> ConvShape:
+        """The same convolution over three axes."""
+        missing = 3 - self.rank
+        return dataclasses.replace(
+            self,
+            size=_lead(self.size, 1, missing),
+            out=_lead(self.out, 1, missing),
+            window=_lead(self.window, 1, missing),
+            strides=_lead(self.strides, 1, missing),
+            pads=_lead(self.pads, (0, 0), missing),
+            dilations=_lead(self.dilations, 1, missing),
+        )
+
+
+def _lead(values: tuple[T, ...], first: T, count: int) -> tuple[T, ...]:
+    return (first,) * count + values
+
+
+def per_axis(op: str, name: str, values: Sequence[int], rank: int, low: int = 1) -> tuple[int, ...]:
+    """An attribute with one number per spatial axis; empty means ones (zeros when `low` is 0)."""
+    if not values:
+        return (low,) * rank
+    if len(values) != rank:
+        raise ArgumentError(f"{op}: {name} {tuple(values)} has {len(values)} numbers for {rank} spatial axes")
+    if any(value < low for value in values):
+        raise ArgumentError(f"{op}: {name} {tuple(values)} must be {low} or more")
+    return tuple(int(value) for value in values)
+
+
+def check_pads(op: str, pads: Pairs, rank: int) -> Pairs:
+    """Pads per axis; empty means none."""
+    if not pads:
+        return ((0, 0),) * rank
+    if len(pads) != rank:
+        raise ArgumentError(f"{op}: pads {pads} has {len(pads)} pairs for {rank} spatial axes")
+    if any(begin < 0 or end < 0 for begin, end in pads):
+        raise ArgumentError(f"{op}: negative pads {pads} are not allowed; slice the input instead")
+    return pads
+
+
+def pairs_from_onnx(op: str, pads: Sequence[int]) -> Pairs:
+    """ONNX lists all begins, then all ends."""
+    if len(pads) % 2:
+        raise ArgumentError(f"{op}: pads {tuple(pads)} must hold a begin and an end per axis")
+    half = len(pads) // 2
+    return tuple((int(begin), int(end)) for begin, end in zip(pads[:half], pads[half:], strict=True))
+
+
+def same_pads(total: int, upper: bool) -> tuple[int, int]:
+    """Split a total padding: the odd one goes to the end for SAME_UPPER, to the begin for SAME_LOWER."""
+    small, large = total // 2, total - total // 2
+    return (small, large) if upper else (large, small)
+
+
+def resolve_pads(
+    op: str, auto_pad: str, pads: Pairs, size: Sequence[int], reach: Sequence[int], strides: Sequence[int]
+) -> Pairs:
+    """Pads of a convolution; with `auto_pad` the explicit ones count for nothing, as in ONNX Runtime."""
+    if auto_pad not in AUTO_PADS:
+        raise ArgumentError(f"{op}: auto_pad '{auto_pad}' is not known ({', '.join(AUTO_PADS)})")
+    if auto_pad == "NOTSET":
+        return check_pads(op, pads, len(size))
+    if auto_pad == "VALID":
+        return ((0, 0),) * len(size)
+    resolved = []
+    for extent, covered, stride in zip(size, reach, strides, strict=True):
+        out = -(-extent // stride)
+        resolved.append(same_pads(max(0, (out - 1) * stride + covered - extent), auto_pad == "SAME_UPPER"))
+    return tuple(resolved)
+
+
+def output_size(
+    op: str, size: Sequence[int], reach: Sequence[int], strides: Sequence[int], pads: Pairs
+) -> tuple[int, ...]:
+    """Output extents; ShapeError when the window does not fit into the padded input."""
+    out = []
+    for axis, (extent, covered, stride, (begin, end)) in enumerate(
+        zip(size, reach, strides, pads, strict=True)
+    ):
+        padded = extent + begin + end
+        if padded < covered:
+            raise ShapeError(
+                f"{op}: the window covers {covered} along spatial axis {axis}, but the input has {extent} "
+                f"and its padding {begin}+{end}; pad more, or use a smaller window or dilation"
+            )
+        out.append((padded - covered) // stride + 1)
+    return tuple(out)
