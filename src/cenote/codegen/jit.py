@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from llvmlite import binding as llvm
 
-from cenote.codegen.builder import Kernel
+from cenote.codegen import cache as object_cache
 from cenote.core import settings
 from cenote.core.errors import CodegenError
 from cenote.core.target import Target, choose_target
@@ -25,6 +25,7 @@ _lock = threading.RLock()  # llvmlite serialises every call anyway
 def _initialize() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # the driver pauses with one inline instruction
 
 
 @cache
@@ -66,14 +67,26 @@ def optimized_module(text: str, target: Target) -> Any:
     return module
 
 
-def assembly(kernel: Kernel) -> str:
+class Emitted(Protocol):
+    """What can be compiled: a kernel, or anything else that knows its symbol, target and module text."""
+
+    @property
+    def symbol(self) -> str: ...
+
+    @property
+    def target(self) -> Target: ...
+
+    def module(self) -> str: ...
+
+
+def assembly(kernel: Emitted) -> str:
     """The machine code of a kernel as text."""
     with _lock:
         text: str = target_machine(kernel.target).emit_assembly(optimized_module(kernel.module(), kernel.target))
     return text
 
 
-def object_code(kernel: Kernel) -> bytes:
+def object_code(kernel: Emitted) -> bytes:
     """The kernel as an object file."""
     with _lock:
         code: bytes = target_machine(kernel.target).emit_object(optimized_module(kernel.module(), kernel.target))
@@ -105,12 +118,20 @@ def link(objects: Mapping[str, bytes]) -> dict[str, int]:
 _addresses: dict[tuple[str, Target], int] = {}
 
 
-def addresses(wanted: Mapping[str, Callable[[], Kernel]], target: Target) -> dict[str, int]:
-    """Addresses of kernels by symbol; what is not yet in this process is built and linked, all at once."""
+def _object_for(symbol: str, emit: Callable[[], Emitted], target: Target) -> bytes:
+    code = object_cache.read(symbol, target)
+    if code is None:
+        code = object_code(emit())
+        object_cache.write(symbol, target, code)
+    return code
+
+
+def addresses(wanted: Mapping[str, Callable[[], Emitted]], target: Target) -> dict[str, int]:
+    """Addresses of kernels by symbol: from this process, from the disk cache, or built now; linked all at once."""
     with _lock:
         missing = {symbol: emit for symbol, emit in wanted.items() if (symbol, target) not in _addresses}
         if missing:
-            objects = {symbol: object_code(emit()) for symbol, emit in missing.items()}
+            objects = {symbol: _object_for(symbol, emit, target) for symbol, emit in missing.items()}
             for symbol, address in link(objects).items():
                 _addresses[symbol, target] = address
         return {symbol: _addresses[symbol, target] for symbol in wanted}

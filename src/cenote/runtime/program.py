@@ -19,7 +19,6 @@ from cenote.runtime import threads as threading_runtime
 from cenote.runtime.memory import address_of, aligned_bytes, empty_output
 from cenote.runtime.threads import DriverAbi, Team
 
-STEP_WORDS = 16
 
 
 @dataclass(frozen=True)
@@ -119,17 +118,21 @@ class Instance:
 
     def _build_records(self) -> None:
         kernels = [step for step in self.program.steps if isinstance(step, KernelStep)]
-        total = sum(len(step.words) for step in kernels)
+        total, size = sum(len(step.words) for step in kernels), self.program.driver.step_words
         self._words = (ctypes.c_int64 * max(total, 1))()
-        self._table = aligned_bytes(max(len(kernels), 1) * STEP_WORDS * 8, "the step table").view(np.int64)
+        self._table = aligned_bytes(max(len(kernels), 1) * size * 8, "the step table").view(np.int64)
         start = ctypes.addressof(self._words)
-        row, word = 0, 0
+        row, word, group = 0, 0, 0
         for step in self.program.steps:
             if isinstance(step, HostStep):
                 self._segments.append(step)
                 continue
-            record = self._table[row * STEP_WORDS :]
-            record[:5] = step.address, start + word * 8, step.items, step.grain, int(step.barrier)
+            if not self._segments or isinstance(self._segments[-1], HostStep):
+                group = row
+            record = self._table[row * size :]
+            record[:6] = step.address, start + word * 8, step.items, step.grain, int(step.barrier), group
+            if step.barrier:
+                group = row + 1
             for item in step.words:
                 self._words[word] = item if isinstance(item, int) else self._resolve(item, word)
                 word += 1
@@ -141,7 +144,7 @@ class Instance:
             row += 1
         for segment in self._segments:
             if isinstance(segment, tuple):
-                self._table[(segment[1] - 1) * STEP_WORDS + 4] = 1  # a run ends with all threads together
+                self._table[(segment[1] - 1) * size + 4] = 1  # a run ends with all threads together
         self._table_address = address_of(self._table)
 
     def _resolve(self, slot: Slot, word: int) -> int:
@@ -168,7 +171,14 @@ class Instance:
         with team.lock:
             team.reserve_scratch(program.scratch_bytes)
             self._run_segments(team, inputs, outputs)
+            team.free_tables()
         return outputs
+
+    def __del__(self) -> None:
+        """A worker that was late may still be reading the step table: the team frees it when none is."""
+        program = self.program
+        if program.threads > 1 and hasattr(self, "_table"):
+            threading_runtime.bury(program.threads, self._table)
 
     def _run_segments(self, team: Team, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         run, control, table = self.program.driver.run, team.address, self._table_address

@@ -21,13 +21,17 @@ from cenote.runtime.memory import address_of, aligned_bytes
 MAXIMUM_THREADS = 256
 
 class DriverAbi:
-    """Addresses of the driver's two functions and the words of its control block, set once by the compiler."""
+    """The driver's two functions and the shape of its records, set once by the compiler.
 
-    def __init__(self, run: int, work: int, words: dict[str, int], size: int) -> None:
+    `words` says where in the control block of `size` words a field lies; a step record has `step_words`.
+    """
+
+    def __init__(self, run: int, work: int, words: dict[str, int], size: int, step_words: int) -> None:
         self.run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(run)
         self.work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(work)
         self.words = words
         self.size = size
+        self.step_words = step_words
 
 
 class Team:
@@ -40,6 +44,7 @@ class Team:
         self.address = address_of(self.control)
         self.scratch: Array = aligned_bytes(0, "scratch memory")
         self.stride = 0
+        self.graveyard: list[Array] = []
         self.control[abi.words["threads"]] = threads
         # One PAUSE is about 20 ns on the machines measured (65 cycles on Zen, 140 on recent Intel).
         self.control[abi.words["spin"]] = settings.SPIN.integer() * 50
@@ -57,6 +62,14 @@ class Team:
             self.scratch = aligned_bytes(stride * self.threads, "scratch memory")
             self.control[self.abi.words["scratch"]] = address_of(self.scratch)
             self.control[self.abi.words["scratch_stride"]] = self.stride = stride
+
+    def free_tables(self) -> None:
+        """Free the step tables of dead programs that no worker can be reading. The caller holds the lock.
+
+        After a run has been published, a worker that is not active will only ever read that run's table or a newer.
+        """
+        if self.graveyard and not self.control[self.abi.words["active"]]:
+            self.graveyard.clear()
 
 
 _teams: dict[int, Team] = {}
@@ -84,6 +97,13 @@ def team(threads: int, abi: DriverAbi) -> Team:
             if found is None:
                 found = _teams[threads] = Team(threads, abi)
     return found
+
+
+def bury(threads: int, table: Array) -> None:
+    """Hand a step table that nobody will run again to its team."""
+    found = _teams.get(threads)
+    if found is not None:
+        found.graveyard.append(table)  # list.append is atomic: a finaliser must not wait for the lock
 
 
 def _forget_teams() -> None:

@@ -1,0 +1,124 @@
+"""Compiled kernels on disk, so that a second process compiles nothing.
+
+An object file is executable content, so the folder must belong to the user and be writable by nobody else (mode 0700);
+otherwise it is not used. A file is written aside and renamed, so a reader never sees half of one; it carries a digest,
+so a damaged one is compiled anew. Nothing that goes wrong here is an error: the cache only saves time.
+
+The key covers all that the code depends on: the kernel's spec, the source text of the generator, LLVM's version, the
+target. A change to any kernel's source makes new keys; `prune` removes what has not been used for long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+import llvmlite
+from llvmlite import binding as llvm
+
+from cenote.core.settings import cache_folder
+from cenote.core.target import Target
+
+_MAGIC = b"cenote-object-1\n"
+_DIGEST = 32
+_KEEP_SECONDS = 90 * 86400
+
+
+@cache
+def generator_digest() -> str:
+    """Digest of the source text that turns specs into kernels."""
+    package = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256()
+    for folder in ("codegen", "kernels"):
+        for path in sorted((package / folder).glob("*.py")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def _world(target: Target) -> str:
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return "\0".join((generator_digest(), llvmlite.__version__, version, repr(target)))
+
+
+def key(symbol: str, target: Target) -> str:
+    """File name of a kernel's object code."""
+    return hashlib.sha256(f"{_world(target)}\0{symbol}".encode()).hexdigest()
+
+
+def _is_safe(folder: Path) -> bool:
+    """A real directory that is ours and that nobody else can write to."""
+    state = folder.lstat()
+    ours = not hasattr(os, "getuid") or state.st_uid == os.getuid()
+    return stat.S_ISDIR(state.st_mode) and ours and not state.st_mode & 0o022
+
+
+@cache
+def _usable(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _is_safe(folder)
+    except OSError:
+        return False
+
+
+def folder() -> Path | None:
+    """The cache's folder if it can be used."""
+    base = cache_folder()
+    if base is None:
+        return None
+    path = base / "objects"
+    return path if _usable(path) else None
+
+
+def read(symbol: str, target: Target) -> bytes | None:
+    """Object code of a kernel, or None when it is not there or damaged."""
+    place = folder()
+    if place is None:
+        return None
+    path = place / key(symbol, target)
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    head = len(_MAGIC) + _DIGEST
+    code = content[head:]
+    if content[: len(_MAGIC)] != _MAGIC or hashlib.sha256(code).digest() != content[len(_MAGIC) : head]:
+        return None
+    return code
+
+
+def write(symbol: str, target: Target, code: bytes) -> None:
+    """Keep object code; quietly does nothing when it cannot."""
+    place = folder()
+    if place is None:
+        return
+    with contextlib.suppress(OSError):
+        handle, temporary = tempfile.mkstemp(dir=place, prefix=".new-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_MAGIC + hashlib.sha256(code).digest() + code)
+            os.replace(temporary, place / key(symbol, target))
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def prune() -> int:
+    """Remove files that nobody has read or written for 90 days; how many went."""
+    place, removed = folder(), 0
+    if place is None:
+        return 0
+    for path in place.iterdir():
+        with contextlib.suppress(OSError):
+            state = path.stat()
+            if max(state.st_atime, state.st_mtime) < time.time() - _KEEP_SECONDS:
+                path.unlink()
+                removed += 1
+    return removed
