@@ -141,10 +141,13 @@ class Op:
     """Base of all operators. Subclasses are frozen dataclasses; their fields are their attributes.
 
     `name` is what graphs print, unique among operators. `from_onnx` maps an ONNX operator name, with its domain
-    before it when it is not the standard one ("ai.onnx.ml.Binarizer"), to a decoder.
+    before it when it is not the standard one ("ai.onnx.ml.Binarizer"), to a decoder. `view` says that the output is
+    the first input's elements in the same order under another shape (Reshape): the memory plan then lets both share
+    memory and nothing is computed.
     """
 
     name: ClassVar[str] = ""
+    view: ClassVar[bool] = False
     from_onnx: ClassVar[Mapping[str, Decoder]] = {}
 
     def infer(self, *inputs: TensorType | None) -> Types:

@@ -1,0 +1,284 @@
+"""From a specialised graph to a program: the one module that sees every stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen import jit
+from cenote.core.errors import CenoteError
+from cenote.core.target import Target
+from cenote.core.types import Array, TensorType
+from cenote.graph.graph import Graph, Node
+from cenote.kernels import driver
+from cenote.kernels.base import Argument, Call, View, float_word
+from cenote.kernels.pack import zero_halo_call
+from cenote.ops.base import Lowering
+from cenote.ops.reorder import Reorder
+from cenote.passes.memory import Buffer, MemoryPlan, plan_memory
+from cenote.passes.pipeline import optimize
+from cenote.passes.schedule import IN_PLACE_CONCAT, VIEW, Schedule, schedule
+from cenote.runtime.memory import aligned_copy, is_aligned
+from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
+from cenote.runtime.threads import DriverAbi
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A compiled graph: the optimised graph, how each node is computed, where values lie, and the program."""
+
+    graph: Graph
+    schedule: Schedule
+    memory: MemoryPlan
+    program: Program
+
+
+@cache
+def driver_abi() -> DriverAbi:
+    """The native driver for this machine."""
+    target = jit.host_target()
+    wanted = {name: (lambda name=name: driver.Driver(name, target)) for name in ("cenote_run", "cenote_work")}
+    found = jit.addresses(wanted, target)
+    return DriverAbi(
+        found["cenote_run"], found["cenote_work"], driver.CONTROL, driver.CONTROL_WORDS, driver.STEP_WORDS
+    )
+
+
+def compile_graph(graph: Graph, threads: int, *, exact: bool = False, pool: ConstantPool | None = None) -> Plan:
+    """Optimise, schedule, plan memory, generate code and assemble the program of a specialised graph."""
+    target = jit.host_target()
+    graph = optimize(graph, exact=exact)
+    scheduled = schedule(graph, target)
+    memory = plan_memory(scheduled)
+    program = _Assembler(scheduled, memory, target, pool or ConstantPool()).program(threads)
+    return Plan(graph, scheduled, memory, program)
+
+
+class ConstantPool:
+    """Packed weights that several plans of one model share: equal content is kept once."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Any, ...], list[Array]] = {}
+
+    def intern(self, array: Array) -> Array:
+        """The kept array with this content, aligned; this one is copied only if it is new and misaligned."""
+        flat = array.reshape(-1)
+        probe = flat[:: max(1, flat.size // 64)].tobytes()
+        same = self._kept.setdefault((array.shape, array.dtype.str, probe), [])
+        for kept in same:
+            if kept is array or np.array_equal(kept.reshape(-1).view(np.uint8), _bytes(array)):
+                return kept
+        fresh = array if is_aligned(array) else aligned_copy(array, "the model's weights")
+        same.append(fresh)
+        return fresh
+
+
+def _bytes(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+@dataclass
+class _Draft:
+    """A step on its way into the program: what it reads and writes decides where threads must meet."""
+
+    label: str
+    call: Call | None
+    host: HostStep | None
+    reads: list[tuple[Slot, int]] = field(default_factory=list)
+    writes: list[tuple[Slot, int]] = field(default_factory=list)
+    halo_of: Buffer | None = None
+    group: int = -1
+
+
+class _Assembler:
+    def __init__(self, scheduled: Schedule, memory: MemoryPlan, target: Target, pool: ConstantPool) -> None:
+        self.graph, self.lowerings = scheduled.graph, scheduled.lowerings
+        self.memory, self.target, self.pool = memory, target, pool
+        self.constants: list[Array] = []
+        self.constant_slots: dict[int, Slot] = {}
+        self.graph_constants = list(self.graph.constants)
+        self.drafts: list[_Draft] = []
+
+    def program(self, threads: int) -> Program:
+        for index, (node, option) in enumerate(zip(self.graph.nodes, self.lowerings, strict=True)):
+            self._zero_halos(index)
+            try:
+                self._draft_node(index, node, option)
+            except CenoteError as error:
+                raise error.located(node.where) from error
+        barriers = meeting_points(self.drafts)
+        addresses = self._addresses()
+        steps = tuple(self._step(d, addresses, wall) for d, wall in zip(self.drafts, barriers, strict=True))
+        return Program(
+            steps=steps,
+            inputs=tuple(self.graph.types[declared.name] for declared in self.graph.inputs),
+            outputs=tuple(_bare(self.graph.type_of(name)) for name in self.graph.outputs),
+            constants=tuple(self.constants),
+            arena_bytes=self.memory.arena_bytes,
+            driver=driver_abi(),
+            threads=threads,
+        )
+
+    # ---- drafts -----------------------------------------------------------------------------------------------
+
+    def _zero_halos(self, step: int) -> None:
+        for buffer in self.memory.buffers:
+            if buffer.first == step and any(begin or end for begin, end in buffer.halo):
+                view = self.memory.views[buffer.root]
+                draft = _Draft(f"zero halo of {buffer.root}", zero_halo_call(view), None, halo_of=buffer)
+                draft.writes.append(_extent(buffer))
+                self.drafts.append(draft)
+
+    def _draft_node(self, index: int, node: Node, option: Lowering | None) -> None:
+        if option is None or (option.name == VIEW and index not in self.memory.aliased and not self._moves(node)):
+            self._draft_host(node)
+            return
+        if option.name == VIEW:
+            if index in self.memory.aliased:
+                return
+            option = self._reorder(node)
+        if option.name == IN_PLACE_CONCAT:
+            return
+        inputs = [self.memory.views[name] if name else None for name in node.inputs]
+        outputs = [self.memory.views[name] for name in node.outputs if name]
+        temporaries = self.memory.temporaries.get(index, ())
+        for call in option.bind(inputs, [*outputs, *temporaries]):
+            draft = _Draft(f"{node.label or node.outputs[0]}: {option.name}", call, None, group=index)
+            draft.reads = [self._extent_of(name) for name in node.inputs if name and name not in self.graph.constants]
+            draft.writes = [self._extent_of(name) for name in node.outputs if name]
+            draft.writes += [(view.slot, view.type.nbytes) for view in temporaries]
+            self.drafts.append(draft)
+
+    def _moves(self, node: Node) -> bool:
+        """Does a view that could not share memory change the layout, so that a kernel must do it?"""
+        return self.memory.views[node.inputs[0]].layout.lanes != self.memory.views[node.outputs[0]].layout.lanes
+
+    def _reorder(self, node: Node) -> Lowering:
+        source, result = self.memory.views[node.inputs[0]], self.memory.views[node.outputs[0]]
+        for option in Reorder().lowerings((source.type,), self.target):
+            layout = option.inputs[0]
+            if layout and layout.lanes == source.layout.lanes and option.outputs[0].lanes == result.layout.lanes:
+                return option
+        raise AssertionError(f"no kernel moves {source.layout} to {result.layout}")
+
+    def _draft_host(self, node: Node) -> None:
+        inputs = tuple(
+            None if not name else (self._host_slot(name), _bare(self.graph.type_of(name))) for name in node.inputs
+        )
+        outputs = tuple(
+            (self.memory.views[name].slot, self.graph.types[name]) if name else None for name in node.outputs
+        )
+        label = f"{node.label or node.outputs[0]}: host"
+        self.drafts.append(_Draft(label, None, HostStep(label, _host_function(node), inputs, outputs)))
+
+    def _host_slot(self, name: str) -> Slot:
+        return self._constant(self.graph.constants[name]) if name in self.graph.constants else self.memory.views[name].slot
+
+    def _extent_of(self, name: str) -> tuple[Slot, int]:
+        return _extent(self.memory.buffer_of[name])
+
+    # ---- steps ------------------------------------------------------------------------------------------------
+
+    def _addresses(self) -> dict[str, int]:
+        specs = {draft.call.spec.symbol: draft.call.spec for draft in self.drafts if draft.call is not None}
+        wanted = {symbol: (lambda spec=spec: spec.emit(self.target)) for symbol, spec in specs.items()}
+        return jit.addresses(wanted, self.target)
+
+    def _step(self, draft: _Draft, addresses: dict[str, int], wall: bool) -> Step:
+        if draft.host is not None:
+            return draft.host
+        assert draft.call is not None
+        call = draft.call
+        words = tuple(self._word(argument) for argument in call.arguments)
+        symbol = call.spec.symbol
+        return KernelStep(
+            draft.label, symbol, addresses[symbol], words, call.items, call.grain, call.scratch, wall
+        )
+
+    def _word(self, argument: Argument) -> int | Slot:
+        if argument is None:
+            return 0
+        if isinstance(argument, View):
+            if argument.slot.kind == "constant":
+                slot = self._constant(self.graph.constants[self.graph_constants[argument.slot.index]])
+                return Slot("constant", slot.index, argument.slot.offset)
+            return argument.slot
+        if isinstance(argument, np.ndarray):
+            return self._constant(argument)
+        if isinstance(argument, float):
+            return float_word(argument)
+        return int(argument)
+
+    def _constant(self, array: Array) -> Slot:
+        kept = self.pool.intern(array)
+        slot = self.constant_slots.get(id(kept))
+        if slot is None:
+            slot = self.constant_slots[id(kept)] = Slot("constant", len(self.constants))
+            self.constants.append(kept)
+        return slot
+
+
+def _bare(type: TensorType | None) -> TensorType:
+    """The type without its content."""
+    assert type is not None
+    return TensorType(type.dtype, type.shape)
+
+
+def _extent(buffer: Buffer) -> tuple[Slot, int]:
+    assert buffer.slot is not None
+    return buffer.slot, buffer.nbytes
+
+
+def _host_function(node: Node) -> Callable[..., Sequence[Array]]:
+    def run(*inputs: Array | None) -> Sequence[Array]:
+        try:
+            return node.op.reference(*inputs)
+        except CenoteError as error:
+            raise error.located(node.where) from error
+
+    return run
+
+
+def meeting_points(drafts: Sequence[_Draft]) -> list[bool]:
+    """After which steps all threads must meet: before a step that touches what an earlier unfinished one touches.
+
+    A buffer's halo and its inside are different memory, so zeroing the one and writing the other may overlap in time.
+    """
+    walls = [False] * len(drafts)
+    open_since = 0
+    for index, draft in enumerate(drafts):
+        if any(_conflict(earlier, draft) for earlier in drafts[open_since:index]):
+            walls[index - 1] = True
+            open_since = index
+    if drafts:
+        walls[-1] = True
+    return walls
+
+
+def _conflict(a: _Draft, b: _Draft) -> bool:
+    if a.host is not None or b.host is not None:
+        return True
+    if a.group == b.group != -1:
+        return True  # the calls of one lowering depend on each other
+    if _touch(a.writes, b.reads) or _touch(a.reads, b.writes):
+        return True
+    halo = a.halo_of or b.halo_of
+    if halo is not None and not (a.halo_of and b.halo_of):
+        inside = b if a.halo_of else a
+        return _touch([_extent(halo)], [extent for extent in inside.writes if extent != _extent(halo)])
+    return _touch(a.writes, b.writes)
+
+
+def _touch(a: Sequence[tuple[Slot, int]], b: Sequence[tuple[Slot, int]]) -> bool:
+    return any(
+        x.kind == y.kind and x.index == y.index and x.offset < y.offset + m and y.offset < x.offset + n
+        for x, n in a
+        for y, m in b
+    )
+
+
+__all__ = ["ConstantPool", "Plan", "compile_graph", "driver_abi"]
