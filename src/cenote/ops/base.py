@@ -143,11 +143,13 @@ class Op:
     `name` is what graphs print, unique among operators. `from_onnx` maps an ONNX operator name, with its domain
     before it when it is not the standard one ("ai.onnx.ml.Binarizer"), to a decoder. `view` says that the output is
     the first input's elements in the same order under another shape (Reshape): the memory plan then lets both share
-    memory and nothing is computed.
+    memory and nothing is computed. `pure` is False when equal inputs may give other outputs (RandomNormal): such a
+    node is neither folded nor merged with an equal one.
     """
 
     name: ClassVar[str] = ""
     view: ClassVar[bool] = False
+    pure: ClassVar[bool] = True
     from_onnx: ClassVar[Mapping[str, Decoder]] = {}
 
     def infer(self, *inputs: TensorType | None) -> Types:
@@ -178,6 +180,10 @@ class Op:
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         """The boxes of the inputs that a box of the first output needs; by default all of each input."""
         return tuple(None if x is None else Box.whole(x.shape) for x in inputs)
+
+    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
+        """True when the first output is the first input, unchanged: a cast to the same type, a view of equal shape."""
+        return self.view and self.infer(*inputs)[0] == inputs[0]
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
