@@ -1,0 +1,256 @@
+"""What all pooling kernels share: reductions, the geometry of a call, and loops over rows that never leave the row.
+
+A pooling kernel sees three spatial axes (planes, rows, columns; missing ones have extent 1) and two ways to lie in
+memory. *Plain*: columns are contiguous (`step` 1) and vectors hold neighbouring columns. *Channels innermost*
+(blocked, or channels-last): `step` contiguous channels per column, and vectors hold channels. Along planes and rows
+both are the same, because there a window combines whole rows of contiguous elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen.builder import F32, F64, I32, I64, Kernel, Parameter
+from cenote.codegen.values import Number, Pointer, Scalar, Value
+from cenote.core.target import Target
+from cenote.core.types import is_float
+from cenote.kernels.base import KernelSpec
+
+MAXIMUM, MINIMUM, SUM = "max", "min", "sum"
+SLACK = 64  # elements before each scratch row that loops running ahead of their row may touch
+
+
+def compute_type(reduction: str, dtype: np.dtype[Any]) -> Scalar:
+    """The type windows are combined in: float32 for 16-bit floats, int32 or int64 for sums of integers."""
+    storage = Scalar.of(dtype)
+    if storage.is_float:
+        return F32 if storage.bits < 32 else storage
+    if reduction == SUM:
+        return I32 if storage.bits < 32 else I64
+    return storage
+
+
+def identity(reduction: str, dtype: np.dtype[Any]) -> Number:
+    """What a missing element counts as: 0 for sums, the type's smallest (largest) value for maxima (minima)."""
+    if reduction == SUM:
+        return 0
+    if is_float(dtype):
+        return float("-inf") if reduction == MAXIMUM else float("inf")
+    information = np.iinfo(np.uint8 if dtype == np.bool_ else dtype)
+    return int(information.min if reduction == MAXIMUM else information.max)
+
+
+def combine(k: Kernel, reduction: str, a: Value, b: Value, exact: bool = True) -> Value:
+    """One step of the reduction. `exact` maxima propagate NaN; the others take one instruction and may drop it."""
+    if reduction == SUM:
+        return a + b
+    if exact or not a.type.is_float:
+        return k.maximum(a, b) if reduction == MAXIMUM else k.minimum(a, b)
+    return k.larger(a, b) if reduction == MAXIMUM else k.smaller(a, b)
+
+
+def combine_all(k: Kernel, reduction: str, values: Sequence[Value], exact: bool = True) -> Value:
+    """Many values into one, pairwise: the shortest chain, and for sums the smallest error."""
+    parts = list(values)
+    while len(parts) > 1:
+        pairs = [combine(k, reduction, a, b, exact) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = pairs + parts[len(pairs) * 2 :]
+    return parts[0]
+
+
+def smaller_of(k: Kernel, a: Value, b: Value) -> Value:
+    """The smaller of two whole numbers."""
+    return k.intrinsic("smin", a, b)
+
+
+def larger_of(k: Kernel, a: Value, b: Value | int) -> Value:
+    """The larger of two whole numbers."""
+    return k.intrinsic("smax", a, b if isinstance(b, Value) else k.integer(b))
+
+
+def spans(k: Kernel, length: Value, lanes: int, unroll: int = 1) -> Iterator[Value]:
+    """Starts of vectors that cover `length` elements (at least `lanes` of them).
+
+    The last vector reaches back over elements already done instead of past the end: no scalar tail, no mask. So the
+    body must give the same result when an element is done twice.
+    """
+    begin: Value = k.integer(0)
+    if lanes == 1:
+        unroll = 1
+    if unroll > 1:
+        begin = length & ~(lanes * unroll - 1)
+        for start in k.range(0, begin, lanes * unroll):
+            for part in range(unroll):
+                yield start + part * lanes
+    last = length - lanes
+    for start in k.range(begin, length, lanes):
+        yield start if lanes == 1 else smaller_of(k, start, last)
+
+
+def evens(k: Kernel, vectors: Sequence[Value]) -> Value:
+    """Every len(vectors)-th lane of the vectors put end to end, from the first (their number: a power of two)."""
+    parts = list(vectors)
+    while len(parts) > 1:
+        parts = [_halve(k, a, b, 0) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _halve(k: Kernel, a: Value, b: Value, first: int) -> Value:
+    return in_order(k, pick(k, a, b, first))
+
+
+def pick(k: Kernel, a: Value, b: Value, first: int) -> Value:
+    """Lanes first, first+2 … of a and b, in the order that costs one shuffle: `in_order` sorts them."""
+    lanes, parts = a.lanes, _parts(a)
+    size = lanes // parts
+    indices: list[int] = []
+    for part in range(parts):
+        for source in (0, lanes):
+            indices += range(source + part * size + first, source + (part + 1) * size, 2)
+    return k.shuffle(a, b, indices)
+
+
+def in_order(k: Kernel, a: Value) -> Value:
+    """Undo the order of `pick`."""
+    parts = _parts(a)
+    if parts == 1:
+        return a
+    half = a.lanes // parts // 2
+    chunks = [list(range(i * half, (i + 1) * half)) for i in range(2 * parts)]
+    ordered = chunks[::2] + chunks[1::2]
+    return k.shuffle(a, a, [lane for chunk in ordered for lane in chunk])
+
+
+def _parts(a: Value) -> int:
+    """128-bit pieces of the vector: shuffles within them are cheap."""
+    parts = max(1, a.lanes * a.type.nbytes // 16)
+    return parts if a.lanes // parts >= 2 else 1
+
+
+@dataclass(frozen=True)
+class PoolSpec(KernelSpec):
+    """Fields that every windowed pooling kernel is specialised on.
+
+    `width`, `stride` and `dilation` are those of the columns; `lanes` vectors along a row of the input, `out_lanes`
+    along a row of the output (powers of two that fit the rows). `step`: 1 plain, n channels innermost with n of them
+    per column, 0 channels innermost with their number known at run time. `scale` multiplies the result: "none", "row"
+    (one factor per output row) or "both" (that times one per column). `nan` is "propagate" or "ignore".
+    """
+
+    reduction: str
+    dtype: np.dtype[Any]
+    width: int
+    stride: int
+    dilation: int
+    lanes: int
+    out_lanes: int
+    step: int
+    scale: str
+    nan: str
+
+    @property
+    def storage(self) -> Scalar:
+        return Scalar.of(self.dtype)
+
+    @property
+    def compute(self) -> Scalar:
+        return compute_type(self.reduction, self.dtype)
+
+    @property
+    def identity(self) -> Number:
+        return identity(self.reduction, self.dtype)
+
+
+# The words of every windowed pooling call, after the pointers x, y, row_scale, column_scale.
+WORDS = (
+    "channels", "x_n", "x_c", "x_d", "x_h", "y_n", "y_c", "y_d", "y_h", "step",
+    "size_d", "size_h", "size_w", "out_d", "out_h", "out_w",
+    "stride_d", "stride_h", "dilation_d", "dilation_h", "pad_d", "pad_h", "pad_w",
+    "band", "bands", "strip", "strips", "pitch",
+)  # fmt: skip
+
+
+def new_kernel(spec: PoolSpec, target: Target) -> Kernel:
+    """A kernel with the parameters of a windowed pooling call."""
+    pointers = [
+        Parameter("x", spec.storage, pointer=True), Parameter("y", spec.storage, pointer=True),
+        Parameter("row_scale", spec.compute, pointer=True), Parameter("column_scale", spec.compute, pointer=True),
+    ]  # fmt: skip
+    return Kernel(spec.symbol, target, [*pointers, *(Parameter(word) for word in WORDS)])
+
+
+def load(spec: PoolSpec, pointer: Pointer, offset: Value | int, lanes: int) -> Value:
+    """Input elements in the type windows are combined in; with nan="ignore" NaN becomes the identity."""
+    value = pointer.load(offset, lanes).to(spec.compute)
+    if spec.nan == "ignore" and value.type.is_float and spec.reduction != SUM:
+        k = value.kernel
+        return combine(k, spec.reduction, value, k.constant(spec.compute, spec.identity, lanes), exact=False)
+    return value
+
+
+class Piece:
+    """One item of work: a strip of columns of a band of output rows of one plane, decoded from its number."""
+
+    def __init__(self, k: Kernel, spec: PoolSpec, item: Value, deep: bool) -> None:
+        n = k.number
+        self.k, self.spec = k, spec
+        self.step: Value = k.integer(spec.step) if spec.step else n("step")
+        band, item = item % n("bands"), item // n("bands")
+        strip, item = item % n("strips"), item // n("strips")
+        self.depth: Value = k.integer(0)
+        if deep:
+            self.depth, item = item % n("out_d"), item // n("out_d")
+        batch, channel = item // n("channels"), item % n("channels")
+        self.x = k.pointer("x") + (batch * n("x_n") + channel * n("x_c"))
+        self.y = k.pointer("y") + (batch * n("y_n") + channel * n("y_c") + self.depth * n("y_d"))
+        self.row_scale = k.pointer("row_scale") + self.depth * n("out_h")
+        self.first_row = band * n("band")
+        self.last_row = smaller_of(k, self.first_row + n("band"), n("out_h"))
+        self.band = band
+        self.column = strip * n("strip")
+        self.count = smaller_of(k, self.column + n("strip"), n("out_w")) - self.column
+        start = self.column * spec.stride - n("pad_w")
+        stop = start + (self.count - 1) * spec.stride + ((spec.width - 1) * spec.dilation + 1)
+        self.start = larger_of(k, start, 0)
+        end = smaller_of(k, stop, n("size_w"))
+        self.left, self.right = (self.start - start) * self.step, (stop - end) * self.step
+        self.length = (end - self.start) * self.step
+        self.y = self.y + self.column * self.step
+        self.x = self.x + self.start * self.step
+
+    def row(self, index: int | Value) -> Pointer:
+        """A scratch row: 0 holds the identity, 1 the rows of a window combined, the others are the kernel's."""
+        return self.k.scratch.cast(self.spec.compute) + (self.k.number("pitch") * index + SLACK)
+
+    def fill(self, pointer: Pointer, count: Value) -> None:
+        """Identities from the pointer on; runs over by up to a vector."""
+        k, spec = self.k, self.spec
+        for at in k.range(0, count, spec.lanes):
+            pointer.store(k.constant(spec.compute, spec.identity, spec.lanes), at)
+
+    def fill_edges(self, row: Pointer) -> None:
+        """Identities where the columns of the row lie outside the input."""
+        self.fill(row, self.left)
+        self.fill(row + (self.left + self.length), self.right)
+
+    def store(self, value: Value, row: Pointer, offset: Value, factor: Value | None, column: Value) -> None:
+        """Scale, round to the output's type, write."""
+        k, spec = self.k, self.spec
+        if factor is not None:
+            if spec.scale == "both":
+                columns = k.pointer("column_scale") + self.column
+                lanes = value.lanes if spec.step == 1 else 1
+                factor = columns.load(column, lanes) * factor
+            value = value * factor
+        row.store(value.to(spec.storage), offset)
+
+    def factor(self, row: Value) -> Value | None:
+        """The factor of an output row, if results are scaled."""
+        return None if self.spec.scale == "none" else self.row_scale.load(row)
+
+
+__all__ = ["F32", "F64", "MAXIMUM", "MINIMUM", "SUM", "Piece", "PoolSpec"]
