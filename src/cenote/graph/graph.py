@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core.types import Array, Layout, TensorType
+from cenote.graph.text import print_graph
 from cenote.ops.base import Op
 
 Dimension = int | str | None
@@ -62,6 +63,9 @@ class Graph:
     def __post_init__(self) -> None:
         for attribute in ("constants", "types", "layouts"):
             object.__setattr__(self, attribute, MappingProxyType(dict(getattr(self, attribute))))
+
+    def __str__(self) -> str:
+        return print_graph(self)
 
     def replace(self, **changes: Any) -> Graph:
         """A copy with some fields changed."""

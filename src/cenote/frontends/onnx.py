@@ -1,0 +1,182 @@
+"""Reads ONNX models: file mechanics only. What an operator means is in `cenote.ops`.
+
+Imported on demand, because importing onnx takes 0.2 s. Files beside it: `onnx_wire` (weights without copies),
+`onnx_tensors` (arrays, attributes, external data), `onnx_schema` (what a node may look like), `onnx_order`
+(topological order), `onnx_nodes` (decoding, inlining).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from cenote.core.errors import CenoteError, ModelError, UnsupportedError
+from cenote.frontends.onnx_nodes import Importer, Scope
+from cenote.frontends.onnx_schema import STANDARD, check_opset, domain_of
+from cenote.frontends.onnx_tensors import Tensors, dtype_of
+from cenote.frontends.onnx_wire import BytesSource, FileSource, Source, split
+from cenote.graph.graph import Declared, Dimension, Graph
+
+Contents = Mapping[int, NDArray[np.uint8]]
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A model as its file has it.
+
+    `outputs` are the outputs that declare a type, by name; `metadata` the file's own key-value pairs;
+    `producer` the program that wrote it.
+    """
+
+    graph: Graph
+    outputs: Mapping[str, Declared] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    producer: str = ""
+
+
+def load_onnx(source: str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto) -> ImportedModel:
+    """Read a model from a path, bytes, a binary file object or an onnx.ModelProto.
+
+    The graph is not specialised: only constants have types. Weights of a model given as bytes are views of
+    them.
+
+    Raises ModelError when it is not a valid model (or cannot be read), UnsupportedError when it uses an
+    operator, opset, type or attribute that Cenote does not have; the message names the file and the node.
+    """
+    name = _name(source)
+    try:
+        model, contents, folder = _parse(source)
+        return _import(model, contents, folder)
+    except CenoteError as error:
+        raise error.located(name) from error
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{name}: a name in it is not valid UTF-8 text; the file is damaged") from error
+
+
+def _name(source: object) -> str:
+    """How errors name the model."""
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source)
+    if isinstance(source, onnx.ModelProto):
+        return f"model '{source.graph.name}'" if source.HasField("graph") else "ModelProto"
+    name = getattr(source, "name", None)
+    return name if isinstance(name, str) and name else f"model given as {type(source).__name__}"
+
+
+def _parse(source: Any) -> tuple[Any, Contents, Path | None]:
+    """The message, the raw bytes of initializers that are not in it, and the folder of external data."""
+    if isinstance(source, onnx.ModelProto):
+        return source, {}, None
+    if isinstance(source, bytes | bytearray | memoryview):
+        return (*_read(BytesSource(bytes(source))), None)
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        try:
+            with path.open("rb") as file:
+                return (*_read(FileSource(file)), path.parent)
+        except FileNotFoundError:
+            raise ModelError("there is no such file") from None
+        except (OSError, ValueError) as error:
+            if isinstance(error, CenoteError):
+                raise
+            raise ModelError(f"the file cannot be read ({error})") from error
+    if hasattr(source, "read"):
+        content = source.read()
+        if not isinstance(content, bytes):
+            raise ModelError("the file object gives text; open it in binary mode ('rb')")
+        return (*_read(BytesSource(content)), None)
+    raise ModelError(
+        f"a model is a path, bytes, a binary file object or an onnx.ModelProto, not {type(source)}"
+    )
+
+
+def _read(source: Source) -> tuple[Any, Contents]:
+    if not source.size:
+        raise ModelError("the file is empty")
+    parts = split(source)
+    try:
+        model = onnx.ModelProto.FromString(parts.skeleton)
+    except DecodeError as error:
+        raise ModelError(
+            f"not an ONNX model, or truncated or damaged: its {source.size} bytes cannot be parsed"
+        ) from error
+    return model, {index: source.array(span.offset, span.length) for index, span in parts.weights.items()}
+
+
+def _import(model: Any, contents: Contents, folder: Path | None) -> ImportedModel:
+    opsets = _opsets(model)
+    graph = model.graph
+    kinds = {value.name: value.type for value in (*graph.input, *graph.value_info)}
+    importer = Importer(model.functions, Tensors(folder), kinds)
+    scope = Scope(opsets)
+    importer.add_initializers(graph, scope, contents)
+    inputs = []
+    for value in graph.input:
+        if value.name in importer.constants:
+            continue  # before IR version 4 every initializer had to be listed as an input too
+        if not value.name or value.name in scope.names:
+            raise ModelError(f"input '{value.name}' has no name or is declared twice")
+        inputs.append(_declared(value, f"input '{value.name}'"))
+        importer.define(value.name, scope)
+    importer.taken.update(name for node in graph.node for name in node.output)
+    scope.wanted = {name: name for node in graph.node for name in node.output if name}
+    importer.add_nodes(graph.node, scope)
+    outputs = tuple(value.name for value in graph.output)
+    for name in outputs:
+        if not name or scope.find(name) is None:
+            raise ModelError(f"output '{name}' of the graph is made by no node")
+    if len(set(outputs)) != len(outputs):
+        raise ModelError(f"an output of the graph is listed twice ({', '.join(outputs)})")
+    declared = [_declared(v, f"output '{v.name}'") for v in graph.output if v.type.WhichOneof("value")]
+    return ImportedModel(
+        Graph(tuple(inputs), outputs, tuple(importer.nodes), importer.constants, name=graph.name or "graph"),
+        {item.name: item for item in declared},
+        {item.key: item.value for item in model.metadata_props},
+        f"{model.producer_name} {model.producer_version}".strip(),
+    )
+
+
+def _opsets(model: Any) -> dict[str, int]:
+    """Opset by domain, after the checks that a file is a model at all."""
+    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
+        raise ModelError("this is not an ONNX model: it has no graph")
+    if not model.graph.output:
+        raise ModelError("the graph has no outputs")
+    if model.ir_version > onnx.IR_VERSION:
+        raise UnsupportedError(
+            f"IR version {model.ir_version} is newer than the installed onnx package knows "
+            f"({onnx.IR_VERSION}); upgrade the onnx package"
+        )
+    opsets = {domain_of(entry.domain): entry.version for entry in model.opset_import}
+    if not opsets:
+        opsets = {STANDARD: 1}  # what the specification says for files older than opsets
+    if STANDARD in opsets:
+        check_opset(STANDARD, opsets[STANDARD])
+    return opsets
+
+
+def _declared(value: Any, what: str) -> Declared:
+    """An input or output with its declared type."""
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        raise UnsupportedError(
+            f"{what} is a {kind or 'value without a type'}; only dense tensors are supported"
+        )
+    tensor = value.type.tensor_type
+    shape = tuple(_dimension(d) for d in tensor.shape.dim) if tensor.HasField("shape") else None
+    return Declared(value.name, dtype_of(tensor.elem_type, what), shape)
+
+
+def _dimension(dimension: Any) -> Dimension:
+    """A size, a name, or None; some exporters write -1 for unknown."""
+    if dimension.HasField("dim_value"):
+        return int(dimension.dim_value) if dimension.dim_value >= 0 else None
+    return dimension.dim_param or None

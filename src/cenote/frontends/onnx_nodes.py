@@ -1,0 +1,325 @@
+"""Turns the nodes of an ONNX graph into Cenote's: decodes operators, inlines functions and constant
+conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+
+from cenote.core.errors import CenoteError, ModelError, UnsupportedError
+from cenote.core.types import Array
+from cenote.frontends.onnx_order import ordered, where
+from cenote.frontends.onnx_schema import (
+    check_node,
+    check_opset,
+    default_attributes,
+    domain_of,
+    key_of,
+    schema_of,
+    unsupported_operator,
+)
+from cenote.frontends.onnx_tensors import Tensors, attribute_value, constant_value
+from cenote.graph.graph import Node
+from cenote.ops import DECODERS
+from cenote.ops.base import Imported, Op, Rewired
+
+DEEPEST_CALL = 48  # functions that call functions
+MOST_NODES = 1_000_000  # after inlining: a few nested functions can ask for 2^48
+
+
+@dataclass
+class Scope:
+    """What names mean in one graph, function body or branch.
+
+    `names` maps a name of the file to a value of the graph; `wanted` gives names of outputs that the caller
+    chose; `attributes` are the AttributeProtos that a function's `ref_attr_name` stand for.
+    """
+
+    opsets: Mapping[str, int]
+    prefix: str = ""
+    names: dict[str, str] = field(default_factory=dict)
+    wanted: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    parent: Scope | None = None
+    depth: int = 0
+
+    def find(self, name: str) -> str | None:
+        """The value that a name stands for; None when there is none."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.parent
+        return None
+
+    def resolve(self, name: str) -> str:
+        """The value that a name stands for; "" stays "" (absent)."""
+        value = self.find(name) if name else ""
+        if value is None:
+            raise ModelError(f"reads '{name}', which nothing makes")
+        return value
+
+
+class Importer:
+    """Collects the nodes and constants of one model. `kinds` are the declared TypeProtos by value."""
+
+    def __init__(self, functions: Sequence[Any], tensors: Tensors, kinds: Mapping[str, Any]) -> None:
+        self.tensors = tensors
+        self.kinds = kinds
+        self.nodes: list[Node] = []
+        self.constants: dict[str, Array] = {}
+        self.taken: set[str] = set()
+        self.functions = {
+            (domain_of(function.domain), function.name, function.overload): function for function in functions
+        }
+
+    def add_nodes(self, nodes: Sequence[Any], scope: Scope) -> None:
+        """Import nodes in order; errors name the node."""
+        for node in ordered(nodes, lambda name: scope.find(name) is not None):
+            try:
+                self._add_node(node, scope)
+            except CenoteError as error:
+                raise error.located(where(node)) from error
+            if len(self.nodes) > MOST_NODES:
+                raise UnsupportedError(f"inlining its functions gives more than {MOST_NODES} nodes")
+
+    def define(self, name: str, scope: Scope) -> str:
+        """The graph's name for a value that a node of the scope makes."""
+        if not name:
+            return ""
+        value = scope.wanted.get(name) or self._unused(scope.prefix + name if scope.prefix else name)
+        scope.names[name] = value
+        return value
+
+    def _unused(self, name: str) -> str:
+        """The name, or with a number behind it when it is taken."""
+        unused, count = name, 0
+        while unused in self.taken:
+            count += 1
+            unused = f"{name}.{count}"
+        self.taken.add(unused)
+        return unused
+
+    def _add_node(self, node: Any, scope: Scope) -> None:
+        domain = domain_of(node.domain)
+        attributes = _bound(node.attribute, scope)
+        function = self.functions.get((domain, node.op_type, getattr(node, "overload", "")))
+        if function is not None:
+            opsets = {domain_of(entry.domain): entry.version for entry in function.opset_import}
+            self._inline(node, function, attributes, opsets, scope)
+            return
+        if domain not in scope.opsets:
+            raise ModelError(f"its domain '{domain or 'ai.onnx'}' has no opset_import")
+        opset = scope.opsets[domain]
+        check_opset(domain, opset)
+        check_node(node, attributes, domain, opset)
+        if not domain and node.op_type == "Constant":
+            values = {item.name: attribute_value(item, self.tensors) for item in attributes}
+            self.constants[self.define(node.output[0], scope)] = constant_value(values)
+        elif not domain and node.op_type == "If":
+            self._branch(node, attributes, scope)
+        elif key_of(domain, node.op_type) in DECODERS:
+            self._decode(node, attributes, domain, opset, scope)
+        else:
+            self._expand(node, attributes, domain, opset, scope)
+
+    def _decode(self, node: Any, attributes: Sequence[Any], domain: str, opset: int, scope: Scope) -> None:
+        inputs = _trimmed([scope.resolve(name) for name in node.input])
+        outputs = _trimmed([*node.output])
+        if not outputs:
+            return  # nothing asks for it
+        constants = {i: self.constants[name] for i, name in enumerate(inputs) if name in self.constants}
+        imported = Imported(
+            op=node.op_type,
+            domain=domain,
+            opset=opset,
+            attributes={item.name: attribute_value(item, self.tensors) for item in attributes},
+            present=tuple(bool(name) for name in inputs),
+            outputs=len(outputs),
+            constants=constants,
+        )
+        op, wiring = _decoded(imported)
+        made = tuple(self.define(name, scope) for name in outputs)
+        stem = next(name for name in made if name)
+        read = []
+        for item in wiring if wiring is not None else range(len(inputs)):
+            if isinstance(item, int):
+                read.append(inputs[item] if item < len(inputs) else "")
+            elif item is None:
+                read.append("")
+            else:
+                read.append(self._unused(f"{stem}.constant"))
+                self.constants[read[-1]] = np.asarray(item)
+        label = scope.prefix + node.name if node.name else ""
+        self.nodes.append(Node(op, _trimmed(read), made, label))
+
+    def _expand(self, node: Any, attributes: Sequence[Any], domain: str, opset: int, scope: Scope) -> None:
+        """An operator without a decoder: by the function body that ONNX defines for it, if there is one."""
+        function = self._standard_function(node, domain, opset, scope)
+        if function is None:
+            raise unsupported_operator(domain, node.op_type, opset, DECODERS)
+        bound = {
+            **default_attributes(domain, node.op_type, opset),
+            **{item.name: item for item in attributes},
+        }
+        opsets = {domain_of(entry.domain): entry.version for entry in function.opset_import} or scope.opsets
+        try:
+            self._inline(node, function, list(bound.values()), opsets, scope)
+        except UnsupportedError as error:
+            missing = unsupported_operator(domain, node.op_type, opset, DECODERS)
+            raise UnsupportedError(f"{missing}; its definition by other operators fails: {error}") from error
+
+    def _standard_function(self, node: Any, domain: str, opset: int, scope: Scope) -> Any | None:
+        schema = schema_of(domain, node.op_type, opset)
+        if schema is None:
+            return None
+        if schema.has_function:
+            return schema.function_body
+        if not schema.has_context_dependent_function:
+            return None
+        kinds = (
+            [self.kinds.get(name, onnx.TypeProto()) for name in node.input] if scope.parent is None else []
+        )
+        versions = [
+            version for version in schema.context_dependent_function_opset_versions if version <= opset
+        ]
+        if not versions or not all(
+            kind.ByteSize() for name, kind in zip(node.input, kinds, strict=False) if name
+        ):
+            return None
+        body = schema.get_context_dependent_function_with_opset_version(
+            max(versions), node.SerializeToString(), [kind.SerializeToString() for kind in kinds]
+        )
+        return onnx.FunctionProto.FromString(body)
+
+    def _inline(
+        self, node: Any, function: Any, attributes: Sequence[Any], opsets: Mapping[str, int], caller: Scope
+    ) -> None:
+        """Put a function's body in place of the node that calls it."""
+        if caller.depth >= DEEPEST_CALL:
+            raise ModelError(
+                f"function calls are nested more than {DEEPEST_CALL} deep; a function may call itself"
+            )
+        if len(node.input) > len(function.input) or len(node.output) > len(function.output):
+            raise ModelError(
+                f"function {function.name} takes {len(function.input)} inputs and gives "
+                f"{len(function.output)} outputs, but is called with {len(node.input)} and {len(node.output)}"
+            )
+        actual = [caller.resolve(name) for name in node.input] + [""] * (
+            len(function.input) - len(node.input)
+        )
+        bound = {item.name: item for item in function.attribute_proto}
+        bound.update({item.name: item for item in attributes})
+        missing = sorted(set(function.attribute) - set(bound)) if function in self.functions.values() else []
+        if missing:
+            raise ModelError(
+                f"function {function.name}: attribute {', '.join(missing)} is required but missing"
+            )
+        made = {
+            formal: self.define(name, caller)
+            for formal, name in zip(function.output, node.output, strict=False)
+        }
+        body = Scope(
+            opsets=opsets,
+            prefix=f"{caller.prefix}{node.name or node.op_type}/",
+            names=dict(zip(function.input, actual, strict=True)),
+            wanted=made,
+            attributes=bound,
+            depth=caller.depth + 1,
+        )
+        self.add_nodes(function.node, body)
+        self._connect(made, body)
+
+    def _branch(self, node: Any, attributes: Sequence[Any], scope: Scope) -> None:
+        """Put the branch of an If whose condition is constant in its place."""
+        condition = self.constants.get(scope.resolve(node.input[0]))
+        if condition is None or condition.size != 1:
+            raise UnsupportedError(
+                "control flow whose condition is known only when the model runs is not supported; "
+                "fix the model's input shapes and fold its constants, so that the condition is a constant"
+            )
+        wanted = "then_branch" if bool(condition.reshape(())) else "else_branch"
+        graph = next(item.g for item in attributes if item.name == wanted)
+        if len(graph.output) != len(node.output):
+            raise ModelError(f"{wanted} has {len(graph.output)} outputs, the node {len(node.output)}")
+        made = {
+            value.name: self.define(name, scope)
+            for value, name in zip(graph.output, node.output, strict=True)
+        }
+        body = Scope(
+            opsets=scope.opsets,
+            prefix=f"{scope.prefix}{node.name or node.op_type}/",
+            wanted=made,
+            attributes=scope.attributes,
+            parent=scope,
+            depth=scope.depth,
+        )
+        self.add_initializers(graph, body)
+        self.add_nodes(graph.node, body)
+        self._connect(made, body)
+
+    def add_initializers(self, graph: Any, scope: Scope, contents: Mapping[int, Array] | None = None) -> None:
+        """A graph's weights as constants. `contents` holds raw bytes that are not in the messages."""
+        if graph.sparse_initializer:
+            raise UnsupportedError("sparse initializers are not supported; save the model with dense ones")
+        for index, tensor in enumerate(graph.initializer):
+            what = f"initializer '{tensor.name}'"
+            if not tensor.name:
+                raise ModelError(f"initializer {index} has no name")
+            if tensor.name in scope.names:
+                raise ModelError(f"{what} is defined twice")
+            array = self.tensors.array(tensor, what, (contents or {}).get(index))
+            self.constants[self.define(tensor.name, scope)] = array
+
+    def _connect(self, made: Mapping[str, str], body: Scope) -> None:
+        """Give the caller its values where the body hands on a value it did not make itself."""
+        for formal, value in made.items():
+            if not value:
+                continue
+            source = body.find(formal)
+            if source is None:
+                raise ModelError(f"output '{formal}' of its body is made by nothing")
+            if source != value:
+                op, _ = _decoded(Imported("Identity", "", max(body.opsets.get("", 13), 13), {}, (True,), 1))
+                self.nodes.append(Node(op, (source,), (value,)))
+
+
+def _trimmed(names: Sequence[str]) -> tuple[str, ...]:
+    """Without absent ones at the end."""
+    count = len(names)
+    while count and not names[count - 1]:
+        count -= 1
+    return tuple(names[:count])
+
+
+def _bound(attributes: Sequence[Any], scope: Scope) -> list[Any]:
+    """Attributes with references to the function's own attributes filled in; unset optional ones fall
+    away."""
+    bound = []
+    for item in attributes:
+        if not item.ref_attr_name:
+            bound.append(item)
+        elif item.ref_attr_name in scope.attributes:
+            copy = onnx.AttributeProto()
+            copy.CopyFrom(scope.attributes[item.ref_attr_name])
+            copy.name = item.name
+            bound.append(copy)
+    return bound
+
+
+def _decoded(imported: Imported) -> tuple[Op, tuple[int | Array | None, ...] | None]:
+    """The operator, and how its inputs are wired when not as the node's."""
+    key = key_of(imported.domain, imported.op)
+    if key not in DECODERS:
+        raise unsupported_operator(imported.domain, imported.op, imported.opset, DECODERS)
+    try:
+        decoded = DECODERS[key](imported)
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
+        if isinstance(error, CenoteError):
+            raise
+        raise ModelError(f"{key}: an attribute's value does not fit ({error})") from error
+    return (decoded.op, decoded.inputs) if isinstance(decoded, Rewired) else (decoded, None)

@@ -1,0 +1,121 @@
+"""The slow interpreter: walks a graph node by node with each operator's `infer` and `reference`.
+
+The oracle for whole graphs, and where folding and host nodes get their results. `infer_node` and `run_node`
+are the only places where an operator's own methods meet a graph, so errors get the node's name here, and only
+errors of Cenote come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cenote.core.errors import CapacityError, CenoteError, InputError, ModelError, ShapeError
+from cenote.core.types import Array, TensorType
+from cenote.graph.graph import Graph, Node
+from cenote.ops.base import Arrays, ShapeFromData, Types, ValueNeeded
+from cenote.runtime.memory import available_bytes
+
+_FAULTS = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError)
+
+
+def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> Types:
+    """The types of a node's outputs; errors name the node.
+
+    Raises ValueNeeded and ShapeFromData as they come; CapacityError for a size no machine can address.
+    """
+    try:
+        types = node.op.infer(*inputs)
+    except (ValueNeeded, ShapeFromData):
+        raise
+    except CenoteError as error:
+        raise error.located(node.where) from error
+    except _FAULTS as error:
+        raise ModelError(f"{node.where}: cannot work on {_shown(inputs)} ({error})") from error
+    if len(types) < len(node.outputs):
+        raise ModelError(f"{node.where}: gives {len(types)} outputs, but {len(node.outputs)} are asked for")
+    for kind in types:
+        if any(extent < 0 for extent in kind.shape):
+            raise ShapeError(
+                f"{node.where}: output would be {kind}, with a negative extent, from {_shown(inputs)}"
+            )
+        if kind.nbytes >= 1 << 62:
+            raise CapacityError(f"{node.where}: output {kind} is larger than memory can be")
+    return types
+
+
+def run_node(node: Node, inputs: Sequence[Array | None]) -> Arrays:
+    """A node's outputs by its reference; errors name the node.
+
+    Raises CapacityError when memory does not suffice, and ModelError when the result is not what `infer`
+    says.
+    """
+    kinds = tuple(None if x is None else TensorType.known(x) for x in inputs)
+    try:
+        types: Types | None = infer_node(node, kinds)
+    except ShapeFromData:
+        types = None
+    needed = sum(kind.nbytes for kind in types or ())
+    if needed > available_bytes():
+        raise CapacityError(f"{node.where}: its outputs take {needed / 1e6:.0f} MB, more than is available")
+    try:
+        with np.errstate(all="ignore"):
+            outputs = node.op.reference(*inputs)
+    except CenoteError as error:
+        raise error.located(node.where) from error
+    except MemoryError as error:
+        raise CapacityError(f"{node.where}: not enough memory for {_shown(kinds)}") from error
+    except _FAULTS as error:
+        raise ModelError(f"{node.where}: cannot work on {_shown(kinds)} ({error})") from error
+    outputs = tuple(np.asarray(y) for y in outputs)
+    if types is not None:
+        _compare(node, outputs, types)
+    return outputs
+
+
+def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Run any graph, specialised or not, by references alone.
+
+    `inputs` holds an array for each input of the graph. Returns an array for each output, by name.
+    """
+    values = dict(graph.constants)
+    for declared in graph.inputs:
+        if declared.name not in inputs:
+            raise InputError(f"input '{declared.name}' is missing (the model's inputs: {_names(graph)})")
+        values[declared.name] = _checked(declared.name, np.asarray(inputs[declared.name]), declared.dtype)
+    unknown = sorted(set(inputs) - {declared.name for declared in graph.inputs})
+    if unknown:
+        raise InputError(f"'{unknown[0]}' is no input of the model (its inputs: {_names(graph)})")
+    last = {name: index for index, node in enumerate(graph.nodes) for name in node.inputs if name}
+    kept = set(graph.outputs)
+    for index, node in enumerate(graph.nodes):
+        results = run_node(node, [values[name] if name else None for name in node.inputs])
+        values.update({name: y for name, y in zip(node.outputs, results, strict=False) if name})
+        for name in set(node.inputs):
+            if name and last[name] == index and name not in kept:
+                del values[name]
+    return {name: values[name] for name in graph.outputs}
+
+
+def _checked(name: str, array: Array, dtype: np.dtype[np.generic]) -> Array:
+    if array.dtype.newbyteorder("=") != dtype and not (dtype.kind == "O" and array.dtype.kind in "OUST"):
+        raise InputError(f"input '{name}' is {array.dtype}, the model takes {dtype}; convert it with astype")
+    return np.ascontiguousarray(array, dtype=dtype).reshape(array.shape)
+
+
+def _compare(node: Node, outputs: Arrays, types: Types) -> None:
+    """A reference and its `infer` must agree; where they do not, the operator has a bug."""
+    for name, y, kind in zip(node.outputs, outputs, types, strict=False):
+        if name and (y.shape != kind.shape or y.dtype != kind.dtype):
+            raise ModelError(
+                f"{node.where}: internal error: '{name}' was to be {kind}, but is {TensorType.known(y)}"
+            )
+
+
+def _shown(kinds: Sequence[TensorType | None]) -> str:
+    return ", ".join("nothing" if kind is None else str(kind) for kind in kinds) or "no inputs"
+
+
+def _names(graph: Graph) -> str:
+    return ", ".join(declared.name for declared in graph.inputs) or "none"

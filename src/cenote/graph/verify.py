@@ -1,0 +1,91 @@
+"""Checks that a graph is well formed. Runs after every pass."""
+
+from __future__ import annotations
+
+from cenote.core.errors import ModelError
+from cenote.core.types import TensorType
+from cenote.graph.graph import Graph, Node
+from cenote.graph.interpreter import infer_node
+from cenote.ops.base import ShapeFromData, ValueNeeded
+
+
+def verify(graph: Graph, types: bool = True) -> Graph:
+    """Return the graph, or raise ModelError naming the node that is wrong.
+
+    Checks: every value is made once (SSA) and before it is used; outputs exist and are listed once; every
+    node has an output; types and layouts belong to values. In a specialised graph (one that has types) every
+    value has a type, it agrees with the constant or input it belongs to and, unless `types` is False, with
+    `op.infer`.
+    """
+    made: set[str] = set()
+    for name in (*(declared.name for declared in graph.inputs), *graph.constants):
+        if not name:
+            raise ModelError("an input or constant has no name")
+        if name in made:
+            raise ModelError(f"value '{name}' is defined twice, as input or constant")
+        made.add(name)
+    for node in graph.nodes:
+        _verify_names(node, made)
+    for name in graph.outputs:
+        if name not in made:
+            raise ModelError(f"output '{name}' of the graph is made by no node")
+    if len(set(graph.outputs)) != len(graph.outputs):
+        raise ModelError(f"an output of the graph is listed twice: {', '.join(graph.outputs)}")
+    for name in (*graph.types, *graph.layouts):
+        if name not in made:
+            raise ModelError(f"there is a type or layout for '{name}', which is no value of the graph")
+    _verify_constants(graph)
+    if is_specialized(graph):
+        _verify_types(graph, types)
+    return graph
+
+
+def is_specialized(graph: Graph) -> bool:
+    """True when inputs and nodes' outputs have concrete types."""
+    return any(name not in graph.constants for name in graph.types) or not (graph.inputs or graph.nodes)
+
+
+def _verify_names(node: Node, made: set[str]) -> None:
+    for name in node.inputs:
+        if name and name not in made:
+            raise ModelError(f"{node.where}: reads '{name}' before it is made, or nothing makes it")
+    if not any(node.outputs):
+        raise ModelError(f"node {node.op.name}: has no output")
+    for name in node.outputs:
+        if name and name in made:
+            raise ModelError(f"{node.where}: makes '{name}', which is made already")
+        made.add(name) if name else None
+
+
+def _verify_constants(graph: Graph) -> None:
+    for name, value in graph.constants.items():
+        kind = graph.types.get(name)
+        if kind is not None and kind != TensorType(value.dtype, value.shape):
+            raise ModelError(f"constant '{name}' is {TensorType.known(value)}, but its type says {kind}")
+
+
+def _verify_types(graph: Graph, infer: bool) -> None:
+    for declared in graph.inputs:
+        kind = graph.types.get(declared.name)
+        if kind is None:
+            raise ModelError(f"input '{declared.name}' has no type in a specialised graph")
+        if kind.dtype != declared.dtype:
+            raise ModelError(f"input '{declared.name}' is {kind}, but is declared as {declared}")
+    for node in graph.nodes:
+        for name in node.outputs:
+            if name and name not in graph.types:
+                raise ModelError(f"{node.where}: output '{name}' has no type in a specialised graph")
+        if infer:
+            _verify_inferred(graph, node)
+
+
+def _verify_inferred(graph: Graph, node: Node) -> None:
+    try:
+        inferred = infer_node(node, graph.input_types(node))
+    except (ValueNeeded, ShapeFromData) as error:
+        raise ModelError(
+            f"{node.where}: is in a specialised graph, but its type is not known ({error})"
+        ) from error
+    for name, kind in zip(node.outputs, inferred, strict=False):
+        if name and graph.types[name] != kind:
+            raise ModelError(f"{node.where}: '{name}' is {kind}, but its type says {graph.types[name]}")

@@ -1,0 +1,16 @@
+"""Renames values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cenote.graph.graph import Node
+
+
+def rename_values(node: Node, names: Mapping[str, str]) -> Node:
+    """The node with values renamed, in its inputs and outputs; the same object when nothing changes."""
+    inputs = tuple(names.get(name, name) for name in node.inputs)
+    outputs = tuple(names.get(name, name) for name in node.outputs)
+    if inputs == node.inputs and outputs == node.outputs:
+        return node
+    return Node(node.op, inputs, outputs, node.label)

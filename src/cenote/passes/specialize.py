@@ -1,0 +1,267 @@
+"""Gives every value of a graph its concrete type, and folds what is constant on the way.
+
+Most models are typed whole once the shapes of their inputs are known. Where a shape depends on the *content*
+of a value that is only computed when the model runs, the graph is cut:
+
+    stage = specialize(graph, types)          types: TensorType by input name
+    stage.graph                               all that can be typed: a native program
+    stage.rest                                None, or what comes after it
+    stage.rest.proceed(values)                -> the rest as a graph, now with known types: specialise it, and
+    so on
+
+Two things cut: an operator raises ValueNeeded (Reshape to a computed shape): the rest then takes the content
+of that small value as a constant; or ShapeFromData (NonZero): the node runs by its reference between the
+stages. Nodes that do not depend on a cut stay in the first stage. `run_in_stages` is the loop; a runtime may
+cache each stage's program by the types and contents that it was specialised to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cenote.core.errors import InputError, ModelError
+from cenote.core.types import Array, TensorType
+from cenote.graph.graph import Declared, Graph, Node
+from cenote.graph.interpreter import infer_node, run_node
+from cenote.ops.base import ShapeFromData, Types, ValueNeeded
+
+FOLD_BYTES = 4 << 20  # a folded result may take this much,
+FOLD_RATIO = 8  # or this many times the bytes of its inputs (int4 weights that become float32)
+
+
+@dataclass(frozen=True)
+class Following:
+    """The rest of a cut graph when the values before the cut are there.
+
+    `types` are what to specialise `graph` to: those with a `value` become constants of it. `inputs` are
+    arrays for the others.
+    """
+
+    graph: Graph
+    types: Mapping[str, TensorType]
+    inputs: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What comes after a cut.
+
+    `host` nodes run first, by their references. `contents` are the values among `reads` (or made by host
+    nodes) whose content the nodes need to be typed. `reads` come from the graph's inputs or the first stage's
+    outputs.
+    """
+
+    host: tuple[Node, ...]
+    nodes: tuple[Node, ...]
+    reads: tuple[str, ...]
+    contents: frozenset[str]
+    outputs: tuple[str, ...]
+    constants: Mapping[str, Array]
+    name: str
+
+    def proceed(self, values: Mapping[str, Array]) -> Following:
+        """The rest as a graph with known inputs. `values` holds at least `reads`."""
+        known = {**self.constants, **{name: np.asarray(values[name]) for name in self.reads}}
+        for node in self.host:
+            outputs = run_node(node, [known[name] if name else None for name in node.inputs])
+            known.update({name: y for name, y in zip(node.outputs, outputs, strict=False) if name})
+        used = _read_by(self.nodes, self.outputs)
+        names = [name for name in known if name in used and name not in self.constants]
+        inputs = tuple(Declared(name, known[name].dtype, known[name].shape) for name in names)
+        constants = {name: value for name, value in self.constants.items() if name in used}
+        types = {
+            name: TensorType(
+                known[name].dtype, known[name].shape, known[name] if name in self.contents else None
+            )
+            for name in names
+        }
+        graph = Graph(inputs, self.outputs, self.nodes, constants, name=self.name)
+        return Following(graph, types, {name: known[name] for name in names if name not in self.contents})
+
+
+@dataclass(frozen=True)
+class Specialized:
+    """`graph`: fully typed; its outputs are those outputs of the model that it makes, then what `rest` reads.
+
+    An output may be an input or a constant of the graph. `reasons` say which node cut the graph, and why.
+    """
+
+    graph: Graph
+    rest: Rest | None = None
+    reasons: tuple[str, ...] = ()
+
+
+def specialize(graph: Graph, types: Mapping[str, TensorType]) -> Specialized:
+    """Type the graph for inputs of these types. An input whose type carries its value becomes a constant.
+
+    Raises InputError when a type does not fit what the model declares, and the errors of `Op.infer` naming
+    the node.
+    """
+    check_input_types(graph, types)
+    return _Specializer(graph, types).result()
+
+
+def check_input_types(graph: Graph, types: Mapping[str, TensorType]) -> None:
+    """Raise InputError unless there is a type for each input that fits its declaration, and no other."""
+    names = ", ".join(str(declared) for declared in graph.inputs) or "none"
+    for name in types:
+        if all(declared.name != name for declared in graph.inputs):
+            raise InputError(f"'{name}' is no input of the model (its inputs: {names})")
+    for declared in graph.inputs:
+        kind = types.get(declared.name)
+        if kind is None:
+            raise InputError(f"input '{declared.name}' is missing (the model's inputs: {names})")
+        if kind.dtype != declared.dtype:
+            raise InputError(f"input '{declared.name}' is {kind.dtype}, the model takes {declared.dtype}")
+        if declared.shape is None:
+            continue
+        if kind.rank != len(declared.shape):
+            raise InputError(
+                f"input is {kind}, the model takes {declared}: the rank must be {len(declared.shape)}"
+            )
+        for axis, (extent, expected) in enumerate(zip(kind.shape, declared.shape, strict=True)):
+            if isinstance(expected, int) and extent != expected:
+                raise InputError(
+                    f"input is {kind}, the model takes {declared}: axis {axis} must be {expected}"
+                )
+
+
+def run_in_stages(
+    graph: Graph,
+    inputs: Mapping[str, Array],
+    run: Callable[[Graph, Mapping[str, Array]], Mapping[str, Array]],
+) -> dict[str, Array]:
+    """Specialise, run with `run`, and go on with the rest until every output is there."""
+    outputs = graph.outputs
+    values = {name: np.asarray(array) for name, array in inputs.items()}
+    feed: Mapping[str, Array] = values
+    types: Mapping[str, TensorType] = {name: TensorType(x.dtype, x.shape) for name, x in values.items()}
+    while True:
+        stage = specialize(graph, types)
+        values.update(run(stage.graph, feed))
+        if stage.rest is None:
+            return {name: values[name] for name in outputs}
+        following = stage.rest.proceed(values)
+        graph, types, feed = following.graph, following.types, following.inputs
+
+
+@dataclass
+class _Specializer:
+    """One walk over the nodes: each goes to the typed part, becomes constants, or is left for later."""
+
+    graph: Graph
+    given: Mapping[str, TensorType]
+    constants: dict[str, Array] = field(default_factory=dict)
+    types: dict[str, TensorType] = field(default_factory=dict)
+    typed: list[Node] = field(default_factory=list)
+    host: list[Node] = field(default_factory=list)
+    later: list[Node] = field(default_factory=list)
+    pending: set[str] = field(default_factory=set)
+    contents: set[str] = field(default_factory=set)
+    reasons: list[str] = field(default_factory=list)
+
+    def result(self) -> Specialized:
+        for name, value in self.graph.constants.items():
+            self._set_constant(name, value)
+        for name, kind in self.given.items():
+            if kind.value is not None:
+                self._set_constant(name, kind.value)
+            else:
+                self.types[name] = kind
+        for node in self.graph.nodes:
+            self._visit(node)
+        return self._cut()
+
+    def _set_constant(self, name: str, value: Array) -> None:
+        self.constants[name] = value
+        self.types[name] = TensorType.known(value)
+
+    def _visit(self, node: Node) -> None:
+        if not self.pending.isdisjoint(node.inputs):
+            self._postpone(node, self.later)
+            return
+        inputs = tuple(self.types[name] if name else None for name in node.inputs)
+        try:
+            types = infer_node(node, inputs)
+        except ValueNeeded as error:
+            self._stop_for_content(node, error.index)
+            return
+        except ShapeFromData as error:
+            if not self._constant_inputs(node):
+                self.reasons.append(f"{node.where}: {error or 'the shape of its output depends on data'}")
+                self._postpone(node, self.host)
+                return
+            types = ()
+        if not self._fold(node, inputs, types):
+            self.typed.append(node)
+            self.types.update({name: t for name, t in zip(node.outputs, types, strict=False) if name})
+
+    def _postpone(self, node: Node, where: list[Node]) -> None:
+        where.append(node)
+        self.pending.update(name for name in node.outputs if name)
+
+    def _stop_for_content(self, node: Node, index: int) -> None:
+        name = node.inputs[index] if index < len(node.inputs) else ""
+        if not name or name in self.constants:
+            raise ModelError(f"{node.where}: needs the content of input {index}, which is absent or known")
+        self.reasons.append(f"{node.where}: needs the content of '{name}'")
+        self.contents.add(name)
+        self._postpone(node, self.later)
+
+    def _constant_inputs(self, node: Node) -> bool:
+        return all(not name or name in self.constants for name in node.inputs)
+
+    def _fold(self, node: Node, inputs: tuple[TensorType | None, ...], types: Types) -> bool:
+        """Make the outputs constants where their content follows from types or constants."""
+        if types and all(kind.value is not None for kind in types):
+            values = [np.asarray(kind.value) for kind in types]
+        else:
+            available = sum(kind.nbytes for kind in inputs if kind is not None)
+            size = sum(kind.nbytes for kind in types)
+            if not self._constant_inputs(node) or not node.op.pure:
+                return False
+            if size > max(FOLD_BYTES, FOLD_RATIO * available):
+                return False
+            values = list(run_node(node, [self.constants[name] if name else None for name in node.inputs]))
+        for name, value in zip(node.outputs, values, strict=False):
+            if name:
+                self._set_constant(name, value)
+        return True
+
+    def _cut(self) -> Specialized:
+        """The typed part, and the rest when there is one."""
+        graph = self.graph
+        done = [name for name in graph.outputs if name not in self.pending]
+        rest = self._rest() if self.pending else None
+        given = {name for name, kind in self.given.items() if kind.value is None}
+        handed = () if rest is None else tuple(x for x in rest.reads if x not in given and x not in done)
+        outputs = (*done, *handed)
+        used = _read_by(self.typed, outputs)
+        constants = {name: value for name, value in self.constants.items() if name in used}
+        made = {name for node in self.typed for name in node.outputs} | given | set(constants)
+        types = {name: TensorType(t.dtype, t.shape) for name, t in self.types.items() if name in made}
+        typed = Graph(
+            tuple(declared for declared in graph.inputs if declared.name in given),
+            outputs,
+            tuple(self.typed),
+            constants,
+            types,
+            name=graph.name,
+        )
+        return Specialized(typed, rest, tuple(self.reasons))
+
+    def _rest(self) -> Rest:
+        outputs = tuple(name for name in self.graph.outputs if name in self.pending)
+        used = _read_by((*self.host, *self.later), ())
+        reads = tuple(x for x in self.types if x in used and x not in self.constants)
+        constants = {name: value for name, value in self.constants.items() if name in used}
+        contents = frozenset(self.contents)
+        return Rest(tuple(self.host), tuple(self.later), reads, contents, outputs, constants, self.graph.name)
+
+
+def _read_by(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:
+    """Every value that nodes read or that is an output."""
+    return {name for node in nodes for name in node.inputs if name} | set(outputs)
