@@ -12,7 +12,7 @@ from cenote.graph.graph import Graph, Node
 from cenote.passes.rename import rename_values
 
 
-def merge_common(graph: Graph) -> Graph:
+def eliminate_common(graph: Graph) -> Graph:
     """Keep one of equal constants, and one of nodes with equal operators and inputs.
 
         %a = relu %x                      %a = relu %x

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cenote.graph.graph import Graph, Node
 
 
-def remove_dead(graph: Graph) -> Graph:
+def eliminate_dead(graph: Graph) -> Graph:
     """Drop nodes, constants, types and layouts that no output needs; unread outputs become absent.
 
         %a = relu %x                      %a = relu %x

@@ -6,7 +6,7 @@ from cenote.graph.graph import Graph, Node
 from cenote.passes.rename import rename_values
 
 
-def remove_identity(graph: Graph) -> Graph:
+def remove_identities(graph: Graph) -> Graph:
     """Drop nodes of a specialised graph whose operator says that it forwards its input (`Op.forwards`).
 
         %a = relu %x                      %a = relu %x
