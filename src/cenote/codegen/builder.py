@@ -166,6 +166,8 @@ class Kernel:
 
     def shuffle(self, a: Value, b: Value, indices: Sequence[int]) -> Value:
         """Lanes picked from a (0 …) and b (a.lanes …)."""
+        if len(indices) == 1:
+            return a.lane(indices[0]) if indices[0] < a.lanes else b.lane(indices[0] - a.lanes)
         text = f"shufflevector {a.ir} {a.text}, {b.ir} {b.text}, {index_vector(indices)}"
         return self.assign(text, a.type, len(indices))
 
