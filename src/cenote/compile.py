@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -81,6 +81,21 @@ def _bytes(array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
+@dataclass(frozen=True)
+class Extent:
+    """Bytes that a step touches; `root` names the buffer they belong to."""
+
+    slot: Slot
+    nbytes: int
+    root: str = ""
+
+    def meets(self, other: Extent) -> bool:
+        a, b = self.slot, other.slot
+        if (a.kind, a.index) != (b.kind, b.index):
+            return False
+        return a.offset < b.offset + other.nbytes and b.offset < a.offset + self.nbytes
+
+
 @dataclass
 class _Draft:
     """A step on its way into the program: what it reads and writes decides where threads must meet."""
@@ -88,9 +103,9 @@ class _Draft:
     label: str
     call: Call | None
     host: HostStep | None
-    reads: list[tuple[Slot, int]] = field(default_factory=list)
-    writes: list[tuple[Slot, int]] = field(default_factory=list)
-    halo_of: Buffer | None = None
+    reads: list[Extent] = field(default_factory=list)
+    writes: list[Extent] = field(default_factory=list)
+    halo_of: str = ""
     group: int = -1
 
 
@@ -129,8 +144,8 @@ class _Assembler:
         for buffer in self.memory.buffers:
             if buffer.first == step and any(begin or end for begin, end in buffer.halo):
                 view = self.memory.views[buffer.root]
-                draft = _Draft(f"zero halo of {buffer.root}", zero_halo_call(view), None, halo_of=buffer)
-                draft.writes.append(_extent(buffer))
+                draft = _Draft(f"zero halo of {buffer.root}", zero_halo_call(view), None, halo_of=buffer.root)
+                draft.writes.append(_whole(buffer))
                 self.drafts.append(draft)
 
     def _draft_node(self, index: int, node: Node, option: Lowering | None) -> None:
@@ -150,7 +165,7 @@ class _Assembler:
             draft = _Draft(f"{node.label or node.outputs[0]}: {option.name}", call, None, group=index)
             draft.reads = [self._extent_of(name) for name in node.inputs if name and name not in self.graph.constants]
             draft.writes = [self._extent_of(name) for name in node.outputs if name]
-            draft.writes += [(view.slot, view.type.nbytes) for view in temporaries]
+            draft.writes += [Extent(view.slot, view.type.nbytes) for view in temporaries]
             self.drafts.append(draft)
 
     def _moves(self, node: Node) -> bool:
@@ -178,8 +193,18 @@ class _Assembler:
     def _host_slot(self, name: str) -> Slot:
         return self._constant(self.graph.constants[name]) if name in self.graph.constants else self.memory.views[name].slot
 
-    def _extent_of(self, name: str) -> tuple[Slot, int]:
-        return _extent(self.memory.buffer_of[name])
+    def _extent_of(self, name: str) -> Extent:
+        """A piece of a concat is one run of memory when there is one picture; otherwise take the whole buffer."""
+        buffer, view = self.memory.buffer_of[name], self.memory.views[name]
+        if view.shape[:1] != (1,):
+            return _whole(buffer)
+        inset, nbytes = 0, view.type.nbytes
+        if view.layout.is_blocked:
+            border = [begin for begin, _ in view.layout.halo] or [0] * len(view.strides[2:])
+            inset = sum(b * stride for b, stride in zip(border, view.strides[2:], strict=True))
+            nbytes = view.blocks * view.strides[1] * view.type.dtype.itemsize
+        start = view.slot.offset - inset * view.type.dtype.itemsize
+        return Extent(replace(view.slot, offset=start), nbytes, buffer.root)
 
     # ---- steps ------------------------------------------------------------------------------------------------
 
@@ -228,9 +253,9 @@ def _bare(type: TensorType | None) -> TensorType:
     return TensorType(type.dtype, type.shape)
 
 
-def _extent(buffer: Buffer) -> tuple[Slot, int]:
+def _whole(buffer: Buffer) -> Extent:
     assert buffer.slot is not None
-    return buffer.slot, buffer.nbytes
+    return Extent(buffer.slot, buffer.nbytes, buffer.root)
 
 
 def _host_function(node: Node) -> Callable[..., Sequence[Array]]:
@@ -266,19 +291,14 @@ def _conflict(a: _Draft, b: _Draft) -> bool:
         return True  # the calls of one lowering depend on each other
     if _touch(a.writes, b.reads) or _touch(a.reads, b.writes):
         return True
-    halo = a.halo_of or b.halo_of
-    if halo is not None and not (a.halo_of and b.halo_of):
-        inside = b if a.halo_of else a
-        return _touch([_extent(halo)], [extent for extent in inside.writes if extent != _extent(halo)])
+    if bool(a.halo_of) != bool(b.halo_of):
+        halo, inside = (a, b) if a.halo_of else (b, a)
+        return _touch(halo.writes, [extent for extent in inside.writes if extent.root != halo.halo_of])
     return _touch(a.writes, b.writes)
 
 
-def _touch(a: Sequence[tuple[Slot, int]], b: Sequence[tuple[Slot, int]]) -> bool:
-    return any(
-        x.kind == y.kind and x.index == y.index and x.offset < y.offset + m and y.offset < x.offset + n
-        for x, n in a
-        for y, m in b
-    )
+def _touch(a: Sequence[Extent], b: Sequence[Extent]) -> bool:
+    return any(x.meets(y) for x in a for y in b)
 
 
 __all__ = ["ConstantPool", "Plan", "compile_graph", "driver_abi"]

@@ -1,0 +1,80 @@
+"""Copy a tensor to other memory of the same layout, whose rows may lie further apart.
+
+    for row in begin .. end:          emitted; a row is one contiguous run of elements
+        copy `run` bytes              the C library's memcpy
+
+An item is one row. Rows are numbered over three outer axes (pictures, channel blocks, rows of the map), the innermost
+of which is joined with the next where both sides are dense.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import U8
+from cenote.core.target import Target
+from cenote.kernels.base import Call, KernelSpec, View
+
+
+@dataclass(frozen=True)
+class MoveSpec(KernelSpec):
+    """Copy rows of bytes; nothing to specialise on."""
+
+    def emit(self, target: Target) -> Kernel:
+        numbers = ("run", "middle", "inner", "x0", "x1", "x2", "y0", "y1", "y2")
+        parameters = [Parameter("x", U8, pointer=True), Parameter("y", U8, pointer=True)]
+        k = Kernel(self.symbol, target, [*parameters, *(Parameter(name) for name in numbers)])
+        word = {name: k.number(name) for name in numbers}
+        k.declare("memcpy", "ptr (ptr, ptr, i64)")
+        for row in k.range(k.begin, k.end):
+            inner, rest = row % word["inner"], row // word["inner"]
+            middle, outer = rest % word["middle"], rest // word["middle"]
+            source = k.pointer("x") + (outer * word["x0"] + middle * word["x1"] + inner * word["x2"])
+            target_row = k.pointer("y") + (outer * word["y0"] + middle * word["y1"] + inner * word["y2"])
+            k.line(f"call ptr @memcpy(ptr {target_row.text}, ptr {source.text}, i64 {word['run'].text})")
+        return k
+
+
+def move_call(x: View, y: View) -> Call:
+    """Copy x to y: same type, same lanes; halos and outer strides may differ."""
+    shape, x_strides, y_strides = _axes(x), list(x.strides), list(y.strides)
+    unit = x.layout.lanes or 1
+    extents = list(shape)
+    run = unit
+    while extents and x_strides[-1] == y_strides[-1] == run:
+        run *= extents.pop()
+        x_strides.pop()
+        y_strides.pop()
+    if len(extents) > 3:
+        extents, x_strides, y_strides = _join_outer(extents, x_strides, y_strides)
+    while len(extents) < 3:
+        extents.insert(0, 1)
+        x_strides.insert(0, 0)
+        y_strides.insert(0, 0)
+    size = x.type.dtype.itemsize
+    strides = [stride * size for stride in (*x_strides, *y_strides)]
+    rows = math.prod(extents) if x.type.size else 0
+    grain = max(1, (256 << 10) // max(run * size, 1))
+    return Call(MoveSpec(), (x, y, run * size, extents[1], extents[2], *strides), items=rows, grain=grain)
+
+
+def _axes(x: View) -> tuple[int, ...]:
+    return (x.shape[0], x.blocks, *x.shape[2:]) if x.layout.is_blocked else x.shape
+
+
+def _join_outer(
+    extents: list[int], x_strides: list[int], y_strides: list[int]
+) -> tuple[list[int], list[int], list[int]]:
+    """Join neighbouring axes that are dense on both sides until three are left."""
+    axis = 0
+    while len(extents) > 3 and axis + 1 < len(extents):
+        dense = all(s[axis] == s[axis + 1] * extents[axis + 1] for s in (x_strides, y_strides))
+        if dense:
+            extents[axis : axis + 2] = [extents[axis] * extents[axis + 1]]
+            del x_strides[axis], y_strides[axis]
+        else:
+            axis += 1
+    assert len(extents) <= 3, "a value's memory has more than three gaps"
+    return extents, x_strides, y_strides

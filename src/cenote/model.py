@@ -1,0 +1,237 @@
+"""A loaded model: arrays in, arrays out.
+
+A model keeps its graph as the file gave it, and a stage (a compiled program) for every set of input shapes it has seen:
+a new batch size or picture size needs a new plan, not new kernels. Where a shape depends on the content of a value that
+only a run computes, a stage is followed by others, compiled when that content is known, and kept as well.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cenote.compile import ConstantPool, Plan, compile_graph
+from cenote.core.errors import ArgumentError, CenoteError, InputError
+from cenote.core.types import Array, TensorType
+from cenote.graph.graph import Declared, Graph
+from cenote.passes.specialize import specialize
+from cenote.runtime.arrays import as_numpy
+from cenote.runtime.threads import resolve_threads
+
+_STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
+PRECISIONS = ("fast", "exact")
+
+
+class Stage:
+    """A compiled part of a model for inputs of certain shapes, and the stages that may follow it."""
+
+    def __init__(self, graph: Graph, types: Mapping[str, TensorType], options: Options) -> None:
+        specialized = specialize(graph, types)
+        self.plan: Plan = compile_graph(
+            specialized.graph, options.threads, exact=options.precision == "exact", pool=options.pool
+        )
+        self.rest = specialized.rest
+        self.options = options
+        self.input_names = tuple(declared.name for declared in specialized.graph.inputs)
+        self.output_names = specialized.graph.outputs
+        self.following: OrderedDict[Any, Stage] = OrderedDict()
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """All outputs of the model by name."""
+        made = self.plan.program.run([inputs[name] for name in self.input_names])
+        values = dict(zip(self.output_names, made, strict=True))
+        if self.rest is None:
+            return values
+        known = {**inputs, **values}
+        following = self.rest.proceed(known)
+        key = tuple(
+            (name, type.shape, type.dtype.str, None if type.value is None else type.value.tobytes())
+            for name, type in following.types.items()
+        )
+        stage = kept(self.following, key, lambda: Stage(following.graph, following.types, self.options))
+        known.update(stage.run({name: np.ascontiguousarray(array) for name, array in following.inputs.items()}))
+        return known
+
+
+class Options:
+    """What all stages of a model share."""
+
+    def __init__(self, threads: int, precision: str) -> None:
+        self.threads, self.precision = threads, precision
+        self.pool = ConstantPool()
+        self.lock = threading.RLock()
+
+
+def kept(stages: OrderedDict[Any, Stage], key: Any, make: Callable[[], Stage]) -> Stage:
+    """The stage of a key, made if need be; the one longest unused goes when there are too many."""
+    stage = stages.get(key)
+    if stage is None:
+        stage = stages[key] = make()
+        if len(stages) > _STAGES_KEPT:
+            stages.popitem(last=False)
+    return stage
+
+
+class Model:
+    """A model ready to run, made by `cenote.load`. Safe to call from several threads at once.
+
+    Call it with arrays in the order of `inputs`, or by name; `run` takes and gives dicts. Inputs must have the declared
+    dtype (no silent cast); memory order, byte order and writability do not matter. Outputs are fresh NumPy arrays, or,
+    when called with arrays of another library (anything with DLPack), arrays of that library.
+    """
+
+    def __init__(self, graph: Graph, metadata: Mapping[str, str], threads: int | None, precision: str) -> None:
+        if precision not in PRECISIONS:
+            raise ArgumentError(f'precision: {precision!r} is not known ("fast", or "exact" for no Winograd)')
+        self.metadata = dict(metadata)
+        self.inputs: tuple[Declared, ...] = graph.inputs
+        self.output_names: tuple[str, ...] = graph.outputs
+        self._graph = graph
+        self._options = Options(resolve_threads(threads), precision)
+        self._stages: OrderedDict[Any, Stage] = OrderedDict()
+        self._by_name = {declared.name: declared for declared in graph.inputs}
+        shapes = [_static_shape(declared) for declared in graph.inputs]
+        if all(shape is not None for shape in shapes):
+            stage = self._stage(tuple(shape for shape in shapes if shape is not None))
+            stage.plan.program.prepare()
+            if stage.rest is None:  # nothing will be compiled again: the original weights can go
+                self._graph = graph.replace(nodes=(), constants={}, types={})
+
+    # ---- description ------------------------------------------------------------------------------------------
+
+    @property
+    def threads(self) -> int:
+        """Threads per inference, the caller's included."""
+        return self._options.threads
+
+    @property
+    def precision(self) -> str:
+        """"fast", or "exact": convolutions without Winograd."""
+        return self._options.precision
+
+    @property
+    def outputs(self) -> tuple[Declared, ...]:
+        """Name, dtype and shape of each output; shapes are those of the plan compiled last, unknown before the first."""
+        types = self.plan.graph.types if self._stages else {}
+        return tuple(
+            Declared(name, types[name].dtype, types[name].shape)
+            if name in types
+            else Declared(name, np.dtype(np.float32), None)
+            for name in self.output_names
+        )
+
+    @property
+    def plan(self) -> Plan:
+        """The plan used last: steps, kernels, arena; `print(model.plan)`. Raises InputError before the first run of a
+        model with symbolic dimensions: give it an input first, or use `plan_for`."""
+        if not self._stages:
+            raise InputError("the model has symbolic dimensions: run it once, or call plan_for(shapes)")
+        return next(reversed(self._stages.values())).plan
+
+    def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan:
+        """The plan for inputs of these shapes, compiled now if it is new."""
+        missing = [name for name in self._by_name if name not in shapes]
+        if missing:
+            raise InputError(f"a shape is missing for input '{missing[0]}'")
+        return self._stage(tuple(tuple(shapes[declared.name]) for declared in self.inputs)).plan
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.inputs))
+        return f"<cenote.Model ({inputs}) -> {', '.join(self.output_names)}, threads={self.threads}>"
+
+    # ---- running ----------------------------------------------------------------------------------------------
+
+    def __call__(self, *arrays: Any, **named: Any) -> Any:
+        """Outputs for inputs given in order or by name: one output as an array, several as a tuple."""
+        if len(arrays) > len(self.inputs):
+            raise InputError(f"{len(arrays)} inputs given, the model has {len(self.inputs)}: {self._shown_inputs()}")
+        given = {declared.name: array for declared, array in zip(self.inputs, arrays, strict=False)}
+        for name, array in named.items():
+            if name in given:
+                raise InputError(f"input '{name}' is given twice")
+            given[name] = array
+        results, restore = self._run(given)
+        made = tuple(restore(results[name]) for name in self.output_names)
+        return made[0] if len(made) == 1 else made
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Outputs by name, as NumPy arrays, for inputs by name."""
+        results, _ = self._run(inputs)
+        return {name: results[name] for name in self.output_names}
+
+    def _run(self, given: Mapping[str, Any]) -> tuple[Mapping[str, Array], Callable[[Array], Any]]:
+        arrays: dict[str, Array] = {}
+        restore: Callable[[Array], Any] = _same
+        for declared in self.inputs:
+            name = declared.name
+            if name not in given:
+                raise InputError(f"input '{name}' is missing; the model's inputs: {self._shown_inputs()}")
+            array = given[name]
+            if type(array) is not np.ndarray:
+                array, restore = _foreign(array, name)
+            arrays[name] = _fitting(array, declared)
+        if len(given) > len(arrays):
+            unknown = next(name for name in given if name not in arrays)
+            raise InputError(f"'{unknown}' is no input of the model; its inputs: {self._shown_inputs()}")
+        stage = self._stages.get(key := tuple([array.shape for array in arrays.values()])) or self._stage(key)
+        return stage.run(arrays), restore
+
+    def _stage(self, shapes: tuple[tuple[int, ...], ...]) -> Stage:
+        with self._options.lock:
+            types = {
+                declared.name: TensorType.of(declared.dtype, shape)
+                for declared, shape in zip(self.inputs, shapes, strict=True)
+            }
+            return kept(self._stages, shapes, lambda: Stage(self._checked(types), types, self._options))
+
+    def _checked(self, types: Mapping[str, TensorType]) -> Graph:
+        """The graph, unless its weights are gone because its shapes are fixed and these are others."""
+        for declared in self.inputs:
+            type = types[declared.name]
+            if declared.shape is None:
+                continue
+            fits = len(declared.shape) == type.rank and all(
+                not isinstance(wanted, int) or wanted == extent
+                for wanted, extent in zip(declared.shape, type.shape, strict=False)
+            )
+            if not fits:
+                raise InputError(f"input '{declared.name}' has shape {list(type.shape)}, the model takes {declared}")
+        return self._graph
+
+    def _shown_inputs(self) -> str:
+        return ", ".join(map(str, self.inputs)) or "none"
+
+
+def _same(array: Array) -> Array:
+    return array
+
+
+def _foreign(array: Any, name: str) -> tuple[Array, Callable[[Array], Any]]:
+    try:
+        return as_numpy(array)
+    except CenoteError as error:
+        raise error.located(f"input '{name}'") from None
+
+
+def _static_shape(declared: Declared) -> tuple[int, ...] | None:
+    if declared.shape is None:
+        return None
+    numbers = tuple(extent for extent in declared.shape if isinstance(extent, int))
+    return numbers if len(numbers) == len(declared.shape) else None
+
+
+def _fitting(array: Array, declared: Declared) -> Array:
+    """The array as native code wants it: native byte order, C-contiguous. The dtype must be the declared one."""
+    if array.dtype != declared.dtype:
+        native = array.dtype.newbyteorder("=")
+        if native != declared.dtype:
+            hint = f"convert it with x.astype({declared.dtype.name!r})"
+            raise InputError(f"input '{declared.name}' is {array.dtype}, the model takes {declared}: {hint}")
+        array = array.astype(native)
+    elif not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C")

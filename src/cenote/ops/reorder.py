@@ -1,0 +1,84 @@
+"""A change of memory layout as an operator: the compiler puts it where producer and consumer differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, Layout, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.move import move_call
+from cenote.kernels.pack import reorder_call
+from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, require, seeded
+
+
+@dataclass(frozen=True)
+class Reorder(Op):
+    """The same tensor in another layout, or at another place in the same layout; any type.
+
+    Plain to channel-blocked and back is for (N, C, *spatial) with 1 to 3 spatial axes. Which lowering is
+    meant shows in the layouts; a halo of the blocked side is left as it is (the memory plan owns it).
+    """
+
+    name: ClassVar[str] = "reorder"
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        x = require("reorder", inputs[0] if inputs else None, "x")
+        return (TensorType(x.dtype, x.shape),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (x,) = inputs
+        assert x is not None
+        return (x.copy(),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = require("reorder", inputs[0], "x")
+        if x.dtype.itemsize not in (1, 2, 4, 8):
+            return
+        copy = 2 * x.nbytes / 20e9 + 1e-6
+        yield Lowering("copy", (PLAIN,), (PLAIN,), _bind_copy, copy)
+        if x.rank not in (3, 4, 5):
+            return
+        seconds = 2 * x.nbytes / 10e9 + 1e-6  # strided on one side: about 10 GB/s
+        blocked = Layout(target.lanes(x.dtype))
+        yield Lowering("to_blocked", (PLAIN,), (blocked,), _bind, seconds)
+        yield Lowering("to_plain", (blocked,), (PLAIN,), _bind, seconds)
+        yield Lowering("copy_blocked", (blocked,), (blocked,), _bind_copy, copy)
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        return Cost(0, 2 * require("reorder", inputs[0], "x").nbytes)
+
+    def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
+        return (box,)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        shapes = [
+            (1, 16, 9, 9),
+            (2, 3, 5, 8),
+            (1, 20, 7, 7),
+            (1, 1, 1, 1),
+            (2, 9, 17),
+            (1, 5, 3, 4, 10),
+            (1, 8, 0, 3),
+        ]
+        for shape in shapes:
+            yield Sample(Reorder(), (seeded(shape, 1),), "float32")
+        for dtype in (np.int32, np.float64, np.float16, np.int8):
+            yield Sample(Reorder(), (seeded((2, 11, 5, 9), 1, dtype),), np.dtype(dtype).name)
+
+
+def _bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+    x = inputs[0]
+    assert x is not None
+    return [reorder_call(x, outputs[0])]
+
+
+def _bind_copy(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+    x = inputs[0]
+    assert x is not None
+    return [move_call(x, outputs[0])]

@@ -1,0 +1,216 @@
+"""Fold neighbours into the operator that makes their input: fewer steps, and no trip through memory between them.
+
+Every rule looks at one node and its producer; a producer whose result somebody else reads too is left alone. Rules need
+a specialised graph, for they compare shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cenote.core.types import Array, TensorType
+from cenote.graph.graph import Graph, Node
+from cenote.ops.activation import ActivationOp, Clip, HardSigmoid, HardSwish, Sigmoid, Swish, activation_of
+from cenote.ops.batch_normalization import BatchNormalization
+from cenote.ops.binary import Add, Mul
+from cenote.ops.conv import Conv
+from cenote.ops.conv_transpose import ConvTranspose
+from cenote.ops.gemm import Gemm
+
+
+class Rewriter:
+    """A graph being rewritten: nodes by output, users by value, new constants."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes: list[Node | None] = list(graph.nodes)
+        self.constants: dict[str, Array] = dict(graph.constants)
+        self.position = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs if name}
+        self.uses: dict[str, int] = {}
+        for node in graph.nodes:
+            for name in node.inputs:
+                self.uses[name] = self.uses.get(name, 0) + 1
+        for name in graph.outputs:
+            self.uses[name] = self.uses.get(name, 0) + 1
+
+    def producer(self, name: str, kind: type[Any] | tuple[type[Any], ...]) -> Node | None:
+        """The node that makes a value, if it is of the kind and nobody else reads the value."""
+        if self.uses.get(name, 0) != 1 or name not in self.position:
+            return None
+        node = self.nodes[self.position[name]]
+        return node if node is not None and isinstance(node.op, kind) else None
+
+    def merge(self, first: Node, second: Node, op: Any, inputs: tuple[str, ...]) -> None:
+        """Replace both nodes by one at the second's place, with the second's output."""
+        self.nodes[self.position[first.outputs[0]]] = None
+        where = self.position[second.outputs[0]]
+        for name in {*first.inputs, *second.inputs}:
+            self.uses[name] = self.uses.get(name, 0) - 1
+        for name in set(inputs):
+            self.uses[name] = self.uses.get(name, 0) + 1
+        self.nodes[where] = Node(op, inputs, second.outputs, first.label or second.label)
+
+    def constant(self, stem: str, value: Array) -> str:
+        """A new constant."""
+        name, count = stem, 0
+        while name in self.constants or name in self.position:
+            count += 1
+            name = f"{stem}.{count}"
+        self.constants[name] = value
+        return name
+
+    def type(self, name: str) -> TensorType:
+        if name in self.constants:
+            return TensorType.known(self.constants[name])
+        return self.graph.types[name]
+
+    def result(self) -> Graph:
+        return self.graph.replace(nodes=tuple(n for n in self.nodes if n is not None), constants=self.constants)
+
+
+Rule = Callable[[Rewriter, Node], bool]
+
+
+def fuse(graph: Graph) -> Graph:
+    """Apply every rule to every node until nothing changes."""
+    changed = True
+    while changed:
+        rewriter, changed = Rewriter(graph), False
+        for index in range(len(rewriter.nodes)):
+            node = rewriter.nodes[index]
+            if node is not None and any(rule(rewriter, node) for rule in RULES.get(type(node.op), ())):
+                changed = True
+        graph = rewriter.result()
+    return graph
+
+
+# ---- batch normalisation --------------------------------------------------------------------------------------------
+
+
+def scale_and_shift(op: BatchNormalization, constants: Mapping[str, Array], names: tuple[str, ...]) -> tuple[Array, Array]:
+    """BatchNormalization with constant statistics as y = x * scale + shift per channel, in float64."""
+    gamma, beta, mean, variance = (constants[name].astype(np.float64) for name in names)
+    scale = gamma / np.sqrt(variance + op.epsilon)
+    return scale, beta - mean * scale
+
+
+def fold_batch_normalization(rewriter: Rewriter, node: Node) -> bool:
+    """Conv, ConvTranspose → BatchNormalization: scale the filters, shift the bias."""
+    producer = rewriter.producer(node.inputs[0], (Conv, ConvTranspose))
+    statistics = node.inputs[1:5]
+    if producer is None or len(node.outputs) != 1 or any(name not in rewriter.constants for name in statistics):
+        return False
+    op: Any = producer.op
+    normalization: Any = node.op
+    plain = op.activation.is_identity and not getattr(op, "residual", False)
+    if getattr(normalization, "training", False) or not plain or producer.inputs[1] not in rewriter.constants:
+        return False
+    scale, shift = scale_and_shift(normalization, rewriter.constants, statistics)
+    weights = rewriter.constants[producer.inputs[1]]
+    scaled = _scale_filters(op, weights, scale)
+    bias_name = producer.inputs[2] if len(producer.inputs) > 2 else ""
+    if bias_name and bias_name not in rewriter.constants:
+        return False
+    bias = rewriter.constants[bias_name].astype(np.float64) if bias_name else np.zeros_like(scale)
+    names = (
+        producer.inputs[0],
+        rewriter.constant(f"{producer.inputs[1]}~bn", scaled),
+        rewriter.constant(f"{node.inputs[2]}~bias", (bias * scale + shift).astype(weights.dtype)),
+    )
+    rewriter.merge(producer, node, op, names)
+    return True
+
+
+def _scale_filters(op: Conv | ConvTranspose, weights: Array, scale: Array) -> Array:
+    """Weights times the scale of the filter (output channel) they belong to."""
+    if isinstance(op, Conv):
+        shape = (-1, *[1] * (weights.ndim - 1))
+        return (weights * scale.reshape(shape)).astype(weights.dtype)
+    # ConvTranspose's weights are (C, M/groups, …): the filters of a group lie along axis 1.
+    per_group = scale.reshape(op.groups, 1, -1, *[1] * (weights.ndim - 2))
+    grouped = weights.reshape(op.groups, weights.shape[0] // op.groups, *weights.shape[1:])
+    return (grouped * per_group).reshape(weights.shape).astype(weights.dtype)
+
+
+# ---- bias, residual, activation -------------------------------------------------------------------------------------
+
+
+def fold_bias(rewriter: Rewriter, node: Node) -> bool:
+    """Conv → Add of one constant per channel: the convolution's bias."""
+    for producer_name, other in (node.inputs, node.inputs[::-1]):
+        producer = rewriter.producer(producer_name, (Conv, ConvTranspose))
+        if producer is None or other not in rewriter.constants or len(producer.inputs) > 2:
+            continue
+        op: Any = producer.op
+        value, made = rewriter.constants[other], rewriter.type(producer_name)
+        per_channel = (1,) * (made.rank - 2)
+        fits = value.size == made.shape[1] and value.shape[-(made.rank - 1) :] == (made.shape[1], *per_channel)
+        if not fits or not op.activation.is_identity or getattr(op, "residual", False) or rewriter.type(node.outputs[0]).shape != made.shape:
+            continue
+        name = rewriter.constant(f"{other}~bias", np.ascontiguousarray(value.reshape(-1)))
+        rewriter.merge(producer, node, op, (*producer.inputs[:2], name))
+        return True
+    return False
+
+
+def fold_residual(rewriter: Rewriter, node: Node) -> bool:
+    """Conv → Add of a tensor of the same shape: the accumulators start from it."""
+    for producer_name, other in (node.inputs, node.inputs[::-1]):
+        producer = rewriter.producer(producer_name, Conv)
+        if producer is None or other == producer_name or other in rewriter.constants:
+            continue
+        op: Any = producer.op
+        if op.residual or not op.activation.is_identity:
+            continue
+        if rewriter.type(other).shape != rewriter.type(producer_name).shape:
+            continue
+        bias = producer.inputs[2] if len(producer.inputs) > 2 else ""
+        inputs = (*producer.inputs[:2], bias, other)
+        rewriter.merge(producer, node, replace(op, residual=True), inputs)
+        return True
+    return False
+
+
+def fold_activation(rewriter: Rewriter, node: Node) -> bool:
+    """Conv, ConvTranspose, Gemm → activation."""
+    producer = rewriter.producer(node.inputs[0], FUSIBLE)
+    if producer is None or rewriter.type(node.inputs[0]).dtype != np.float32:
+        return False
+    activation = activation_of(node.op, [rewriter.type(name) if name else None for name in node.inputs])
+    op: Any = producer.op
+    if activation is None or not op.activation.is_identity:
+        return False
+    rewriter.merge(producer, node, replace(op, activation=activation), producer.inputs)
+    return True
+
+
+FUSIBLE = (Conv, ConvTranspose, Gemm)
+
+
+def recognize_gate(rewriter: Rewriter, node: Node) -> bool:
+    """Mul(x, Sigmoid(x)) is Swish; Mul(x, HardSigmoid(x)) with slope 1/6 is HardSwish."""
+    for gate_name, x in (node.inputs, node.inputs[::-1]):
+        gate = rewriter.producer(gate_name, (Sigmoid, HardSigmoid))
+        if gate is None or gate.inputs[0] != x:
+            continue
+        if isinstance(gate.op, HardSigmoid):
+            if abs(gate.op.alpha - 1 / 6) > 1e-6 or gate.op.beta != 0.5:
+                continue
+            rewriter.merge(gate, node, HardSwish(), (x,))
+        else:
+            rewriter.merge(gate, node, Swish(), (x,))
+        return True
+    return False
+
+
+RULES: Mapping[type[Any], tuple[Rule, ...]] = {
+    BatchNormalization: (fold_batch_normalization,),
+    Add: (fold_bias, fold_residual),
+    Mul: (recognize_gate,),
+    Clip: (fold_activation,),
+    **{kind: (fold_activation,) for kind in ActivationOp.__subclasses__()},
+}
