@@ -69,7 +69,8 @@ class Rewriter:
         return self.graph.types[name]
 
     def result(self) -> Graph:
-        return self.graph.replace(nodes=tuple(n for n in self.nodes if n is not None), constants=self.constants)
+        graph = self.graph.replace(nodes=tuple(n for n in self.nodes if n is not None), constants=self.constants)
+        return graph.replace(types={name: self.type(name) for name in graph.values()})
 
 
 Rule = Callable[[Rewriter, Node], bool]
