@@ -1,0 +1,69 @@
+# make run    the shortest way to see it work: the model inside the package looks at its pictures
+# make test   the whole test suite
+# make check  formatting, lint, types, layout of the source
+# make bench  Cenote and its peers, measured side by side (takes long; see bench/README.md)
+#
+# Each makes .venv on first use and installs what it needs; afterwards that costs nothing.
+
+SHELL := /bin/sh
+# Any Python of 3.11 or newer, the plain name first. `make PYTHON=/path/to/python` chooses another.
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# Workers of the test suite.
+JOBS ?= auto
+ARGS ?=
+
+.PHONY: run test check format bench docs clean
+
+run: $(VENV)/.run
+	$(BIN)/cenote run $(ARGS)
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+check: $(VENV)/.check
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_layout.py
+
+format: $(VENV)/.check
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m bench.models $(ARGS)
+
+# The pages that are generated from the code: the table of settings.
+docs: $(VENV)/.run
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV) build dist .ruff_cache .mypy_cache .pytest_cache .hypothesis
+
+# Stamps: made once, made again when the list of dependencies changes.
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with: make PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml | $(VENV)/bin/python
+	@echo "installing Cenote into $(VENV)"
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.check: pyproject.toml | $(VENV)/.run
+	$(PIP) --editable '.[check]' 'pytest>=8'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/.run
+	@echo "installing what the tests need (several hundred megabytes: PyTorch is one of the oracles)"
+	$(PIP) --editable '.[test]'
+	@touch $@ $(VENV)/.check
+
+$(VENV)/.bench: pyproject.toml | $(VENV)/.run
+	@echo "installing the engines to compare with (more than a gigabyte)"
+	$(PIP) --editable '.[bench]'
+	@touch $@
