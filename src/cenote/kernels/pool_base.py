@@ -192,6 +192,44 @@ def load(spec: PoolSpec, pointer: Pointer, offset: Value | int, lanes: int) -> V
     return value
 
 
+class Watch:
+    """Notices NaN among the values seen, so that a first, quick pass need not propagate it.
+
+    The values are added up, lane by lane: one instruction each, and the sum is NaN if any of them is. (Infinities of
+    both signs make it NaN as well; then the exact pass runs for nothing.)
+    """
+
+    def __init__(self, k: Kernel, spec: PoolSpec) -> None:
+        self.k, self.spec = k, spec
+        self.needed = spec.compute.is_float and spec.reduction != SUM and spec.nan == "propagate"
+        zero = k.constant(spec.compute, 0, spec.lanes)
+        self.sums = [k.variable(zero) for _ in range(2)] if self.needed else []
+
+    def see(self, values: Sequence[Value]) -> None:
+        """Take note of vectors of the input."""
+        if self.needed:
+            for value in values:
+                self.sums[0].value = self.sums[0].value + value
+                self.sums.reverse()  # two chains, so that the additions need not wait for each other
+
+    def seen(self) -> Value:
+        """True if there may have been a NaN."""
+        return self.k.reduce(self.sums[0].value + self.sums[1].value, "add").is_nan()
+
+
+def choose(k: Kernel, condition: Value, a: Pointer, b: Pointer) -> Pointer:
+    """One of two addresses."""
+    text = f"select i1 {condition.text}, ptr {a.text}, ptr {b.text}"
+    return Pointer(k, a.element, k.assign(text, I64, 1).text)
+
+
+def fill_blank(k: Kernel, spec: PoolSpec) -> None:
+    """Scratch row 0: identities, in the input's type, to read in place of rows outside the input."""
+    blank = k.scratch.cast(spec.storage)
+    for at in k.range(0, k.number("pitch"), spec.lanes):
+        blank.store(k.constant(spec.storage, spec.identity, spec.lanes), at)
+
+
 class Piece:
     """One item of work: a strip of columns of a band of output rows of one plane, decoded from its number."""
 

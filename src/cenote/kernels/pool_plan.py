@@ -98,7 +98,8 @@ def windowed(
     if memory.step == 1 and not fused and geometry.stride[2] not in (1, 2, 4):
         spec_fields["out_lanes"] = 1  # odd strides pick column by column
     spec, band = _scheme(geometry, spec_fields, fused)
-    bands = -(-geometry.out[1] // band)
+    by_blocks = isinstance(spec, PoolBlocks)
+    bands = (geometry.out[1] - 1) * geometry.stride[1] // band + 1 if by_blocks else -(-geometry.out[1] // band)
     pitch = _pitch(geometry, strip, memory.step, spec)
     numbers = (
         memory.channels, *memory.x, *memory.y, memory.step, *geometry.size, *geometry.out,
@@ -106,7 +107,7 @@ def windowed(
     )  # fmt: skip
     items = memory.batches * memory.channels * geometry.out[0] * bands * strips
     work = (geometry.columns(0, strip)[1] * geometry.stride[1] + strip) * band * memory.step * dtype.itemsize
-    rows = spec.scratch_rows + (geometry.window[1] if isinstance(spec, PoolBlocks) else 0)
+    rows = spec.scratch_rows + (geometry.window[1] if by_blocks else 0)
     return Call(
         spec, (x, y, *scale, *numbers), items, grain=max(1, min(GRAIN_BYTES // max(work, 1), -(-items // 8))),
         scratch=(rows * pitch + SLACK) * compute.nbytes,
@@ -146,7 +147,7 @@ def _scheme(geometry: Geometry, fields: dict[str, Any], fused: bool) -> tuple[Po
     """The kernel, and the output rows of one piece of work."""
     planes, rows = geometry.window[:2]
     if _by_blocks(geometry) or planes * rows > MOST_ROWS:
-        return PoolBlocks(**fields, planes=planes), max(1, -(-rows // geometry.stride[1]))
+        return PoolBlocks(**fields, planes=planes), rows
     clipped = not geometry.inside(1) or (planes > 1 and not geometry.inside(0))
     return PoolRows(**fields, planes=planes, rows=rows, clipped=clipped, fused=fused), _band(geometry)
 

@@ -16,15 +16,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cenote.codegen.builder import I64, Kernel
+from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels import pool_across
 from cenote.kernels.pool_base import (
     Piece,
     PoolSpec,
+    choose,
     combine_all,
-    evens,
+    fill_blank,
     in_order,
     load,
     new_kernel,
@@ -51,7 +52,7 @@ class PoolRows(PoolSpec):
     def emit(self, target: Target) -> Kernel:
         k = new_kernel(self, target)
         if self.clipped:
-            self._identity_row(k)
+            fill_blank(k, self)
         for item in k.range(k.begin, k.end):
             piece = Piece(k, self, item, deep=self.planes > 1)
             combined = piece.row(1)
@@ -69,12 +70,6 @@ class PoolRows(PoolSpec):
                 across.prepare()
                 across.results(y, row)
         return k
-
-    def _identity_row(self, k: Kernel) -> None:
-        blank = k.scratch.cast(self.storage)
-        value = k.constant(self.storage, self.identity, self.lanes)
-        for at in k.range(0, k.number("pitch"), self.lanes):
-            blank.store(value, at)
 
     def _sources(self, piece: Piece, row: Value) -> list[Pointer]:
         """Where the rows of the window of an output row start."""
@@ -129,10 +124,4 @@ class PoolRows(PoolSpec):
         return pool_across.FIRST_ROW + pool_across.scratch_rows(self)
 
 
-def choose(k: Kernel, condition: Value, a: Pointer, b: Pointer) -> Pointer:
-    """One of two addresses."""
-    text = f"select i1 {condition.text}, ptr {a.text}, ptr {b.text}"
-    return Pointer(k, a.element, k.assign(text, I64, 1).text)
-
-
-__all__ = ["MOST_ROWS", "PoolRows", "choose", "evens"]
+__all__ = ["MOST_ROWS", "PoolRows"]
