@@ -8,7 +8,7 @@ Imported on demand, because importing onnx takes 0.2 s. Files beside it: `onnx_w
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,9 +18,10 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from cenote.core.errors import CenoteError, ModelError, UnsupportedError
+from cenote.core.errors import CenoteError, InputError, ModelError, UnsupportedError
 from cenote.frontends.onnx_nodes import Importer, Scope
-from cenote.frontends.onnx_schema import STANDARD, check_opset, domain_of
+from cenote.frontends.onnx_order import where
+from cenote.frontends.onnx_schema import STANDARD, check_opset, domain_of, opset_range
 from cenote.frontends.onnx_tensors import Tensors, dtype_of
 from cenote.frontends.onnx_wire import BytesSource, FileSource, Source, split
 from cenote.graph.graph import Declared, Dimension, Graph
@@ -180,3 +181,23 @@ def _dimension(dimension: Any) -> Dimension:
     if dimension.HasField("dim_value"):
         return int(dimension.dim_value) if dimension.dim_value >= 0 else None
     return dimension.dim_param or None
+
+
+def model_of_node(node: onnx.NodeProto, inputs: Sequence[NDArray[Any]], opset: int | None) -> onnx.ModelProto:
+    """A model of one node, for inputs like these: one array per input of the node that is there."""
+    names = list(dict.fromkeys(name for name in node.input if name))
+    if len(names) != len(inputs):
+        raise InputError(
+            f"{where(node)}: takes {len(names)} inputs ({', '.join(names)}), {len(inputs)} are given"
+        )
+    domain = domain_of(node.domain)
+    known = opset_range(domain)
+    version = opset or (known[1] if known else 1)
+    make = onnx.helper.make_tensor_value_info
+    declared = [
+        make(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in zip(names, inputs, strict=True)
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = onnx.helper.make_graph([node], node.name or node.op_type, declared, outputs)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(domain, version)])

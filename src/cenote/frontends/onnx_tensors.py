@@ -30,11 +30,12 @@ def dtype_of(data_type: int, what: str) -> np.dtype[Any]:
     if data_type == TensorProto.UNDEFINED:
         raise ModelError(f"{what} has no element type (UNDEFINED)")
     try:
-        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(data_type))
+        dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(data_type))
     except (KeyError, TypeError):
         raise UnsupportedError(
             f"{what} has element type {data_type}, which is not an ONNX type known here"
         ) from None
+    return dtype
 
 
 class Tensors:
