@@ -1,28 +1,47 @@
-"""Native ways to compute a convolution, best first in no particular order: the chooser compares their
-`seconds`.
-"""
+"""Native ways to compute a convolution; the chooser compares their `seconds`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cenote.core.target import Target
-from cenote.core.types import TensorType
+from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.conv_calls import DirectProblem, direct_calls, merge_groups
 from cenote.kernels.conv_shape import ConvShape
 from cenote.kernels.epilogue import Activation
-from cenote.ops.base import Lowering
+from cenote.kernels.pack import pad_call
+from cenote.ops.base import Bind, Lowering
+
+GIGAHERTZ = 3.2  # turns cycles into seconds for comparisons; all lowerings share the error
 
 
 @dataclass(frozen=True)
 class Fused:
-    """What is computed with the convolution: which inputs are the bias and the residual, and the
-    activation.
-    """
+    """What is computed with the convolution: which inputs are bias and residual, and the activation."""
 
     bias: int | None
     residual: int | None
     activation: Activation
+
+
+def peak_seconds(operations: float, target: Target, efficiency: float) -> float:
+    """Time of so many operations (multiply-adds count 2) on one core at a fraction of its peak."""
+    per_cycle = 4 * target.lanes() if target.has_fma else 2 * target.lanes()
+    return operations / (per_cycle * GIGAHERTZ * 1e9 * efficiency)
+
+
+def moved_seconds(nbytes: float) -> float:
+    """Time to move bytes that lie in the last cache."""
+    return nbytes / 20e9
+
+
+def constant(inputs: Sequence[TensorType | None], index: int | None) -> Array | None:
+    """The content of an input known at compile time."""
+    kind = None if index is None else inputs[index]
+    return None if kind is None else kind.value
 
 
 def conv_lowerings(
@@ -33,8 +52,96 @@ def conv_lowerings(
     *,
     exact: bool = False,
 ) -> Iterator[Lowering]:
-    """Candidates for float32."""
-    return iter(())
+    """Candidates for float32 with constant weights and bias."""
+    weights, bias = constant(inputs, 1), constant(inputs, fused.bias)
+    if weights is None or (fused.bias is not None and bias is None) or not weights.size or 0 in shape.out:
+        return
+    weights = weights.reshape(*weights.shape[:2], *(1,) * (3 - shape.rank), *shape.window)
+    yield from _direct(shape, weights, bias, inputs, fused, target)
+
+
+def _layouts(
+    inputs: Sequence[TensorType | None], x: Layout, residual: int | None, lanes: int
+) -> tuple[Layout | None, ...]:
+    """x as asked, the residual blocked, weights and bias repacked."""
+    layouts: list[Layout | None] = [None] * len(inputs)
+    layouts[0] = x
+    if residual is not None:
+        layouts[residual] = Layout(lanes)
+    return tuple(layouts)
+
+
+def _direct(
+    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Fused,
+    target: Target,
+) -> Iterator[Lowering]:  # fmt: skip
+    lanes = target.lanes()
+    in_place = () if fused.residual is None else (fused.residual,)
+    tolerance = summation_tolerance(shape)
+    merged, wide = merge_groups(shape.deep(), weights, lanes)
+    problem = DirectProblem(merged, wide, bias, fused.activation)
+    padded_filters = -(-merged.filters // lanes) * lanes / max(1, merged.filters)
+    seconds = peak_seconds(merged.operations * padded_filters, target, _efficiency(shape))
+    yield Lowering(
+        "direct", _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes), (Layout(lanes),),
+        _bind_direct(problem, fused, target), seconds, tolerance, in_place=in_place,
+    )  # fmt: skip
+    if shape.channels < lanes and shape.groups == 1:
+        yield _plain(shape, problem, inputs, fused, target, tolerance)
+
+
+def summation_tolerance(shape: ConvShape) -> float:
+    """Error of a plain float32 sum relative to the largest output: grows with the root of its length."""
+    return 2e-6 + 2e-7 * math.sqrt(shape.group_channels * shape.taps)
+
+
+def _efficiency(shape: ConvShape) -> float:
+    """Fraction of peak that the direct kernel reaches."""
+    pixels = shape.pixels * shape.n
+    return 0.93 if pixels >= 49 else 0.85 if pixels >= 16 else 0.5 if pixels >= 4 else 0.2
+
+
+def _bind_direct(problem: DirectProblem, fused: Fused, target: Target) -> Bind:
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x = inputs[0]
+        assert x is not None
+        residual = None if fused.residual is None else inputs[fused.residual]
+        return list(direct_calls(problem, x, outputs[0], residual, target))
+
+    return bind
+
+
+def _plain(
+    shape: ConvShape, problem: DirectProblem, inputs: Sequence[TensorType | None], fused: Fused, target:
+    Target, tolerance: float,
+) -> Lowering:  # fmt: skip
+    """Few channels: read the caller's plain tensor, padded into a temporary where there is padding."""
+    lanes = target.lanes()
+    problem = DirectProblem(problem.shape, problem.weights, problem.bias, problem.activation, plain=True)
+    halo = shape.halo
+    needs_copy = any(begin or end for begin, end in halo)
+    padded = tuple(extent + begin + end for extent, (begin, end) in zip(shape.size, halo, strict=True))
+    temporary = TensorType(FLOAT32, (shape.n, shape.channels, *padded))
+
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x = inputs[0]
+        assert x is not None
+        residual = None if fused.residual is None else inputs[fused.residual]
+        calls: list[Call] = []
+        if needs_copy:
+            calls.append(pad_call(x, outputs[1], [begin for begin, _ in halo]))
+            x = outputs[1]
+        return [*calls, *direct_calls(problem, x, outputs[0], residual, target)]
+
+    seconds = peak_seconds(
+        shape.operations * (-(-shape.filters // lanes) * lanes / shape.filters), target, 0.75
+    )
+    return Lowering(
+        "direct_plain", _layouts(inputs, PLAIN, fused.residual, lanes), (Layout(lanes),), bind,
+        seconds + moved_seconds(temporary.nbytes * needs_copy), tolerance,
+        temporaries=(temporary,) if needs_copy else (),
+        in_place=() if fused.residual is None else (fused.residual,),
+    )  # fmt: skip
 
 
 def transpose_lowerings(
@@ -42,3 +149,6 @@ def transpose_lowerings(
 ) -> Iterator[Lowering]:
     """Candidates for a transposed convolution in float32."""
     return iter(())
+
+
+__all__ = ["Fused", "conv_lowerings", "transpose_lowerings"]

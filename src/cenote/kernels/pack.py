@@ -1,0 +1,272 @@
+"""Moving tensors between layouts: plain to channel-blocked and back; zeros into halos; padding.
+
+reorder:  item = image, channel block, row          emitted
+            for `lanes` pixels: load `lanes` channels of `lanes` pixels, transpose, store     unrolled
+            for the pixels that are left: one by one                                          emitted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import U8, U16, U32, U64, Pointer, Scalar, Value
+from cenote.core.target import Target
+from cenote.core.types import Layout
+from cenote.kernels.base import Call, KernelSpec, View, padded_spatial
+
+BITS: dict[int, Scalar] = {1: U8, 2: U16, 4: U32, 8: U64}  # moves keep bits: a type is its size
+
+
+def deep_strides(view: View) -> tuple[int, int, int, int, int]:
+    """Steps in elements along (n, channel or block, depth, height, width); 0 along axes that are missing."""
+    n, c, *spatial = view.strides
+    filled = [0] * (3 - len(spatial)) + spatial
+    return (n, c, filled[0], filled[1], filled[2])
+
+
+def deep_sizes(view: View) -> tuple[int, int, int]:
+    """Spatial extents over (depth, height, width)."""
+    spatial = view.shape[2:]
+    depth, height, width = (1,) * (3 - len(spatial)) + spatial
+    return depth, height, width
+
+
+@dataclass(frozen=True)
+class ReorderSpec(KernelSpec):
+    """Plain to blocked (`to_blocked`) or back. `bytes` is an element's size; `unit`: a plain row is
+    contiguous.
+    """
+
+    to_blocked: bool
+    lanes: int
+    bytes: int
+    unit: bool
+
+    def emit(self, target: Target) -> Kernel:
+        names = ("channels", "blocks", "height", "depth", "width")
+        steps = tuple(f"{side}_{axis}" for side in ("p", "b") for axis in ("n", "c", "d", "h", "w"))
+        element = BITS[self.bytes]
+        pointers = [Parameter("x", element, pointer=True), Parameter("y", element, pointer=True)]
+        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in names + steps)])
+        plain, blocked = ("x", "y") if self.to_blocked else ("y", "x")
+        for item in k.range(k.begin, k.end):
+            row, rest = item % k.number("height"), item // k.number("height")
+            d, rest = rest % k.number("depth"), rest // k.number("depth")
+            block, n = rest % k.number("blocks"), rest // k.number("blocks")
+            place: dict[str, Value] = {"n": n, "d": d, "h": row}
+            b = k.pointer(blocked) + (_offset(k, "b", place) + block * k.number("b_c"))
+            p = k.pointer(plain) + (_offset(k, "p", place) + block * self.lanes * k.number("p_c"))
+            self._row(k, p, b, k.number("channels") - block * self.lanes)
+        return k
+
+    def _row(self, k: Kernel, plain: Pointer, blocked: Pointer, left: Value) -> None:
+        """One row of one block, which has `left` or `lanes` channels, whichever is less."""
+        width, lanes = k.number("width"), self.lanes
+        # The lanes past the last channel read it again, or write it first and are overwritten: no branch.
+        last = left - 1
+        channels = [k.select(last < c, last, k.integer(c)) * k.number("p_c") for c in range(lanes)]
+        start: Value = k.integer(0)
+        if self.unit and self.bytes >= 4:
+            start = width // lanes * lanes
+            for w in k.range(0, start, lanes):
+                if self.to_blocked:
+                    vectors = [(plain + c).load(w, lanes) for c in channels]
+                    for pixel, vector in enumerate(transpose(k, vectors)):
+                        blocked.store(vector, (w + pixel) * lanes)
+                else:
+                    vectors = [blocked.load((w + pixel) * lanes, lanes) for pixel in range(lanes)]
+                    for c, vector in reversed(list(zip(channels, transpose(k, vectors), strict=True))):
+                        (plain + c).store(vector, w)
+        for tail in k.range(start, width):
+            at, inside = tail * k.number("p_w"), tail * lanes
+            for lane, c in reversed(list(enumerate(channels))):
+                if self.to_blocked:
+                    blocked.store((plain + c).load(at), inside + lane)
+                else:
+                    (plain + c).store(blocked.load(inside + lane), at)
+
+
+def _offset(k: Kernel, side: str, place: dict[str, Value]) -> Value:
+    total: Value = k.integer(0)
+    for axis, index in place.items():
+        total = total + index * k.number(f"{side}_{axis}")
+    return total
+
+
+def transpose(k: Kernel, rows: Sequence[Value]) -> list[Value]:
+    """A square of vectors, lanes by lanes, on its side: log2(lanes) rounds that swap halves, quarters and
+    so on.
+    """
+    lanes = rows[0].lanes
+    current, half = list(rows), lanes // 2
+    while half:
+        low = [index if not index & half else lanes + index - half for index in range(lanes)]
+        high = [index + half if not index & half else lanes + index for index in range(lanes)]
+        following = list(current)
+        for index in range(lanes):
+            if not index & half:
+                following[index] = k.shuffle(current[index], current[index + half], low)
+                following[index + half] = k.shuffle(current[index], current[index + half], high)
+        current, half = following, half // 2
+    return current
+
+
+def reorder_call(x: View, y: View) -> Call:
+    """Copy between a plain and a blocked view of one type; halos are left alone, junk lanes get anything."""
+    to_blocked = y.layout.is_blocked
+    plain, blocked = (x, y) if to_blocked else (y, x)
+    lanes, nbytes = blocked.layout.lanes, plain.type.dtype.itemsize
+    p, b = deep_strides(plain), deep_strides(blocked)
+    depth, height, width = deep_sizes(plain)
+    if _rows_join(p, (depth, height, width), 1) and _rows_join(b, (depth, height, width), lanes):
+        depth, height, width = 1, 1, depth * height * width
+    spec = ReorderSpec(to_blocked, lanes, nbytes, unit=p[4] == 1)
+    items = plain.shape[0] * blocked.blocks * depth * height
+    moved = max(1, width * lanes * nbytes)
+    numbers = (plain.shape[1], blocked.blocks, height, depth, width, *p, *b)
+    return Call(spec, (x, y, *numbers), items=items if width else 0, grain=max(1, (256 << 10) // moved))
+
+
+def _rows_join(strides: Sequence[int], sizes: tuple[int, int, int], step: int) -> bool:
+    """True when all pixels of a channel lie `step` apart in one run."""
+    depth, height, width = sizes
+    rows = height == 1 or strides[3] == width * step
+    return strides[4] == step and rows and (depth == 1 or strides[2] == height * width * step)
+
+
+@dataclass(frozen=True)
+class HaloSpec(KernelSpec):
+    """Zeros into the halo of a blocked view. `bytes` is an element's size."""
+
+    lanes: int
+    bytes: int
+
+    def emit(self, target: Target) -> Kernel:
+        numbers: tuple[str, ...] = (
+            "blocks",
+            "n_step",
+            "c_step",
+            "d_step",
+            "h_step",
+            "width",
+            "left",
+            "right",
+        )
+        numbers += ("depth", "d_begin", "d_end", "height", "h_begin", "h_end")
+        parameters = [Parameter("y", BITS[self.bytes], pointer=True), *(Parameter(name) for name in numbers)]
+        k = Kernel(self.symbol, target, parameters)
+        for item in k.range(k.begin, k.end):
+            n, block = item // k.number("blocks"), item % k.number("blocks")
+            base = k.pointer("y") + (n * k.number("n_step") + block * k.number("c_step"))
+            for d in k.range(0, k.number("depth")):
+                for h in k.range(0, k.number("height")):
+                    self._row(k, base + (d * k.number("d_step") + h * k.number("h_step")), d, h)
+        return k
+
+    def _row(self, k: Kernel, row: Pointer, d: Value, h: Value) -> None:
+        """All of a row in the halo; only the ends of a row inside."""
+        inside = (d >= k.number("d_begin")) & (d < k.number("d_end"))
+        inside = inside & (h >= k.number("h_begin")) & (h < k.number("h_end"))
+        width, zero = k.number("width"), k.constant(BITS[self.bytes], 0, self.lanes)
+        for w in k.range(0, k.select(inside, k.number("left"), width)):
+            row.store(zero, w * self.lanes)
+        for w in k.range(k.select(inside, width - k.number("right"), width), width):
+            row.store(zero, w * self.lanes)
+
+
+def zero_halo_call(view: View) -> Call:
+    """Write zeros to the halo of a blocked view; no items when it has none."""
+    layout, shape = view.layout, view.shape
+    nbytes = view.type.dtype.itemsize
+    if not layout.is_blocked or not any(begin or end for begin, end in layout.halo):
+        empty = Layout(layout.lanes or 1)
+        return Call(HaloSpec(empty.lanes, nbytes), (view, *(0,) * 14), items=0)
+    halo = ((0, 0),) * (3 - len(layout.halo)) + layout.halo
+    padded = padded_spatial(shape, layout)
+    depth, height, width = (1,) * (3 - len(padded)) + padded
+    n_step, c_step, d_step, h_step, _ = deep_strides(view)
+    blocks = view.blocks
+    begin = sum(border[0] * step for border, step in zip(halo, deep_strides(view)[2:], strict=True))
+    numbers = (
+        blocks, n_step, c_step, d_step, h_step, width, halo[2][0], halo[2][1],
+        depth, halo[0][0], depth - halo[0][1], height, halo[1][0], height - halo[1][1],
+    )  # fmt: skip
+    touched = (depth * height * width - _interior(shape)) * layout.lanes * nbytes
+    grain = max(1, (128 << 10) // max(1, touched))
+    return Call(
+        HaloSpec(layout.lanes, nbytes), (view.at(-begin), *numbers), items=shape[0] * blocks, grain=grain
+    )
+
+
+def _interior(shape: Sequence[int]) -> int:
+    total = 1
+    for extent in shape[2:]:
+        total *= extent
+    return total
+
+
+@dataclass(frozen=True)
+class PadSpec(KernelSpec):
+    """A plain tensor into a larger one with zeros around its rows. `bytes` is an element's size."""
+
+    bytes: int
+
+    def emit(self, target: Target) -> Kernel:
+        element = BITS[self.bytes]
+        numbers: tuple[str, ...] = ("x_n", "x_c", "x_d", "x_h", "x_w", "channels", "depth", "height", "width")
+        numbers += ("to_depth", "to_height", "to_width", "d_begin", "h_begin", "w_begin")
+        pointers = [Parameter("x", element, pointer=True), Parameter("y", element, pointer=True)]
+        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in numbers)])
+        for item in k.range(k.begin, k.end):
+            h, rest = item % k.number("to_height"), item // k.number("to_height")
+            d, rest = rest % k.number("to_depth"), rest // k.number("to_depth")
+            c, n = rest % k.number("channels"), rest // k.number("channels")
+            to = k.pointer("y") + item * k.number("to_width")
+            from_d, from_h = d - k.number("d_begin"), h - k.number("h_begin")
+            inside = (
+                (from_d >= 0) & (from_d < k.number("depth")) & (from_h >= 0) & (from_h < k.number("height"))
+            )
+            width, left = k.select(inside, k.number("width"), k.integer(0)), k.number("w_begin")
+            at = n * k.number("x_n") + c * k.number("x_c")
+            row = at + k.select(inside, from_d * k.number("x_d") + from_h * k.number("x_h"), k.integer(0))
+            source, zero = k.pointer("x") + row, k.constant(element, 0)
+            for w in k.range(0, k.select(inside, left, k.number("to_width"))):
+                to.store(zero, w)
+            self._copy(k, source, to + left, width, target.vector_bytes // self.bytes)
+            for w in k.range(left + width, k.select(inside, k.number("to_width"), k.integer(0))):
+                to.store(zero, w)
+        return k
+
+    def _copy(self, k: Kernel, source: Pointer, to: Pointer, width: Value, lanes: int) -> None:
+        whole = k.select(k.number("x_w").equals(1), width // lanes * lanes, k.integer(0))
+        for w in k.range(0, whole, lanes):
+            to.store(source.load(w, lanes), w)
+        for w in k.range(whole, width):
+            to.store(source.load(w * k.number("x_w")), w)
+
+
+def pad_call(x: View, y: View, begins: Sequence[int]) -> Call:
+    """Copy plain x into the dense plain y of larger spatial extents, `begins` zeros before it along each
+    axis.
+    """
+    strides, depth_height_width = deep_strides(x), deep_sizes(x)
+    to = deep_sizes(y)
+    first = (0,) * (3 - len(begins)) + tuple(begins)
+    items = x.shape[0] * x.shape[1] * to[0] * to[1]
+    nbytes = x.type.dtype.itemsize
+    numbers = (*strides, x.shape[1], *depth_height_width, *to, *first)
+    grain = max(1, (128 << 10) // max(1, to[2] * nbytes))
+    return Call(PadSpec(nbytes), (x, y, *numbers), items=items, grain=grain)
+
+
+__all__ = [
+    "HaloSpec",
+    "PadSpec",
+    "ReorderSpec",
+    "pad_call",
+    "reorder_call",
+    "transpose",
+    "zero_halo_call",
+]
