@@ -19,6 +19,7 @@ from cenote.kernels.base import Argument, Call, View, float_word
 from cenote.kernels.pack import zero_halo_call
 from cenote.ops.base import Lowering
 from cenote.ops.reorder import Reorder
+from cenote.passes.describe import PlanDescription, describe_plan
 from cenote.passes.memory import Buffer, MemoryPlan, plan_memory
 from cenote.passes.pipeline import optimize
 from cenote.passes.schedule import IN_PLACE_CONCAT, VIEW, Schedule, schedule
@@ -27,7 +28,7 @@ from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
 from cenote.runtime.threads import DriverAbi
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A compiled graph: the optimised graph, how each node is computed, where values lie, and the program."""
 
@@ -35,6 +36,16 @@ class Plan:
     schedule: Schedule
     memory: MemoryPlan
     program: Program
+
+    def describe(self) -> PlanDescription:
+        """Steps, kernels, host steps and why, memory: what `print(plan)` shows, as data."""
+        return describe_plan(self.schedule, self.memory, self.program)
+
+    def __str__(self) -> str:
+        return str(self.describe())
+
+    def __repr__(self) -> str:
+        return f"<cenote.Plan {self.graph.name}, {len(self.program.steps)} steps, arena {self.memory.arena_bytes:,} bytes>"
 
 
 @cache
