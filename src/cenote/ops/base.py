@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -194,7 +194,8 @@ class Op:
         shown = []
         for item in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
             value = getattr(self, item.name)
-            if value != item.default:
+            default = item.default if item.default_factory is MISSING else item.default_factory()
+            if value != default:
                 shown.append(f"{item.name}={_compact(value)}")
         return f"{self.name}({', '.join(shown)})" if shown else self.name
 
