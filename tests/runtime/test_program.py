@@ -1,0 +1,147 @@
+"""Programs on one and several threads: the same bits, from many Python threads, after a fork, with host steps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from cenote.codegen import jit
+from cenote.codegen.builder import F32, Kernel, Parameter
+from cenote.compile import driver_abi
+from cenote.core.errors import ArgumentError, CapacityError
+from cenote.core.types import TensorType
+from cenote.runtime.memory import address_of, aligned_bytes, aligned_copy
+from cenote.runtime.program import HostStep, KernelStep, Program, Slot
+from cenote.runtime.threads import resolve_threads
+
+SIZE = 1024
+TYPE = TensorType.of(np.float32, (SIZE,))
+
+
+def add_one_kernel() -> Kernel:
+    target = jit._target("generic")
+    pointers = [Parameter(name, F32, pointer=True, may_alias=True) for name in ("x", "y")]
+    k = Kernel("test_add_one", target, pointers)
+    for i in k.range(k.begin, k.end):
+        k.pointer("y").store(k.pointer("x").load(i * 4, 4) + 1.0, i * 4)
+    return k
+
+
+def chain(length: int, threads: int, host: bool = False) -> Program:
+    """x + length, one kernel a step, through the arena; with a host step that doubles in the middle."""
+    address = jit.addresses({"test_add_one": add_one_kernel}, jit._target("generic"))["test_add_one"]
+    arena = Slot("arena", 0)
+    steps: list[KernelStep | HostStep] = []
+    for index in range(length):
+        source = Slot("input", 0) if index == 0 else arena
+        result = Slot("output", 0) if index == length - 1 else arena
+        steps.append(KernelStep(str(index), "test_add_one", address, (source, result), SIZE // 4, 16, 0))
+    if host:
+        double = HostStep("double", lambda x: (x * 2,), ((arena, TYPE),), ((arena, TYPE),))
+        steps.insert(length // 2, double)
+    return Program(tuple(steps), (TYPE,), (TYPE,), (), SIZE * 4, driver_abi(), threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_every_step_runs_once_and_in_order(threads: int) -> None:
+    x = np.random.default_rng(0).standard_normal(SIZE).astype(np.float32)
+    want = x.copy()
+    for _ in range(60):
+        want = want + np.float32(1)
+    program = chain(60, threads)
+    for _ in range(50):
+        assert np.array_equal(program.run([x])[0], want)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_host_steps_run_between_native_stretches(threads: int) -> None:
+    x = np.arange(SIZE, dtype=np.float32)
+    assert np.array_equal(chain(10, threads, host=True).run([x])[0], (x + 5) * 2 + 5)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_many_python_threads_share_a_program(threads: int) -> None:
+    program, failures = chain(20, threads), []
+
+    def work(seed: int) -> None:
+        x = np.random.default_rng(seed).standard_normal(SIZE).astype(np.float32)
+        want = x.copy()
+        for _ in range(20):
+            want = want + np.float32(1)
+        for _ in range(100):
+            if not np.array_equal(program.run([x])[0], want):
+                failures.append(seed)
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_gets_threads_of_its_own() -> None:
+    program, x = chain(20, 2), np.zeros(SIZE, np.float32)
+    program.run([x])
+    child = os.fork()
+    if child == 0:
+        right = np.array_equal(program.run([x])[0], np.full(SIZE, 20, np.float32))
+        os._exit(0 if right else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_process_with_sleeping_workers_exits_cleanly() -> None:
+    code = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "import numpy as np\n"
+        "from tests.runtime.test_program import SIZE, chain\n"
+        "print(chain(5, 2).run([np.zeros(SIZE, np.float32)])[0][0])\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout.strip(), result.stderr) == (0, "5.0", "")
+
+
+def test_dead_programs_leave_no_step_tables_behind() -> None:
+    from cenote.runtime.threads import team
+
+    x = np.zeros(SIZE, np.float32)
+    for _ in range(20):
+        chain(3, 2).run([x])
+    keeper = chain(3, 2)
+    for _ in range(1000):
+        keeper.run([x])
+        if not team(2, driver_abi()).graveyard:
+            break
+    assert not team(2, driver_abi()).graveyard
+
+
+def test_memory_is_aligned_zeroed_and_bounded() -> None:
+    for nbytes in (0, 1, 100, 5 << 20):
+        block = aligned_bytes(nbytes, "test")
+        assert not nbytes or address_of(block) % 64 == 0
+        assert block.nbytes == nbytes
+        assert not block.any()
+    with pytest.raises(CapacityError, match="test: needs"):
+        aligned_bytes(1 << 50, "test")
+    copy = aligned_copy(np.arange(12, dtype=np.int16).reshape(3, 4).T, "test")
+    assert np.array_equal(copy, np.arange(12).reshape(3, 4).T)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "2", 257])
+def test_thread_counts_are_checked(bad: object) -> None:
+    with pytest.raises(ArgumentError, match="whole number from 1 to 256"):
+        resolve_threads(bad)  # type: ignore[arg-type]
+
+
+def test_thread_count_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CENOTE_THREADS", "3")
+    assert resolve_threads(None) == 3
+    monkeypatch.setenv("CENOTE_THREADS", "many")
+    with pytest.raises(ArgumentError, match="CENOTE_THREADS"):
+        resolve_threads(None)
