@@ -1,11 +1,12 @@
-"""Activations as data: what a convolution, a matrix product or an elementwise kernel applies to a finished value.
+"""Activations as data: what a convolution or an elementwise kernel applies to a finished value.
 
-An `Activation` emits its instructions into any kernel, on vectors of any lanes, and computes the same function on
-NumPy arrays in float64. NaN goes in and comes out of every kind.
+An `Activation` emits its instructions into any kernel, on vectors of any lanes, and computes the same
+function on NumPy arrays in float64. NaN goes in and comes out of every kind.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -75,17 +76,71 @@ def _hard_swish(kernel: Kernel, value: Value, alpha: float, beta: float) -> Valu
     return value * _hard_sigmoid(kernel, value, 1.0 / 6.0, 0.5)
 
 
+def _thresholded_relu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return kernel.select(value <= alpha, kernel.constant(value.type, 0.0), value)
+
+
+def _shrink(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    moved = kernel.select(value < 0.0, value + beta, value - beta)
+    return kernel.select(kernel.absolute(value) <= alpha, kernel.constant(value.type, 0.0), moved)
+
+
+def _softsign(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return value / (kernel.absolute(value) + 1.0)
+
+
+def _apply_shrink(x: Array, alpha: float, beta: float) -> Array:
+    return np.where(np.abs(x) <= alpha, 0, np.where(x < 0, x + beta, x - beta))
+
+
 def _apply_clip(x: Array, low: float, high: float) -> Array:
     raised = np.where(x < low, low, x)
     return np.where(raised > high, high, raised)
 
 
+def _later(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    raise NotImplementedError("needs codegen/math")
+
+
+# ---- NumPy twins of the longer kinds -----------------------------------------------------------------------
+
+
+def _apply_sigmoid(x: Array) -> Array:
+    small = np.exp(-np.abs(x))  # never overflows
+    return np.where(x < 0, small, 1.0) / (1.0 + small)
+
+
+def _apply_softplus(x: Array) -> Array:
+    return np.where(x > 0, x, 0.0 * x) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _apply_gelu_tanh(x: Array) -> Array:
+    return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
 # kind: (instructions, NumPy)
 KINDS: dict[str, tuple[Emit, Apply]] = {
     "identity": (lambda kernel, value, alpha, beta: value, lambda x, alpha, beta: x),
-    "relu": (_relu, lambda x, alpha, beta: np.where(x < 0, 0.0, x)),
+    "relu": (_relu, lambda x, alpha, beta: np.where(x < 0, 0, x)),
     "leaky_relu": (_leaky_relu, lambda x, alpha, beta: np.where(x < 0, alpha * x, x)),  # slope alpha below 0
+    "thresholded_relu": (_thresholded_relu, lambda x, alpha, beta: np.where(x <= alpha, 0, x)),
     "clip": (clamp, _apply_clip),  # alpha..beta
+    "shrink": (_shrink, _apply_shrink),  # 0 within ±alpha, outside moved by beta toward 0
     "hard_sigmoid": (_hard_sigmoid, lambda x, alpha, beta: _apply_clip(alpha * x + beta, 0.0, 1.0)),
     "hard_swish": (_hard_swish, lambda x, alpha, beta: x * _apply_clip(x / 6.0 + 0.5, 0.0, 1.0)),
+    "softsign": (_softsign, lambda x, alpha, beta: x / (1.0 + np.abs(x))),
+    "sigmoid": (_later, lambda x, alpha, beta: _apply_sigmoid(x)),
+    "silu": (_later, lambda x, alpha, beta: x * _apply_sigmoid(x)),
+    "swish": (_later, lambda x, alpha, beta: x * _apply_sigmoid(alpha * x)),
+    "tanh": (_later, lambda x, alpha, beta: np.tanh(x)),
+    "elu": (_later, lambda x, alpha, beta: np.where(x < 0, alpha * np.expm1(x), x)),
+    "selu": (_later, lambda x, alpha, beta: beta * np.where(x < 0, alpha * np.expm1(x), x)),
+    "celu": (_later, lambda x, alpha, beta: np.where(x < 0, alpha * np.expm1(x / alpha), x)),
+    "softplus": (_later, lambda x, alpha, beta: _apply_softplus(x)),
+    "mish": (_later, lambda x, alpha, beta: x * np.tanh(_apply_softplus(x))),
+    "gelu": (_later, lambda x, alpha, beta: 0.5 * x * (1.0 + erf(x * math.sqrt(0.5)))),
+    "gelu_tanh": (_later, lambda x, alpha, beta: _apply_gelu_tanh(x)),
 }

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from cenote.ops.activation import ACTIVATIONS
 from cenote.ops.base import Decoder, Op
+from cenote.ops.batch_normalization import BatchNormalization
+from cenote.ops.binary import BINARY
+from cenote.ops.concat import Concat
 from cenote.ops.conv import Conv
 from cenote.ops.conv_transpose import ConvTranspose
 from cenote.ops.gemm import Gemm, MatMul
+from cenote.ops.layer_normalization import NORMALIZATIONS
+from cenote.ops.lrn import LRN
+from cenote.ops.pad import Pad
+from cenote.ops.reduce import REDUCTIONS
 from cenote.ops.reorder import Reorder
+from cenote.ops.resize import Resize
+from cenote.ops.softmax import LogSoftmax, Softmax
+from cenote.ops.unary import UNARY
 
 OPERATORS: tuple[type[Op], ...] = (
     Conv,
@@ -14,6 +25,18 @@ OPERATORS: tuple[type[Op], ...] = (
     Gemm,
     MatMul,
     Reorder,
+    *BINARY,
+    *UNARY,
+    *ACTIVATIONS,
+    *REDUCTIONS,
+    *NORMALIZATIONS,
+    BatchNormalization,
+    LRN,
+    Softmax,
+    LogSoftmax,
+    Resize,
+    Pad,
+    Concat,
 )
 
 DECODERS: dict[str, Decoder] = {key: decoder for op in OPERATORS for key, decoder in op.from_onnx.items()}

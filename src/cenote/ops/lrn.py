@@ -1,0 +1,77 @@
+"""Local response normalisation across neighbouring channels (AlexNet's, GoogLeNet's)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.types import Array, TensorType
+from cenote.ops.base import Arrays, Box, Cost, Imported, Op, Sample, Types, narrow, require, seeded, wide
+from cenote.ops.pointwise import require_float
+
+
+@dataclass(frozen=True)
+class LRN(Op):
+    """x / (bias + alpha / size * s)^beta, s the sum of x² over `size` channels around each.
+
+    The window runs from c - (size - 1) // 2 to c + size // 2, cut at the ends; alpha is divided by `size`
+    there too. Caffe and PyTorch agree for odd sizes; for even ones PyTorch's window leans the other way.
+    """
+
+    name = "lrn"
+    from_onnx = {"LRN": lambda node: _decode(node)}
+    size: int
+    alpha: float = 1e-4
+    beta: float = 0.75
+    bias: float = 1.0
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        x = require(self.name, inputs[0] if len(inputs) == 1 else None, "X")
+        require_float(self.name, x.dtype)
+        if x.rank < 2:
+            raise ShapeError(f"{self.name}: the input needs axes (N, C, ...), got {x}")
+        if self.size < 1:
+            raise ArgumentError(f"{self.name}: size {self.size} is not 1 or more")
+        return (TensorType(x.dtype, x.shape),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (x,) = inputs
+        assert x is not None
+        data = wide(x)
+        with np.errstate(all="ignore"):
+            square, total = np.square(data), np.zeros_like(data)
+            for channel in range(x.shape[1]):
+                first, last = max(channel - (self.size - 1) // 2, 0), channel + self.size // 2
+                total[:, channel] = square[:, first : last + 1].sum(axis=1)
+            return (narrow(data / (self.bias + self.alpha / self.size * total) ** self.beta, x.dtype),)
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        (output,) = self.infer(*inputs)
+        return Cost(operations=(2 * self.size + 30) * output.size, bytes=2 * output.nbytes)
+
+    def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
+        x = require(self.name, inputs[0], "X")
+        begin, end = box.ranges[1]
+        around = (max(begin - (self.size - 1) // 2, 0), min(end + self.size // 2, x.shape[1]))
+        return (Box((box.ranges[0], around, *box.ranges[2:])),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for size in (1, 2, 3, 5, 11):
+            yield Sample(cls(size), (seeded((2, 11, 5, 7)) * np.float32(20),))
+        yield Sample(cls(5, 1.0, 0.5, 2.0), (seeded((1, 19, 3, 3)),))
+        yield Sample(cls(3, 0.5, 1.3, 1.0), (seeded((2, 8, 9)),))
+        yield Sample(cls(5), (seeded((1, 1, 1, 1)),))
+        yield Sample(cls(3), (seeded((0, 3, 2)),))
+        yield Sample(cls(3), (seeded((2, 9, 4), 1, np.float64),))
+
+
+def _decode(node: Imported) -> Op:
+    node.expect("alpha", "beta", "bias", "size")
+    if node.get("size") is None:
+        raise ArgumentError("LRN: attribute size is missing")
+    alpha, beta, bias = (float(node.get(k, d)) for k, d in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
+    return LRN(int(node.get("size")), alpha, beta, bias)
