@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cenote.ops.activation import ACTIVATIONS
+from cenote.ops.average_pool import AveragePool
 from cenote.ops.base import Decoder, Op
 from cenote.ops.batch_normalization import BatchNormalization
 from cenote.ops.binary import BINARY
@@ -10,33 +11,50 @@ from cenote.ops.concat import Concat
 from cenote.ops.conv import Conv
 from cenote.ops.conv_transpose import ConvTranspose
 from cenote.ops.gemm import Gemm, MatMul
+from cenote.ops.global_pool import GlobalAveragePool, GlobalMaxPool
 from cenote.ops.layer_normalization import NORMALIZATIONS
+from cenote.ops.lp_pool import GlobalLpPool, LpPool
 from cenote.ops.lrn import LRN
+from cenote.ops.max_pool import MaxPool, MinPool
+from cenote.ops.max_unpool import MaxUnpool
 from cenote.ops.pad import Pad
 from cenote.ops.reduce import REDUCTIONS
 from cenote.ops.reorder import Reorder
 from cenote.ops.resize import Resize
+from cenote.ops.roi_align import RoiAlign
+from cenote.ops.roi_pool import MaxRoiPool, PsRoiPool
 from cenote.ops.softmax import LogSoftmax, Softmax
 from cenote.ops.unary import UNARY
 
 OPERATORS: tuple[type[Op], ...] = (
+    *ACTIVATIONS,
+    *BINARY,
+    *NORMALIZATIONS,
+    *REDUCTIONS,
+    *UNARY,
+    AveragePool,
+    BatchNormalization,
+    Concat,
     Conv,
     ConvTranspose,
     Gemm,
-    MatMul,
-    Reorder,
-    *BINARY,
-    *UNARY,
-    *ACTIVATIONS,
-    *REDUCTIONS,
-    *NORMALIZATIONS,
-    BatchNormalization,
+    GlobalAveragePool,
+    GlobalLpPool,
+    GlobalMaxPool,
     LRN,
-    Softmax,
     LogSoftmax,
-    Resize,
+    LpPool,
+    MatMul,
+    MaxPool,
+    MaxRoiPool,
+    MaxUnpool,
+    MinPool,
     Pad,
-    Concat,
+    PsRoiPool,
+    Reorder,
+    Resize,
+    RoiAlign,
+    Softmax,
 )
 
 DECODERS: dict[str, Decoder] = {key: decoder for op in OPERATORS for key, decoder in op.from_onnx.items()}
