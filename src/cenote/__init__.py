@@ -20,12 +20,12 @@ from cenote.core.errors import (
     ShapeError,
     UnsupportedError,
 )
+from cenote.core.version import __version__
 from cenote.model import Model
+from cenote.profile.info import Info, info
 
 if TYPE_CHECKING:
     from os import PathLike
-
-__version__ = "0.1.0"
 
 
 def load(
@@ -51,11 +51,13 @@ __all__ = [
     "CenoteError",
     "CodegenError",
     "DTypeError",
+    "Info",
     "InputError",
     "Model",
     "ModelError",
     "ShapeError",
     "UnsupportedError",
     "__version__",
+    "info",
     "load",
 ]

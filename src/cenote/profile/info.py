@@ -1,0 +1,149 @@
+"""What this installation runs on: machine, target, kernel cache, versions, settings. `cenote info` prints it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from llvmlite import binding as llvm
+
+from cenote.codegen.jit import host_target
+from cenote.core import settings
+from cenote.core.target import cache_sizes, physical_cores
+from cenote.core.version import __version__
+
+_PACKAGES = ("numpy", "llvmlite", "onnx", "ml_dtypes", "pillow", "typer", "rich")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The computer, as this process may use it. Caches and memory in bytes; `memory` is 0 where unknown."""
+
+    system: str
+    processor: str
+    physical_cores: int
+    logical_cores: int
+    level1: int
+    level2: int
+    level3: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class TargetInfo:
+    """What code is generated for: instruction set, LLVM's name of the CPU, float32 lanes, vector registers."""
+
+    name: str
+    cpu: str
+    lanes: int
+    registers: int
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """The folder of compiled kernels; `folder` is empty when caching is off."""
+
+    folder: str
+    files: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class SettingInfo:
+    """An environment variable: its value now, its default, its meaning."""
+
+    variable: str
+    value: str
+    default: str
+    help: str
+
+
+@dataclass(frozen=True)
+class Info:
+    """Everything `cenote info` prints."""
+
+    version: str
+    machine: Machine
+    target: TargetInfo
+    cache: CacheInfo
+    versions: dict[str, str]
+    settings: tuple[SettingInfo, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return asdict(self)
+
+
+def info() -> Info:
+    """The machine, the target, the kernel cache, the versions and the settings in force.
+
+    Raises ArgumentError when CENOTE_TARGET names an instruction set that this CPU does not have.
+    """
+    target = host_target()
+    return Info(
+        version=__version__,
+        machine=_machine(),
+        target=TargetInfo(target.name, target.cpu, target.lanes(), target.registers),
+        cache=_cache(settings.cache_folder()),
+        versions=_versions(),
+        settings=tuple(
+            SettingInfo(item.variable, item.text(), item.default, item.help) for item in settings.SETTINGS
+        ),
+    )
+
+
+def _machine() -> Machine:
+    level1, level2, level3 = cache_sizes()
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    return Machine(system, _processor(), physical_cores(), allowed, level1, level2, level3, _memory())
+
+
+def _processor() -> str:
+    """The processor's own name where the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _memory() -> int:
+    """Bytes of main memory."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 0
+
+
+def _cache(folder: Path | None) -> CacheInfo:
+    if folder is None:
+        return CacheInfo("", 0, 0)
+    sizes = []
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                sizes.append((Path(parent) / name).stat().st_size)
+            except OSError:
+                continue  # removed meanwhile
+    return CacheInfo(str(folder), len(sizes), sum(sizes))
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "llvm": ".".join(map(str, llvm.llvm_version_info))}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+__all__ = ["CacheInfo", "Info", "Machine", "SettingInfo", "TargetInfo", "info"]
