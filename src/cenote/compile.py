@@ -22,7 +22,7 @@ from cenote.ops.reorder import Reorder
 from cenote.passes.describe import PlanDescription, describe_plan
 from cenote.passes.memory import Buffer, MemoryPlan, plan_memory
 from cenote.passes.pipeline import optimize
-from cenote.passes.schedule import IN_PLACE_CONCAT, VIEW, Schedule, schedule
+from cenote.passes.schedule import IN_PLACE_CONCAT, PIECES, VIEW, Schedule, schedule
 from cenote.runtime.memory import aligned_copy, is_aligned
 from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
 from cenote.runtime.threads import DriverAbi
@@ -167,7 +167,7 @@ class _Assembler:
             if index in self.memory.aliased:
                 return
             option = self._reorder(node)
-        if option.name == IN_PLACE_CONCAT:
+        if option.name in (IN_PLACE_CONCAT, PIECES):
             return
         inputs = [self.memory.views[name] if name else None for name in node.inputs]
         outputs = [self.memory.views[name] for name in node.outputs if name]

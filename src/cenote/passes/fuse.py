@@ -17,9 +17,11 @@ from cenote.graph.graph import Graph, Node
 from cenote.ops.activation import ActivationOp, Clip, HardSigmoid, HardSwish, Sigmoid, Swish, activation_of
 from cenote.ops.batch_normalization import BatchNormalization
 from cenote.ops.binary import Add, Mul
+from cenote.ops.concat import Concat
 from cenote.ops.conv import Conv
 from cenote.ops.conv_transpose import ConvTranspose
 from cenote.ops.gemm import Gemm
+from cenote.ops.split import Split
 
 
 class Rewriter:
@@ -208,10 +210,30 @@ def recognize_gate(rewriter: Rewriter, node: Node) -> bool:
     return False
 
 
+def join_split_pieces(rewriter: Rewriter, node: Node) -> bool:
+    """Concat(…, all parts of Split(x) in order, …) along the same axis: x itself."""
+    for start, name in enumerate(node.inputs):
+        where = rewriter.position.get(name)
+        split = None if where is None else rewriter.nodes[where]
+        if split is None or not isinstance(split.op, Split) or not isinstance(node.op, Concat):
+            continue
+        rank, count = rewriter.type(name).rank, len(split.outputs)
+        if node.inputs[start : start + count] != split.outputs or split.op.axis % rank != node.op.axis % rank:
+            continue
+        inputs = (*node.inputs[:start], split.inputs[0], *node.inputs[start + count :])
+        for part in split.outputs:
+            rewriter.uses[part] -= 1
+        rewriter.uses[split.inputs[0]] = rewriter.uses.get(split.inputs[0], 0) + 1
+        rewriter.nodes[rewriter.position[node.outputs[0]]] = replace(node, inputs=inputs)
+        return True
+    return False
+
+
 RULES: Mapping[type[Any], tuple[Rule, ...]] = {
     BatchNormalization: (fold_batch_normalization,),
     Add: (fold_bias, fold_residual),
     Mul: (recognize_gate,),
     Clip: (fold_activation,),
+    Concat: (join_split_pieces,),
     **{kind: (fold_activation,) for kind in ActivationOp.__subclasses__()},
 }

@@ -18,7 +18,7 @@ from cenote.core.types import Layout, TensorType
 from cenote.graph.graph import Graph
 from cenote.kernels.base import Slot, View, buffer_elements, dense_strides, halo_offset
 from cenote.ops.base import Lowering
-from cenote.passes.schedule import IN_PLACE_CONCAT, VIEW, Schedule
+from cenote.passes.schedule import ALIASES, IN_PLACE_CONCAT, PIECES, VIEW, Schedule
 
 _ALIGN = 64
 _FOREVER = 1 << 60
@@ -78,6 +78,7 @@ class _Planner:
     def run(self) -> MemoryPlan:
         self._own_buffers()
         self._alias_concats()
+        self._alias_splits()
         self._alias_views()
         self._alias_in_place()
         self._collect_halos()
@@ -129,13 +130,20 @@ class _Planner:
     def _alias_concats(self) -> None:
         # Backwards, so that a concat of concats is joined from the outside in.
         for step in reversed(self._steps(IN_PLACE_CONCAT)):
-            node, offset = self.graph.nodes[step], 0
-            output = node.outputs[0]
-            for name in node.inputs:
-                self._join(name, output, offset)
-                shape = self.graph.types[name].shape
-                lanes = self.lanes.get(name, 0)
-                offset += -(-shape[1] // lanes) if lanes else self.graph.types[name].size
+            node = self.graph.nodes[step]
+            self._join_pieces(node.inputs, node.outputs[0])
+
+    def _alias_splits(self) -> None:
+        for step in self._steps(PIECES):
+            node = self.graph.nodes[step]
+            self._join_pieces(node.outputs, node.inputs[0])
+
+    def _join_pieces(self, pieces: Sequence[str], whole: str) -> None:
+        offset = 0
+        for name in pieces:
+            self._join(name, whole, offset)
+            shape, lanes = self.graph.types[name].shape, self.lanes.get(name, 0)
+            offset += -(-shape[1] // lanes) if lanes else self.graph.types[name].size
 
     def _alias_views(self) -> None:
         for step in self._steps(VIEW):
@@ -162,7 +170,7 @@ class _Planner:
 
     def _alias_in_place(self) -> None:
         for step, (node, option) in enumerate(zip(self.graph.nodes, self.lowerings, strict=True)):
-            if option is None or not option.in_place or option.name in (VIEW, IN_PLACE_CONCAT):
+            if option is None or not option.in_place or option.name in ALIASES:
                 continue
             result = node.outputs[0]
             target = self.buffers.get(result)

@@ -18,6 +18,7 @@ from cenote.kernels.base import Call, View
 from cenote.ops.base import Lowering, Op
 from cenote.ops.concat import Concat
 from cenote.ops.reorder import Reorder
+from cenote.ops.split import Split
 
 _BANDWIDTH = 1.2e10  # bytes/s a conversion moves, read and write counted: an estimate for comparing only
 _LAUNCH = 1e-6  # seconds a step costs at least
@@ -25,6 +26,8 @@ _HOST = 2e-5  # seconds a host step costs beside its work
 
 VIEW = "view"
 IN_PLACE_CONCAT = "in place"
+PIECES = "pieces"
+ALIASES = (VIEW, IN_PLACE_CONCAT, PIECES)
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class _Scheduler:
                     self.users.setdefault(name, []).append((index, position))
         self.fixed = {declared.name for declared in graph.inputs} | set(graph.outputs) | set(graph.constants)
         self.concat_children: set[str] = set()
+        self.pieces: set[str] = set()
 
     def run(self) -> Schedule:
         for index, node in enumerate(self.graph.nodes):
@@ -82,6 +86,8 @@ class _Scheduler:
             options.append(Lowering(VIEW, (PLAIN, *[None] * (len(types) - 1)), (PLAIN,), nothing, 0.0))
         if isinstance(node.op, Concat):
             options.extend(_in_place_concats(node.op, types, self.target))
+        if isinstance(node.op, Split):
+            options.extend(_piece_splits(node, types, self.graph, self.target))
         return options
 
     def _total(self, node: Node, option: Lowering) -> float:
@@ -136,7 +142,23 @@ class _Scheduler:
         for position, name in enumerate(node.outputs):
             if name and option is not None:
                 self.layouts[name] = Layout(option.outputs[position].lanes)
-        self._append(replace(node, inputs=tuple(inputs)), option)
+        node = replace(node, inputs=tuple(inputs))
+        if option is not None and option.name == PIECES:
+            self._commit_pieces(node, option)
+        else:
+            self._append(node, option)
+
+    def _commit_pieces(self, node: Node, option: Lowering) -> None:
+        """Outputs of the graph cannot lie in another value's memory: they get a copy of their piece."""
+        pieces = tuple(f"{name}@piece" if name in self.fixed else name for name in node.outputs)
+        for piece, name in zip(pieces, node.outputs, strict=True):
+            self.types[piece], self.layouts[piece] = self.types[name], self.layouts[name]
+        self._append(replace(node, outputs=pieces), option)
+        self.pieces.update(pieces)
+        for piece, name in zip(pieces, node.outputs, strict=True):
+            if piece != name:
+                lanes = self.layouts[name].lanes
+                self._derive(piece, name, Reorder(), self._reorder_option(self.types[name], lanes, lanes))
 
     def _append(self, node: Node, option: Lowering | None) -> None:
         self.nodes.append(node)
@@ -177,7 +199,7 @@ class _Scheduler:
 
     def _concat_child(self, name: str, earlier: Sequence[str]) -> str:
         """A value that may be written straight into a concat's memory: the value itself, or a copy of it."""
-        if name in self.fixed or name in self.concat_children or name in earlier:
+        if name in self.fixed or name in self.concat_children or name in earlier or name in self.pieces:
             fresh = f"{name}.copy{len(self.nodes)}"
             lanes = self.layouts.get(name, PLAIN).lanes
             self._derive(name, fresh, Reorder(), self._reorder_option(self._type(name), lanes, lanes))
@@ -223,4 +245,24 @@ def _in_place_concats(op: Concat, types: Sequence[TensorType | None], target: Ta
         options.append(Lowering(IN_PLACE_CONCAT, (layout,) * len(shapes), (layout,), nothing, 0.0))
     if math.prod(shapes[0][:axis]) == 1:
         options.append(Lowering(IN_PLACE_CONCAT, (PLAIN,) * len(shapes), (PLAIN,), nothing, 0.0))
+    return options
+
+
+def _piece_splits(
+    node: Node, types: Sequence[TensorType | None], graph: Graph, target: Target
+) -> list[Lowering]:
+    """Splits whose outputs can lie in the input's memory."""
+    x = types[0]
+    if x is None or x.size == 0 or not isinstance(node.op, Split) or not all(node.outputs):
+        return []
+    axis, count = node.op.axis % x.rank, len(node.outputs)
+    absent = (None,) * (len(types) - 1)
+    sizes = [graph.types[name].shape[axis] for name in node.outputs]
+    options = []
+    lanes = target.lanes()
+    if axis == 1 and x.rank in (3, 4, 5) and x.dtype.itemsize == 4 and all(s % lanes == 0 for s in sizes[:-1]):
+        layout = Layout(lanes)
+        options.append(Lowering(PIECES, (layout, *absent), (layout,) * count, nothing, 0.0))
+    if math.prod(x.shape[:axis]) == 1:
+        options.append(Lowering(PIECES, (PLAIN, *absent), (PLAIN,) * count, nothing, 0.0))
     return options
