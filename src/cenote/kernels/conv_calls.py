@@ -70,12 +70,16 @@ def merge_groups(shape: ConvShape, weights: Array, lanes: int) -> tuple[ConvShap
     return merged, wide.reshape(shape.filters, joined * cg, *weights.shape[2:])
 
 
-def block_runs(blocks: int, registers: int) -> list[tuple[int, int, int]]:
+def block_runs(blocks: int, pixels: int, registers: int) -> list[tuple[int, int, int]]:
     """Runs of (first block, groups, blocks per group) that cover a group's blocks, none left lonely.
 
     16 registers: pairs, and a triple where the number is odd; all triples when 3 divides an odd number.
-    32 registers: fours, and what is left.
+    32 registers: fours, and what is left. Under 4 pixels more blocks keep enough sums in flight.
     """
+    if pixels < 4:
+        each = min(blocks, 8 if pixels == 1 else 4)
+        groups, left = divmod(blocks, each)
+        return [(0, groups, each), *([(blocks - left, 1, left)] if left else [])]
     if registers > 16:
         fours, left = divmod(blocks, 4)
         if left == 1 and fours:
@@ -102,7 +106,7 @@ def direct_calls(
         return
     lanes = y.layout.lanes
     blocks = -(-problem.shape.group_filters // lanes)
-    for first, groups, each in block_runs(blocks, target.registers):
+    for first, groups, each in block_runs(blocks, problem.shape.pixels * problem.shape.n, target.registers):
         yield _Plan(problem, x, y, residual, target, first, groups, each).call()
 
 
@@ -157,7 +161,7 @@ class _Plan:
             "filter_groups": self.shape.groups * self.groups, "per_group": self.groups,
             "out_w": self.pixels if self.flat else self.shape.out[2],
             "out_h": 1 if self.flat else self.shape.out[1],
-            "slab": slab, "bias_group": self.groups * self.each * self.lanes,
+            "slab": slab, "weights_image": 0, "columns": 0, "bias_group": self.groups * self.each * self.lanes,
             **self._steps(),
         }  # fmt: skip
         items, grain, shares = self._split(tiles, narrow + 1, slab)

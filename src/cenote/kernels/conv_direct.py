@@ -36,17 +36,19 @@ NUMBERS = (
     "x_w", "x_h", "x_outer", "x_image", "x_group",  # steps in elements from one output pixel to the next
     "y_w", "y_h", "y_outer", "y_image", "y_group", "y_block",
     "r_w", "r_h", "r_outer", "r_image", "r_group", "r_block",
-    "slab", "bias_group",
+    "slab", "weights_image", "bias_group",  # weights of a filter group; from image to image (matrices); bias
+    "columns",  # of y, when the last vectors are clipped
 )  # fmt: skip
 
 
 def widest(blocks: int, registers: int) -> int:
     """Pixels of a tile with so many channel vectors: sums, weights and one broadcast fill the registers.
 
-    16 registers: 6x2, 4x3, 3x4; 7x2 would spill (45 % of peak). More than 8 pixels need more addresses than
-    there are general registers.
+    16 registers: 8x1, 6x2, 4x3, 2x4; 7x2 would spill (45 % of peak), 3x4 does a little (80 %). More than
+    8 pixels need more addresses than there are general registers. One pixel takes any number of blocks:
+    its weights are operands in memory.
     """
-    return min(8, (registers - 1 - blocks) // blocks) if registers > 16 else {1: 8, 2: 6, 3: 4, 4: 3}[blocks]
+    return max(1, min(8, (registers - 1 - blocks) // blocks))
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,9 @@ class ConvDirectSpec(KernelSpec):
 
     `unroll`: channels (or columns of the window, for a plain input) per tap; `ragged`: some taps have fewer
     channels; `flat`: pixels lie one after the other in x and y, so that their addresses are constants;
-    `residual`: a tensor is added before the activation."""
+    `residual`: a tensor is added before the activation; `clip`: y is a plain matrix whose columns past
+    `columns` are not touched.
+    """
 
     blocks: int
     width: int
@@ -64,6 +68,7 @@ class ConvDirectSpec(KernelSpec):
     flat: bool
     residual: bool
     activation: Activation
+    clip: bool = False
 
     def emit(self, target: Target) -> Kernel:
         parameters = [
@@ -78,9 +83,7 @@ class ConvDirectSpec(KernelSpec):
 
 @dataclass
 class Pixel:
-    """Offsets of one output pixel, in elements: of the input under its window's origin, of y, of the
-    residual.
-    """
+    """Offsets of one output pixel, in elements: of its window's origin in x, of y, of the residual."""
 
     x: Value
     y: Value
@@ -153,7 +156,11 @@ class _Emitter:
         wide_end = _smaller(k, last, k.number("wide"))
         narrow_begin = _larger(k, first, k.number("wide"))
         start = first * k.number("narrow") + _smaller(k, first, k.number("wide"))
-        slab = self.weights + group * k.number("slab")
+        slab = self.weights + (image * k.number("weights_image") + group * k.number("slab"))
+        self.masks: list[Value | None] = [None] * self.spec.blocks
+        if self.spec.clip:
+            left = k.number("columns") - member * self.row
+            self.masks = [k.tail_mask(left - o * self.lanes, self.lanes) for o in range(self.spec.blocks)]
         chunk, entries = k.number("chunk"), k.number("entries")
         for begin in k.range(0, _larger(k, entries, k.integer(1)), chunk):
             end = _smaller(k, begin + chunk, entries)
@@ -207,12 +214,14 @@ class _Emitter:
                 assert pixel.r is not None
                 source = k.pointer("residual") + pixel.r
                 for o, accumulator in enumerate(row):
-                    accumulator.value = accumulator.value + source.load(k.number("r_block") * o, lanes)
+                    accumulator.value = accumulator.value + source.load(
+                        k.number("r_block") * o, lanes, self.masks[o]
+                    )
         with k.unless(taps.is_first):
             for pixel, row in zip(pixels, accumulators, strict=True):
                 sums = self.y + pixel.y
                 for o, accumulator in enumerate(row):
-                    accumulator.value = sums.load(block * o, lanes)
+                    accumulator.value = sums.load(block * o, lanes, self.masks[o])
         return accumulators
 
     def multiply(
@@ -252,16 +261,25 @@ class _Emitter:
                 weights.value = now + self.row
 
     def finish(self, accumulators: Sequence[Sequence[Variable]], pixels: Sequence[Pixel], taps: Taps) -> None:
-        k, block = self.k, self.k.number("y_block")
-        if not self.spec.activation.is_identity:
-            with k.when(taps.is_last):
-                for row in accumulators:
-                    for accumulator in row:
-                        accumulator.value = self.spec.activation.emit(k, accumulator.value)
+        k, activation = self.k, self.spec.activation
+        if activation.is_identity:
+            self.store(accumulators, pixels, activation)
+            return
+        with k.when(taps.is_last):
+            self.store(accumulators, pixels, activation)
+        with k.unless(taps.is_last):
+            self.store(accumulators, pixels, Activation())
+
+    def store(
+        self, accumulators: Sequence[Sequence[Variable]], pixels: Sequence[Pixel], activation: Activation
+    ) -> None:
+        """Each vector through the activation and out, one after the other: few temporaries live at a time."""
+        k = self.k
         for pixel, row in zip(pixels, accumulators, strict=True):
             target = self.y + pixel.y
             for o, accumulator in enumerate(row):
-                target.store(accumulator.value, block * o)
+                at = k.number("y_block") * o
+                target.store(activation.emit(k, accumulator.value), at, self.masks[o])
 
 
 @dataclass

@@ -12,10 +12,9 @@ from cenote.kernels.base import Call, View
 from cenote.kernels.conv_calls import DirectProblem, direct_calls, merge_groups
 from cenote.kernels.conv_shape import ConvShape
 from cenote.kernels.epilogue import Activation
+from cenote.kernels.estimate import moved_seconds, peak_seconds
 from cenote.kernels.pack import pad_call
 from cenote.ops.base import Bind, Lowering
-
-GIGAHERTZ = 3.2  # turns cycles into seconds for comparisons; all lowerings share the error
 
 
 @dataclass(frozen=True)
@@ -25,17 +24,6 @@ class Fused:
     bias: int | None
     residual: int | None
     activation: Activation
-
-
-def peak_seconds(operations: float, target: Target, efficiency: float) -> float:
-    """Time of so many operations (multiply-adds count 2) on one core at a fraction of its peak."""
-    per_cycle = 4 * target.lanes() if target.has_fma else 2 * target.lanes()
-    return operations / (per_cycle * GIGAHERTZ * 1e9 * efficiency)
-
-
-def moved_seconds(nbytes: float) -> float:
-    """Time to move bytes that lie in the last cache."""
-    return nbytes / 20e9
 
 
 def constant(inputs: Sequence[TensorType | None], index: int | None) -> Array | None:

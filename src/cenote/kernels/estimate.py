@@ -1,0 +1,25 @@
+"""Rough times that let the chooser compare algorithms: arithmetic at a fraction of peak, bytes at a bandwidth."""
+
+from __future__ import annotations
+
+from cenote.core.target import Target
+
+GIGAHERTZ = 3.2  # turns cycles into seconds for comparisons; all lowerings share the error
+MEMORY = 20e9  # bytes per second from main memory
+CACHE = 40e9  # bytes per second from the last cache
+
+
+def peak_seconds(operations: float, target: Target, efficiency: float) -> float:
+    """Time of so many operations (multiply-adds count 2) on one core at a fraction of its peak."""
+    per_cycle = 4 * target.lanes() if target.has_fma else 2 * target.lanes()
+    return operations / (per_cycle * GIGAHERTZ * 1e9 * efficiency)
+
+
+def stream_seconds(nbytes: float) -> float:
+    """Time to read bytes from main memory."""
+    return nbytes / MEMORY
+
+
+def moved_seconds(nbytes: float) -> float:
+    """Time to move bytes that lie in the last cache."""
+    return nbytes / CACHE
