@@ -7,9 +7,12 @@ from cenote.ops.average_pool import AveragePool
 from cenote.ops.base import Decoder, Op
 from cenote.ops.batch_normalization import BatchNormalization
 from cenote.ops.binary import BINARY
+from cenote.ops.cast import CASTS
+from cenote.ops.compare import COMPARISONS
 from cenote.ops.concat import Concat
 from cenote.ops.conv import Conv
 from cenote.ops.conv_transpose import ConvTranspose
+from cenote.ops.gather import GATHERS
 from cenote.ops.gemm import Gemm, MatMul
 from cenote.ops.global_pool import GlobalAveragePool, GlobalMaxPool
 from cenote.ops.layer_normalization import NORMALIZATIONS
@@ -20,17 +23,31 @@ from cenote.ops.max_unpool import MaxUnpool
 from cenote.ops.pad import Pad
 from cenote.ops.reduce import REDUCTIONS
 from cenote.ops.reorder import Reorder
+from cenote.ops.reshape import RESHAPES
 from cenote.ops.resize import Resize
 from cenote.ops.roi_align import RoiAlign
 from cenote.ops.roi_pool import MaxRoiPool, PsRoiPool
+from cenote.ops.scatter import SCATTERS
+from cenote.ops.shape import SHAPES
+from cenote.ops.slice import Slice
 from cenote.ops.softmax import LogSoftmax, Softmax
+from cenote.ops.split import Split
+from cenote.ops.transpose import Transpose
 from cenote.ops.unary import UNARY
+from cenote.ops.where import CHOICES
 
 OPERATORS: tuple[type[Op], ...] = (
     *ACTIVATIONS,
     *BINARY,
+    *CASTS,
+    *CHOICES,
+    *COMPARISONS,
+    *GATHERS,
     *NORMALIZATIONS,
     *REDUCTIONS,
+    *RESHAPES,
+    *SCATTERS,
+    *SHAPES,
     *UNARY,
     AveragePool,
     BatchNormalization,
@@ -54,7 +71,10 @@ OPERATORS: tuple[type[Op], ...] = (
     Reorder,
     Resize,
     RoiAlign,
+    Slice,
     Softmax,
+    Split,
+    Transpose,
 )
 
 DECODERS: dict[str, Decoder] = {key: decoder for op in OPERATORS for key, decoder in op.from_onnx.items()}

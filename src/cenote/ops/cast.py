@@ -1,0 +1,238 @@
+"""Cast, CastLike and BitCast: other element types, with the rules for the 8-bit and smaller floats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import ml_dtypes
+import numpy as np
+
+from cenote.core.errors import ArgumentError, DTypeError, UnsupportedError
+from cenote.core.types import FLOAT32, Array, TensorType, is_float
+from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, seeded
+from cenote.ops.host import STRING, HostOp, dtype_from_code, one_of
+
+FLOAT8 = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
+SCALE8 = "float8_e8m0fnu"  # powers of two, no sign, no zero
+ROUND_MODES = ("up", "down", "nearest")
+SMALL_INTEGERS: Mapping[str, tuple[int, int]] = {
+    "int4": (-8, 7),
+    "uint4": (0, 15),
+    "int2": (-2, 1),
+    "uint2": (0, 3),
+}
+SMALL_FLOATS = frozenset({"float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"})  # finite values only
+
+
+def _rules(node: Imported) -> dict[str, Any]:
+    """Attributes that say how to round to 8-bit floats: saturate from opset 19 on, round_mode from 25 on."""
+    return {"saturate": bool(node.get("saturate", 1)), "round_mode": str(node.get("round_mode", "up"))}
+
+
+def _known_names(node: Imported) -> tuple[str, ...]:
+    return ("saturate",) * (node.opset >= 19) + ("round_mode",) * (node.opset >= 24)
+
+
+def _decode_cast(node: Imported) -> Op:
+    node.expect("to", *_known_names(node))
+    return Cast(dtype=dtype_from_code("cast", int(node.get("to", 0))), **_rules(node))
+
+
+def _decode_cast_like(node: Imported) -> Op:
+    node.expect(*_known_names(node))
+    return CastLike(**_rules(node))
+
+
+def _decode_bit_cast(node: Imported) -> Op:
+    node.expect("to")
+    return BitCast(dtype=dtype_from_code("bit_cast", int(node.get("to", 0))))
+
+
+@dataclass(frozen=True)
+class Cast(HostOp):
+    """The data in another element type.
+
+    Floats round to nearest even, too large ones become infinite; floats to integers truncate (undefined outside
+    the range); integers wrap around; to bool, everything but zero is true. Strings are read as numbers and
+    written in the shortest form that reads back. To an 8-bit float, `saturate` gives the largest finite value
+    where the data is larger (else infinity or NaN, whichever the type has); `round_mode` says how to round to
+    the type that holds only powers of two.
+    """
+
+    dtype: np.dtype[Any] = FLOAT32
+    saturate: bool = True
+    round_mode: str = "up"
+
+    name: ClassVar[str] = "cast"
+    operands: ClassVar[tuple[str, ...]] = ("data",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Cast": _decode_cast}
+
+    def types(self, data: TensorType) -> Types:
+        one_of(self.name, "round_mode", self.round_mode, ROUND_MODES)
+        check_castable(self.name, data.dtype, self.dtype)
+        return (TensorType(self.dtype, data.shape),)
+
+    def compute(self, data: Array) -> Arrays:
+        return (converted(data, self.dtype, self.saturate, self.round_mode),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        special = np.array([0.0, -0.0, 1.5, -2.5, 65519.0, 65520.0, 1e-8, 1e39, np.inf, -np.inf, np.nan])
+        for name in ("float16", "float32", "float64", "bool"):
+            yield Sample(Cast(np.dtype(name)), (special,), f"float64 to {name}")
+            yield Sample(Cast(np.dtype(name)), (special.astype(np.float32),), f"float32 to {name}")
+        for name in ("bfloat16", *sorted(FLOAT8)):
+            yield Sample(
+                Cast(np.dtype(getattr(ml_dtypes, name))), (special.astype(np.float32),), f"to {name}"
+            )
+        for name in ("int8", "uint8", "int32", "float16", "float64", "bool"):
+            integers = (np.array([[-129, 0, 127], [300, -1, 128]], np.int64),)
+            yield Sample(Cast(np.dtype(name)), integers, f"int64 to {name}")
+            yield Sample(Cast(np.dtype(name)), (seeded((2, 3), dtype=np.bool_),), f"bool to {name}")
+        yield Sample(Cast(np.dtype(np.int32)), (np.array([2.9, -2.9, 0.5, -0.5], np.float32),), "truncates")
+        yield Sample(Cast(np.dtype(np.int64)), (seeded((0, 3)),), "empty")
+
+
+@dataclass(frozen=True)
+class CastLike(HostOp):
+    """The data in the element type of a second input, whose content does not matter. Rules as in Cast."""
+
+    saturate: bool = True
+    round_mode: str = "up"
+
+    name: ClassVar[str] = "cast_like"
+    operands: ClassVar[tuple[str, ...]] = ("data", "target")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"CastLike": _decode_cast_like}
+
+    def types(self, data: TensorType, target: TensorType) -> Types:
+        one_of(self.name, "round_mode", self.round_mode, ROUND_MODES)
+        check_castable(self.name, data.dtype, target.dtype)
+        return (TensorType(target.dtype, data.shape),)
+
+    def compute(self, data: Array, target: Array) -> Arrays:
+        return (converted(data, target.dtype, self.saturate, self.round_mode),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(CastLike(), (seeded((2, 3)), seeded((1,), dtype=np.float16)))
+        yield Sample(CastLike(), (seeded((), dtype=np.int64), seeded((0,), dtype=np.float64)))
+
+
+@dataclass(frozen=True)
+class BitCast(HostOp):
+    """The same bits read as another element type of the same width."""
+
+    dtype: np.dtype[Any] = FLOAT32
+
+    name: ClassVar[str] = "bit_cast"
+    operands: ClassVar[tuple[str, ...]] = ("data",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"BitCast": _decode_bit_cast}
+
+    def types(self, data: TensorType) -> Types:
+        for dtype in (data.dtype, self.dtype):
+            if dtype == STRING or dtype.name in SMALL_INTEGERS or dtype.name in SMALL_FLOATS:
+                raise UnsupportedError(f"{self.name}: type {dtype} is not supported (whole bytes are)")
+        if data.dtype.itemsize != self.dtype.itemsize:
+            raise DTypeError(f"{self.name}: {data.dtype} and {self.dtype} differ in width; use Cast")
+        return (TensorType(self.dtype, data.shape),)
+
+    def compute(self, data: Array) -> Arrays:
+        if self.dtype == np.bool_:  # a byte other than 0 and 1 is no bool in NumPy
+            return (data.view(np.uint8) != 0,)
+        return (np.ascontiguousarray(data).view(self.dtype).reshape(data.shape),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(BitCast(np.dtype(np.int32)), (seeded((2, 3)),))
+        yield Sample(BitCast(np.dtype(np.float64)), (seeded((), dtype=np.int64),))
+        yield Sample(BitCast(np.dtype(np.int8)), (seeded((0, 2), dtype=np.uint8),))
+
+
+def check_castable(op: str, source: np.dtype[Any], target: np.dtype[Any]) -> None:
+    """Refuse pairs of types without a rule."""
+    if "c" in (source.kind, target.kind) and source != target:
+        raise UnsupportedError(
+            f"{op}: {source} to {target} is not supported; complex types are not converted"
+        )
+
+
+def converted(data: Array, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = "up") -> Array:
+    """The data in another type by ONNX's rules."""
+    if data.dtype == dtype:
+        return data.copy()
+    if data.dtype == STRING:
+        data = _numbers(data, dtype)
+    if dtype == STRING:
+        return _texts(data)
+    if dtype == np.bool_:
+        return np.not_equal(_as_standard(data), 0)
+    if dtype.name == SCALE8:
+        return powers_of_two(data.astype(np.float32), saturate, round_mode).astype(dtype)
+    if dtype.name in FLOAT8 or dtype.name in SMALL_FLOATS:
+        return _small_float(data, dtype, saturate)
+    if dtype.name in SMALL_INTEGERS:
+        low, high = SMALL_INTEGERS[dtype.name]
+        values = _as_standard(data).astype(np.int64)
+        return ((values - low) % (high - low + 1) + low).astype(np.int8).astype(dtype)
+    result: Array = _as_standard(data).astype(dtype)
+    return result
+
+
+def _as_standard(data: Array) -> Array:
+    """Types of ml_dtypes as the NumPy type that holds all their values: not all pairs convert directly."""
+    if data.dtype.name in SMALL_INTEGERS:
+        return data.astype(np.int8)
+    return data.astype(np.float32) if data.dtype.kind == "V" or data.dtype.name.startswith("float8") else data
+
+
+def _small_float(data: Array, dtype: np.dtype[Any], saturate: bool) -> Array:
+    """Round to nearest even, then deal with what is too large. Small floats have no room for infinity."""
+    values = _as_standard(data)
+    values = values.astype(np.float64 if values.dtype.kind in "iub" or is_float(values.dtype) else np.float32)
+    largest = float(ml_dtypes.finfo(dtype).max)
+    if saturate or dtype.name in SMALL_FLOATS:
+        values = np.clip(values, -largest, largest)  # keeps NaN
+    return values.astype(np.float32).astype(dtype)
+
+
+def powers_of_two(values: Array, saturate: bool, round_mode: str) -> Array:
+    """float32 values as float32 powers of two 2**-127 to 2**127, NaN where there is none."""
+    mantissa, exponent = np.frexp(np.abs(values).astype(np.float64))  # 0.5 <= mantissa < 1
+    floor = exponent - 1.0
+    if round_mode == "up":
+        power = np.where(mantissa > 0.5, floor + 1, floor)
+    elif round_mode == "down":
+        power = floor
+    else:
+        power = np.where(mantissa >= 0.75, floor + 1, floor)
+    power = np.where(values == 0, -np.inf, np.where(np.isinf(values), np.inf, power))
+    if saturate:
+        power = np.clip(power, -127, 127)
+    result = np.where((power < -127) | (power > 127), np.nan, np.exp2(power))
+    return np.where(np.isnan(values), np.nan, result).astype(np.float32)
+
+
+def _numbers(data: Array, dtype: np.dtype[Any]) -> Array:
+    """Strings as numbers: Python's reading covers inf and nan in any case."""
+    whole = dtype.kind in "iu" or dtype.name in SMALL_INTEGERS
+    try:
+        numbers = [int(float(text)) if whole else float(text) for text in data.reshape(-1).tolist()]
+    except (ValueError, OverflowError) as error:
+        raise ArgumentError(f"cast: a string is not a number ({error})") from None
+    return np.array(numbers, np.int64 if whole else np.float64).reshape(data.shape)
+
+
+def _texts(data: Array) -> Array:
+    """Numbers as strings, the shortest that read back the same; infinities as ONNX spells them."""
+    values = data.astype(np.float32) if data.dtype.kind == "V" else data
+    spelled = {"inf": "INF", "-inf": "-INF", "nan": "NaN"}
+    texts = np.empty(values.shape, object)
+    for place in np.ndindex(values.shape):
+        text = str(values[place])
+        texts[place] = spelled.get(text, text)
+    return texts
+
+
+CASTS = (BitCast, Cast, CastLike)

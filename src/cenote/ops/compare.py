@@ -1,0 +1,285 @@
+"""Comparisons, logic and bits: what gives bool, or works on the bits of integers. All broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cenote.core.errors import DTypeError
+from cenote.core.types import Array, TensorType
+from cenote.ops.base import (
+    Arrays,
+    Decoder,
+    Imported,
+    Op,
+    Sample,
+    Types,
+    broadcast_shapes,
+    require_same_dtype,
+    seeded,
+    wide,
+)
+from cenote.ops.host import BOOL, STRING, HostOp, one_of, require_kind
+
+_COMPARISONS: Mapping[str, tuple[str, Any]] = {
+    "Equal": ("equal", np.equal),
+    "Greater": ("greater", np.greater),
+    "GreaterOrEqual": ("greater_or_equal", np.greater_equal),
+    "Less": ("less", np.less),
+    "LessOrEqual": ("less_or_equal", np.less_equal),
+}
+_LOGIC: Mapping[str, tuple[str, Any]] = {
+    "And": ("and", np.logical_and),
+    "Or": ("or", np.logical_or),
+    "Xor": ("xor", np.logical_xor),
+}
+_BITS: Mapping[str, tuple[str, Any]] = {
+    "BitwiseAnd": ("and", np.bitwise_and),
+    "BitwiseOr": ("or", np.bitwise_or),
+    "BitwiseXor": ("xor", np.bitwise_xor),
+}
+
+
+def _plain(make: Callable[[], Op], node: Imported) -> Op:
+    node.expect()
+    return make()
+
+
+def _decode_bit_shift(node: Imported) -> Op:
+    node.expect("direction")
+    return BitShift(direction=str(node.get("direction", "")))
+
+
+def _decode_is_inf(node: Imported) -> Op:
+    node.expect("detect_negative", "detect_positive")
+    return IsInf(bool(node.get("detect_positive", 1)), bool(node.get("detect_negative", 1)))
+
+
+class _Pair(HostOp):
+    """Two inputs of one type that broadcast."""
+
+    operands: ClassVar[tuple[str, ...]] = ("a", "b")
+
+    def joined(self, a: TensorType, b: TensorType, kinds: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        """Their type, checked, and the broadcast shape."""
+        dtype = require_same_dtype(str(self), require_kind(str(self), a, kinds, "a"), b)
+        return dtype, broadcast_shapes(str(self), a.shape, b.shape)
+
+
+@dataclass(frozen=True)
+class Compare(_Pair):
+    """`relation` of two tensors as bool; any comparison with NaN is false."""
+
+    relation: str = "equal"
+
+    name: ClassVar[str] = "compare"
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+
+    def types(self, a: TensorType, b: TensorType) -> Types:
+        one_of(self.name, "relation", self.relation, [name for name, _ in _COMPARISONS.values()])
+        return (TensorType(BOOL, self.joined(a, b, "biufO" if self.relation == "equal" else "iuf")[1]),)
+
+    def compute(self, a: Array, b: Array) -> Arrays:
+        function = dict(_COMPARISONS.values())[self.relation]
+        return (np.asarray(function(wide(a), wide(b))).astype(bool),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        special = np.array([1.0, np.nan, np.inf, -0.0, 2.0], np.float32)
+        for relation, _ in _COMPARISONS.values():
+            op = Compare(relation)
+            yield Sample(op, (special, np.array([[1.0], [0.0], [np.nan]], np.float32)))
+            yield Sample(op, (np.array([2**53 + 1, 5], np.int64), np.array([2**53, 5], np.int64)))
+            yield Sample(op, (seeded((2, 3), 1, np.uint8), seeded((), 2, np.uint8)))
+            yield Sample(op, (seeded((0, 3), 1, np.float16), seeded((1,), 2, np.float16)))
+        yield Sample(Compare("equal"), (seeded((2, 3), 1, np.bool_), seeded((3,), 2, np.bool_)))
+
+
+@dataclass(frozen=True)
+class Logic(_Pair):
+    """and, or, xor of two bool tensors."""
+
+    operation: str = "and"
+
+    name: ClassVar[str] = "logic"
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+
+    def types(self, a: TensorType, b: TensorType) -> Types:
+        one_of(self.name, "operation", self.operation, [name for name, _ in _LOGIC.values()])
+        return (TensorType(BOOL, self.joined(a, b, "b")[1]),)
+
+    def compute(self, a: Array, b: Array) -> Arrays:
+        return (np.asarray(dict(_LOGIC.values())[self.operation](a, b)),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for operation, _ in _LOGIC.values():
+            yield Sample(Logic(operation), (seeded((4, 5), 1, np.bool_), seeded((5,), 2, np.bool_)))
+
+
+@dataclass(frozen=True)
+class Not(HostOp):
+    """The opposite of a bool tensor."""
+
+    name: ClassVar[str] = "not"
+    operands: ClassVar[tuple[str, ...]] = ("x",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+
+    def types(self, x: TensorType) -> Types:
+        return (TensorType(require_kind(self.name, x, "b", "x").dtype, x.shape),)
+
+    def compute(self, x: Array) -> Arrays:
+        return (np.asarray(~x),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(Not(), (seeded((2, 3), dtype=np.bool_),))
+        yield Sample(Not(), (seeded((), dtype=np.bool_),))
+
+
+@dataclass(frozen=True)
+class Bitwise(_Pair):
+    """and, or, xor of the bits of two integer tensors."""
+
+    operation: str = "and"
+
+    name: ClassVar[str] = "bitwise"
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+
+    def types(self, a: TensorType, b: TensorType) -> Types:
+        one_of(self.name, "operation", self.operation, [name for name, _ in _BITS.values()])
+        return (TensorType(*self.joined(a, b, "iu")),)
+
+    def compute(self, a: Array, b: Array) -> Arrays:
+        return (np.asarray(dict(_BITS.values())[self.operation](a, b)),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for operation, _ in _BITS.values():
+            yield Sample(Bitwise(operation), (seeded((4, 5), 1, np.int32), seeded((5,), 2, np.int32)))
+            yield Sample(Bitwise(operation), (seeded((0,), 1, np.uint8), seeded((), 2, np.uint8)))
+
+
+@dataclass(frozen=True)
+class BitwiseNot(HostOp):
+    """All bits of an integer tensor flipped."""
+
+    name: ClassVar[str] = "bitwise_not"
+    operands: ClassVar[tuple[str, ...]] = ("x",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+
+    def types(self, x: TensorType) -> Types:
+        return (TensorType(require_kind(self.name, x, "iu", "x").dtype, x.shape),)
+
+    def compute(self, x: Array) -> Arrays:
+        return (np.asarray(~x),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(BitwiseNot(), (seeded((2, 3), dtype=np.int16),))
+        yield Sample(BitwiseNot(), (seeded((4,), dtype=np.uint64),))
+
+
+@dataclass(frozen=True)
+class BitShift(_Pair):
+    """a moved by b bits, LEFT or RIGHT; to the right a signed a keeps its sign.
+
+    A negative count, or one of at least the width, leaves only the sign: -1 for a negative a moved to the right,
+    else 0.
+    """
+
+    direction: str = "LEFT"
+
+    name: ClassVar[str] = "bit_shift"
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"BitShift": _decode_bit_shift}
+
+    def types(self, a: TensorType, b: TensorType) -> Types:
+        one_of(self.name, "direction", self.direction, ("LEFT", "RIGHT"))
+        return (TensorType(*self.joined(a, b, "iu")),)
+
+    def compute(self, a: Array, b: Array) -> Arrays:
+        bits = a.dtype.itemsize * 8
+        outside = (b < 0) | (b >= bits)
+        count = np.where(outside, 0, b).astype(a.dtype)
+        if self.direction == "LEFT":
+            return (np.where(outside, 0, np.left_shift(a, count)).astype(a.dtype),)
+        return (np.where(outside, np.where(a < 0, -1, 0), np.right_shift(a, count)).astype(a.dtype),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for direction in ("LEFT", "RIGHT"):
+            signed = (np.array([-128, -1, 5, 127], np.int8), np.array([[1], [7], [8], [-1]], np.int8))
+            yield Sample(BitShift(direction), signed)
+            unsigned = (np.array([1, 255, 16], np.uint8), np.array([7, 1, 200], np.uint8))
+            yield Sample(BitShift(direction), unsigned)
+            yield Sample(BitShift(direction), (seeded((2, 3), dtype=np.uint64), np.array(63, np.uint64)))
+
+
+@dataclass(frozen=True)
+class IsInf(HostOp):
+    """Where the data is infinite, of either or one sign only."""
+
+    positive: bool = True
+    negative: bool = True
+
+    name: ClassVar[str] = "is_inf"
+    operands: ClassVar[tuple[str, ...]] = ("x",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"IsInf": _decode_is_inf}
+
+    def types(self, x: TensorType) -> Types:
+        return (TensorType(BOOL, _float_like(self.name, x).shape),)
+
+    def compute(self, x: Array) -> Arrays:
+        values = x.astype(np.float64)
+        return (np.asarray((np.isposinf(values) & self.positive) | (np.isneginf(values) & self.negative)),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        special = np.array([[1.0, np.nan, np.inf, -np.inf]], np.float32)
+        for positive, negative in [(True, True), (True, False), (False, True), (False, False)]:
+            yield Sample(IsInf(positive, negative), (special,))
+
+
+@dataclass(frozen=True)
+class IsNaN(HostOp):
+    """Where the data is not a number."""
+
+    name: ClassVar[str] = "is_nan"
+    operands: ClassVar[tuple[str, ...]] = ("x",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+
+    def types(self, x: TensorType) -> Types:
+        return (TensorType(BOOL, _float_like(self.name, x).shape),)
+
+    def compute(self, x: Array) -> Arrays:
+        return (np.isnan(x.astype(np.float64)),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(IsNaN(), (np.array([[1.0, np.nan, np.inf, -np.inf]], np.float32),))
+        yield Sample(IsNaN(), (np.array([np.nan, 0], np.float16),))
+
+
+def _float_like(op: str, x: TensorType) -> TensorType:
+    """Floats of any width."""
+    if x.dtype == STRING or "float" not in x.dtype.name:
+        raise DTypeError(f"{op}: 'x' has type {x.dtype}, expected a float")
+    return x
+
+
+def _decoders(make: Callable[[str], Op], table: Mapping[str, tuple[str, Any]]) -> Mapping[str, Decoder]:
+    return {key: partial(_plain, partial(make, name)) for key, (name, _) in table.items()}
+
+
+Compare.from_onnx = _decoders(Compare, _COMPARISONS)
+Logic.from_onnx = _decoders(Logic, _LOGIC)
+Bitwise.from_onnx = _decoders(Bitwise, _BITS)
+Not.from_onnx = {"Not": partial(_plain, Not)}
+BitwiseNot.from_onnx = {"BitwiseNot": partial(_plain, BitwiseNot)}
+IsNaN.from_onnx = {"IsNaN": partial(_plain, IsNaN)}
+
+COMPARISONS = (BitShift, Bitwise, BitwiseNot, Compare, IsInf, IsNaN, Logic, Not)

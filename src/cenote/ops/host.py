@@ -1,0 +1,177 @@
+"""Base of the operators that run their NumPy reference: named inputs, and small helpers for decoders and
+`infer`.
+
+An operator without a native lowering becomes a host step of a program. What such an operator needs besides
+its meaning (checking how many inputs came, filling in absent ones) is the same for all, so it lies here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeVar
+
+import ml_dtypes
+import numpy as np
+
+from cenote.core.errors import ArgumentError, DTypeError, ModelError, ShapeError, UnsupportedError
+from cenote.core.types import Array, TensorType, is_float
+from cenote.ops.base import Arrays, Op, ShapeFromData, Types, ValueNeeded, normalize_axis
+
+_DTYPE_NAMES = (
+    "", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "object", "bool", "float16",
+    "float64", "uint32", "uint64", "complex64", "complex128", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz",
+    "float8_e5m2", "float8_e5m2fnuz", "uint4", "int4", "float4_e2m1fn", "float8_e8m0fnu", "uint2", "int2",
+    "float6_e2m3fn", "float6_e3m2fn",
+)  # fmt: skip  # in the order of ONNX's TensorProto.DataType; "object" holds strings
+
+STRING = np.dtype(object)
+BOOL = np.dtype(np.bool_)
+INDEX_TYPES = ("int32", "int64")
+
+T = TypeVar("T", TensorType, Array)
+
+
+def dtype_from_code(op: str, code: int) -> np.dtype[Any]:
+    """The NumPy (or ml_dtypes) type of an ONNX element type; UnsupportedError for an unknown code."""
+    name = _DTYPE_NAMES[code] if 0 < code < len(_DTYPE_NAMES) else "unknown"
+    try:
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name, name))
+    except TypeError:
+        raise UnsupportedError(f"{op}: element type {code} ({name}) is not supported") from None
+    return dtype
+
+
+class HostOp(Op):
+    """An operator with named inputs. `operands` names them in order: a trailing "?" marks an optional
+    input, a trailing "*" on the last one any number (at least one) of inputs.
+
+    Subclasses write `types` and `compute`, which get one argument per operand, None for an absent one.
+    """
+
+    operands: ClassVar[tuple[str, ...]] = ()
+
+    def types(self, *inputs: Any, **unused: Any) -> Types:
+        """What `infer` answers."""
+        raise NotImplementedError(f"{type(self).__name__}.types")
+
+    def compute(self, *inputs: Any, **unused: Any) -> Arrays:
+        """What `reference` answers. Floating-point warnings are off."""
+        raise NotImplementedError(f"{type(self).__name__}.compute")
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        return self.types(*self._arranged(inputs))
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        with np.errstate(all="ignore"):
+            outputs = self.compute(*self._arranged(inputs))
+        return tuple(np.asarray(y, order="C") for y in outputs)
+
+    def declared(self, *inputs: Array | None) -> Types:
+        """The types `infer` gives for actual inputs: what a reference rounds to."""
+        return self.infer(*(None if x is None else TensorType.known(x) for x in inputs))
+
+    def shape_from_data(self, *inputs: TensorType | None) -> Types:
+        """For outputs whose shape depends on content: run the reference where all content is known."""
+        values = [None if x is None else x.value for x in inputs]
+        if any(value is None and x is not None for value, x in zip(values, inputs, strict=True)):
+            raise ShapeFromData(f"{self.name}: the output's shape depends on the content of its inputs")
+        return tuple(TensorType(y.dtype, y.shape) for y in self.reference(*values))
+
+    def _arranged(self, inputs: Sequence[T | None]) -> list[T | None]:
+        """One entry per operand; guards against missing and surplus inputs."""
+        variadic = bool(self.operands) and self.operands[-1].endswith("*")
+        given = list(inputs)
+        while len(given) > len(self.operands) and given[-1] is None:
+            given.pop()
+        if len(given) > len(self.operands) and not variadic:
+            raise ShapeError(f"{self.name}: takes at most {len(self.operands)} inputs, got {len(given)}")
+        given += [None] * (len(self.operands) - len(given))
+        for index, x in enumerate(given):
+            operand = self.operands[min(index, len(self.operands) - 1)]
+            if x is None and not operand.endswith("?"):
+                raise ShapeError(f"{self.name}: input {index} '{operand.rstrip('*')}' is missing")
+        return given
+
+
+def known(x: TensorType, index: int) -> Array:
+    """The content of input `index`; ValueNeeded when it is only known at run time."""
+    if x.value is None:
+        raise ValueNeeded(index)
+    return x.value
+
+
+def known_ints(op: str, x: TensorType, index: int, what: str) -> tuple[int, ...]:
+    """The content of an integer input of rank 0 or 1."""
+    require_kind(op, x, "iu", what)
+    if x.rank > 1:
+        raise ShapeError(f"{op}: '{what}' must be a list of integers, got {x}")
+    return tuple(int(item) for item in known(x, index).reshape(-1))
+
+
+def known_int(op: str, x: TensorType, index: int, what: str) -> int:
+    """The content of an integer input with one element."""
+    values = known_ints(op, x, index, what) if x.size == 1 else ()
+    if len(values) != 1:
+        raise ShapeError(f"{op}: '{what}' must hold one integer, got {x}")
+    return values[0]
+
+
+def require_kind(op: str, x: TensorType, kinds: str, what: str) -> TensorType:
+    """Refuse element types other than some kinds: i, u, b as NumPy has them, f for floats, c for complex."""
+    kind = "f" if is_float(x.dtype) else x.dtype.kind
+    if kind not in kinds:
+        names = {
+            "i": "integer",
+            "u": "unsigned integer",
+            "b": "bool",
+            "f": "float",
+            "c": "complex",
+            "O": "string",
+        }
+        raise DTypeError(
+            f"{op}: '{what}' has type {x.dtype}, expected {', '.join(names[k] for k in kinds)}; cast it"
+        )
+    return x
+
+
+def require_index(op: str, x: TensorType, what: str = "indices") -> TensorType:
+    """Refuse anything but int32 and int64."""
+    if x.dtype.name not in INDEX_TYPES:
+        raise DTypeError(f"{op}: '{what}' has type {x.dtype}, expected int32 or int64; cast it")
+    return x
+
+
+def unique_axes(op: str, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Axes as 0..rank-1 in the order given; ArgumentError for one given twice."""
+    result = tuple(normalize_axis(op, axis, rank) for axis in axes)
+    if len(set(result)) != len(result):
+        raise ArgumentError(f"{op}: axes {list(axes)} name an axis of rank {rank} twice")
+    return result
+
+
+def one_of(op: str, what: str, value: str, allowed: Sequence[str]) -> str:
+    """Refuse an attribute value other than those known."""
+    if value not in allowed:
+        raise ArgumentError(f"{op}: {what} '{value}' is not known (known: {', '.join(allowed)})")
+    return value
+
+
+def checked_indices(op: str, indices: Array, extent: int) -> Array:
+    """Indices counted from the end made positive; ArgumentError for one outside the axis."""
+    if indices.size and (indices.min() < -extent or indices.max() >= extent):
+        worst = indices.min() if indices.min() < -extent else indices.max()
+        allowed = f"{-extent} to {extent - 1}" if extent else "none"
+        raise ArgumentError(f"{op}: index {worst} is outside an axis of {extent} (allowed: {allowed})")
+    return np.where(indices < 0, indices + extent, indices).astype(np.int64)
+
+
+def as_ints(op: str, what: str, value: Any) -> tuple[int, ...]:
+    """An attribute that must be a list of integers."""
+    if not isinstance(value, tuple) or not all(isinstance(item, int) for item in value):
+        raise ModelError(f"{op}: attribute {what} must be a list of integers, got {value!r}")
+    return value
+
+
+def int64s(values: Sequence[int]) -> Array:
+    """A list of integers as the constant a decoder hands to an operator."""
+    return np.array(values, np.int64)

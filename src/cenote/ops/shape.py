@@ -1,0 +1,215 @@
+"""Shapes and arrays made from nothing: Shape, Size, Range, ConstantOfShape, EyeLike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ModelError, ShapeError, UnsupportedError
+from cenote.core.types import FLOAT32, INT64, Array, TensorType, is_float
+from cenote.ops.base import (
+    Arrays,
+    Decoder,
+    Imported,
+    Op,
+    Sample,
+    Types,
+    narrow,
+    require_same_dtype,
+    seeded,
+    wide,
+)
+from cenote.ops.host import HostOp, dtype_from_code, int64s, known, known_ints, require_kind
+
+
+def _decode_shape(node: Imported) -> Op:
+    """Start and end came with opset 15."""
+    node.expect(*(("end", "start") if node.opset >= 15 else ()))
+    return Shape(start=int(node.get("start", 0)), end=node.get("end"))
+
+
+def _decode_size(node: Imported) -> Op:
+    node.expect()
+    return Size()
+
+
+def _decode_range(node: Imported) -> Op:
+    """Sums are exact to float64 here, so a stash type of float32 (1) or none at all says nothing more."""
+    node.expect(*(("stash_type",) if node.opset >= 27 else ()))
+    if node.get("stash_type", 1) not in (1, 11):
+        raise UnsupportedError(f"range: stash_type {node.get('stash_type')} is not supported (float32 is)")
+    return Range()
+
+
+def _decode_constant_of_shape(node: Imported) -> Op:
+    node.expect("value")
+    value = node.get("value")
+    if value is None:
+        return ConstantOfShape()
+    if not isinstance(value, np.ndarray) or value.size != 1:
+        raise ModelError("constant_of_shape: attribute value must be a tensor with one element")
+    element = value.reshape(()).astype(np.float64 if is_float(value.dtype) else value.dtype).item()
+    return ConstantOfShape(value=element, dtype=value.dtype)
+
+
+def _decode_eye_like(node: Imported) -> Op:
+    node.expect("dtype", "k")
+    code = node.get("dtype")
+    dtype = None if code is None else dtype_from_code("eye_like", int(code))
+    return EyeLike(diagonal=int(node.get("k", 0)), dtype=dtype)
+
+
+@dataclass(frozen=True)
+class Shape(HostOp):
+    """The shape of the data as int64; `start` and `end` pick a part of it, clamped to the rank, negative
+    from the end.
+
+    The answer is known when a graph is compiled, so `infer` gives it.
+    """
+
+    start: int = 0
+    end: int | None = None
+
+    name: ClassVar[str] = "shape"
+    operands: ClassVar[tuple[str, ...]] = ("data",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Shape": _decode_shape}
+
+    def types(self, data: TensorType) -> Types:
+        return (TensorType.known(int64s(data.shape[self.start : self.end])),)
+
+    def compute(self, data: Array) -> Arrays:
+        return (int64s(data.shape[self.start : self.end]),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for start, end in [(0, None), (1, None), (-1, None), (0, -1), (-10, 2), (2, 1), (1, 10)]:
+            yield Sample(Shape(start, end), (seeded((2, 3, 0)),))
+        yield Sample(Shape(), (seeded(()),))
+
+
+@dataclass(frozen=True)
+class Size(HostOp):
+    """The number of elements, an int64 scalar. `infer` gives it."""
+
+    name: ClassVar[str] = "size"
+    operands: ClassVar[tuple[str, ...]] = ("data",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Size": _decode_size}
+
+    def types(self, data: TensorType) -> Types:
+        return (TensorType.known(np.array(data.size, np.int64)),)
+
+    def compute(self, data: Array) -> Arrays:
+        return (np.array(data.size, np.int64),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for shape in [(2, 3), (), (0, 4)]:
+            yield Sample(Size(), (seeded(shape),))
+
+
+@dataclass(frozen=True)
+class Range(HostOp):
+    """start, start + delta, ... before limit: ceil((limit - start) / delta) elements, none when that is
+    negative.
+
+    Each element is start + i * delta, rounded once.
+    """
+
+    name: ClassVar[str] = "range"
+    operands: ClassVar[tuple[str, ...]] = ("start", "limit", "delta")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Range": _decode_range}
+
+    def types(self, *bounds: TensorType) -> Types:
+        dtype = require_same_dtype(self.name, *bounds)
+        for bound, what in zip(bounds, self.operands, strict=True):
+            require_kind(self.name, bound, "iuf", what)
+            if bound.size != 1:
+                raise ShapeError(f"range: '{what}' must be a scalar, got {bound}")
+        start, limit, delta = (wide(known(bound, index)).item() for index, bound in enumerate(bounds))
+        if delta == 0 or not all(map(math.isfinite, (start, limit, delta))):
+            raise ArgumentError(
+                f"range: {start} to {limit} in steps of {delta} has no end; give finite numbers"
+            )
+        count = math.ceil((limit - start) / delta) if is_float(dtype) else -((start - limit) // delta)
+        return (TensorType(dtype, (max(count, 0),)),)
+
+    def compute(self, *bounds: Array) -> Arrays:
+        (result,) = self.declared(*bounds)
+        start, _, delta = (wide(bound).reshape(()) for bound in bounds)
+        steps = np.arange(result.size, dtype=np.float64 if is_float(result.dtype) else np.int64)
+        return (narrow(start + steps * delta, result.dtype),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        cases: list[tuple[tuple[float, float, float], Any]] = [
+            ((3, 9, 3), np.int64),
+            ((10, 4, -2), np.int32),
+            ((10, 4, -4), np.int16),
+            ((0, 1, 0.3), np.float32),
+            ((0, -5, 1), np.int64),
+            ((1, 2, 0.25), np.float16),
+        ]
+        for bounds, dtype in cases:
+            yield Sample(Range(), tuple(np.array(bound, dtype) for bound in bounds))
+
+
+@dataclass(frozen=True)
+class ConstantOfShape(HostOp):
+    """One value everywhere, float32 zero by default."""
+
+    value: float | int | bool = 0.0
+    dtype: np.dtype[Any] = FLOAT32
+
+    name: ClassVar[str] = "constant_of_shape"
+    operands: ClassVar[tuple[str, ...]] = ("shape",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"ConstantOfShape": _decode_constant_of_shape}
+
+    def types(self, shape: TensorType) -> Types:
+        extents = known_ints(self.name, shape, 0, "shape")
+        if min(extents, default=0) < 0:
+            raise ShapeError(f"constant_of_shape: shape {list(extents)} has a negative extent")
+        return (TensorType(self.dtype, extents),)
+
+    def compute(self, shape: Array) -> Arrays:
+        return (np.full(self.declared(shape)[0].shape, self.value).astype(self.dtype),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(ConstantOfShape(), (int64s((2, 3)),))
+        yield Sample(ConstantOfShape(2**53 + 1, INT64), (int64s((3,)),))
+        yield Sample(ConstantOfShape(True, np.dtype(np.bool_)), (int64s(()),))
+        yield Sample(ConstantOfShape(1.5, np.dtype(np.float16)), (int64s((0, 2)),))
+
+
+@dataclass(frozen=True)
+class EyeLike(HostOp):
+    """A matrix of the data's shape, one on a diagonal (positive: above the main one), zero elsewhere."""
+
+    diagonal: int = 0
+    dtype: np.dtype[Any] | None = None
+
+    name: ClassVar[str] = "eye_like"
+    operands: ClassVar[tuple[str, ...]] = ("data",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"EyeLike": _decode_eye_like}
+
+    def types(self, data: TensorType) -> Types:
+        if data.rank != 2:
+            raise ShapeError(f"eye_like: expects a matrix, got {data}")
+        return (TensorType(self.dtype or data.dtype, data.shape),)
+
+    def compute(self, data: Array) -> Arrays:
+        return (np.eye(data.shape[0], data.shape[1], self.diagonal).astype(self.dtype or data.dtype),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(EyeLike(), (seeded((3, 4)),))
+        yield Sample(EyeLike(-1, np.dtype(np.int32)), (seeded((4, 2)),))
+        yield Sample(EyeLike(5), (seeded((2, 3), dtype=np.bool_),), "outside")
+        yield Sample(EyeLike(1), (seeded((0, 3)),))
+
+
+SHAPES = (ConstantOfShape, EyeLike, Range, Shape, Size)

@@ -1,0 +1,82 @@
+"""Split: consecutive parts of a tensor along one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.types import Array, TensorType
+from cenote.ops.base import Arrays, Decoder, Imported, Op, Rewired, Sample, Types, normalize_axis, seeded
+from cenote.ops.host import HostOp, as_ints, int64s, known_ints
+
+
+def _decode_split(node: Imported) -> Op | Rewired:
+    """Sizes are an attribute before opset 13, an input after; `num_outputs` came with opset 18."""
+    if node.opset < 13:
+        node.expect("axis", "split")
+    else:
+        node.expect("axis", *(("num_outputs",) if node.opset >= 18 else ()))
+    wanted = int(node.get("num_outputs", node.outputs))
+    if wanted != node.outputs:
+        raise ArgumentError(f"split: num_outputs is {wanted}, but the node has {node.outputs} outputs")
+    uneven = node.opset >= 18 and "num_outputs" in node.attributes
+    op = Split(count=wanted, axis=int(node.get("axis", 0)), uneven=uneven)
+    sizes = node.get("split")
+    return op if sizes is None else Rewired(op, (0, int64s(as_ints("split", "split", sizes))))
+
+
+@dataclass(frozen=True)
+class Split(HostOp):
+    """`count` consecutive parts along an axis: of the given sizes, or of equal size without them.
+
+    With `uneven` equal parts are rounded up and the last one is smaller where the axis does not divide (ONNX's
+    num_outputs); otherwise that is a ShapeError.
+    """
+
+    count: int
+    axis: int = 0
+    uneven: bool = False
+
+    name: ClassVar[str] = "split"
+    operands: ClassVar[tuple[str, ...]] = ("data", "sizes?")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Split": _decode_split}
+
+    def sizes(self, extent: int, given: TensorType | None) -> tuple[int, ...]:
+        """Extents of the parts."""
+        if given is not None:
+            sizes = known_ints("split", given, 1, "split")
+            if len(sizes) != self.count or min(sizes, default=0) < 0 or sum(sizes) != extent:
+                raise ShapeError(
+                    f"split: sizes {list(sizes)} are not {self.count} parts of an axis of {extent}"
+                )
+            return sizes
+        part = -(-extent // self.count)
+        if part * self.count != extent and not self.uneven:
+            raise ShapeError(f"split: an axis of {extent} is not {self.count} equal parts; give the sizes")
+        if part * (self.count - 1) > extent:
+            raise ShapeError(
+                f"split: an axis of {extent} is too short for {self.count} parts; give the sizes"
+            )
+        return (part,) * (self.count - 1) + (extent - part * (self.count - 1),)
+
+    def types(self, data: TensorType, sizes: TensorType | None) -> Types:
+        axis = normalize_axis("split", self.axis, data.rank)
+        parts = self.sizes(data.shape[axis], sizes)
+        return tuple(TensorType(data.dtype, (*data.shape[:axis], n, *data.shape[axis + 1 :])) for n in parts)
+
+    def compute(self, data: Array, sizes: Array | None) -> Arrays:
+        parts = self.sizes(data.shape[self.axis], None if sizes is None else TensorType.known(sizes))
+        return tuple(part.copy() for part in np.split(data, np.cumsum(parts)[:-1], self.axis))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(Split(3), (seeded((6, 2)), None))
+        yield Sample(Split(2, axis=-1), (seeded((2, 3, 7)), int64s((3, 4))))
+        yield Sample(Split(3, axis=1, uneven=True), (seeded((2, 8)),), "last part smaller")
+        yield Sample(Split(1, axis=1), (seeded((2, 8)),))
+        yield Sample(Split(3), (seeded((4,), dtype=np.int64), int64s((0, 4, 0))), "empty parts")
+        yield Sample(Split(2), (seeded((0, 3)), int64s((0, 0))))

@@ -1,0 +1,133 @@
+"""Where, Tile and Trilu: choosing, repeating and masking elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.types import Array, TensorType
+from cenote.ops.base import (
+    Arrays,
+    Decoder,
+    Imported,
+    Op,
+    Rewired,
+    Sample,
+    Types,
+    broadcast_shapes,
+    require_same_dtype,
+    seeded,
+)
+from cenote.ops.host import HostOp, int64s, known_ints, require_kind
+
+
+def _decode_where(node: Imported) -> Op:
+    node.expect()
+    return Where()
+
+
+def _decode_tile(node: Imported) -> Op:
+    """Tile of ai.onnx 6 and 13."""
+    node.expect()
+    return Tile()
+
+
+def _decode_trilu(node: Imported) -> Op | Rewired:
+    node.expect("upper")
+    return Trilu(upper=bool(node.get("upper", 1)))
+
+
+@dataclass(frozen=True)
+class Where(HostOp):
+    """x where the condition holds, y elsewhere; all three broadcast."""
+
+    name: ClassVar[str] = "where"
+    operands: ClassVar[tuple[str, ...]] = ("condition", "x", "y")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Where": _decode_where}
+
+    def types(self, condition: TensorType, x: TensorType, y: TensorType) -> Types:
+        require_kind(self.name, condition, "b", "condition")
+        dtype = require_same_dtype(self.name, x, y)
+        return (TensorType(dtype, broadcast_shapes(self.name, condition.shape, x.shape, y.shape)),)
+
+    def compute(self, condition: Array, x: Array, y: Array) -> Arrays:
+        return (np.where(condition, x, y),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        condition = seeded((2, 3), dtype=np.bool_)
+        yield Sample(Where(), (condition, seeded((2, 3), 1), seeded((2, 3), 2)))
+        yield Sample(Where(), (condition, seeded((4, 1, 1), 1), seeded((), 2)), "broadcast")
+        yield Sample(Where(), (condition, seeded((3,), 1, np.int64), seeded((2, 1), 2, np.int64)))
+        yield Sample(Where(), (seeded((0, 3), dtype=np.bool_), seeded((1, 3), 1), seeded((), 2)))
+
+
+@dataclass(frozen=True)
+class Tile(HostOp):
+    """The data repeated along each axis."""
+
+    name: ClassVar[str] = "tile"
+    operands: ClassVar[tuple[str, ...]] = ("data", "repeats")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Tile": _decode_tile}
+
+    def types(self, data: TensorType, repeats: TensorType) -> Types:
+        counts = known_ints(self.name, repeats, 1, "repeats")
+        if len(counts) != data.rank:
+            raise ShapeError(f"tile: {len(counts)} repeats for {data}; one per axis is needed")
+        if min(counts, default=0) < 0:
+            raise ArgumentError(f"tile: repeats {list(counts)} are negative")
+        return (TensorType(data.dtype, tuple(n * e for n, e in zip(counts, data.shape, strict=True))),)
+
+    def compute(self, data: Array, repeats: Array) -> Arrays:
+        return (np.tile(data, tuple(repeats.tolist())),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for shape, repeats in [
+            ((2, 3), (2, 2)),
+            ((2, 1, 3), (1, 4, 1)),
+            ((3,), (0,)),
+            ((), ()),
+            ((0, 2), (3, 1)),
+        ]:
+            yield Sample(Tile(), (seeded(shape), int64s(repeats)))
+
+
+@dataclass(frozen=True)
+class Trilu(HostOp):
+    """The upper (or lower) triangle of the last two axes, zero elsewhere; k moves the diagonal up."""
+
+    upper: bool = True
+
+    name: ClassVar[str] = "trilu"
+    operands: ClassVar[tuple[str, ...]] = ("data", "k?")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Trilu": _decode_trilu}
+
+    def types(self, data: TensorType, k: TensorType | None) -> Types:
+        if data.rank < 2:
+            raise ShapeError(f"trilu: expects at least two axes, got {data}")
+        if k is not None and (require_kind(self.name, k, "i", "k").size != 1):
+            raise ShapeError(f"trilu: 'k' must hold one integer, got {k}")
+        return (TensorType(data.dtype, data.shape),)
+
+    def compute(self, data: Array, k: Array | None) -> Arrays:
+        height, width = data.shape[-2:]
+        diagonal = 0 if k is None else min(max(int(k.item()), -height), width)
+        keep = np.tri(height, width, diagonal - self.upper, dtype=bool) ^ self.upper
+        return (np.where(keep, data, np.zeros((), data.dtype)),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for upper in (True, False):
+            for k in (None, 0, 1, -2, 9, -(2**62)):
+                diagonal = None if k is None else np.array(k, np.int64)
+                yield Sample(Trilu(upper), (seeded((3, 4)), diagonal))
+            yield Sample(Trilu(upper), (seeded((2, 4, 3), dtype=np.int64), int64s((1,))))
+            yield Sample(Trilu(upper), (seeded((2, 0, 3)), None))
+
+
+CHOICES = (Tile, Trilu, Where)
