@@ -21,6 +21,7 @@ from cenote.core.errors import (
     UnsupportedError,
 )
 from cenote.core.version import __version__
+from cenote.graph.graph import Handover
 from cenote.model import Model
 from cenote.profile.info import Info, info
 
@@ -42,7 +43,9 @@ def load(
     """
     frontend = importlib.import_module("cenote.frontends.onnx")
     imported = frontend.load_onnx(source)
-    return Model(imported.graph, imported.metadata, threads, precision)
+    graph, metadata = Handover(imported.graph), imported.metadata
+    del imported
+    return Model(graph, metadata, threads, precision)
 
 
 __all__ = [

@@ -12,8 +12,8 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.core.errors import CenoteError
 from cenote.core.target import Target
-from cenote.core.types import Array, TensorType
-from cenote.graph.graph import Graph, Node
+from cenote.core.types import PLAIN, Array, TensorType
+from cenote.graph.graph import Graph, Handover, Node
 from cenote.kernels import driver
 from cenote.kernels.base import Argument, Call, View, float_word
 from cenote.kernels.pack import zero_halo_call
@@ -23,7 +23,7 @@ from cenote.passes.describe import PlanDescription, describe_plan
 from cenote.passes.memory import Buffer, MemoryPlan, plan_memory
 from cenote.passes.pipeline import optimize
 from cenote.passes.schedule import IN_PLACE_CONCAT, PIECES, VIEW, Schedule, schedule
-from cenote.runtime.memory import aligned_copy, is_aligned
+from cenote.runtime.memory import is_aligned, reserved_bytes
 from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
 from cenote.runtime.threads import DriverAbi
 
@@ -59,33 +59,64 @@ def driver_abi() -> DriverAbi:
     )
 
 
-def compile_graph(graph: Graph, threads: int, *, exact: bool = False, pool: ConstantPool | None = None) -> Plan:
-    """Optimise, schedule, plan memory, generate code and assemble the program of a specialised graph."""
+def compile_graph(
+    source: Graph | Handover, threads: int, *, exact: bool = False, pool: ConstantPool | None = None
+) -> Plan:
+    """Optimise, schedule, plan memory, generate code and assemble the program of a specialised graph.
+
+    The plan holds the weights as the program wants them, not the graph's own.
+    """
     target = jit.host_target()
-    graph = optimize(graph, exact=exact)
-    scheduled = schedule(graph, target)
+    handover = source if isinstance(source, Handover) else Handover(source)
+    scheduled = schedule(optimize(handover.take(), exact=exact), target)
     memory = plan_memory(scheduled)
-    program = _Assembler(scheduled, memory, target, pool or ConstantPool()).program(threads)
-    return Plan(graph, scheduled, memory, program)
+    constants = dict(scheduled.graph.constants)
+    scheduled = _without_weights(scheduled)
+    program = _Assembler(scheduled, memory, target, pool or ConstantPool(), constants).program(threads)
+    return Plan(scheduled.graph, scheduled, memory, program)
+
+
+def _without_weights(scheduled: Schedule) -> Schedule:
+    graph = scheduled.graph
+    types = {name: TensorType(type.dtype, type.shape) for name, type in graph.types.items()}
+    types.update({name: TensorType(x.dtype, x.shape) for name, x in graph.constants.items()})
+    return Schedule(graph.replace(constants={}, types=types), scheduled.lowerings)
 
 
 class ConstantPool:
-    """Packed weights that several plans of one model share: equal content is kept once."""
+    """Packed weights that several plans of one model share: equal content is kept once.
+
+    They lie in large slabs that the system backs with huge pages: fewer faults when loading, fewer TLB misses after.
+    """
+
+    _SLAB = 32 << 20
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Any, ...], list[Array]] = {}
+        self._slab = reserved_bytes(0)
+        self._used = 0
 
     def intern(self, array: Array) -> Array:
-        """The kept array with this content, aligned; this one is copied only if it is new and misaligned."""
+        """The kept array with this content; a new one is copied into the pool, unless it is large and aligned."""
         flat = array.reshape(-1)
         probe = flat[:: max(1, flat.size // 64)].tobytes()
         same = self._kept.setdefault((array.shape, array.dtype.str, probe), [])
         for kept in same:
-            if kept is array or np.array_equal(kept.reshape(-1).view(np.uint8), _bytes(array)):
+            if kept is array or np.array_equal(_bytes(kept), _bytes(array)):
                 return kept
-        fresh = array if is_aligned(array) else aligned_copy(array, "the model's weights")
+        fresh = array if array.nbytes >= self._SLAB and is_aligned(array) else self._copy(array)
         same.append(fresh)
         return fresh
+
+    def _copy(self, array: Array) -> Array:
+        nbytes = -(-array.nbytes // 64) * 64
+        if self._used + nbytes > self._slab.nbytes:
+            self._slab, self._used = reserved_bytes(max(nbytes, self._SLAB)), 0
+        block = self._slab[self._used : self._used + array.nbytes]
+        self._used += nbytes
+        copy: Array = block.view(array.dtype).reshape(array.shape) if array.size else array.copy()
+        copy[...] = array
+        return copy
 
 
 def _bytes(array: Array) -> Array:
@@ -121,12 +152,17 @@ class _Draft:
 
 
 class _Assembler:
-    def __init__(self, scheduled: Schedule, memory: MemoryPlan, target: Target, pool: ConstantPool) -> None:
+    """Binds lowerings to memory and makes the program. It owns `weights` and drops each after its last use."""
+
+    def __init__(
+        self, scheduled: Schedule, memory: MemoryPlan, target: Target, pool: ConstantPool, weights: dict[str, Array]
+    ) -> None:
         self.graph, self.lowerings = scheduled.graph, scheduled.lowerings
-        self.memory, self.target, self.pool = memory, target, pool
+        self.memory, self.target, self.pool, self.weights = memory, target, pool, weights
         self.constants: list[Array] = []
         self.constant_slots: dict[int, Slot] = {}
-        self.graph_constants = list(self.graph.constants)
+        self.weight_names = list(weights)
+        self.last_use = {name: i for i, node in enumerate(self.graph.nodes) for name in node.inputs}
         self.drafts: list[_Draft] = []
 
     def program(self, threads: int) -> Program:
@@ -136,6 +172,9 @@ class _Assembler:
                 self._draft_node(index, node, option)
             except CenoteError as error:
                 raise error.located(node.where) from error
+            for name in node.inputs:
+                if self.last_use[name] == index and name not in self.graph.outputs:
+                    self.weights.pop(name, None)
         barriers = meeting_points(self.drafts)
         addresses = self._addresses()
         steps = tuple(self._step(d, addresses, wall) for d, wall in zip(self.drafts, barriers, strict=True))
@@ -169,15 +208,32 @@ class _Assembler:
             option = self._reorder(node)
         if option.name in (IN_PLACE_CONCAT, PIECES):
             return
-        inputs = [self.memory.views[name] if name else None for name in node.inputs]
+        inputs = [self._input(name) for name in node.inputs]
         outputs = [self.memory.views[name] for name in node.outputs if name]
         temporaries = self.memory.temporaries.get(index, ())
         for call in option.bind(inputs, [*outputs, *temporaries]):
+            call = replace(call, arguments=tuple(self._kept(argument) for argument in call.arguments))
             draft = _Draft(f"{node.label or node.outputs[0]}: {option.name}", call, None, group=index)
-            draft.reads = [self._extent_of(name) for name in node.inputs if name and name not in self.graph.constants]
+            draft.reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights]
             draft.writes = [self._extent_of(name) for name in node.outputs if name]
             draft.writes += [Extent(view.slot, view.type.nbytes) for view in temporaries]
             self.drafts.append(draft)
+
+    def _input(self, name: str) -> View | None:
+        """The view of an input, with its content if it is a constant."""
+        if not name:
+            return None
+        view = self.memory.views[name]
+        return replace(view, type=TensorType.known(self.weights[name])) if name in self.weights else view
+
+    def _kept(self, argument: Argument) -> Argument:
+        """Arrays move into the program's constants at once, so that what they were made from can go."""
+        if isinstance(argument, np.ndarray):
+            return View(TensorType.of(argument.dtype, argument.shape), PLAIN, (), self._constant(argument))
+        if isinstance(argument, View) and argument.slot.kind == "constant":
+            slot = self._constant(self.weights[self.weight_names[argument.slot.index]])
+            return replace(argument, slot=Slot("constant", slot.index, argument.slot.offset))
+        return argument
 
     def _moves(self, node: Node) -> bool:
         """Does a view that could not share memory change the layout, so that a kernel must do it?"""
@@ -202,7 +258,7 @@ class _Assembler:
         self.drafts.append(_Draft(label, None, HostStep(label, _host_function(node), inputs, outputs)))
 
     def _host_slot(self, name: str) -> Slot:
-        return self._constant(self.graph.constants[name]) if name in self.graph.constants else self.memory.views[name].slot
+        return self._constant(self.weights[name]) if name in self.weights else self.memory.views[name].slot
 
     def _extent_of(self, name: str) -> Extent:
         """A piece of a concat is one run of memory when there is one picture; otherwise take the whole buffer."""
@@ -235,18 +291,15 @@ class _Assembler:
             draft.label, symbol, addresses[symbol], words, call.items, call.grain, call.scratch, wall
         )
 
-    def _word(self, argument: Argument) -> int | Slot:
+    @staticmethod
+    def _word(argument: Argument) -> int | Slot:
         if argument is None:
             return 0
         if isinstance(argument, View):
-            if argument.slot.kind == "constant":
-                slot = self._constant(self.graph.constants[self.graph_constants[argument.slot.index]])
-                return Slot("constant", slot.index, argument.slot.offset)
             return argument.slot
-        if isinstance(argument, np.ndarray):
-            return self._constant(argument)
         if isinstance(argument, float):
             return float_word(argument)
+        assert not isinstance(argument, np.ndarray)
         return int(argument)
 
     def _constant(self, array: Array) -> Slot:

@@ -17,7 +17,7 @@ import numpy as np
 from cenote.compile import ConstantPool, Plan, compile_graph
 from cenote.core.errors import ArgumentError, CenoteError, InputError
 from cenote.core.types import Array, TensorType
-from cenote.graph.graph import Declared, Graph
+from cenote.graph.graph import Declared, Graph, Handover
 from cenote.passes.specialize import specialize
 from cenote.runtime.arrays import as_numpy
 from cenote.runtime.threads import resolve_threads
@@ -29,15 +29,17 @@ PRECISIONS = ("fast", "exact")
 class Stage:
     """A compiled part of a model for inputs of certain shapes, and the stages that may follow it."""
 
-    def __init__(self, graph: Graph, types: Mapping[str, TensorType], options: Options) -> None:
-        specialized = specialize(graph, types)
-        self.plan: Plan = compile_graph(
-            specialized.graph, options.threads, exact=options.precision == "exact", pool=options.pool
-        )
+    def __init__(self, source: Handover, types: Mapping[str, TensorType], options: Options) -> None:
+        specialized = specialize(source.take(), types)
         self.rest = specialized.rest
         self.options = options
         self.input_names = tuple(declared.name for declared in specialized.graph.inputs)
         self.output_names = specialized.graph.outputs
+        graph = Handover(specialized.graph)
+        del specialized
+        self.plan: Plan = compile_graph(
+            graph, options.threads, exact=options.precision == "exact", pool=options.pool
+        )
         self.following: OrderedDict[Any, Stage] = OrderedDict()
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -52,7 +54,7 @@ class Stage:
             (name, type.shape, type.dtype.str, None if type.value is None else type.value.tobytes())
             for name, type in following.types.items()
         )
-        stage = kept(self.following, key, lambda: Stage(following.graph, following.types, self.options))
+        stage = kept(self.following, key, lambda: Stage(Handover(following.graph), following.types, self.options))
         known.update(stage.run({name: np.ascontiguousarray(array) for name, array in following.inputs.items()}))
         return known
 
@@ -84,22 +86,26 @@ class Model:
     when called with arrays of another library (anything with DLPack), arrays of that library.
     """
 
-    def __init__(self, graph: Graph, metadata: Mapping[str, str], threads: int | None, precision: str) -> None:
+    def __init__(self, source: Handover, metadata: Mapping[str, str], threads: int | None, precision: str) -> None:
         if precision not in PRECISIONS:
             raise ArgumentError(f'precision: {precision!r} is not known ("fast", or "exact" for no Winograd)')
         self.metadata = dict(metadata)
+        graph = source.take()
         self.inputs: tuple[Declared, ...] = graph.inputs
         self.output_names: tuple[str, ...] = graph.outputs
-        self._graph = graph
         self._options = Options(resolve_threads(threads), precision)
         self._stages: OrderedDict[Any, Stage] = OrderedDict()
         self._by_name = {declared.name: declared for declared in graph.inputs}
+        self._graph: Graph | None = None
         shapes = [_static_shape(declared) for declared in graph.inputs]
-        if all(shape is not None for shape in shapes):
-            stage = self._stage(tuple(shape for shape in shapes if shape is not None))
-            stage.plan.program.prepare()
-            if stage.rest is None:  # nothing will be compiled again: the original weights can go
-                self._graph = graph.replace(nodes=(), constants={}, types={})
+        known = tuple(shape for shape in shapes if shape is not None)
+        if len(known) < len(shapes):
+            self._graph = graph  # other shapes will need the weights again
+            return
+        handover = Handover(graph)
+        del graph
+        self._stages[known] = Stage(handover, self._types(known), self._options)
+        self._stages[known].plan.program.prepare()
 
     # ---- description ------------------------------------------------------------------------------------------
 
@@ -182,14 +188,23 @@ class Model:
 
     def _stage(self, shapes: tuple[tuple[int, ...], ...]) -> Stage:
         with self._options.lock:
-            types = {
-                declared.name: TensorType.of(declared.dtype, shape)
-                for declared, shape in zip(self.inputs, shapes, strict=True)
-            }
-            return kept(self._stages, shapes, lambda: Stage(self._checked(types), types, self._options))
+            found = self._stages.get(shapes)
+            if found is not None:
+                self._stages.move_to_end(shapes)
+                return found
+            types = self._types(shapes)
+            self._check_shapes(types)
+            assert self._graph is not None, "fixed shapes that passed the check have their stage"
+            graph = self._graph
+            return kept(self._stages, shapes, lambda: Stage(Handover(graph), types, self._options))
 
-    def _checked(self, types: Mapping[str, TensorType]) -> Graph:
-        """The graph, unless its weights are gone because its shapes are fixed and these are others."""
+    def _types(self, shapes: tuple[tuple[int, ...], ...]) -> dict[str, TensorType]:
+        return {
+            declared.name: TensorType.of(declared.dtype, shape)
+            for declared, shape in zip(self.inputs, shapes, strict=True)
+        }
+
+    def _check_shapes(self, types: Mapping[str, TensorType]) -> None:
         for declared in self.inputs:
             type = types[declared.name]
             if declared.shape is None:
@@ -200,7 +215,6 @@ class Model:
             )
             if not fits:
                 raise InputError(f"input '{declared.name}' has shape {list(type.shape)}, the model takes {declared}")
-        return self._graph
 
     def _shown_inputs(self) -> str:
         return ", ".join(map(str, self.inputs)) or "none"

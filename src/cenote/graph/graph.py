@@ -109,3 +109,20 @@ class Graph:
         while f"{stem}.{count}" in taken:
             count += 1
         return f"{stem}.{count}"
+
+
+class Handover:
+    """Passes a graph on so that the giver keeps no reference to it.
+
+    A caller's arguments live until the call returns; through a handover, weights die as soon as they are repacked, and
+    loading a model never holds them twice.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph: Graph | None = graph
+
+    def take(self) -> Graph:
+        """The graph, once."""
+        graph, self._graph = self._graph, None
+        assert graph is not None, "the graph was already taken"
+        return graph

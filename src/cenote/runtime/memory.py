@@ -46,19 +46,25 @@ def aligned_bytes(nbytes: int, what: str) -> Array:
     if nbytes < _HUGE:
         raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
         start = -address_of(raw) % ALIGNMENT
-        raw[:] = 0
         return raw[start : start + nbytes]
     try:
-        region = mmap.mmap(-1, nbytes + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        block = reserved_bytes(nbytes)
     except (OSError, OverflowError, ValueError) as error:
         raise CapacityError(f"{what}: {nbytes / 1e6:.0f} MB could not be mapped ({error})") from error
+    block[::4096] = 0
+    return block
+
+
+def reserved_bytes(nbytes: int) -> Array:
+    """Zeroed bytes at a huge page's boundary, not touched yet: they take no memory until they are written."""
+    if not nbytes:
+        return np.empty(0, np.uint8)
+    region = mmap.mmap(-1, nbytes + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError, AttributeError):
         region.madvise(mmap.MADV_HUGEPAGE)
     raw = np.frombuffer(region, np.uint8)
-    start = -address_of(raw) % ALIGNMENT
-    block = raw[start : start + nbytes]
-    block[::4096] = 0
-    return block
+    start = -address_of(raw) % _HUGE
+    return raw[start : start + nbytes]
 
 
 def available_bytes() -> int:
