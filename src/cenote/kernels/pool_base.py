@@ -138,7 +138,8 @@ class PoolSpec(KernelSpec):
     `width`, `stride` and `dilation` are those of the columns; `lanes` vectors along a row of the input, `out_lanes`
     along a row of the output (powers of two that fit the rows). `step`: 1 plain, n channels innermost with n of them
     per column, 0 channels innermost with their number known at run time. `scale` multiplies the result: "none", "row"
-    (one factor per output row) or "both" (that times one per column). `nan` is "propagate" or "ignore".
+    (one factor per output row) or "both" (that times one per column). `nan` is "propagate" or "ignore". `norm` 1 takes
+    absolute values first, 2 squares; the square root of sums of squares is the result. `deep`: there are planes.
     """
 
     reduction: str
@@ -151,6 +152,8 @@ class PoolSpec(KernelSpec):
     step: int
     scale: str
     nan: str
+    norm: int
+    deep: bool
 
     @property
     def storage(self) -> Scalar:
@@ -162,13 +165,13 @@ class PoolSpec(KernelSpec):
 
     @property
     def identity(self) -> Number:
-        return identity(self.reduction, self.dtype)
+        return 0 if self.norm and self.reduction == MAXIMUM else identity(self.reduction, self.dtype)
 
 
 # The words of every windowed pooling call, after the pointers x, y, row_scale, column_scale.
 WORDS = (
     "channels", "x_n", "x_c", "x_d", "x_h", "y_n", "y_c", "y_d", "y_h", "step",
-    "size_d", "size_h", "size_w", "out_d", "out_h", "out_w",
+    "window_d", "window_h", "size_d", "size_h", "size_w", "out_d", "out_h", "out_w",
     "stride_d", "stride_h", "dilation_d", "dilation_h", "pad_d", "pad_h", "pad_w",
     "band", "bands", "strip", "strips", "pitch",
 )  # fmt: skip
@@ -186,6 +189,8 @@ def new_kernel(spec: PoolSpec, target: Target) -> Kernel:
 def load(spec: PoolSpec, pointer: Pointer, offset: Value | int, lanes: int) -> Value:
     """Input elements in the type windows are combined in; with nan="ignore" NaN becomes the identity."""
     value = pointer.load(offset, lanes).to(spec.compute)
+    if spec.norm:
+        value = value.kernel.absolute(value) if spec.norm == 1 else value * value
     if spec.nan == "ignore" and value.type.is_float and spec.reduction != SUM:
         k = value.kernel
         return combine(k, spec.reduction, value, k.constant(spec.compute, spec.identity, lanes), exact=False)
@@ -233,14 +238,14 @@ def fill_blank(k: Kernel, spec: PoolSpec) -> None:
 class Piece:
     """One item of work: a strip of columns of a band of output rows of one plane, decoded from its number."""
 
-    def __init__(self, k: Kernel, spec: PoolSpec, item: Value, deep: bool) -> None:
+    def __init__(self, k: Kernel, spec: PoolSpec, item: Value) -> None:
         n = k.number
         self.k, self.spec = k, spec
         self.step: Value = k.integer(spec.step) if spec.step else n("step")
         band, item = item % n("bands"), item // n("bands")
         strip, item = item % n("strips"), item // n("strips")
         self.depth: Value = k.integer(0)
-        if deep:
+        if spec.deep:
             self.depth, item = item % n("out_d"), item // n("out_d")
         batch, channel = item // n("channels"), item % n("channels")
         self.x = k.pointer("x") + (batch * n("x_n") + channel * n("x_c"))
@@ -284,6 +289,8 @@ class Piece:
                 lanes = value.lanes if spec.step == 1 else 1
                 factor = columns.load(column, lanes) * factor
             value = value * factor
+        if spec.norm == 2 and spec.reduction == SUM:
+            value = k.square_root(value)
         row.store(value.to(spec.storage), offset)
 
     def factor(self, row: Value) -> Value | None:

@@ -50,7 +50,7 @@ class PoolBlocks(PoolSpec):
         k = new_kernel(self, target)
         fill_blank(k, self)
         for item in k.range(k.begin, k.end):
-            piece = Piece(k, self, item, deep=self.planes > 1)
+            piece = Piece(k, self, item)
             watch = Watch(k, self)
             _Block(piece, watch).emit()
             if watch.needed:
@@ -143,7 +143,7 @@ class _Block:
         sources: list[Pointer] = []
         for plane in range(self.spec.planes):
             here, source = inside, piece.x + y * n("x_h")
-            if self.spec.planes > 1:
+            if self.spec.deep:
                 z = piece.depth * n("stride_d") + (n("dilation_d") * plane - n("pad_d"))
                 here, source = here & (z.bits(U64) < n("size_d").bits(U64)), source + z * n("x_d")
             sources.append(choose(k, here, source, blank))

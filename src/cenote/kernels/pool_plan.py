@@ -10,13 +10,16 @@ import numpy as np
 
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels import pool_across
 from cenote.kernels.base import Argument, Call
-from cenote.kernels.pool_base import SLACK, SUM, PoolSpec, compute_type
+from cenote.kernels.pool_base import SLACK, SUM, compute_type
 from cenote.kernels.pool_blocks import PoolBlocks
 from cenote.kernels.pool_rows import MOST_ROWS, PoolRows
+from cenote.kernels.pool_taps import PoolTaps
+
+Windowed = PoolRows | PoolBlocks | PoolTaps
 
 BLOCK_ROWS = 8  # from this many rows on, windows go by blocks: below, row by row costs no more
+MOST_PLANES = 8  # windows of more planes are not unrolled
 GRAIN_BYTES = 256 << 10  # memory one thread takes at a time: about 10 us at 25 GB/s
 
 
@@ -51,6 +54,9 @@ class Geometry:
         return max(start, 0), min(stop, self.size[2])
 
 
+Factors = tuple[Array | None, Array | None]
+
+
 @dataclass(frozen=True)
 class Memory:
     """Where the tensors lie: strides in elements of (batch, channel or channel block, plane, row), `step` from one
@@ -65,7 +71,7 @@ class Memory:
 
 def windowed(
     reduction: str, dtype: np.dtype[Any], geometry: Geometry, memory: Memory, target: Target, x: Argument, y: Argument,
-    *, scale: tuple[Array | None, Array | None] = (None, None), nan: str = "propagate", blocked: bool = False,
+    *, scale: Factors = (None, None), nan: str = "propagate", norm: int = 0, blocked: bool = False,
 ) -> Call | None:  # fmt: skip
     """The call that pools; None when a strip of windows has no input at all (nothing to combine: a host step).
 
@@ -93,7 +99,8 @@ def windowed(
         "out_lanes": fitting(widest, fewest if memory.step == 1 else memory.step if geometry.stride[2] > 1 or scale[1] is not None or fused else fewest * memory.step),
         "step": memory.step if blocked or memory.step == 1 else 0,
         "scale": "none" if scale[0] is None else "row" if scale[1] is None else "both",
-        "nan": nan if reduction != SUM else "propagate",
+        "nan": nan if reduction != SUM else "propagate", "norm": norm,
+        "deep": geometry.size[0] > 1 or geometry.window[0] > 1,
     }  # fmt: skip
     if memory.step == 1 and not fused and geometry.stride[2] not in (1, 2, 4):
         spec_fields["out_lanes"] = 1  # odd strides pick column by column
@@ -102,7 +109,7 @@ def windowed(
     bands = (geometry.out[1] - 1) * geometry.stride[1] // band + 1 if by_blocks else -(-geometry.out[1] // band)
     pitch = _pitch(geometry, strip, memory.step, spec)
     numbers = (
-        memory.channels, *memory.x, *memory.y, memory.step, *geometry.size, *geometry.out,
+        memory.channels, *memory.x, *memory.y, memory.step, *geometry.window[:2], *geometry.size, *geometry.out,
         *geometry.stride[:2], *geometry.dilation[:2], *geometry.pad, band, bands, strip, strips, pitch,
     )  # fmt: skip
     items = memory.batches * memory.channels * geometry.out[0] * bands * strips
@@ -140,15 +147,18 @@ def _strip_width(geometry: Geometry, step: int, nbytes: int, target: Target) -> 
 
 
 def _by_blocks(geometry: Geometry) -> bool:
-    return geometry.window[1] >= BLOCK_ROWS and geometry.dilation[1] == 1 and geometry.stride[1] < geometry.window[1]
+    planes, rows = geometry.window[:2]
+    return rows >= BLOCK_ROWS and planes <= MOST_PLANES and geometry.dilation[1] == 1 and geometry.stride[1] < rows
 
 
-def _scheme(geometry: Geometry, fields: dict[str, Any], fused: bool) -> tuple[PoolRows | PoolBlocks, int]:
+def _scheme(geometry: Geometry, fields: dict[str, Any], fused: bool) -> tuple[Windowed, int]:
     """The kernel, and the output rows of one piece of work."""
     planes, rows = geometry.window[:2]
-    if _by_blocks(geometry) or planes * rows > MOST_ROWS:
+    if _by_blocks(geometry):
         return PoolBlocks(**fields, planes=planes), rows
-    clipped = not geometry.inside(1) or (planes > 1 and not geometry.inside(0))
+    if planes * rows > MOST_ROWS:
+        return PoolTaps(**fields), _band(geometry)
+    clipped = not geometry.inside(1) or not geometry.inside(0)
     return PoolRows(**fields, planes=planes, rows=rows, clipped=clipped, fused=fused), _band(geometry)
 
 
@@ -160,7 +170,7 @@ def _band(geometry: Geometry) -> int:
     return -(-geometry.out[1] // pieces)
 
 
-def _pitch(geometry: Geometry, strip: int, step: int, spec: PoolSpec) -> int:
+def _pitch(geometry: Geometry, strip: int, step: int, spec: Windowed) -> int:
     """Elements from one scratch row to the next: the longest row, what loops run over by, and an odd number of cache
     lines, so that rows do not fall on the same sets of the cache."""
     longest = ((strip - 1) * spec.stride + 1 + 3 * geometry.reach(2)) * step + 2 * SLACK + 8 * spec.lanes
@@ -168,31 +178,14 @@ def _pitch(geometry: Geometry, strip: int, step: int, spec: PoolSpec) -> int:
     return lines * 16
 
 
-def divisors(
-    geometry: Geometry, include_pad: bool, pad_end: Sequence[int], override: int | None, dtype: np.dtype[Any],
-) -> tuple[Array, Array | None]:  # fmt: skip
-    """Factors that turn sums into averages: per output row (planes x rows) and per column, None if all are alike.
-
-    The number of elements of a window is a product over the axes of its extent, clipped to the input or, with
-    `include_pad`, to the padded input.
-    """
-    if override is not None:
-        return np.full(geometry.out[:2], 1.0 / override).astype(dtype), None
-    counts = [clipped_counts(geometry, axis, include_pad, pad_end[axis]) for axis in range(3)]
-    rows = np.multiply.outer(counts[0], counts[1])
-    if (counts[2] == counts[2][0]).all():
-        return (1.0 / (rows * counts[2][0])).astype(dtype), None
-    return (1.0 / rows).astype(dtype), (1.0 / counts[2]).astype(dtype)
+def factors(counts: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> Factors:
+    """What turns sums into averages: a factor per output row (planes x rows), and one per column unless all columns
+    are alike. `counts` has the divisor's share of each axis, per output position; a divisor is their product."""
+    planes, rows, columns = (np.asarray(count, np.float64) for count in counts)
+    products = np.multiply.outer(planes, rows)
+    if (columns == columns[0]).all():
+        return (1.0 / (products * columns[0])).astype(dtype), None
+    return (1.0 / products).astype(dtype), (1.0 / columns).astype(dtype)
 
 
-def clipped_counts(geometry: Geometry, axis: int, include_pad: bool, pad_end: int) -> Array:
-    """Elements of each window along one axis that count."""
-    starts = np.arange(geometry.out[axis], dtype=np.int64) * geometry.stride[axis] - geometry.pad[axis]
-    low = -geometry.pad[axis] if include_pad else 0
-    high = geometry.size[axis] + (pad_end if include_pad else 0)
-    taps = starts[:, None] + np.arange(geometry.window[axis], dtype=np.int64) * geometry.dilation[axis]
-    counts: Array = ((taps >= low) & (taps < high)).sum(axis=1)
-    return np.maximum(counts, 1)
-
-
-__all__ = ["Geometry", "Memory", "divisors", "windowed"]
+__all__ = ["Factors", "Geometry", "Memory", "factors", "windowed"]

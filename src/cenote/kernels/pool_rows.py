@@ -54,7 +54,7 @@ class PoolRows(PoolSpec):
         if self.clipped:
             fill_blank(k, self)
         for item in k.range(k.begin, k.end):
-            piece = Piece(k, self, item, deep=self.planes > 1)
+            piece = Piece(k, self, item)
             combined = piece.row(1)
             if not self.fused:
                 piece.fill_edges(combined)
@@ -79,13 +79,13 @@ class PoolRows(PoolSpec):
         first_row = row * n("stride_h") - n("pad_h")
         sources: list[Pointer] = []
         for plane in range(self.planes):
-            z = first_plane + n("dilation_d") * plane if self.planes > 1 else k.integer(0)
+            z = first_plane + n("dilation_d") * plane if self.deep else k.integer(0)
             for tap in range(self.rows):
                 y = first_row + n("dilation_h") * tap
                 source = piece.x + (z * n("x_d") + y * n("x_h"))
                 if self.clipped:
                     inside = (y.bits(U64) < n("size_h").bits(U64))
-                    if self.planes > 1:
+                    if self.deep:
                         inside = inside & (z.bits(U64) < n("size_d").bits(U64))
                     source = choose(k, inside, source, blank)
                 sources.append(source)

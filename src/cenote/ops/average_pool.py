@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError
+from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
-from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, narrow, seeded, wide
+from cenote.ops import pool_lowerings as lower
+from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, narrow, seeded, wide
 from cenote.ops.pool_window import (
     NUMBERS,
     WINDOW_NAMES,
@@ -113,6 +115,13 @@ class AveragePool(WindowPool):
                 total = taps_of(first, slices).sum(-1, dtype=y.dtype)
                 y[here] = total / divisor if is_float(x.dtype) else divide(total, divisor, self.rounding)
         return (fit(as_declared(y, self.channels_last), result.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        if is_float(x.dtype):
+            counts = tuple(tuple(column) for column in self.divisors(x.shape))
+            pool = lower.Pool(lower.SUM, self.geometry(x.shape), self.channels_last, counts)
+            yield from lower.window_lowerings(pool, x, y, target)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ShapeError
+from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
+from cenote.ops import pool_lowerings as lower
 from cenote.ops.average_pool import divide, fit
-from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Op, Sample, Types, seeded, wide
-from cenote.ops.max_pool import check_rules, extremum, special
+from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, Op, Sample, Types, seeded, wide
+from cenote.ops.max_pool import check_rules, extremum, lowest_where_nan, special
 from cenote.ops.pool_window import (
     NUMBERS,
     ORDERED,
@@ -101,9 +104,12 @@ class GlobalMaxPool(GlobalPool):
     def reduce(self, planes: Array) -> Array:
         winner = extremum(planes, nan=self.nan)
         values: Array = np.take_along_axis(planes, winner[..., None], -1)[..., 0]
-        if self.nan == "ignore" and is_float(planes.dtype):
-            return np.where(np.isnan(values), -np.inf, values)
-        return values
+        return lowest_where_nan(values) if self.nan == "ignore" else values
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        reduce = lower.Reduce(lower.MAXIMUM, x.dtype, nan=self.nan)
+        yield from lower.whole_map_lowerings(reduce, x, y, target, self.channels_last)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -136,6 +142,13 @@ class GlobalAveragePool(GlobalPool):
                 mean: Array = wide(planes).mean(-1)
                 return mean
             return divide(planes.sum(-1, dtype=np.int64), planes.shape[-1], self.rounding)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        if is_float(x.dtype):
+            elements = math.prod(spatial_of(x.shape, self.channels_last))
+            reduce = lower.Reduce(lower.SUM, x.dtype, factor=1.0 / elements)
+            yield from lower.whole_map_lowerings(reduce, x, y, target, self.channels_last)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

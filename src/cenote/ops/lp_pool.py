@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError
+from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, Array, TensorType
-from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, narrow, seeded, wide
+from cenote.ops import pool_lowerings as lower
+from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, narrow, seeded, wide
 from cenote.ops.global_pool import GlobalPool
 from cenote.ops.pool_window import (
     WINDOW_NAMES,
@@ -89,6 +91,14 @@ class LpPool(WindowPool):
                 y[here] = norm(taps, self.p)
         return (narrow(as_declared(y, self.channels_last), result.dtype),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        axes = self.geometry(x.shape)
+        overhang = tuple(tuple(a.padded_count(o) / a.window for o in range(a.out)) for a in axes)
+        pool = lower.lp_pool(axes, self.p, self.channels_last, self.signed_powers, overhang)
+        if pool is not None:
+            yield from lower.window_lowerings(pool, x, y, target)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield from _samples(cls)
@@ -111,6 +121,12 @@ class GlobalLpPool(GlobalPool):
 
     def reduce(self, planes: Array) -> Array:
         return norm(wide(planes), self.p)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        reduce = lower.global_norm(x.dtype, self.p)
+        if reduce is not None:
+            yield from lower.whole_map_lowerings(reduce, x, y, target, self.channels_last)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

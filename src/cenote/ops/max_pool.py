@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cenote.core.errors import ArgumentError
+from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, Array, TensorType, is_float
-from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, seeded
+from cenote.ops import pool_lowerings as lower
+from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, seeded
 from cenote.ops.pool_window import (
     ORDERED,
     WINDOW_NAMES,
@@ -98,14 +100,20 @@ class MaxPool(WindowPool):
             here: tuple[Any, ...] = (..., *position)
             values[here] = np.take_along_axis(taps, winner[..., None], -1)[..., 0]
             places[here] = plane[slices].ravel()[winner]
-        if self.nan == "ignore" and is_float(x.dtype):
-            values = np.where(np.isnan(values), -np.inf if self.largest else np.inf, values).astype(x.dtype)
+        if self.nan == "ignore":
+            values = lowest_where_nan(values, self.largest)
         results = [values]
         if self.return_indices:
             results.append(convert_indices(places, first.shape, self.index))
         return tuple(
             as_declared(y, self.channels_last).astype(t.dtype) for y, t in zip(results, types, strict=True)
         )
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (y, *indices) = only_input(self.name, inputs), self.infer(*inputs)
+        if not indices:
+            pool = lower.max_pool(self.geometry(x.shape), self.largest, self.nan, self.channels_last)
+            yield from lower.window_lowerings(pool, x, y, target)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -145,6 +153,13 @@ def extremum(taps: Array, largest: bool = True, nan: str = "propagate") -> Array
         last = taps.shape[-1] - 1 - holes[..., ::-1].argmax(-1)
         winner = np.where(holes.any(-1), last, winner)
     return winner
+
+
+def lowest_where_nan(values: Array, largest: bool = True) -> Array:
+    """What a window of NaN alone gives where NaN is ignored: the extremum of nothing."""
+    if not is_float(values.dtype):
+        return values
+    return np.where(np.isnan(values), -np.inf if largest else np.inf, values).astype(values.dtype)
 
 
 def convert_indices(plane: Array, shape: Sequence[int], rule: str) -> Array:

@@ -1,0 +1,89 @@
+"""Pooling whose windows have many rows that blocks do not suit: dilated, not overlapping, or with many planes.
+
+    for item in items:                              # a strip of columns of a band of output rows of one plane
+        for row in output rows of the band:
+            for plane, row in the window, within the input:                (loops; rows by eights)
+                combined = combine(combined, x[row], x[row + 1] …)         (a scratch row)
+            across: `pool_across`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import Pointer, Value
+from cenote.core.target import Target
+from cenote.kernels import pool_across
+from cenote.kernels.pool_base import Piece, PoolSpec, combine_all, larger_of, load, new_kernel, smaller_of
+
+TOGETHER = 8  # rows combined before they meet the scratch row: fewer passes, and sums with shorter chains
+
+
+@dataclass(frozen=True)
+class PoolTaps(PoolSpec):
+    """Windows of any number of planes and rows, which the words `window_d` and `window_h` tell."""
+
+    def emit(self, target: Target) -> Kernel:
+        k = new_kernel(self, target)
+        n = k.number
+        for item in k.range(k.begin, k.end):
+            piece = Piece(k, self, item)
+            combined = piece.row(1)
+            piece.fill_edges(combined)
+            across = pool_across.Across(piece, combined)
+            first_plane = piece.depth * n("stride_d") - n("pad_d")
+            planes = _taps_inside(k, first_plane, "d")
+            for row in k.range(piece.first_row, piece.last_row):
+                inner = combined + piece.left
+                piece.fill(inner, piece.length)
+                first = row * n("stride_h") - n("pad_h")
+                low, high = _taps_inside(k, first, "h")
+                for plane in k.range(*planes):
+                    x = piece.x + (first_plane + plane * n("dilation_d")) * n("x_d")
+                    self._rows(piece, inner, x + first * n("x_h"), low, high)
+                across.prepare()
+                across.results(piece.y + row * n("y_h"), row)
+        return k
+
+    def _rows(self, piece: Piece, inner: Pointer, x: Pointer, low: Value, high: Value) -> None:
+        """Take taps low..high-1 of one plane into the scratch row."""
+        k = piece.k
+        distance = k.number("dilation_h") * k.number("x_h")
+        whole = low + ((high - low) & ~(TOGETHER - 1))
+        for start, stop, together in ((low, whole, TOGETHER), (whole, high, 1)):
+            for tap in k.range(start, stop, together):
+                rows = [x + (tap + index) * distance for index in range(together)]
+                for at, fresh in _once(k, piece.length, self.lanes):
+                    value = combine_all(k, self.reduction, [load(self, row, at, self.lanes) for row in rows])
+                    if fresh is not None:
+                        value = k.select(fresh, value, k.constant(self.compute, self.identity, self.lanes))
+                    inner.store(combine_all(k, self.reduction, [inner.load(at, self.lanes), value]), at)
+
+    @property
+    def scratch_rows(self) -> int:
+        """Scratch rows a thread needs."""
+        return pool_across.FIRST_ROW + pool_across.scratch_rows(self)
+
+
+def _taps_inside(k: Kernel, first: Value, axis: str) -> tuple[Value, Value]:
+    """The half-open range of taps that fall on the input, of a window that starts at `first`."""
+    n = k.number
+    distance = n(f"dilation_{axis}")
+    low = larger_of(k, (distance - 1) - first, 0) // distance
+    high = larger_of(k, n(f"size_{axis}") - first + (distance - 1), 0) // distance
+    return low, smaller_of(k, high, n(f"window_{axis}"))
+
+
+def _once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value | None]]:
+    """Like `spans`, for bodies that must not do an element twice: the last vector comes with a mask of new lanes."""
+    whole = length & ~(lanes - 1)
+    for at in k.range(0, whole, lanes):
+        yield at, None
+    if lanes > 1:
+        with k.when(whole < length):
+            yield length - lanes, ~k.tail_mask(whole - length + lanes, lanes)
+
+
+__all__ = ["PoolTaps"]

@@ -1,0 +1,200 @@
+"""Native ways to compute pools: which kernel serves which operator, layout and type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError
+from cenote.core.pool_geometry import AxisWindow
+from cenote.core.target import Target
+from cenote.core.types import FLOAT64, PLAIN, Layout, TensorType, is_float
+from cenote.kernels.base import Call, View
+from cenote.kernels.pool_base import MAXIMUM, MINIMUM, SUM
+from cenote.kernels.pool_global_plan import Maps, Reduce, partials, whole_maps
+from cenote.kernels.pool_plan import Factors, Geometry, Memory, factors, windowed
+from cenote.ops.base import Lowering
+
+BANDWIDTH = 20e9  # bytes per second of one core, for estimates
+
+# Largest error of sums and means, relative to the largest output: of rounding to the type and of float32 sums.
+TOLERANCES = {"float64": 1e-13, "float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A windowed pool as kernels see it. `counts` holds each axis' share of an average's divisor, per position."""
+
+    reduction: str
+    axes: tuple[AxisWindow, ...]
+    channels_last: bool = False
+    counts: tuple[tuple[float, ...], ...] = ()
+    nan: str = "propagate"
+    norm: int = 0
+
+
+def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -> Iterator[Lowering]:
+    """Ways to compute a windowed pool with one input and one output: on the arrays as they are, or blocked."""
+    if not x.size or not y.size:
+        return
+    for layout in layouts(pool.channels_last, target):
+
+        def bind(inputs: Sequence[View | None], outputs: Sequence[View], layout: Layout = layout) -> list[Call]:
+            return [window_call(pool, layout, target, source(inputs), outputs[0])]
+
+        seconds = (x.nbytes + y.nbytes) / BANDWIDTH
+        yield Lowering("windows", (layout,), (layout,), bind, seconds, tolerance(pool.reduction, x.dtype, pool.norm))
+
+
+def layouts(channels_last: bool, target: Target) -> list[Layout]:
+    """The layouts that pools are computed in."""
+    return [PLAIN] if channels_last else [Layout(target.lanes()), PLAIN]
+
+
+def tolerance(reduction: str, dtype: np.dtype[Any], norm: int) -> float:
+    """0 (the same bits) for maxima and minima, else what sums may be off."""
+    return TOLERANCES[dtype.name] if reduction == SUM and is_float(dtype) else 0.0
+
+
+def source(inputs: Sequence[View | None]) -> View:
+    """The view of the only input."""
+    view = inputs[0]
+    assert view is not None
+    return view
+
+
+def window_call(pool: Pool, layout: Layout, target: Target, x: View, y: View) -> Call:
+    """The call of the kernel for these views."""
+    axes, memory = arranged(pool, x, y)
+    scale: Factors = (None, None)
+    if pool.counts:
+        shares = [pool.counts[index] if index is not None else (1.0,) for index in axes]
+        shares[0] = tuple(share * _left_out(pool, axes) for share in shares[0])
+        scale = factors(shares, np.dtype(np.float64 if x.type.dtype == FLOAT64 else np.float32))
+    call = windowed(
+        pool.reduction, x.type.dtype, geometry_of(pool, axes), memory, target, x, y,
+        scale=scale, nan=pool.nan, norm=pool.norm, blocked=layout.is_blocked,
+    )  # fmt: skip
+    assert call is not None, "a window without elements was let through"
+    return call
+
+
+Axes = tuple[int | None, int | None, int | None]  # the operator's axis behind planes, rows, columns; None: missing
+
+
+def arranged(pool: Pool, x: View, y: View) -> tuple[Axes, Memory]:
+    """Which axes are planes, rows and columns, and where they lie.
+
+    Axes of one element are left out where the memory allows it, so that a column of 1000 rows is taken as a row.
+    """
+    first = 1 if pool.channels_last else 2
+    step = x.layout.lanes or (x.shape[-1] if pool.channels_last else 1)
+    steps = [view.strides[first : first + len(pool.axes)] for view in (x, y)]
+    kept = [index for index, axis in enumerate(pool.axes) if axis.size > 1 or axis.out > 1] or [len(pool.axes) - 1]
+    if any(view[kept[-1]] != step for view in steps):
+        kept = list(range(len(pool.axes)))
+    if any(view[kept[-1]] != step for view in steps) or (pool.channels_last and x.strides[-1] != 1):
+        raise ArgumentError(f"pooling: the innermost axis must be contiguous, got strides {x.strides} and {y.strides}")
+    axes: Axes = (*(None,) * (3 - len(kept)), *kept)  # type: ignore[assignment]
+    outer = [(v.strides[0], 0 if pool.channels_last else v.strides[1]) for v in (x, y)]
+    inner = [tuple(0 if axis is None else view[axis] for axis in axes[:2]) for view in steps]
+    channels = x.blocks if x.layout.is_blocked else 1 if pool.channels_last else x.shape[1]
+    places = [(*outside, *inside) for outside, inside in zip(outer, inner, strict=True)]
+    return axes, Memory(x.shape[0], channels, places[0], places[1], step)  # type: ignore[arg-type]
+
+
+def geometry_of(pool: Pool, axes: Axes) -> Geometry:
+    """The windows over (planes, rows, columns)."""
+    every = [AxisWindow(1, 1, out=1) if axis is None else pool.axes[axis] for axis in axes]
+
+    def each(name: str) -> tuple[int, int, int]:
+        return tuple(getattr(axis, name) for axis in every)  # type: ignore[return-value]
+
+    return Geometry(each("size"), each("out"), each("window"), each("stride"), each("dilation"), each("begin"))
+
+
+def _left_out(pool: Pool, axes: Axes) -> float:
+    """The share of the divisor of axes of one element that were left out."""
+    return math.prod(pool.counts[index][0] for index in range(len(pool.axes)) if index not in axes)
+
+
+# ---- whole maps -----------------------------------------------------------------------------------------------------
+
+
+def whole_map_lowerings(
+    reduce: Reduce, x: TensorType, y: TensorType, target: Target, channels_last: bool = False
+) -> Iterator[Lowering]:
+    """Ways to reduce every map to one value."""
+    if not x.size:
+        return
+    for layout in layouts(channels_last, target):
+        dense = Maps(x.shape[0], x.shape[1], (0, 0), (0, 0), 1, math.prod(x.shape[2:]), 0)
+        between = None if layout.is_blocked or channels_last else partials(reduce, dense)
+
+        def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
+            view = source(inputs)
+            temporary = outputs[1] if len(outputs) > 1 else None
+            return whole_maps(reduce, maps_of(view, outputs[0], channels_last), target, view, outputs[0], temporary)
+
+        yield Lowering(
+            "whole maps", (layout,), (layout,), bind, (x.nbytes + y.nbytes) / BANDWIDTH,
+            tolerance(reduce.reduction, x.dtype, reduce.norm), (between,) if between else (),
+        )  # fmt: skip
+
+
+def maps_of(x: View, y: View, channels_last: bool) -> Maps:
+    """Where the maps lie: one run if memory has no gaps, else a run per row."""
+    first = 1 if channels_last else 2
+    spatial = x.shape[first : first + len(x.shape) - 2]
+    strides = x.strides[first : first + len(spatial)]
+    step = x.layout.lanes or (x.shape[-1] if channels_last else 1)
+    runs, length, between = 1, 1, 0
+    for extent, stride in zip(reversed(spatial), reversed(strides), strict=True):
+        if extent == 1:
+            continue
+        if runs == 1 and stride == length * step:
+            length *= extent
+        elif runs == 1 or stride == runs * between:
+            between = between or stride
+            runs *= extent
+        else:
+            raise ArgumentError(f"pooling: memory with strides {x.strides} is too scattered for a whole-map pool")
+    channels = x.blocks if x.layout.is_blocked else 1 if channels_last else x.shape[1]
+    outer = [(view.strides[0], 0 if channels_last else view.strides[1]) for view in (x, y)]
+    return Maps(x.shape[0], channels, outer[0], outer[1], runs, length, between, step)
+
+
+# ---- operators ------------------------------------------------------------------------------------------------------
+
+Candidates = Callable[[TensorType, TensorType, Target], Iterator[Lowering]]
+
+
+def max_pool(axes: Sequence[AxisWindow], largest: bool, nan: str, channels_last: bool) -> Pool:
+    """The largest or smallest value of each window."""
+    return Pool(MAXIMUM if largest else MINIMUM, tuple(axes), channels_last, nan=nan)
+
+
+def lp_pool(
+    axes: Sequence[AxisWindow], p: float, channels_last: bool, signed: bool, overhang: tuple[tuple[float, ...], ...]
+) -> Pool | None:
+    """The p-norm of each window for p 1, 2 and infinities; None for others. With `signed`, PyTorch's powers, whose sums
+    are divided by `overhang`."""
+    if math.isinf(p):
+        return Pool(MAXIMUM if p > 0 else MINIMUM, tuple(axes), channels_last, norm=1)
+    if p not in (1.0, 2.0):
+        return None
+    norm = 2 if p == 2.0 else 0 if signed else 1
+    return Pool(SUM, tuple(axes), channels_last, overhang if signed else (), norm=norm)
+
+
+def global_norm(dtype: np.dtype[Any], p: float) -> Reduce | None:
+    """The p-norm of whole maps for p 1, 2 and infinities; None for others."""
+    if math.isinf(p):
+        return Reduce(MAXIMUM if p > 0 else MINIMUM, dtype, norm=1)
+    if p not in (1.0, 2.0):
+        return None
+    return Reduce(SUM, dtype, norm=int(p), root=p == 2.0)
