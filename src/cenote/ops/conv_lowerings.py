@@ -11,6 +11,7 @@ from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.conv_calls import DirectProblem, direct_calls, merge_groups
 from cenote.kernels.conv_shape import ConvShape
+from cenote.kernels.depthwise import depthwise_call
 from cenote.kernels.epilogue import Activation
 from cenote.kernels.estimate import moved_seconds, peak_seconds
 from cenote.kernels.pack import pad_call
@@ -45,7 +46,32 @@ def conv_lowerings(
     if weights is None or (fused.bias is not None and bias is None) or not weights.size or 0 in shape.out:
         return
     weights = weights.reshape(*weights.shape[:2], *(1,) * (3 - shape.rank), *shape.window)
+    if shape.groups == shape.channels == shape.filters:
+        yield _depthwise(shape, weights, bias, inputs, fused, target)
+        if shape.groups > 1:
+            return
     yield from _direct(shape, weights, bias, inputs, fused, target)
+
+
+def _depthwise(
+    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Fused,
+    target: Target,
+) -> Lowering:  # fmt: skip
+    """One filter per channel: bound by the caches' bandwidth."""
+    lanes = target.lanes()
+
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x = inputs[0]
+        assert x is not None
+        residual = None if fused.residual is None else inputs[fused.residual]
+        return [depthwise_call(shape.deep(), weights, bias, fused.activation, x, outputs[0], residual)]
+
+    moved = 4 * shape.n * shape.channels * (math.prod(shape.size) + shape.pixels)
+    seconds = max(peak_seconds(shape.operations, target, 0.6), moved_seconds(moved))
+    return Lowering(
+        "depthwise", _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes), (Layout(lanes),), bind,
+        seconds, summation_tolerance(shape), in_place=() if fused.residual is None else (fused.residual,),
+    )  # fmt: skip
 
 
 def _layouts(

@@ -1,0 +1,169 @@
+"""Depthwise convolution on channel-blocked tensors: every lane is a channel, no lane sees another.
+
+    item = image, channel block, band of output rows       emitted
+      for row of the band:                                 emitted
+        for tile of `width` or `width - 1` output pixels:  emitted
+          for row of the window (kd, kh):                  emitted, offsets come from a table
+            for kw, pixel: acc[pixel] += x * weights[kw]   unrolled
+
+Pixels of a tile lie constant steps apart, so LLVM loads each input vector once per row and uses it for all kw.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenote.codegen.builder import Kernel, Parameter, Variable
+from cenote.codegen.values import F32, I32, I64, Pointer, Value
+from cenote.core.target import Target
+from cenote.core.types import Array
+from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.conv_shape import ConvShape
+from cenote.kernels.epilogue import Activation
+from cenote.kernels.pack import deep_strides
+
+WIDEST = 8  # accumulators: two multiply-adds per cycle of latency 4
+PIECE_BYTES = 256 << 10  # of input and output per piece of work: 10 to 20 us
+
+AXES = ("image", "block", "outer", "h")
+NUMBERS = (
+    "rows", "wide", "tiles", "narrow", "blocks", "out_d", "out_h", "band", "bands", "slab",
+    *(f"{side}_{axis}" for side in "xyr" for axis in AXES),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DepthwiseSpec(KernelSpec):
+    """`width` pixels per tile; a window row of `taps` columns, pixels `stride` apart in x (both in vectors)."""
+
+    width: int
+    taps: int
+    stride: int
+    residual: bool
+    activation: Activation
+
+    def emit(self, target: Target) -> Kernel:
+        pointers = ("x", "weights", "bias", "residual", "y")
+        parameters = [
+            Parameter(name, F32, pointer=True, may_alias=name in ("residual", "y")) for name in pointers
+        ]
+        parameters += [Parameter("table", I32, pointer=True), *(Parameter(name) for name in NUMBERS)]
+        k = Kernel(self.symbol, target, parameters)
+        lanes = target.lanes()
+        rows_in_all = k.number("out_d") * k.number("out_h")
+        for item in k.range(k.begin, k.end):
+            band, rest = item % k.number("bands"), item // k.number("bands")
+            block, image = rest % k.number("blocks"), rest // k.number("blocks")
+            bases = {s: image * k.number(f"{s}_image") + block * k.number(f"{s}_block") for s in "xyr"}
+            weights = k.pointer("weights") + block * k.number("slab")
+            bias = k.pointer("bias").load(block * lanes, lanes)
+            first = band * k.number("band")
+            stop = first + k.number("band")
+            for row in k.range(first, k.select(stop < rows_in_all, stop, rows_in_all)):
+                outer, h = row // k.number("out_h"), row % k.number("out_h")
+                at = {s: bases[s] + outer * k.number(f"{s}_outer") + h * k.number(f"{s}_h") for s in "xyr"}
+                self._row(k, at, weights, bias, lanes)
+        return k
+
+    def _row(self, k: Kernel, at: dict[str, Value], weights: Pointer, bias: Value, lanes: int) -> None:
+        """One output row: the wide tiles, then the narrow ones."""
+        wide, tiles, narrow = k.number("wide"), k.number("tiles"), k.number("narrow")
+        for tile in k.range(0, wide):
+            self._tile(k, at, tile * self.width, weights, bias, self.width, lanes)
+        if self.width > 1:
+            for tile in k.range(wide, tiles):
+                self._tile(k, at, tile * narrow + wide, weights, bias, self.width - 1, lanes)
+
+    def _tile(
+        self,
+        k: Kernel,
+        at: dict[str, Value],
+        pixel: Value,
+        weights: Pointer,
+        bias: Value,
+        width: int,
+        lanes: int,
+    ) -> None:
+        x = k.pointer("x") + (at["x"] + pixel * (self.stride * lanes))
+        y = k.pointer("y") + (at["y"] + pixel * lanes)
+        accumulators = [k.variable(bias) for _ in range(width)]
+        if self.residual:
+            r = k.pointer("residual") + (at["r"] + pixel * lanes)
+            for index, accumulator in enumerate(accumulators):
+                accumulator.value = bias + r.load(index * lanes, lanes)
+        for row in k.range(0, k.number("rows")):
+            source = x + k.pointer("table").load(row).to(I64)
+            factors = weights + row * (self.taps * lanes)
+            self._window_row(k, source, factors, accumulators, lanes)
+        for index, accumulator in enumerate(accumulators):
+            y.store(self.activation.emit(k, accumulator.value), index * lanes)
+
+    def _window_row(
+        self, k: Kernel, source: Pointer, factors: Pointer, accumulators: Sequence[Variable], lanes: int
+    ) -> None:
+        """Input columns outer, so that each vector is loaded once and lives briefly."""
+        vectors = [factors.load(tap * lanes, lanes) for tap in range(self.taps)]
+        columns = (len(accumulators) - 1) * self.stride + self.taps
+        for column in range(columns):
+            users = [
+                (pixel, column - pixel * self.stride)
+                for pixel in range(len(accumulators))
+                if 0 <= column - pixel * self.stride < self.taps
+            ]
+            if not users:
+                continue
+            value = source.load(column * lanes, lanes)
+            for pixel, tap in users:
+                accumulators[pixel].value = k.fma(value, vectors[tap], accumulators[pixel].value)
+
+
+def depthwise_call(
+    shape: ConvShape, weights: Array, bias: Array | None, activation: Activation, x: View, y: View,
+    residual: View | None,
+) -> Call:  # fmt: skip
+    """The call for a convolution over three axes with one channel and one filter per group."""
+    lanes, blocks = y.layout.lanes, y.blocks
+    stride, dilation = shape.strides[2], shape.dilations[2]
+    strides = {"x": deep_strides(x), "y": deep_strides(y), "r": deep_strides(residual or y)}
+    rows = [range(extent) for extent in shape.window[:2]]
+    steps = [step * d for step, d in zip(strides["x"][2:], shape.dilations, strict=True)]
+    origin = sum(begin * step for (begin, _), step in zip(shape.pads, strides["x"][2:], strict=True))
+    unrolled = dilation == 1
+    columns = range(1) if unrolled else range(shape.window[2])
+    table = [
+        d * steps[0] + h * steps[1] + w * steps[2] - origin for d, h, w in itertools.product(*rows, columns)
+    ]
+    tiles = max(1, -(-shape.out[2] // WIDEST))
+    narrow, wide = divmod(shape.out[2], tiles)
+    narrow, wide = (narrow, wide) if wide else (narrow - 1, tiles)
+    spec = DepthwiseSpec(
+        narrow + 1, shape.window[2] if unrolled else 1, stride, residual is not None, activation
+    )
+    taps = shape.taps
+    packed = np.zeros((blocks * lanes, taps), np.float32)
+    packed[: shape.channels] = weights.reshape(shape.channels, taps)
+    packed = np.ascontiguousarray(packed.reshape(blocks, lanes, taps).transpose(0, 2, 1))
+    offsets = np.zeros(blocks * lanes, np.float32)
+    if bias is not None:
+        offsets[: shape.channels] = bias
+    row_bytes = shape.out[2] * lanes * 4 * (1 + stride * shape.strides[1])
+    all_rows = shape.out[0] * shape.out[1]
+    band = max(1, min(all_rows, PIECE_BYTES // max(1, row_bytes)))
+    bands = -(-all_rows // band)
+    band = max(1, -(-all_rows // max(1, bands)))
+    numbers = {
+        "rows": len(table), "wide": wide, "tiles": tiles, "narrow": narrow, "blocks": blocks, "out_d": shape.out[0],
+        "out_h": shape.out[1], "band": band, "bands": bands, "slab": taps * lanes,
+    }  # fmt: skip
+    for side, (n, c, d, h, _) in strides.items():
+        scale = shape.strides if side == "x" else (1, 1, 1)
+        steps_of = (n, c, d * scale[0], h * scale[1])
+        numbers |= {f"{side}_{axis}": step for axis, step in zip(AXES, steps_of, strict=True)}
+    items = shape.n * blocks * bands
+    grain = max(1, min(PIECE_BYTES // max(1, row_bytes * band), items // 16))
+    arguments = (x, packed, offsets, residual, y, np.array(table, np.int32))
+    return Call(spec, (*arguments, *(numbers[name] for name in NUMBERS)), items=items, grain=grain)
