@@ -6,15 +6,19 @@ function on NumPy arrays in float64. NaN goes in and comes out of every kind.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import erf as erf_of_one
 
 import numpy as np
 
+from cenote.codegen import math
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Value
 from cenote.core.types import Array
+
+ROOT_HALF = 0.5**0.5
+ROOT_TWO_OVER_PI = 0.7978845608028654
 
 Emit = Callable[[Kernel, Value, float, float], Value]
 Apply = Callable[[Array, float, float], Array]
@@ -98,8 +102,55 @@ def _apply_clip(x: Array, low: float, high: float) -> Array:
     return np.where(raised > high, high, raised)
 
 
-def _later(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    raise NotImplementedError("needs codegen/math")
+def _sigmoid(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return math.sigmoid(kernel, value)
+
+
+def _tanh(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return math.tanh(kernel, value)
+
+
+def _softplus(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return math.softplus(kernel, value)
+
+
+def _silu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return value * math.sigmoid(kernel, value)
+
+
+def _swish(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return value * math.sigmoid(kernel, value * alpha)
+
+
+def _elu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return kernel.select(value < 0.0, math.expm1(kernel, value) * alpha, value)
+
+
+def _selu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return kernel.select(value < 0.0, math.expm1(kernel, value) * alpha, value) * beta
+
+
+def _celu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return kernel.select(value < 0.0, math.expm1(kernel, value / alpha) * alpha, value)
+
+
+def _mish(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    # tanh(log(1 + e^x)) = ((1 + e^x)² - 1) / ((1 + e^x)² + 1), with e^-|x| so that nothing overflows.
+    small = math.exp(kernel, -kernel.absolute(value))
+    negative, twice = value < 0.0, small + small
+    top = kernel.select(negative, kernel.fma(small, small, twice), twice + 1.0)
+    rest = kernel.select(negative, kernel.constant(value.type, 2.0), twice * small)
+    return value * (top / (top + rest))
+
+
+def _gelu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    return value * 0.5 * (math.erf(kernel, value * ROOT_HALF) + 1.0)
+
+
+def _gelu_tanh(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
+    cube = value * value * value
+    inner = kernel.fma(cube, kernel.constant(value.type, 0.044715), value) * (2.0 * ROOT_TWO_OVER_PI)
+    return value * math.sigmoid(kernel, inner)  # (1 + tanh(u)) / 2 = sigmoid(2u)
 
 
 # ---- NumPy twins of the longer kinds -----------------------------------------------------------------------
@@ -111,14 +162,14 @@ def _apply_sigmoid(x: Array) -> Array:
 
 
 def _apply_softplus(x: Array) -> Array:
-    return np.where(x > 0, x, 0.0 * x) + np.log1p(np.exp(-np.abs(x)))
+    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
 
 
 def _apply_gelu_tanh(x: Array) -> Array:
-    return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1.0 + np.tanh(ROOT_TWO_OVER_PI * (x + 0.044715 * x * x * x)))
 
 
-erf = np.vectorize(math.erf, otypes=[np.float64])
+erf = np.vectorize(erf_of_one, otypes=[np.float64])
 
 
 # kind: (instructions, NumPy)
@@ -132,15 +183,15 @@ KINDS: dict[str, tuple[Emit, Apply]] = {
     "hard_sigmoid": (_hard_sigmoid, lambda x, alpha, beta: _apply_clip(alpha * x + beta, 0.0, 1.0)),
     "hard_swish": (_hard_swish, lambda x, alpha, beta: x * _apply_clip(x / 6.0 + 0.5, 0.0, 1.0)),
     "softsign": (_softsign, lambda x, alpha, beta: x / (1.0 + np.abs(x))),
-    "sigmoid": (_later, lambda x, alpha, beta: _apply_sigmoid(x)),
-    "silu": (_later, lambda x, alpha, beta: x * _apply_sigmoid(x)),
-    "swish": (_later, lambda x, alpha, beta: x * _apply_sigmoid(alpha * x)),
-    "tanh": (_later, lambda x, alpha, beta: np.tanh(x)),
-    "elu": (_later, lambda x, alpha, beta: np.where(x < 0, alpha * np.expm1(x), x)),
-    "selu": (_later, lambda x, alpha, beta: beta * np.where(x < 0, alpha * np.expm1(x), x)),
-    "celu": (_later, lambda x, alpha, beta: np.where(x < 0, alpha * np.expm1(x / alpha), x)),
-    "softplus": (_later, lambda x, alpha, beta: _apply_softplus(x)),
-    "mish": (_later, lambda x, alpha, beta: x * np.tanh(_apply_softplus(x))),
-    "gelu": (_later, lambda x, alpha, beta: 0.5 * x * (1.0 + erf(x * math.sqrt(0.5)))),
-    "gelu_tanh": (_later, lambda x, alpha, beta: _apply_gelu_tanh(x)),
+    "sigmoid": (_sigmoid, lambda x, alpha, beta: _apply_sigmoid(x)),
+    "silu": (_silu, lambda x, alpha, beta: x * _apply_sigmoid(x)),
+    "swish": (_swish, lambda x, alpha, beta: x * _apply_sigmoid(alpha * x)),
+    "tanh": (_tanh, lambda x, alpha, beta: np.tanh(x)),
+    "elu": (_elu, lambda x, alpha, beta: np.where(x < 0, alpha * np.expm1(x), x)),
+    "selu": (_selu, lambda x, alpha, beta: beta * np.where(x < 0, alpha * np.expm1(x), x)),
+    "celu": (_celu, lambda x, alpha, beta: np.where(x < 0, alpha * np.expm1(x / alpha), x)),
+    "softplus": (_softplus, lambda x, alpha, beta: _apply_softplus(x)),
+    "mish": (_mish, lambda x, alpha, beta: x * np.tanh(_apply_softplus(x))),
+    "gelu": (_gelu, lambda x, alpha, beta: 0.5 * x * (1.0 + erf(x * ROOT_HALF))),
+    "gelu_tanh": (_gelu_tanh, lambda x, alpha, beta: _apply_gelu_tanh(x)),
 }

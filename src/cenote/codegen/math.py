@@ -1,0 +1,232 @@
+"""Transcendental functions of generated code, on float32 vectors of any lanes: at most about 2 ulp, everywhere.
+
+The whole range counts: results that are denormal, infinities, NaN (which comes out where it goes in) and, where the
+function has one, the sign of zero. Nothing here needs a fused multiply-add; targets without it lose a fraction of
+an ulp. `exp`, `log` and `expm1` take float64 too (2 ulp); the others are float32 alone.
+
+Argument reductions are the classic ones (W. Cody and W. Waite, Software Manual for the Elementary Functions, 1980;
+the logarithm's is that of fdlibm). The polynomials are our own weighted minimax fits; the largest relative error of
+each stands beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import F32, F64, U32, U64, Scalar, Value
+
+
+@dataclass(frozen=True)
+class _Format:
+    """What the reductions need to know of a float type."""
+
+    bits: Scalar
+    mantissa: int
+    bias: int
+    low: float  # exp is 0 below
+    high: float  # exp overflows before
+    ln2_high: float  # so short that a product with an exponent is exact
+    ln2_low: float
+    exp: tuple[float, ...]  # (e^r - 1 - r) / r² for |r| <= ln(2) / 2
+    log: tuple[float, ...]  # (2 atanh(s) - 2s) / s³ as a polynomial in s², |s| <= 0.1716
+
+    @property
+    def magic(self) -> float:
+        """Adding and subtracting it rounds to a whole number; the low bits of the sum hold that number."""
+        return 1.5 * 2.0**self.mantissa
+
+
+_SINGLE = _Format(
+    U32, 23, 127, -104.0, 89.0, 0.693359375, -2.12194440e-4,
+    (0.5, 0.1666666567, 0.04166629538, 0.008333496749, 0.001394466031, 0.0001979034569),  # 5.2e-11
+    (0.6666666269, 0.4000033438, 0.2853730023, 0.2358229607),  # 9.6e-12
+)  # fmt: skip
+_DOUBLE = _Format(
+    U64, 52, 1023, -746.0, 710.0, 6.93147180369123816490e-01, 1.90821492927058770002e-10,
+    tuple(1.0 / math.factorial(power) for power in range(2, 14)),
+    tuple(2.0 / (2 * power + 3) for power in range(11)),
+)  # fmt: skip
+
+
+def _format(value: Value) -> _Format:
+    if value.type not in (F32, F64):
+        raise TypeError(f"functions take f32 and f64, got {value.type.name}")
+    return _SINGLE if value.type is F32 else _DOUBLE
+
+
+def polynomial(kernel: Kernel, x: Value, coefficients: Sequence[float]) -> Value:
+    """c0 + c1 x + c2 x² …, by Horner's rule."""
+    result = kernel.constant(x.type, coefficients[-1], x.lanes)
+    for coefficient in reversed(coefficients[:-1]):
+        result = kernel.fma(result, x, kernel.constant(x.type, coefficient, x.lanes))
+    return result
+
+
+def copy_sign(kernel: Kernel, magnitude: Value, sign: Value) -> Value:
+    """|magnitude| with the sign bit of the other."""
+    return kernel.intrinsic("copysign", magnitude, sign)
+
+
+def _held(kernel: Kernel, x: Value, low: float, high: float) -> Value:
+    """Within low..high; NaN stays."""
+    raised = kernel.select(x < low, kernel.constant(x.type, low), x)
+    return kernel.select(raised > high, kernel.constant(x.type, high), raised)
+
+
+def _reduced(kernel: Kernel, x: Value, form: _Format) -> tuple[Value, Value]:
+    """x = n ln(2) + r: the bits of n + magic, and r."""
+    shifted = kernel.fma(x, kernel.constant(x.type, 1.0 / math.log(2.0)), kernel.constant(x.type, form.magic))
+    n = shifted - form.magic
+    r = x - n * form.ln2_high  # the product is exact, and so is the difference
+    return shifted.bits(form.bits), r - n * form.ln2_low
+
+
+def _magic_bits(form: _Format) -> int:
+    """The bits of `magic`: its exponent field, and the upper half of the mantissa."""
+    return (form.bias + form.mantissa << form.mantissa) | 1 << form.mantissa - 1
+
+
+def exp(kernel: Kernel, x: Value) -> Value:
+    """e^x. The power of two is applied in two steps, so that overflow and denormal results round once."""
+    form = _format(x)
+    bits, r = _reduced(kernel, _held(kernel, x, form.low, form.high), form)
+    series = kernel.fma(r * r, polynomial(kernel, r, form.exp), r) + 1.0
+    both = bits - (_magic_bits(form) - 2 * form.bias)  # n + 2 bias: positive
+    half = both >> 1
+    first, second = (part << form.mantissa for part in (half, both - half))
+    return series * first.bits(x.type) * second.bits(x.type)
+
+
+def expm1(kernel: Kernel, x: Value) -> Value:
+    """e^x - 1 without cancellation near 0."""
+    form = _format(x)
+    bits, r = _reduced(kernel, _held(kernel, x, -1.7 * form.mantissa, form.high), form)
+    series = kernel.fma(r * r, polynomial(kernel, r, form.exp), r)
+    scale = (bits - (_magic_bits(form) - form.bias + 1) << form.mantissa).bits(x.type)  # 2^(n - 1)
+    half = kernel.fma(scale, series, scale - 0.5)
+    return kernel.select(x.equals(0.0), x, half + half)
+
+
+_ROOT_HALF = {U32: 0x3F3504F3, U64: 0x3FE6A09E00000000}  # bits of sqrt(1/2), about
+
+
+def log(kernel: Kernel, x: Value) -> Value:
+    """Natural logarithm: -infinity at both zeros, NaN below."""
+    form = _format(x)
+    tiny = x < 2.0 ** (1 - form.bias)
+    normal = kernel.select(tiny, x * 2.0**form.mantissa, x)
+    one, root = form.bias << form.mantissa, _ROOT_HALF[form.bits]
+    bits = normal.bits(form.bits) + (one - root)
+    exponent = bits >> form.mantissa
+    f = ((bits & ((1 << form.mantissa) - 1)) + root).bits(x.type) - 1.0  # sqrt(1/2) - 1 … sqrt(2) - 1
+    offset = kernel.constant(form.bits, form.bias + form.mantissa << form.mantissa, x.lanes)
+    base = 2.0**form.mantissa + form.bias
+    lower = kernel.constant(x.type, base + form.mantissa, x.lanes)
+    # The exponent in the low bits of 2^mantissa is that number plus the exponent: no integer conversion.
+    e = (exponent | offset).bits(x.type) - kernel.select(tiny, lower, kernel.constant(x.type, base, x.lanes))
+    s = f / (f + 2.0)
+    square, half = s * s, f * f * 0.5
+    rest = square * polynomial(kernel, square, form.log)
+    low = kernel.fma(s, half + rest, e * form.ln2_low)
+    result = kernel.fma(e, kernel.constant(x.type, form.ln2_high), f - (half - low))
+    infinity = kernel.constant(x.type, math.inf, x.lanes)
+    result = kernel.select(x < infinity, result, x)  # +infinity and NaN give themselves
+    result = kernel.select(x < 0.0, kernel.constant(x.type, math.nan, x.lanes), result)
+    return kernel.select(x.equals(0.0), kernel.constant(x.type, -math.inf, x.lanes), result)
+
+
+def log1p(kernel: Kernel, x: Value) -> Value:
+    """log(1 + x) for x >= 0: the logarithm of the rounded sum, corrected by what the rounding lost."""
+    total = x + 1.0
+    infinite = x.equals(math.inf)
+    return kernel.select(infinite, x, log(kernel, total) + (x - (total - 1.0)) / total)
+
+
+def tanh(kernel: Kernel, x: Value) -> Value:
+    """Hyperbolic tangent, by expm1(-2|x|)."""
+    t = expm1(kernel, kernel.absolute(x) * -2.0)
+    return copy_sign(kernel, t / (t + 2.0), x)
+
+
+def sigmoid(kernel: Kernel, x: Value) -> Value:
+    """1 / (1 + e^-x), with a small relative error for results near 0 too."""
+    small = exp(kernel, -kernel.absolute(x))
+    return kernel.select(x < 0.0, small, kernel.constant(x.type, 1.0, x.lanes)) / (small + 1.0)
+
+
+def softplus(kernel: Kernel, x: Value) -> Value:
+    """log(1 + e^x)."""
+    rest = log1p(kernel, exp(kernel, -kernel.absolute(x)))
+    return kernel.select(x > 0.0, x + rest, rest)
+
+
+# erf(x) / x - 1 as a polynomial in x², |x| <= 0.93: 4.5e-10
+_ERF_SMALL = (
+    0.1283791661,
+    -0.3761263490,
+    0.1128369421,
+    -0.02685927041,
+    0.005200634245,
+    -0.0008137437399,
+    8.345225e-5,
+)
+# -log(1 - erf(x)) / x - 1 as a polynomial in x, 0.92 <= x <= 4: error of erf 6.8e-10
+_ERF_LARGE = (
+    0.1286521703,
+    0.6351358891,
+    0.1062631607,
+    -0.02378536016,
+    0.003653770505,
+    -0.0003256543714,
+    1.1522464e-5,
+)
+
+
+def erf(kernel: Kernel, x: Value) -> Value:
+    """Gauss error function (float32 only)."""
+    t = kernel.absolute(x)
+    near = kernel.fma(x, polynomial(kernel, x * x, _ERF_SMALL), x)
+    held = kernel.select(t > 4.0, kernel.constant(x.type, 4.0), t)
+    far = 1.0 - exp(kernel, -kernel.fma(held, polynomial(kernel, held, _ERF_LARGE), held))
+    return kernel.select(t < 0.925, near, copy_sign(kernel, far, x))
+
+
+def exp2(kernel: Kernel, x: Value) -> Value:
+    """2^x (float32 only): exact for whole numbers."""
+    form = _SINGLE
+    x = _held(kernel, x, -151.0, 129.0)
+    shifted = x + form.magic
+    r = (x - (shifted - form.magic)) * math.log(2.0)
+    series = kernel.fma(r * r, polynomial(kernel, r, form.exp), r) + 1.0
+    both = shifted.bits(form.bits) - (_magic_bits(form) - 2 * form.bias)
+    half = both >> 1
+    first, second = (part << form.mantissa for part in (half, both - half))
+    return series * first.bits(x.type) * second.bits(x.type)
+
+
+def power(kernel: Kernel, x: Value, y: Value) -> Value:
+    """x^y as C's pow has it (float32 only): log and exp in float64, so that the error is below 1 ulp."""
+    base, exponent = x.to(F64), y.to(F64)
+    magnitude = kernel.absolute(base)
+    logarithm = log(kernel, magnitude)
+    product = exponent * logarithm
+    product = kernel.select(logarithm.equals(0.0) & ~y.is_nan(), kernel.constant(F64, 0.0), product)
+    result = exp(kernel, product).to(F32)
+    whole, odd = _whole_and_odd(kernel, exponent)
+    negative = (x < 0.0) | (x.equals(0.0) & (1.0 / x < 0.0))
+    result = kernel.select(negative & odd, -result, result)
+    invalid = (x < 0.0) & ~whole & (x > -math.inf)
+    result = kernel.select(invalid, kernel.constant(F32, math.nan), result)
+    one = kernel.constant(F32, 1.0, x.lanes)
+    return kernel.select(x.equals(1.0) | y.equals(0.0), one, result)
+
+
+def _whole_and_odd(kernel: Kernel, y: Value) -> tuple[Value, Value]:
+    """Whether a float64 that was a float32 is a whole number, and an odd one; from 2^24 on all are even."""
+    held = kernel.select(kernel.absolute(y) < 2.0**24, y, kernel.constant(F64, 2.0))
+    shifted = held + _DOUBLE.magic
+    whole = (shifted - _DOUBLE.magic).equals(held)
+    return whole & ~y.is_nan(), whole & (shifted.bits(U64) & 1).equals(1)

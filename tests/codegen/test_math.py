@@ -1,0 +1,178 @@
+"""Transcendental functions of generated code against NumPy's and Python's in float64: dense samplings, all targets."""
+
+from __future__ import annotations
+
+import ctypes
+import math as exact
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from cenote.codegen import jit, math
+from cenote.codegen.builder import F32, F64, Kernel, Parameter
+from cenote.codegen.values import Scalar, Value
+from cenote.core.errors import ArgumentError
+from cenote.core.target import Target
+from cenote.core.types import Array
+
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1e-45, -1e-45, 3.4e38, -3.4e38, 1.17549435e-38]
+
+
+def targets() -> list[Target]:
+    found = []
+    for name in ("avx512", "avx2", "generic"):
+        try:
+            found.append(jit._target(name))
+        except ArgumentError:
+            continue
+    return found
+
+
+def dense(low: float, high: float, count: int = 200_000, dtype: type = np.float32) -> Array:
+    """Even steps, random steps, and random bit patterns within the range."""
+    generator = np.random.default_rng(1)
+    even = np.linspace(low, high, count)
+    bits = generator.integers(0, 2**32, 2 * count, dtype=np.uint32).view(np.float32)
+    with np.errstate(all="ignore"):
+        wild = bits[(bits >= low) & (bits <= high)]
+    tiny = generator.uniform(-1, 1, count // 4) * 10.0 ** generator.uniform(-44, 0, count // 4)
+    tiny = tiny[(tiny >= low) & (tiny <= high)]
+    return np.concatenate([even, wild, tiny, SPECIAL]).astype(dtype)
+
+
+def run(
+    emit: Callable[..., Value], arrays: list[Array], target: Target, type: Scalar = F32, lanes: int = 0
+) -> Array:
+    """The function over whole arrays, by a kernel of one vector per piece."""
+    lanes = lanes or target.lanes(arrays[0].dtype)
+    count = -(-len(arrays[0]) // lanes)
+    padded = [np.resize(x, count * lanes).copy() for x in arrays]
+    result = np.empty(count * lanes, arrays[0].dtype)
+    names = ["y", *(f"x{n}" for n in range(len(arrays)))]
+    kernel = Kernel(
+        f"f_{emit.__name__}_{lanes}_{type.name}", target, [Parameter(n, type, True) for n in names]
+    )
+    for i in kernel.range(kernel.begin, kernel.end):
+        values = [kernel.pointer(name).load(i * lanes, lanes) for name in names[1:]]
+        kernel.pointer("y").store(emit(kernel, *values), i * lanes)
+    address = jit.addresses({kernel.symbol: lambda: kernel}, target)[kernel.symbol]
+    words = (ctypes.c_int64 * len(names))(result.ctypes.data, *(x.ctypes.data for x in padded))
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)(address)
+    call(ctypes.addressof(words), 0, count, None)
+    return result[: len(arrays[0])]
+
+
+def ulps(got: Array, wanted: Array) -> float:
+    """Largest error in units in the last place of the wanted float; NaN and infinities must be the same."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = wanted.astype(got.dtype)
+        assert np.array_equal(np.isnan(got), np.isnan(rounded)), "NaN differs"
+        finite = np.isfinite(rounded) & np.isfinite(got)
+        edge = np.isinf(rounded) != np.isinf(got)  # one step from infinity is an error of one step
+        biggest = np.finfo(got.dtype).max
+        assert not (edge & (np.abs(np.where(np.isinf(got), wanted, got)) < biggest * (1 - 1e-6))).any()
+        both = np.isinf(rounded) & np.isinf(got)
+        assert (rounded[both] == got[both]).all(), "infinities differ"
+        step = np.spacing(np.abs(rounded[finite])).astype(np.float64)
+        error = np.abs(got[finite].astype(np.float64) - wanted[finite]) / step
+    return float(error.max())
+
+
+def vectorized(function: Callable[[float], float]) -> Callable[[Array], Array]:
+    return np.vectorize(function, otypes=[np.float64])
+
+
+def sigmoid(x: Array) -> Array:
+    return np.where(x < 0, np.exp(-np.abs(x)), 1.0) / (1.0 + np.exp(-np.abs(x)))
+
+
+FUNCTIONS = [
+    (math.exp, np.exp, (-110.0, 95.0), 1.5),
+    (math.expm1, np.expm1, (-110.0, 95.0), 2.0),
+    (math.exp2, np.exp2, (-155.0, 130.0), 1.5),
+    (math.log, np.log, (-1.0, 3.4e38), 1.5),
+    (math.log1p, np.log1p, (0.0, 3.4e38), 2.0),
+    (math.tanh, np.tanh, (-12.0, 12.0), 2.5),
+    (math.sigmoid, sigmoid, (-110.0, 30.0), 2.1),
+    (
+        math.softplus,
+        lambda x: np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x))),
+        (-110.0, 110.0),
+        2.0,
+    ),
+    (math.erf, vectorized(exact.erf), (-5.0, 5.0), 1.5),
+]
+
+
+@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize(
+    ("emit", "wanted", "bounds", "limit"), FUNCTIONS, ids=lambda x: getattr(x, "__name__", "")
+)
+def test_whole_range(target, emit, wanted, bounds, limit) -> None:  # type: ignore[no-untyped-def]
+    x = dense(*bounds)
+    if emit is math.log1p:
+        x = x[~(x < 0)]
+    with np.errstate(all="ignore"):
+        truth = wanted(x.astype(np.float64))
+    got = run(emit, [x], target)
+    assert ulps(got, truth) <= limit
+    assert ulps(run(emit, [x], target, lanes=1), truth) <= limit
+
+
+@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize(("emit", "wanted", "bounds"), [
+    (math.exp, np.exp, (-750.0, 715.0)), (math.log, np.log, (-1.0, 1.7e308)), (math.expm1, np.expm1, (-60.0, 715.0)),
+], ids=["exp", "log", "expm1"])  # fmt: skip
+def test_double(target, emit, wanted, bounds) -> None:  # type: ignore[no-untyped-def]
+    x = np.concatenate([dense(*bounds, dtype=np.float64), [1e-310, 5e-324, 2.3e-308]])
+    with np.errstate(all="ignore"):
+        truth = wanted(x.astype(np.longdouble)) if np.finfo(np.longdouble).nmant > 52 else wanted(x)
+        got = run(emit, [x], target, F64)
+        assert ulps_of_double(got, truth) <= 2.5
+
+
+def ulps_of_double(got: Array, truth: Array) -> float:
+    rounded = truth.astype(np.float64)
+    assert np.array_equal(np.isnan(got), np.isnan(rounded))
+    assert np.array_equal(got[np.isinf(rounded)], rounded[np.isinf(rounded)])
+    finite = np.isfinite(rounded)
+    error = np.abs(got[finite].astype(truth.dtype) - truth[finite]) / np.spacing(np.abs(rounded[finite]))
+    return float(error.max())
+
+
+@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+def test_power(target: Target) -> None:
+    generator = np.random.default_rng(3)
+    x = np.concatenate([generator.uniform(0, 4, 100_000), 10.0 ** generator.uniform(-44, 38, 100_000)])
+    y = np.concatenate([generator.uniform(-60, 60, 100_000), generator.uniform(-3, 3, 100_000)])
+    grid = [
+        *SPECIAL,
+        2.0,
+        -2.0,
+        3.0,
+        -3.0,
+        0.75,
+        -0.5,
+        2.0**23 + 1,
+        -(2.0**24 - 1),
+        2.0**24,
+        1e30,
+        0.99999994,
+    ]
+    corner = np.array(np.meshgrid(grid, grid)).reshape(2, -1)
+    x, y = (np.concatenate([a, b]).astype(np.float32) for a, b in zip((x, y), corner, strict=True))
+    with np.errstate(all="ignore"):
+        truth = np.power(x.astype(np.float64), y.astype(np.float64))
+    got = run(math.power, [x, y], target)
+    assert ulps(got, truth) <= 1.0
+    assert np.array_equal(np.signbit(got)[~np.isnan(got)], np.signbit(truth)[~np.isnan(truth)])
+
+
+@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+def test_signed_zero_and_whole_powers(target: Target) -> None:
+    x = np.array([-0.0, 0.0], np.float32)
+    for emit in (math.expm1, math.tanh, math.erf):
+        assert np.array_equal(np.signbit(run(emit, [x], target)), [True, False]), emit.__name__
+    whole = np.arange(-149, 128, dtype=np.float32)
+    assert np.array_equal(run(math.exp2, [whole], target), np.ldexp(np.float32(1), whole.astype(int)))
