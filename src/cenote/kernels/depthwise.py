@@ -26,7 +26,6 @@ from cenote.kernels.conv_shape import ConvShape
 from cenote.kernels.epilogue import Activation
 from cenote.kernels.pack import deep_strides
 
-WIDEST = 8  # accumulators: two multiply-adds per cycle of latency 4
 PIECE_BYTES = 256 << 10  # of input and output per piece of work: 10 to 20 us
 
 AXES = ("image", "block", "outer", "h")
@@ -34,6 +33,11 @@ NUMBERS = (
     "rows", "wide", "tiles", "narrow", "blocks", "out_d", "out_h", "band", "bands", "slab",
     *(f"{side}_{axis}" for side in "xyr" for axis in AXES),
 )  # fmt: skip
+
+
+def widest_row(taps: int, registers: int) -> int:
+    """Pixels of a tile: 8 sums keep two multiply-adds per cycle of latency 4 busy; the weights want registers too."""
+    return min(8, registers - 3 - taps)
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ class DepthwiseSpec(KernelSpec):
 
 def depthwise_call(
     shape: ConvShape, weights: Array, bias: Array | None, activation: Activation, x: View, y: View,
-    residual: View | None,
+    residual: View | None, target: Target,
 ) -> Call:  # fmt: skip
     """The call for a convolution over three axes with one channel and one filter per group."""
     lanes, blocks = y.layout.lanes, y.blocks
@@ -132,12 +136,13 @@ def depthwise_call(
     rows = [range(extent) for extent in shape.window[:2]]
     steps = [step * d for step, d in zip(strides["x"][2:], shape.dilations, strict=True)]
     origin = sum(begin * step for (begin, _), step in zip(shape.pads, strides["x"][2:], strict=True))
-    unrolled = dilation == 1
+    unrolled = dilation == 1 and widest_row(shape.window[2], target.registers) >= 4
+    taps_in_row = shape.window[2] if unrolled else 1
     columns = range(1) if unrolled else range(shape.window[2])
     table = [
         d * steps[0] + h * steps[1] + w * steps[2] - origin for d, h, w in itertools.product(*rows, columns)
     ]
-    tiles = max(1, -(-shape.out[2] // WIDEST))
+    tiles = max(1, -(-shape.out[2] // widest_row(taps_in_row, target.registers)))
     narrow, wide = divmod(shape.out[2], tiles)
     narrow, wide = (narrow, wide) if wide else (narrow - 1, tiles)
     spec = DepthwiseSpec(

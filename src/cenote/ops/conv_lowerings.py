@@ -64,7 +64,9 @@ def _depthwise(
         x = inputs[0]
         assert x is not None
         residual = None if fused.residual is None else inputs[fused.residual]
-        return [depthwise_call(shape.deep(), weights, bias, fused.activation, x, outputs[0], residual)]
+        return [
+            depthwise_call(shape.deep(), weights, bias, fused.activation, x, outputs[0], residual, target)
+        ]
 
     moved = 4 * shape.n * shape.channels * (math.prod(shape.size) + shape.pixels)
     seconds = max(peak_seconds(shape.operations, target, 0.6), moved_seconds(moved))
