@@ -22,6 +22,8 @@ from cenote.passes.schedule import ALIASES, IN_PLACE_CONCAT, PIECES, VIEW, Sched
 
 _ALIGN = 64
 _FOREVER = 1 << 60
+_GOOD_ENOUGH = 1.02  # of the lower bound: no need to look for better
+_ATTEMPTS = 30
 _LARGEST = 1 << 46  # bytes; beyond any machine, and far from overflowing 64-bit offsets
 
 
@@ -131,19 +133,21 @@ class _Planner:
         # Backwards, so that a concat of concats is joined from the outside in.
         for step in reversed(self._steps(IN_PLACE_CONCAT)):
             node = self.graph.nodes[step]
-            self._join_pieces(node.inputs, node.outputs[0])
+            self._join_pieces(node.inputs, [self.graph.types[name] for name in node.inputs], node.outputs[0])
 
     def _alias_splits(self) -> None:
         for step in self._steps(PIECES):
             node = self.graph.nodes[step]
-            self._join_pieces(node.outputs, node.inputs[0])
+            parts = node.op.infer(*self.graph.input_types(node))
+            self._join_pieces(node.outputs, parts, node.inputs[0])
 
-    def _join_pieces(self, pieces: Sequence[str], whole: str) -> None:
-        offset = 0
-        for name in pieces:
-            self._join(name, whole, offset)
-            shape, lanes = self.graph.types[name].shape, self.lanes.get(name, 0)
-            offset += -(-shape[1] // lanes) if lanes else self.graph.types[name].size
+    def _join_pieces(self, pieces: Sequence[str], types: Sequence[TensorType], whole: str) -> None:
+        """Put pieces one behind the other into the whole's memory; a piece that nobody reads has no name."""
+        offset, lanes = 0, self.lanes.get(whole, 0)
+        for name, type in zip(pieces, types, strict=False):
+            if name:
+                self._join(name, whole, offset)
+            offset += -(-type.shape[1] // lanes) if lanes else type.size
 
     def _alias_views(self) -> None:
         for step in self._steps(VIEW):
@@ -280,17 +284,56 @@ def _larger(a: tuple[tuple[int, int], ...], b: tuple[tuple[int, int], ...]) -> t
 
 
 def place(buffers: Sequence[Buffer]) -> int:
-    """Give every buffer an offset in the arena; the arena's size. Sets `slot`."""
-    placed: list[tuple[int, int, Buffer]] = []
-    total = 0
-    for buffer in sorted(buffers, key=lambda b: (-b.nbytes, b.first)):
+    """Give every buffer an offset in the arena; the arena's size. Sets `slot`.
+
+    Tries the buffers by size and by the fullness of their busiest step; while the best is well above the lower bound,
+    buffers that stick out at the top are placed earlier, which mends most of what greedy order spoils (ShuffleNet: 43 %
+    above the bound by size alone, under 10 % after).
+    """
+    bound = live_peak(buffers)
+    best_size, best_offsets = _FOREVER, [0] * len(buffers)
+    for order in (_by_size(buffers), _by_fullest_step(buffers)):
+        for _ in range(_ATTEMPTS):
+            offsets, size = _place_in_order(buffers, order)
+            if size < best_size:
+                best_size, best_offsets = size, offsets
+            if best_size <= bound * _GOOD_ENOUGH:
+                break
+            high = [i for i in order if offsets[i] + buffers[i].nbytes > size * 0.98]
+            order = high + [i for i in order if i not in high]
+        if best_size <= bound * _GOOD_ENOUGH:
+            break
+    for buffer, offset in zip(buffers, best_offsets, strict=True):
+        buffer.slot = Slot("arena", 0, offset)
+    return best_size if buffers else 0
+
+
+def _by_size(buffers: Sequence[Buffer]) -> list[int]:
+    return sorted(range(len(buffers)), key=lambda i: (-buffers[i].nbytes, buffers[i].first))
+
+
+def _by_fullest_step(buffers: Sequence[Buffer]) -> list[int]:
+    """Those alive at the fullest step first, then those of the next fullest."""
+    steps = sorted({buffer.first for buffer in buffers})
+    live = {step: [i for i, b in enumerate(buffers) if b.first <= step <= b.last] for step in steps}
+    order: dict[int, None] = {}
+    for step in sorted(steps, key=lambda s: -sum(buffers[i].nbytes for i in live[s])):
+        order.update(dict.fromkeys(sorted(live[step], key=lambda i: -buffers[i].nbytes)))
+    order.update(dict.fromkeys(range(len(buffers))))
+    return list(order)
+
+
+def _place_in_order(buffers: Sequence[Buffer], order: Sequence[int]) -> tuple[list[int], int]:
+    """Each at the smallest gap that fits among those placed before it; offsets and total size."""
+    offsets, placed, total = [0] * len(buffers), [], 0
+    for i in order:
+        buffer = buffers[i]
         size = max(_ALIGN, -(-buffer.nbytes // _ALIGN) * _ALIGN)
         busy = sorted((o, s) for o, s, other in placed if other.first <= buffer.last and buffer.first <= other.last)
-        offset = _best_gap(busy, size)
-        placed.append((offset, size, buffer))
-        buffer.slot = Slot("arena", 0, offset)
-        total = max(total, offset + size)
-    return total
+        offsets[i] = _best_gap(busy, size)
+        placed.append((offsets[i], size, buffer))
+        total = max(total, offsets[i] + size)
+    return offsets, total
 
 
 def _best_gap(busy: Sequence[tuple[int, int]], size: int) -> int:

@@ -87,7 +87,7 @@ class _Scheduler:
         if isinstance(node.op, Concat):
             options.extend(_in_place_concats(node.op, types, self.target))
         if isinstance(node.op, Split):
-            options.extend(_piece_splits(node, types, self.graph, self.target))
+            options.extend(_piece_splits(node, types, self.target))
         return options
 
     def _total(self, node: Node, option: Lowering) -> float:
@@ -152,7 +152,8 @@ class _Scheduler:
         """Outputs of the graph cannot lie in another value's memory: they get a copy of their piece."""
         pieces = tuple(f"{name}@piece" if name in self.fixed else name for name in node.outputs)
         for piece, name in zip(pieces, node.outputs, strict=True):
-            self.types[piece], self.layouts[piece] = self.types[name], self.layouts[name]
+            if name:
+                self.types[piece], self.layouts[piece] = self.types[name], self.layouts[name]
         self._append(replace(node, outputs=pieces), option)
         self.pieces.update(pieces)
         for piece, name in zip(pieces, node.outputs, strict=True):
@@ -248,16 +249,14 @@ def _in_place_concats(op: Concat, types: Sequence[TensorType | None], target: Ta
     return options
 
 
-def _piece_splits(
-    node: Node, types: Sequence[TensorType | None], graph: Graph, target: Target
-) -> list[Lowering]:
+def _piece_splits(node: Node, types: Sequence[TensorType | None], target: Target) -> list[Lowering]:
     """Splits whose outputs can lie in the input's memory."""
     x = types[0]
-    if x is None or x.size == 0 or not isinstance(node.op, Split) or not all(node.outputs):
+    if x is None or x.size == 0 or not isinstance(node.op, Split):
         return []
     axis, count = node.op.axis % x.rank, len(node.outputs)
     absent = (None,) * (len(types) - 1)
-    sizes = [graph.types[name].shape[axis] for name in node.outputs]
+    sizes = [part.shape[axis] for part in node.op.infer(*types)]
     options = []
     lanes = target.lanes()
     if axis == 1 and x.rank in (3, 4, 5) and x.dtype.itemsize == 4 and all(s % lanes == 0 for s in sizes[:-1]):
