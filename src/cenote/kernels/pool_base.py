@@ -104,31 +104,34 @@ def _halve(k: Kernel, a: Value, b: Value, first: int) -> Value:
 
 
 def pick(k: Kernel, a: Value, b: Value, first: int) -> Value:
-    """Lanes first, first+2 … of a and b, in the order that costs one shuffle: `in_order` sorts them."""
-    lanes, parts = a.lanes, _parts(a)
+    """Lanes first, first+2 … of a and b, in the order that costs one shuffle (`picked_order`): `in_order` sorts them."""
+    return k.shuffle(a, b, [lane + first for lane in _picked(a.type, a.lanes)])
+
+
+def in_order(k: Kernel, a: Value, type: Scalar | None = None) -> Value:
+    """Undo the order of `pick`; `type` is that of the values picked, if not a's own."""
+    order = picked_order(type or a.type, a.lanes)
+    if order == sorted(order):
+        return a
+    return k.shuffle(a, a, [order.index(lane) for lane in range(a.lanes)])
+
+
+def picked_order(type: Scalar, lanes: int) -> list[int]:
+    """Which lane of the sorted result each lane of `pick` holds."""
+    return [lane // 2 for lane in _picked(type, lanes)]
+
+
+def _picked(type: Scalar, lanes: int) -> list[int]:
+    """Even lanes of two vectors, 128-bit piece by piece: shuffles within such pieces are cheap."""
+    parts = max(1, lanes * type.nbytes // 16)
     size = lanes // parts
-    indices: list[int] = []
+    if size < 2:
+        return list(range(0, 2 * lanes, 2))
+    chosen: list[int] = []
     for part in range(parts):
         for source in (0, lanes):
-            indices += range(source + part * size + first, source + (part + 1) * size, 2)
-    return k.shuffle(a, b, indices)
-
-
-def in_order(k: Kernel, a: Value) -> Value:
-    """Undo the order of `pick`."""
-    parts = _parts(a)
-    if parts == 1:
-        return a
-    half = a.lanes // parts // 2
-    chunks = [list(range(i * half, (i + 1) * half)) for i in range(2 * parts)]
-    ordered = chunks[::2] + chunks[1::2]
-    return k.shuffle(a, a, [lane for chunk in ordered for lane in chunk])
-
-
-def _parts(a: Value) -> int:
-    """128-bit pieces of the vector: shuffles within them are cheap."""
-    parts = max(1, a.lanes * a.type.nbytes // 16)
-    return parts if a.lanes // parts >= 2 else 1
+            chosen += range(source + part * size, source + (part + 1) * size, 2)
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -177,13 +180,22 @@ WORDS = (
 )  # fmt: skip
 
 
-def new_kernel(spec: PoolSpec, target: Target) -> Kernel:
+def new_kernel(spec: PoolSpec, target: Target, extra: Sequence[Parameter] = ()) -> Kernel:
     """A kernel with the parameters of a windowed pooling call."""
     pointers = [
         Parameter("x", spec.storage, pointer=True), Parameter("y", spec.storage, pointer=True),
         Parameter("row_scale", spec.compute, pointer=True), Parameter("column_scale", spec.compute, pointer=True),
     ]  # fmt: skip
-    return Kernel(spec.symbol, target, [*pointers, *(Parameter(word) for word in WORDS)])
+    return Kernel(spec.symbol, target, [*pointers, *(Parameter(word) for word in WORDS), *extra])
+
+
+def taps_inside(k: Kernel, first: Value, axis: str) -> tuple[Value, Value]:
+    """The half-open range of taps that fall on the input, of a window that starts at `first` ("d" or "h" axis)."""
+    n = k.number
+    distance = n(f"dilation_{axis}")
+    low = larger_of(k, (distance - 1) - first, 0) // distance
+    high = larger_of(k, n(f"size_{axis}") - first + (distance - 1), 0) // distance
+    return low, smaller_of(k, high, n(f"window_{axis}"))
 
 
 def load(spec: PoolSpec, pointer: Pointer, offset: Value | int, lanes: int) -> Value:
@@ -249,7 +261,7 @@ class Piece:
             self.depth, item = item % n("out_d"), item // n("out_d")
         batch, channel = item // n("channels"), item % n("channels")
         self.x = k.pointer("x") + (batch * n("x_n") + channel * n("x_c"))
-        self.y = k.pointer("y") + (batch * n("y_n") + channel * n("y_c") + self.depth * n("y_d"))
+        self.batch, self.channel = batch, channel
         self.row_scale = k.pointer("row_scale") + self.depth * n("out_h")
         self.first_row = band * n("band")
         self.last_row = smaller_of(k, self.first_row + n("band"), n("out_h"))
@@ -258,11 +270,13 @@ class Piece:
         self.count = smaller_of(k, self.column + n("strip"), n("out_w")) - self.column
         start = self.column * spec.stride - n("pad_w")
         stop = start + (self.count - 1) * spec.stride + ((spec.width - 1) * spec.dilation + 1)
+        self.origin = start  # column of the first tap of the first output: negative in the padding
         self.start = larger_of(k, start, 0)
         end = smaller_of(k, stop, n("size_w"))
         self.left, self.right = (self.start - start) * self.step, (stop - end) * self.step
         self.length = (end - self.start) * self.step
-        self.y = self.y + self.column * self.step
+        self.y_offset = batch * n("y_n") + channel * n("y_c") + (self.depth * n("y_d") + self.column * self.step)
+        self.y = k.pointer("y") + self.y_offset
         self.x = self.x + self.start * self.step
 
     def row(self, index: int | Value) -> Pointer:

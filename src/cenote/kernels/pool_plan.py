@@ -13,10 +13,11 @@ from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call
 from cenote.kernels.pool_base import SLACK, SUM, compute_type
 from cenote.kernels.pool_blocks import PoolBlocks
+from cenote.kernels.pool_indices import WIDEST, PoolIndices
 from cenote.kernels.pool_rows import MOST_ROWS, PoolRows
 from cenote.kernels.pool_taps import PoolTaps
 
-Windowed = PoolRows | PoolBlocks | PoolTaps
+Windowed = PoolRows | PoolBlocks | PoolTaps | PoolIndices
 
 BLOCK_ROWS = 8  # from this many rows on, windows go by blocks: below, row by row costs no more
 MOST_PLANES = 8  # windows of more planes are not unrolled
@@ -54,6 +55,14 @@ class Geometry:
         return max(start, 0), min(stop, self.size[2])
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where indices go, and what they count: steps of (plane, row, column, batch, channel)."""
+
+    indices: Argument
+    steps: tuple[int, int, int, int, int]
+
+
 Factors = tuple[Array | None, Array | None]
 
 
@@ -72,16 +81,17 @@ class Memory:
 def windowed(
     reduction: str, dtype: np.dtype[Any], geometry: Geometry, memory: Memory, target: Target, x: Argument, y: Argument,
     *, scale: Factors = (None, None), nan: str = "propagate", norm: int = 0, blocked: bool = False,
+    places: Places | None = None,
 ) -> Call | None:  # fmt: skip
     """The call that pools; None when a strip of windows has no input at all (nothing to combine: a host step).
 
-    `scale` holds factors per output row (planes x rows) and per output column, as `divisors` makes them. `blocked`
+    `scale` holds factors per output row (planes x rows) and per output column, as `factors` makes them. `blocked`
     says that `step` is the same for every shape (the target's lanes), so it may be part of the machine code.
+    `places` asks for the indices of maxima too.
     """
     if not all(geometry.out) or not memory.batches * memory.channels or not memory.step:
         return None
     compute = compute_type(reduction, dtype)
-    widest = min(target.lanes(dtype), target.vector_bytes // compute.nbytes)
     strip = _strip_width(geometry, memory.step, compute.nbytes, target)
     strips = -(-geometry.out[2] // strip)
     strip = -(-geometry.out[2] // strips)
@@ -90,23 +100,29 @@ def windowed(
     fewest = geometry.out[2] - (strips - 1) * strip
     if shortest <= 0 or fewest <= 0:
         return None
-    fused = _is_fused(geometry, memory.step)
-    spec_fields = {
+    scheme = _scheme(geometry, memory.step, places is not None)
+    by_row = memory.step == 1 or (scheme is not PoolIndices and geometry.stride[2] == 1 and scale[1] is None)
+    by_row = by_row and not (memory.step != 1 and scheme is PoolRows and _is_fused(geometry, memory.step))
+    widest = min(target.lanes(dtype), target.vector_bytes // compute.nbytes)
+    if places is not None:
+        widest = min(widest, target.lanes(np.int32))
+    out_lanes = fitting(widest, fewest * memory.step if by_row else memory.step)
+    if memory.step == 1 and not _strides_in_lanes(geometry, scheme):
+        out_lanes = 1  # picks column by column
+    fields = {
         "reduction": reduction, "dtype": dtype,
         "width": geometry.window[2], "stride": geometry.stride[2],
         "dilation": geometry.dilation[2] if geometry.window[2] > 1 else 1,
-        "lanes": fitting(widest, shortest),
-        "out_lanes": fitting(widest, fewest if memory.step == 1 else memory.step if geometry.stride[2] > 1 or scale[1] is not None or fused else fewest * memory.step),
+        "lanes": fitting(widest, shortest), "out_lanes": out_lanes,
         "step": memory.step if blocked or memory.step == 1 else 0,
         "scale": "none" if scale[0] is None else "row" if scale[1] is None else "both",
         "nan": nan if reduction != SUM else "propagate", "norm": norm,
         "deep": geometry.size[0] > 1 or geometry.window[0] > 1,
     }  # fmt: skip
-    if memory.step == 1 and not fused and geometry.stride[2] not in (1, 2, 4):
-        spec_fields["out_lanes"] = 1  # odd strides pick column by column
-    spec, band = _scheme(geometry, spec_fields, fused)
-    by_blocks = isinstance(spec, PoolBlocks)
-    bands = (geometry.out[1] - 1) * geometry.stride[1] // band + 1 if by_blocks else -(-geometry.out[1] // band)
+    spec = _specialised(scheme, fields, geometry, memory.step)
+    band = geometry.window[1] if scheme is PoolBlocks else _band(geometry)
+    starts = (geometry.out[1] - 1) * (geometry.stride[1] if scheme is PoolBlocks else 1)
+    bands = starts // band + 1
     pitch = _pitch(geometry, strip, memory.step, spec)
     numbers = (
         memory.channels, *memory.x, *memory.y, memory.step, *geometry.window[:2], *geometry.size, *geometry.out,
@@ -114,10 +130,11 @@ def windowed(
     )  # fmt: skip
     items = memory.batches * memory.channels * geometry.out[0] * bands * strips
     work = (geometry.columns(0, strip)[1] * geometry.stride[1] + strip) * band * memory.step * dtype.itemsize
-    rows = spec.scratch_rows + (geometry.window[1] if by_blocks else 0)
+    extra = () if places is None else (places.indices, *places.steps, geometry.window[2])
     return Call(
-        spec, (x, y, *scale, *numbers), items, grain=max(1, min(GRAIN_BYTES // max(work, 1), -(-items // 8))),
-        scratch=(rows * pitch + SLACK) * compute.nbytes,
+        spec, (x, y, *scale, *numbers, *extra), items,
+        grain=max(1, min(GRAIN_BYTES // max(work, 1), -(-items // 8))),
+        scratch=(_scratch_rows(spec, geometry) * pitch + SLACK) * compute.nbytes,
     )  # fmt: skip
 
 
@@ -151,15 +168,38 @@ def _by_blocks(geometry: Geometry) -> bool:
     return rows >= BLOCK_ROWS and planes <= MOST_PLANES and geometry.dilation[1] == 1 and geometry.stride[1] < rows
 
 
-def _scheme(geometry: Geometry, fields: dict[str, Any], fused: bool) -> tuple[Windowed, int]:
-    """The kernel, and the output rows of one piece of work."""
-    planes, rows = geometry.window[:2]
+def _scheme(geometry: Geometry, step: int, places: bool) -> type[Windowed]:
+    """Which kernel."""
+    if places:
+        return PoolIndices
     if _by_blocks(geometry):
-        return PoolBlocks(**fields, planes=planes), rows
-    if planes * rows > MOST_ROWS:
-        return PoolTaps(**fields), _band(geometry)
+        return PoolBlocks
+    return PoolTaps if geometry.window[0] * geometry.window[1] > MOST_ROWS else PoolRows
+
+
+def _strides_in_lanes(geometry: Geometry, scheme: type[Windowed]) -> bool:
+    """Whether the kernel knows how to shuffle this stride (plain)."""
+    if scheme is PoolIndices:
+        return geometry.stride[2] <= 2
+    return geometry.stride[2] in (1, 2, 4)
+
+
+def _specialised(scheme: type[Windowed], fields: dict[str, Any], geometry: Geometry, step: int) -> Windowed:
+    planes, rows, columns = geometry.window
+    if scheme is PoolIndices:
+        return PoolIndices(**fields, unrolled=columns <= WIDEST)
+    if scheme is PoolBlocks:
+        return PoolBlocks(**fields, planes=planes)
+    if scheme is PoolTaps:
+        return PoolTaps(**fields)
     clipped = not geometry.inside(1) or not geometry.inside(0)
-    return PoolRows(**fields, planes=planes, rows=rows, clipped=clipped, fused=fused), _band(geometry)
+    return PoolRows(**fields, planes=planes, rows=rows, clipped=clipped, fused=_is_fused(geometry, step))
+
+
+def _scratch_rows(spec: Windowed, geometry: Geometry) -> int:
+    if isinstance(spec, PoolIndices):
+        return 1 + geometry.window[0] * geometry.window[1]
+    return spec.scratch_rows + (geometry.window[1] if isinstance(spec, PoolBlocks) else 0)
 
 
 def _band(geometry: Geometry) -> int:

@@ -16,7 +16,7 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels import pool_across
-from cenote.kernels.pool_base import Piece, PoolSpec, combine_all, larger_of, load, new_kernel, smaller_of
+from cenote.kernels.pool_base import Piece, PoolSpec, combine_all, load, new_kernel, taps_inside
 
 TOGETHER = 8  # rows combined before they meet the scratch row: fewer passes, and sums with shorter chains
 
@@ -34,12 +34,12 @@ class PoolTaps(PoolSpec):
             piece.fill_edges(combined)
             across = pool_across.Across(piece, combined)
             first_plane = piece.depth * n("stride_d") - n("pad_d")
-            planes = _taps_inside(k, first_plane, "d")
+            planes = taps_inside(k, first_plane, "d")
             for row in k.range(piece.first_row, piece.last_row):
                 inner = combined + piece.left
                 piece.fill(inner, piece.length)
                 first = row * n("stride_h") - n("pad_h")
-                low, high = _taps_inside(k, first, "h")
+                low, high = taps_inside(k, first, "h")
                 for plane in k.range(*planes):
                     x = piece.x + (first_plane + plane * n("dilation_d")) * n("x_d")
                     self._rows(piece, inner, x + first * n("x_h"), low, high)
@@ -65,15 +65,6 @@ class PoolTaps(PoolSpec):
     def scratch_rows(self) -> int:
         """Scratch rows a thread needs."""
         return pool_across.FIRST_ROW + pool_across.scratch_rows(self)
-
-
-def _taps_inside(k: Kernel, first: Value, axis: str) -> tuple[Value, Value]:
-    """The half-open range of taps that fall on the input, of a window that starts at `first`."""
-    n = k.number
-    distance = n(f"dilation_{axis}")
-    low = larger_of(k, (distance - 1) - first, 0) // distance
-    high = larger_of(k, n(f"size_{axis}") - first + (distance - 1), 0) // distance
-    return low, smaller_of(k, high, n(f"window_{axis}"))
 
 
 def _once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value | None]]:

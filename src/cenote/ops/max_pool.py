@@ -110,10 +110,10 @@ class MaxPool(WindowPool):
         )
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, (y, *indices) = only_input(self.name, inputs), self.infer(*inputs)
-        if not indices:
-            pool = lower.max_pool(self.geometry(x.shape), self.largest, self.nan, self.channels_last)
-            yield from lower.window_lowerings(pool, x, y, target)
+        x, y = only_input(self.name, inputs), self.infer(*inputs)[0]
+        index = self.index if self.return_indices else ""
+        pool = lower.max_pool(self.geometry(x.shape), self.largest, self.nan, self.channels_last, index)
+        yield from lower.window_lowerings(pool, x, y, target)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

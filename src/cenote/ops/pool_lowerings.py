@@ -16,7 +16,7 @@ from cenote.core.types import FLOAT64, PLAIN, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View
 from cenote.kernels.pool_base import MAXIMUM, MINIMUM, SUM
 from cenote.kernels.pool_global_plan import Maps, Reduce, partials, whole_maps
-from cenote.kernels.pool_plan import Factors, Geometry, Memory, factors, windowed
+from cenote.kernels.pool_plan import Factors, Geometry, Memory, Places, factors, windowed
 from cenote.ops.base import Lowering
 
 BANDWIDTH = 20e9  # bytes per second of one core, for estimates
@@ -27,7 +27,8 @@ TOLERANCES = {"float64": 1e-13, "float32": 2e-6, "float16": 1e-3, "bfloat16": 8e
 
 @dataclass(frozen=True)
 class Pool:
-    """A windowed pool as kernels see it. `counts` holds each axis' share of an average's divisor, per position."""
+    """A windowed pool as kernels see it. `counts` holds each axis' share of an average's divisor, per position;
+    `index` is what indices count (MaxPool's rule), empty when none are wanted."""
 
     reduction: str
     axes: tuple[AxisWindow, ...]
@@ -35,19 +36,22 @@ class Pool:
     counts: tuple[tuple[float, ...], ...] = ()
     nan: str = "propagate"
     norm: int = 0
+    index: str = ""
 
 
 def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -> Iterator[Lowering]:
-    """Ways to compute a windowed pool with one input and one output: on the arrays as they are, or blocked."""
-    if not x.size or not y.size:
+    """Ways to compute a windowed pool with one input: on the arrays as they are, or blocked."""
+    if not x.size or not y.size or (pool.index and x.size // x.shape[0] >= 1 << 31):
         return
     for layout in layouts(pool.channels_last, target):
 
         def bind(inputs: Sequence[View | None], outputs: Sequence[View], layout: Layout = layout) -> list[Call]:
-            return [window_call(pool, layout, target, source(inputs), outputs[0])]
+            return [window_call(pool, layout, target, source(inputs), outputs)]
 
         seconds = (x.nbytes + y.nbytes) / BANDWIDTH
-        yield Lowering("windows", (layout,), (layout,), bind, seconds, tolerance(pool.reduction, x.dtype, pool.norm))
+        results = (layout, layout) if pool.index else (layout,)
+        error = tolerance(pool.reduction, x.dtype, pool.norm)
+        yield Lowering("windows", (layout,), results, bind, seconds, error)
 
 
 def layouts(channels_last: bool, target: Target) -> list[Layout]:
@@ -67,8 +71,9 @@ def source(inputs: Sequence[View | None]) -> View:
     return view
 
 
-def window_call(pool: Pool, layout: Layout, target: Target, x: View, y: View) -> Call:
+def window_call(pool: Pool, layout: Layout, target: Target, x: View, outputs: Sequence[View]) -> Call:
     """The call of the kernel for these views."""
+    y = outputs[0]
     axes, memory = arranged(pool, x, y)
     scale: Factors = (None, None)
     if pool.counts:
@@ -78,6 +83,7 @@ def window_call(pool: Pool, layout: Layout, target: Target, x: View, y: View) ->
     call = windowed(
         pool.reduction, x.type.dtype, geometry_of(pool, axes), memory, target, x, y,
         scale=scale, nan=pool.nan, norm=pool.norm, blocked=layout.is_blocked,
+        places=Places(outputs[1], _steps(pool, axes, x)) if pool.index else None,
     )  # fmt: skip
     assert call is not None, "a window without elements was let through"
     return call
@@ -105,6 +111,20 @@ def arranged(pool: Pool, x: View, y: View) -> tuple[Axes, Memory]:
     channels = x.blocks if x.layout.is_blocked else 1 if pool.channels_last else x.shape[1]
     places = [(*outside, *inside) for outside, inside in zip(outer, inner, strict=True)]
     return axes, Memory(x.shape[0], channels, places[0], places[1], step)  # type: ignore[arg-type]
+
+
+def _steps(pool: Pool, axes: Axes, x: View) -> tuple[int, int, int, int, int]:
+    """What an index adds per plane, row, column, batch and channel."""
+    spatial = [axis.size for axis in pool.axes]
+    channels = x.shape[-1] if pool.channels_last else x.shape[1]
+    size, unit = math.prod(spatial), channels if pool.index == "nhwc" else 1
+    if pool.index == "column":
+        steps = [math.prod(spatial[:index]) for index in range(len(spatial))]
+    else:
+        steps = [math.prod(spatial[index + 1 :]) * unit for index in range(len(spatial))]
+    planes, rows, columns = (0 if axis is None else steps[axis] for axis in axes)
+    batch, channel = {"plane": (0, 0), "nhwc": (0, 1)}.get(pool.index, (channels * size, size))
+    return planes, rows, columns, batch, channel
 
 
 def geometry_of(pool: Pool, axes: Axes) -> Geometry:
@@ -173,9 +193,9 @@ def maps_of(x: View, y: View, channels_last: bool) -> Maps:
 Candidates = Callable[[TensorType, TensorType, Target], Iterator[Lowering]]
 
 
-def max_pool(axes: Sequence[AxisWindow], largest: bool, nan: str, channels_last: bool) -> Pool:
-    """The largest or smallest value of each window."""
-    return Pool(MAXIMUM if largest else MINIMUM, tuple(axes), channels_last, nan=nan)
+def max_pool(axes: Sequence[AxisWindow], largest: bool, nan: str, channels_last: bool, index: str = "") -> Pool:
+    """The largest or smallest value of each window, with indices by a rule of MaxPool unless it is empty."""
+    return Pool(MAXIMUM if largest else MINIMUM, tuple(axes), channels_last, nan=nan, index=index)
 
 
 def lp_pool(
