@@ -1,0 +1,107 @@
+"""Whole models: Cenote beside its peers. `python -m bench.models --help`"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bench.arguments import chosen_engines, output_folder, shared_parser, thread_counts
+from bench.chart import draw
+from bench.engines import MODEL_ENGINES, EngineSpec
+from bench.files import MODEL_FOLDER, ModelFiles
+from bench.machine import survey
+from bench.pool_reference import error
+from bench.report import (
+    closing,
+    legend,
+    milliseconds,
+    say,
+    times_table,
+    value_table,
+    verdict_lines,
+    write_json,
+)
+from bench.rounds import Plan, compare
+from bench.verdict import Row
+
+# Ordered as the reports list them: by multiply-adds. Names only, because the networks themselves need torch.
+ALL_MODELS = (
+    "lenet5,shufflenet_v2_x1,mobilenet_v2,squeezenet1_1,efficientnet_b0,alexnet,googlenet,resnet18,densenet121,"
+    "resnet50,yolov8n,inception_v3,vgg16,vgg16_bn"
+)
+
+
+def measure(files: ModelFiles, specs: list[EngineSpec], plan: Plan) -> Row:
+    """One model with one number of threads."""
+    truth = files.read("y64")
+    outcomes = compare(specs, files, files.read("x"), lambda found: error(found, (truth,)), plan)
+    return Row(files.name, plan.threads, outcomes, multiply_adds=int(files.read("macs")))
+
+
+def label(row: Row) -> str:
+    """Name and size of the model."""
+    return f"{row.work} ({row.multiply_adds / 1e9:.3g} GMAC)"
+
+
+def markdown(rows: list[Row], plan: Plan, machine: dict[str, Any]) -> str:
+    """The whole report."""
+    sections = [
+        f"# Models\n\n{legend(plan)}\n{verdict_lines(rows)}",
+        f"## Latency, ms: median (minimum)\n\n{times_table(rows, label)}",
+        "## Load + first inference, ms\n\nOnce the engine is imported and the model converted; kernel caches "
+        "on disk are warm.\n\n"
+        + value_table(
+            rows, label, lambda o: f"{milliseconds(o.load_seconds)} + {milliseconds(o.first_seconds)}"
+        ),
+        "## Peak memory of the process, MB\n\n" + value_table(rows, label, lambda o: f"{o.peak_memory:.0f}"),
+        "## Error: largest error / largest output, against float64\n\n"
+        + value_table(rows, label, lambda o: f"{o.error:.1e}"),
+        "## Import, ms (NumPy is imported already)\n\n"
+        + value_table(rows[:1], label, lambda o: milliseconds(o.import_seconds)),
+        closing(rows, machine),
+    ]
+    return "\n".join(sections)
+
+
+def write(folder: Path, rows: list[Row], plan: Plan, machine: dict[str, Any]) -> None:
+    """All three reports; called after every row, so that a run that is cut short leaves what it has."""
+    write_json(folder / "models.json", "models", rows, plan, machine)
+    (folder / "models.md").write_text(markdown(rows, plan, machine))
+    draw(rows, folder / "models.png", "Latency of whole models")
+
+
+def main() -> None:
+    """Command line."""
+    parser = shared_parser("python -m bench.models", "Measure whole models.", MODEL_ENGINES)
+    parser.add_argument("--models", default=ALL_MODELS, help=f"names (default: {ALL_MODELS})")
+    parser.add_argument("--folder", type=Path, default=MODEL_FOLDER, help="where bench.export wrote them")
+    arguments = parser.parse_args()
+    specs = chosen_engines(parser, arguments.engines, MODEL_ENGINES)
+    models = [ModelFiles(name, arguments.folder.resolve()) for name in arguments.models.split(",")]
+    require(parser, models)
+    run(models, specs, arguments)
+
+
+def require(parser: argparse.ArgumentParser, models: list[ModelFiles]) -> None:
+    """Stops early if a model has not been exported."""
+    missing = [files.name for files in models if not files.arrays.exists()]
+    if missing:
+        parser.error(f"not there: {', '.join(missing)}; first run python -m bench.export {' '.join(missing)}")
+
+
+def run(models: list[ModelFiles], specs: list[EngineSpec], arguments: argparse.Namespace) -> None:
+    """Measures everything that was asked for and writes the reports."""
+    threads = thread_counts(arguments.threads)
+    machine = survey(threads)
+    folder = output_folder(arguments.output)
+    rows: list[Row] = []
+    for files in models:
+        for count in threads:
+            plan = Plan(count, arguments.seconds, arguments.rounds)
+            rows.append(measure(files, specs, plan))
+            say(rows[-1])
+            write(folder, rows, plan, machine)
+    print(verdict_lines(rows) + f"reports: {folder}")
+
+
+if __name__ == "__main__":
+    main()

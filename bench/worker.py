@@ -1,0 +1,114 @@
+"""The process that holds one engine: reads requests from a pipe, answers each.
+
+Nothing is imported here beyond what the loop needs, because the peak memory of this process is a result.
+"""
+
+import ctypes
+import gc
+import importlib
+import os
+import signal
+import sys
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+from bench.engines.registry import EngineSpec
+from bench.noise import Meter
+
+PR_SET_PDEATHSIG = 1
+
+
+class Host:
+    """The requests that the parent can make, one method each."""
+
+    def __init__(self) -> None:
+        self.engine: Any = None
+        self.input: Any = None
+
+    def start(self, spec: EngineSpec, threads: int) -> dict[str, Any]:
+        """Imports the engine."""
+        if spec.pin:
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+        import numpy as np  # noqa: F401  (every engine needs it: its import is not charged to any)
+
+        begin = time.perf_counter()
+        module = importlib.import_module(spec.module)
+        seconds = time.perf_counter() - begin
+        self.engine = getattr(module, spec.class_name)()
+        return {"version": self.engine.version(), "import_seconds": seconds}
+
+    def prepare(self, work: Any) -> float:
+        """Converts the model; gives the seconds that took."""
+        begin = time.perf_counter()
+        self.engine.prepare(work)
+        return time.perf_counter() - begin
+
+    def load(self, work: Any, threads: int) -> float:
+        """Loads the work; gives the seconds that took."""
+        begin = time.perf_counter()
+        self.engine.load(work, threads)
+        return time.perf_counter() - begin
+
+    def first(self, x: Any) -> tuple[float, Any]:
+        """The first run: its seconds and its outputs."""
+        self.input = self.engine.adopt(x)
+        begin = time.perf_counter()
+        y = self.engine.run(self.input)
+        seconds = time.perf_counter() - begin
+        return seconds, self.engine.outputs(y)
+
+    def measure(self, seconds: float, warm_up: bool) -> dict[str, Any]:
+        """Runs again and again for so long; gives each run's time and what else kept the machine busy."""
+        run, x, clock = self.engine.run, self.input, time.perf_counter
+        if warm_up:  # brings weights and code back into the caches that other engines have used since
+            run(x)
+        gc.collect()
+        gc.disable()
+        meter = Meter()
+        times: list[float] = []
+        end = clock() + seconds
+        now = clock()
+        while now < end or not times:
+            y = run(x)
+            before, now = now, clock()
+            times.append(now - before)
+            del y
+        gc.enable()
+        return {"times": times, "foreign_cores": meter.foreign_cores()}
+
+    def peak_memory(self) -> float:
+        """Largest resident size so far, in megabytes."""
+        with open("/proc/self/status") as status:
+            line = next(line for line in status if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+
+
+def serve(pipe: Connection) -> None:
+    """Answers requests until the parent hangs up."""
+    host = Host()
+    while True:
+        try:
+            name, arguments = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = (True, getattr(host, name)(*arguments))
+        except Exception as problem:
+            # Whatever a peer throws is a result to report, not a reason to stop the comparison.
+            lines = str(problem).strip().splitlines() or [""]
+            answer = (False, f"{type(problem).__name__}: {lines[0]}")
+        pipe.send(answer)
+
+
+def main() -> None:
+    """Started by `bench.process` with the pipe's file descriptor as argument."""
+    # A stopped process would outlive a parent that was killed; this ends it.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    serve(Connection(int(sys.argv[1])))
+    # Some peers crash in their own clean-up at exit, and nothing is left to lose.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
