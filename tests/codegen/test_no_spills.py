@@ -18,24 +18,73 @@ from cenote.kernels.conv_direct import ConvDirectSpec, widest
 from cenote.kernels.depthwise import DepthwiseSpec, widest_row
 from cenote.kernels.epilogue import Activation
 
-LABEL = re.compile(r"^(\.LBB\w+):")
-JUMP = re.compile(r"^\s+j\w+\s+(\.LBB\w+)")
+LABEL = re.compile(r"^(\.LBB\w+|[\w\".]+):")
+JUMP = re.compile(r"^\s+(j\w+)\s+(\.LBB\w+)")
 SPILL = re.compile(r"%[xyz]mm\d+.*\(%r[sb]p\)|\(%r[sb]p\).*%[xyz]mm\d+")
+
+
+def blocks_of(text: str) -> tuple[list[list[str]], dict[int, set[int]]]:
+    """Basic blocks of the assembly, and which blocks jump or fall into which (predecessors)."""
+    blocks: list[list[str]] = [[]]
+    names: dict[str, int] = {}
+    for line in text.splitlines():
+        label = LABEL.match(line)
+        if label:
+            blocks.append([])
+            names[label.group(1)] = len(blocks) - 1
+        blocks[-1].append(line)
+        if JUMP.match(line) or line.strip().startswith("ret"):
+            blocks.append([])
+    predecessors: dict[int, set[int]] = {index: set() for index in range(len(blocks))}
+    for index, lines in enumerate(blocks):
+        last = lines[-1] if lines else ""
+        jump = JUMP.match(last)
+        if jump:
+            predecessors[names[jump.group(2)]].add(index)
+        if index + 1 < len(blocks) and not last.strip().startswith(("ret", "jmp")):
+            predecessors[index + 1].add(index)
+    return blocks, predecessors
+
+
+def loop_body(head: int, tail: int, predecessors: dict[int, set[int]]) -> frozenset[int]:
+    """Blocks from which the jump tail -> head is reached without passing the head."""
+    body, pending = {head}, [tail]
+    while pending:
+        block = pending.pop()
+        if block not in body:
+            body.add(block)
+            pending += predecessors[block]
+    return frozenset(body)
 
 
 def spills(text: str) -> list[str]:
     """Instructions of innermost loops that move vectors to or from the stack."""
-    lines = text.splitlines()
-    labels = {match.group(1): index for index, line in enumerate(lines) if (match := LABEL.match(line))}
-    ends: dict[int, int] = {}  # of a loop, by its first line: all jumps back to one label are one loop
-    for index, line in enumerate(lines):
-        jump = JUMP.match(line)
-        if jump and labels.get(jump.group(1), index + 1) <= index:
-            ends[labels[jump.group(1)]] = index
-    loops = set(ends.items())
-    innermost = [a for a in loops if not any(a != b and a[0] <= b[0] and b[1] <= a[1] for b in loops)]
+    blocks, predecessors = blocks_of(text)
+    order: dict[int, set[int]] = dominators(predecessors)
+    loops = [
+        loop_body(head, tail, predecessors)
+        for head, tails in predecessors.items()
+        for tail in tails
+        if head in order.get(tail, set())
+    ]
+    innermost = [loop for loop in loops if not any(other < loop for other in loops)]
     assert innermost, "no loop found in the assembly"
-    return [lines[i] for begin, end in innermost for i in range(begin, end + 1) if SPILL.search(lines[i])]
+    return [line for loop in innermost for block in loop for line in blocks[block] if SPILL.search(line)]
+
+
+def dominators(predecessors: dict[int, set[int]]) -> dict[int, set[int]]:
+    """For each block, those on every way to it: blocks nothing leads to are entries."""
+    every = set(predecessors)
+    found = {block: set(every) if before else {block} for block, before in predecessors.items()}
+    changed = True
+    while changed:
+        changed = False
+        for block, before in predecessors.items():
+            if before:
+                new = set.intersection(*(found[b] for b in before)) | {block}
+                changed |= new != found[block]
+                found[block] = new
+    return found
 
 
 def hot_specs(target: Target) -> list[KernelSpec]:

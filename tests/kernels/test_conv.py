@@ -25,7 +25,7 @@ def targets() -> list[Target]:
     found = []
     for name in ("avx512", "avx2", "generic"):
         try:
-            found.append(jit._target(name))
+            found.append(jit.named_target(name))
         except ArgumentError:
             continue
     return found

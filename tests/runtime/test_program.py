@@ -24,7 +24,7 @@ TYPE = TensorType.of(np.float32, (SIZE,))
 
 
 def add_one_kernel() -> Kernel:
-    target = jit._target("generic")
+    target = jit.named_target("generic")
     pointers = [Parameter(name, F32, pointer=True, may_alias=True) for name in ("x", "y")]
     k = Kernel("test_add_one", target, pointers)
     for i in k.range(k.begin, k.end):
@@ -34,7 +34,7 @@ def add_one_kernel() -> Kernel:
 
 def chain(length: int, threads: int, host: bool = False) -> Program:
     """x + length, one kernel a step, through the arena; with a host step that doubles in the middle."""
-    address = jit.addresses({"test_add_one": add_one_kernel}, jit._target("generic"))["test_add_one"]
+    address = jit.addresses({"test_add_one": add_one_kernel}, jit.named_target("generic"))["test_add_one"]
     arena = Slot("arena", 0)
     steps: list[KernelStep | HostStep] = []
     for index in range(length):

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.metadata
 import os
 import stat
 import tempfile
 import time
 from functools import cache
 from pathlib import Path
-
-import llvmlite
-from llvmlite import binding as llvm
 
 from cenote.core.settings import cache_folder
 from cenote.core.target import Target
@@ -42,9 +40,14 @@ def generator_digest() -> str:
 
 
 @cache
+def llvm_version() -> str:
+    """Version of llvmlite, which decides LLVM's, without importing it."""
+    return importlib.metadata.version("llvmlite")
+
+
+@cache
 def _world(target: Target) -> str:
-    version = ".".join(map(str, llvm.llvm_version_info))
-    return "\0".join((generator_digest(), llvmlite.__version__, version, repr(target)))
+    return "\0".join((generator_digest(), llvm_version(), repr(target)))
 
 
 def key(symbol: str, target: Target) -> str:
@@ -79,23 +82,41 @@ def folder() -> Path | None:
 
 def read(symbol: str, target: Target) -> bytes | None:
     """Object code of a kernel, or None when it is not there or damaged."""
-    place = folder()
-    if place is None:
-        return None
-    path = place / key(symbol, target)
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    head = len(_MAGIC) + _DIGEST
-    code = content[head:]
-    if content[: len(_MAGIC)] != _MAGIC or hashlib.sha256(code).digest() != content[len(_MAGIC) : head]:
-        return None
-    return code
+    return _read(key(symbol, target))
 
 
 def write(symbol: str, target: Target, code: bytes) -> None:
     """Keep object code; quietly does nothing when it cannot."""
+    _write(key(symbol, target), code)
+
+
+def read_text(name: str) -> str | None:
+    """A small text kept under a name."""
+    content = _read(name)
+    return None if content is None else content.decode()
+
+
+def write_text(name: str, text: str) -> None:
+    """Keep a small text."""
+    _write(name, text.encode())
+
+
+def _read(name: str) -> bytes | None:
+    place = folder()
+    if place is None:
+        return None
+    try:
+        content = (place / name).read_bytes()
+    except OSError:
+        return None
+    head = len(_MAGIC) + _DIGEST
+    body = content[head:]
+    if content[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != content[len(_MAGIC) : head]:
+        return None
+    return body
+
+
+def _write(name: str, body: bytes) -> None:
     place = folder()
     if place is None:
         return
@@ -103,8 +124,8 @@ def write(symbol: str, target: Target, code: bytes) -> None:
         handle, temporary = tempfile.mkstemp(dir=place, prefix=".new-")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(code).digest() + code)
-            os.replace(temporary, place / key(symbol, target))
+                file.write(_MAGIC + hashlib.sha256(body).digest() + body)
+            os.replace(temporary, place / name)
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)

@@ -1,137 +1,129 @@
-"""From a kernel's text to an address in this process: LLVM's light pipeline, object code, linking.
+"""From a kernel to an address in this process: out of the cache, or compiled; then loaded.
 
-The pipeline is SROA, instcombine, simplifycfg: the builder's text is already what we want, and the O2 pipeline adds
-70-130 ms per kernel and buys nothing (measured on the convolution kernels, LLVM 22).
+Only what is not in the cache needs LLVM, which is imported then. `named_target` and `host_target` say for which machine
+code is generated; the host's description is kept in the cache too, because asking LLVM means importing it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib
+import json
+import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Protocol
-
-from llvmlite import binding as llvm
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cenote.codegen import cache as object_cache
+from cenote.codegen import loader
 from cenote.core import settings
-from cenote.core.errors import CodegenError
 from cenote.core.target import Target, choose_target
 
-_lock = threading.RLock()  # llvmlite serialises every call anyway
+if TYPE_CHECKING:
+    from cenote.codegen.llvm import Emitted
+
+_lock = threading.RLock()
+
+
+def _llvm() -> Any:
+    """LLVM, imported when it is needed."""
+    return importlib.import_module("cenote.codegen.llvm")
+
+
+# ---- the machine ----------------------------------------------------------------------------------------------------
 
 
 @cache
-def _initialize() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    llvm.initialize_native_asmparser()  # the driver pauses with one inline instruction
+def _host() -> tuple[str, dict[str, bool], str]:
+    """CPU name, features and triple, from the cache if this very CPU has been described before."""
+    key = f"host-{_cpu_digest()}.json"
+    kept = object_cache.read_text(key)
+    if kept is not None:
+        name, features, triple = json.loads(kept)
+        return name, features, triple
+    described: tuple[str, dict[str, bool], str] = _llvm().host()
+    object_cache.write_text(key, json.dumps(described))
+    return described
+
+
+def _cpu_digest() -> str:
+    """What identifies the CPU as the system describes it; empty knowledge makes a key of its own per machine type."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0].splitlines()
+    except OSError:
+        lines = [str(os.uname())]
+    stable = [line for line in lines if not line.startswith(("cpu MHz", "bogomips", "processor", "apicid"))]
+    return hashlib.sha256("\n".join([*stable, object_cache.llvm_version()]).encode()).hexdigest()[:32]
 
 
 @cache
-def _target(force: str) -> Target:
-    _initialize()
-    features = dict(llvm.get_host_cpu_features())
-    return choose_target(llvm.get_host_cpu_name(), features, llvm.get_process_triple(), force)
+def named_target(name: str) -> Target:
+    """A target by name ("avx512", "avx2", "generic"), "" for the host's best.
+
+    Raises ArgumentError when the host cannot run it.
+    """
+    cpu, features, triple = _host()
+    return choose_target(cpu, features, triple, name)
 
 
 def host_target() -> Target:
     """The target code is generated for now: the host's best, or what CENOTE_TARGET forces."""
-    return _target(settings.TARGET.text())
+    return named_target(settings.TARGET.text())
 
 
-@cache
-def target_machine(target: Target) -> Any:
-    """LLVM's description of the target."""
-    _initialize()
-    return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=3, jit=True, reloc="pic", codemodel="jitdefault"
-    )
-
-
-def optimized_module(text: str, target: Target) -> Any:
-    """Parse, verify and run the light pipeline."""
-    try:
-        module = llvm.parse_assembly(text)
-        module.verify()
-    except RuntimeError as error:
-        raise CodegenError(f"LLVM refuses a generated kernel: {error}") from error
-    module.triple = target.triple
-    machine = target_machine(target)
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_simplify_cfg_pass()
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    passes.run(module, llvm.create_pass_builder(machine, options))
-    return module
-
-
-class Emitted(Protocol):
-    """What can be compiled: a kernel, or anything else that knows its symbol, target and module text."""
-
-    @property
-    def symbol(self) -> str: ...
-
-    @property
-    def target(self) -> Target: ...
-
-    def module(self) -> str: ...
+# ---- looking at code ------------------------------------------------------------------------------------------------
 
 
 def assembly(kernel: Emitted) -> str:
-    """The machine code of a kernel as text."""
-    with _lock:
-        text: str = target_machine(kernel.target).emit_assembly(optimized_module(kernel.module(), kernel.target))
+    """The machine code of a kernel as text. (Its LLVM IR is `kernel.module()`.)"""
+    text: str = _llvm().assembly(kernel)
     return text
 
 
-def object_code(kernel: Emitted) -> bytes:
-    """The kernel as an object file."""
-    with _lock:
-        code: bytes = target_machine(kernel.target).emit_object(optimized_module(kernel.module(), kernel.target))
-    return code
-
-
-@cache
-def _linker() -> Any:
-    _initialize()
-    llvm.check_jit_execution()
-    return llvm.create_lljit_compiler()
-
-
-_libraries: list[Any] = []  # linked code lives as long as the process: addresses are handed out for good
-
-
-def link(objects: Mapping[str, bytes]) -> dict[str, int]:
-    """Load object files, one per symbol, and give the symbols' addresses."""
-    with _lock:
-        builder = llvm.JITLibraryBuilder()
-        for symbol, code in objects.items():
-            builder.add_object_img(code).export_symbol(symbol)
-        builder.add_current_process()
-        library = builder.link(_linker(), f"cenote.{len(_libraries)}")
-        _libraries.append(library)
-        return {symbol: int(library[symbol]) for symbol in objects}
-
+# ---- compiling and loading ------------------------------------------------------------------------------------------
 
 _addresses: dict[tuple[str, Target], int] = {}
+
+
+def addresses(wanted: Mapping[str, Callable[[], Emitted]], target: Target) -> dict[str, int]:
+    """Addresses of kernels by symbol: from this process, from the disk cache, or built now; loaded all at once.
+
+    Raises CodegenError when LLVM refuses a kernel or the system forbids executable memory.
+    """
+    with _lock:
+        missing = {symbol: emit for symbol, emit in wanted.items() if (symbol, target) not in _addresses}
+        if missing:
+            objects = {symbol: _object_for(symbol, emit, target) for symbol, emit in missing.items()}
+            for symbol, address in _load(objects).items():
+                _addresses[symbol, target] = address
+        return {symbol: _addresses[symbol, target] for symbol in wanted}
 
 
 def _object_for(symbol: str, emit: Callable[[], Emitted], target: Target) -> bytes:
     code = object_cache.read(symbol, target)
     if code is None:
-        code = object_code(emit())
+        code = _llvm().object_code(emit())
         object_cache.write(symbol, target, code)
     return code
 
 
-def addresses(wanted: Mapping[str, Callable[[], Emitted]], target: Target) -> dict[str, int]:
-    """Addresses of kernels by symbol: from this process, from the disk cache, or built now; linked all at once."""
-    with _lock:
-        missing = {symbol: emit for symbol, emit in wanted.items() if (symbol, target) not in _addresses}
-        if missing:
-            objects = {symbol: _object_for(symbol, emit, target) for symbol, emit in missing.items()}
-            for symbol, address in link(objects).items():
-                _addresses[symbol, target] = address
-        return {symbol: _addresses[symbol, target] for symbol in wanted}
+def _load(objects: Mapping[str, bytes]) -> dict[str, int]:
+    if not loader.can_load():
+        linked: dict[str, int] = _llvm().link(objects)
+        return linked
+    placed = loader.load(objects)
+    if settings.PERF_MAP.text() not in ("", "0"):
+        _tell_profiler(placed)
+    return {symbol: place.address for symbol, place in placed.items()}
+
+
+def _tell_profiler(placed: Mapping[str, loader.Placed]) -> None:
+    """Append to the map in which Linux perf looks up the names of generated code."""
+    with Path(f"/tmp/perf-{os.getpid()}.map").open("a") as file:
+        for symbol, place in placed.items():
+            for name, address, nbytes in place.functions:
+                file.write(f"{address:x} {nbytes:x} {name or symbol}\n")
+
+_target = named_target

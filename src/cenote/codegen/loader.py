@@ -1,0 +1,206 @@
+"""Loads object code without LLVM: places the sections, applies the relocations, makes the result executable.
+
+A process whose kernels are all in the cache then never imports LLVM (60 MB of memory and 0.1 s). Reads what LLVM writes
+for x86-64 Linux: ELF64 relocatable files, position independent. Memory is writable while it is filled and executable
+afterwards, never both. The format and the relocation types are those of the System V ABI, AMD64 supplement.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import platform
+import struct
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cenote.core.errors import CodegenError
+
+_ALLOCATED, _NO_BITS = 0x2, 8  # section flag and type
+_SYMBOL_TABLE, _RELOCATIONS = 2, 4  # section types
+_FUNCTION = 2  # symbol type
+_ABSOLUTE_64, _PC_32, _PLT_32 = 1, 2, 4  # relocation types
+_VIA_TABLE = (9, 41, 42)  # GOTPCREL and its relaxable forms
+_UNWINDING = (b".eh_frame",)  # kernels throw nothing
+_STUB = b"\xff\x25\x00\x00\x00\x00"  # jmp [rip+0], the address follows
+_REACH = 1 << 31
+
+_libc = ctypes.CDLL(None)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An object file in memory: the address of its symbol, and (name, address, bytes) of each function."""
+
+    address: int
+    functions: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True)
+class _Section:
+    name: bytes
+    kind: int
+    flags: int
+    offset: int
+    nbytes: int
+    link: int
+    info: int
+    alignment: int
+
+
+@dataclass(frozen=True)
+class _Symbol:
+    name: bytes
+    kind: int
+    section: int
+    value: int
+    nbytes: int
+
+
+def can_load() -> bool:
+    """Is this a machine whose object files this module reads?"""
+    return sys.platform == "linux" and platform.machine() == "x86_64"
+
+
+class _Object:
+    """One object file, parsed."""
+
+    def __init__(self, code: bytes) -> None:
+        self.code = code
+        if code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", code, 16) != (1, 62):
+            raise CodegenError("the object code is not an x86-64 ELF object file")
+        (table,) = struct.unpack_from("<Q", code, 40)
+        size, count, names = struct.unpack_from("<HHH", code, 58)
+        headers = [struct.unpack_from("<IIQQQQIIQQ", code, table + i * size) for i in range(count)]
+        strings = headers[names][4]
+        self.sections = [
+            _Section(self._text(strings + h[0]), h[1], h[2], h[4], h[5], h[6], h[7], max(1, h[8])) for h in headers
+        ]
+        self.symbols: list[_Symbol] = []
+        for section in self.sections:
+            if section.kind == _SYMBOL_TABLE:
+                self._read_symbols(section)
+
+    def _text(self, start: int) -> bytes:
+        return self.code[start : self.code.index(b"\0", start)]
+
+    def _read_symbols(self, section: _Section) -> None:
+        strings = self.sections[section.link].offset
+        for at in range(section.offset, section.offset + section.nbytes, 24):
+            name, info, _, index, value, nbytes = struct.unpack_from("<IBBHQQ", self.code, at)
+            self.symbols.append(_Symbol(self._text(strings + name), info & 15, index, value, nbytes))
+
+    def is_placed(self, section: _Section) -> bool:
+        return bool(section.flags & _ALLOCATED) and section.nbytes > 0 and not section.name.startswith(_UNWINDING)
+
+
+class _Region:
+    """Memory being filled: sections first, then stubs and table entries for what lies too far away."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.map = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        self.used = 0
+        self._stubs: dict[bytes, int] = {}
+        self._entries: dict[int, int] = {}
+
+    def put(self, content: bytes, alignment: int) -> int:
+        """Append bytes; their address."""
+        start = -(-self.used // alignment) * alignment
+        self.map[start : start + len(content)] = content
+        self.used = start + len(content)
+        return self.base + start
+
+    def stub(self, name: bytes) -> int:
+        """A jump to a function of the C library."""
+        if name not in self._stubs:
+            self._stubs[name] = self.put(_STUB + struct.pack("<Q", outside(name)), 16)
+        return self._stubs[name]
+
+    def entry(self, address: int) -> int:
+        """A word that holds an address."""
+        if address not in self._entries:
+            self._entries[address] = self.put(struct.pack("<Q", address), 8)
+        return self._entries[address]
+
+    def patch(self, place: int, form: str, value: int) -> None:
+        struct.pack_into(form, self.map, place - self.base, value)
+
+    def seal(self) -> None:
+        """No more writing, from now on executing. The memory stays for good: addresses have been handed out."""
+        wanted = mmap.PROT_READ | 4  # PROT_EXEC
+        if _libc.mprotect(ctypes.c_void_p(self.base), ctypes.c_size_t(len(self.map)), wanted):
+            raise CodegenError("the system forbids executable memory (an SELinux or seccomp rule?): kernels cannot run")
+
+
+_regions: list[_Region] = []
+
+
+def load(objects: Mapping[str, bytes]) -> dict[str, Placed]:
+    """Place object files, one per symbol, and give where each symbol lies.
+
+    Raises CodegenError for what it cannot read, and when the system forbids executable memory.
+    """
+    parsed = {symbol: _Object(code) for symbol, code in objects.items()}
+    room = sum(
+        section.nbytes + section.alignment + 32 for each in parsed.values() for section in each.sections
+    ) + 32 * sum(len(each.symbols) for each in parsed.values())
+    region = _Region(-(-room // mmap.PAGESIZE) * mmap.PAGESIZE + mmap.PAGESIZE)
+    placed = {symbol: _place(each, symbol.encode(), region) for symbol, each in parsed.items()}
+    region.seal()
+    _regions.append(region)
+    return placed
+
+
+def _place(each: _Object, wanted: bytes, region: _Region) -> Placed:
+    starts: dict[int, int] = {}
+    for index, section in enumerate(each.sections):
+        if each.is_placed(section):
+            body = each.code[section.offset : section.offset + section.nbytes]
+            content = b"\0" * section.nbytes if section.kind == _NO_BITS else body
+            starts[index] = region.put(content, max(16, section.alignment))
+    for section in each.sections:
+        if section.kind == _RELOCATIONS and section.info in starts:
+            _relocate(each, section, starts, region)
+    functions = {
+        symbol.name: (symbol.name.decode(), starts[symbol.section] + symbol.value, symbol.nbytes)
+        for symbol in each.symbols
+        if symbol.kind == _FUNCTION and symbol.section in starts
+    }
+    if wanted in functions:
+        return Placed(functions[wanted][1], tuple(functions.values()))
+    raise CodegenError(f"the object code does not define {wanted.decode()}")
+
+
+def _relocate(each: _Object, section: _Section, starts: Mapping[int, int], region: _Region) -> None:
+    for at in range(section.offset, section.offset + section.nbytes, 24):
+        offset, info, addend = struct.unpack_from("<QQq", each.code, at)
+        kind, symbol = info & 0xFFFFFFFF, each.symbols[info >> 32]
+        place = starts[section.info] + offset
+        inside = symbol.section in starts
+        target = starts[symbol.section] + symbol.value if inside else 0
+        if kind == _ABSOLUTE_64:
+            region.patch(place, "<Q", (target if inside else outside(symbol.name)) + addend)
+            continue
+        if kind in _VIA_TABLE:
+            target = region.entry(target if inside else outside(symbol.name))
+        elif kind in (_PC_32, _PLT_32):
+            target = target if inside else region.stub(symbol.name)
+        else:
+            raise CodegenError(f"the object code has a relocation of unknown type {kind}")
+        distance = target + addend - place
+        if not -_REACH <= distance < _REACH:
+            raise CodegenError("the object code's parts lie too far apart")
+        region.patch(place, "<i", distance)
+
+
+def outside(name: bytes) -> int:
+    """Address of a function of the C library."""
+    try:
+        address = ctypes.cast(getattr(_libc, name.decode()), ctypes.c_void_p).value
+    except AttributeError:
+        address = None
+    if not address:
+        raise CodegenError(f"the object code calls {name.decode()}, which this system's C library does not have")
+    return address
