@@ -37,7 +37,7 @@ NUMBERS = (
 
 def widest_row(taps: int, registers: int) -> int:
     """Pixels of a tile: 8 sums keep two multiply-adds per cycle of latency 4 busy; the weights want registers too."""
-    return min(8, registers - 4 - taps)
+    return min(8, registers - 3 - taps)
 
 
 @dataclass(frozen=True)
