@@ -55,11 +55,15 @@ def load_onnx(source: str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProt
     name = _name(source)
     try:
         model, contents, folder = _parse(source)
-        return _import(model, contents, folder)
+        try:
+            return _import(model, contents, folder)
+        except (TypeError, AttributeError, ValueError, LookupError) as error:
+            text = _not_text(model)  # protobuf gives text that is not UTF-8 as bytes, which fit nowhere
+            if text is None:
+                raise
+            raise ModelError(f"{text!r} is not valid UTF-8 text; the file is damaged") from error
     except CenoteError as error:
         raise error.located(name) from error
-    except UnicodeDecodeError as error:
-        raise ModelError(f"{name}: a name in it is not valid UTF-8 text; the file is damaged") from error
 
 
 def _name(source: object) -> str:
@@ -131,6 +135,8 @@ def _import(model: Any, contents: Contents, folder: Path | None) -> ImportedMode
     scope.wanted = {name: name for node in graph.node for name in node.output if name}
     importer.add_nodes(graph.node, scope)
     outputs = tuple(value.name for value in graph.output)
+    if not all(isinstance(name, str) for name in importer.taken):
+        raise TypeError("a name is not text")
     for name in outputs:
         if not name or scope.find(name) is None:
             raise ModelError(f"output '{name}' of the graph is made by no node")
@@ -143,6 +149,22 @@ def _import(model: Any, contents: Contents, folder: Path | None) -> ImportedMode
         {item.key: item.value for item in model.metadata_props},
         f"{model.producer_name} {model.producer_version}".strip(),
     )
+
+
+def _not_text(message: Any) -> bytes | None:
+    """The first text field that is not UTF-8, of this message or of one in it."""
+    for kind, content in message.ListFields():
+        single = isinstance(content, str | bytes) or hasattr(content, "ListFields")
+        items = (content,) if single else content
+        if kind.type == kind.TYPE_STRING:
+            found = next((item for item in items if isinstance(item, bytes)), None)
+        elif kind.type == kind.TYPE_MESSAGE:
+            found = next((text for item in items if (text := _not_text(item)) is not None), None)
+        else:
+            found = None
+        if isinstance(found, bytes):
+            return found
+    return None
 
 
 def _opsets(model: Any) -> dict[str, int]:

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import defs
 
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array
 from cenote.frontends.onnx_order import ordered, where
 from cenote.frontends.onnx_schema import (
+    STANDARD,
     check_node,
     check_opset,
     default_attributes,
@@ -73,6 +75,8 @@ class Importer:
         self.nodes: list[Node] = []
         self.constants: dict[str, Array] = {}
         self.taken: set[str] = set()
+        self.copies: dict[str, int] = {}
+        self.visited = 0
         self.functions = {
             (domain_of(function.domain), function.name, function.overload): function for function in functions
         }
@@ -84,8 +88,6 @@ class Importer:
                 self._add_node(node, scope)
             except CenoteError as error:
                 raise error.located(where(node)) from error
-            if len(self.nodes) > MOST_NODES:
-                raise UnsupportedError(f"inlining its functions gives more than {MOST_NODES} nodes")
 
     def define(self, name: str, scope: Scope) -> str:
         """The graph's name for a value that a node of the scope makes."""
@@ -97,14 +99,19 @@ class Importer:
 
     def _unused(self, name: str) -> str:
         """The name, or with a number behind it when it is taken."""
-        unused, count = name, 0
+        unused = name
         while unused in self.taken:
-            count += 1
-            unused = f"{name}.{count}"
+            self.copies[name] = self.copies.get(name, 0) + 1
+            unused = f"{name}.{self.copies[name]}"
         self.taken.add(unused)
         return unused
 
     def _add_node(self, node: Any, scope: Scope) -> None:
+        self.visited += 1
+        if self.visited > MOST_NODES:
+            raise UnsupportedError(
+                f"the model has more than {MOST_NODES} nodes when its functions are inlined"
+            )
         domain = domain_of(node.domain)
         attributes = _bound(node.attribute, scope)
         function = self.functions.get((domain, node.op_type, getattr(node, "overload", "")))
@@ -166,7 +173,8 @@ class Importer:
             **default_attributes(domain, node.op_type, opset),
             **{item.name: item for item in attributes},
         }
-        opsets = {domain_of(entry.domain): entry.version for entry in function.opset_import} or scope.opsets
+        opsets = {STANDARD: defs.onnx_opset_version(), **scope.opsets}
+        opsets |= {domain_of(entry.domain): entry.version for entry in function.opset_import}
         try:
             self._inline(node, function, list(bound.values()), opsets, scope)
         except UnsupportedError as error:
