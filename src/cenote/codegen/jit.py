@@ -73,6 +73,12 @@ def host_target() -> Target:
     return named_target(settings.TARGET.text())
 
 
+def llvm_version() -> str:
+    """LLVM's version number (imports it)."""
+    version: str = _llvm().version()
+    return version
+
+
 # ---- looking at code ------------------------------------------------------------------------------------------------
 
 

@@ -45,6 +45,11 @@ def host() -> tuple[str, dict[str, bool], str]:
     return llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features()), llvm.get_process_triple()
 
 
+def version() -> str:
+    """LLVM's version number."""
+    return ".".join(map(str, llvm.llvm_version_info))
+
+
 @cache
 def target_machine(target: Target) -> Any:
     """LLVM's description of the target."""

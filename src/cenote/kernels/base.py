@@ -13,6 +13,7 @@ bits for any number of threads.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from cenote.codegen.builder import Kernel
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, short_name
 from cenote.runtime.program import Slot
+
+
+_LONGEST_SYMBOL = 200  # characters; what is longer is cut and told apart by a digest
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,10 @@ class KernelSpec:
         parts = [type(self).__name__]
         for field in dataclasses.fields(self):
             parts.append(f"{field.name}_{_identifier(getattr(self, field.name))}")
-        return "__".join(parts)
+        name = "__".join(parts)
+        if len(name) <= _LONGEST_SYMBOL:
+            return name
+        return f"{name[:_LONGEST_SYMBOL]}__{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def _identifier(value: object) -> str:

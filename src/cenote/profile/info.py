@@ -9,9 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from llvmlite import binding as llvm
-
-from cenote.codegen.jit import host_target
+from cenote.codegen.jit import host_target, llvm_version
 from cenote.core import settings
 from cenote.core.target import cache_sizes, physical_cores
 from cenote.core.version import __version__
@@ -137,7 +135,7 @@ def _cache(folder: Path | None) -> CacheInfo:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "llvm": ".".join(map(str, llvm.llvm_version_info))}
+    found = {"python": platform.python_version(), "llvm": llvm_version()}
     for package in _PACKAGES:
         try:
             found[package] = metadata.version(package)
