@@ -12,14 +12,21 @@ from cenote.ops.compare import COMPARISONS
 from cenote.ops.concat import Concat
 from cenote.ops.conv import Conv
 from cenote.ops.conv_transpose import ConvTranspose
+from cenote.ops.cumulative import CUMULATIVES
+from cenote.ops.data_dependent import SELECTIONS
+from cenote.ops.depth_space import REARRANGEMENTS
+from cenote.ops.einsum import Einsum
 from cenote.ops.gather import GATHERS
 from cenote.ops.gemm import Gemm, MatMul
 from cenote.ops.global_pool import GlobalAveragePool, GlobalMaxPool
 from cenote.ops.layer_normalization import NORMALIZATIONS
+from cenote.ops.losses import LOSSES
 from cenote.ops.lp_pool import GlobalLpPool, LpPool
 from cenote.ops.lrn import LRN
 from cenote.ops.max_pool import MaxPool, MinPool
 from cenote.ops.max_unpool import MaxUnpool
+from cenote.ops.mod import Mod
+from cenote.ops.non_max_suppression import NonMaxSuppression
 from cenote.ops.pad import Pad
 from cenote.ops.reduce import REDUCTIONS
 from cenote.ops.reorder import Reorder
@@ -32,6 +39,7 @@ from cenote.ops.shape import SHAPES
 from cenote.ops.slice import Slice
 from cenote.ops.softmax import LogSoftmax, Softmax
 from cenote.ops.split import Split
+from cenote.ops.topk import RANKINGS
 from cenote.ops.transpose import Transpose
 from cenote.ops.unary import UNARY
 from cenote.ops.where import CHOICES
@@ -42,11 +50,16 @@ OPERATORS: tuple[type[Op], ...] = (
     *CASTS,
     *CHOICES,
     *COMPARISONS,
+    *CUMULATIVES,
     *GATHERS,
+    *LOSSES,
     *NORMALIZATIONS,
+    *RANKINGS,
+    *REARRANGEMENTS,
     *REDUCTIONS,
     *RESHAPES,
     *SCATTERS,
+    *SELECTIONS,
     *SHAPES,
     *UNARY,
     AveragePool,
@@ -54,6 +67,7 @@ OPERATORS: tuple[type[Op], ...] = (
     Concat,
     Conv,
     ConvTranspose,
+    Einsum,
     Gemm,
     GlobalAveragePool,
     GlobalLpPool,
@@ -66,6 +80,8 @@ OPERATORS: tuple[type[Op], ...] = (
     MaxRoiPool,
     MaxUnpool,
     MinPool,
+    Mod,
+    NonMaxSuppression,
     Pad,
     PsRoiPool,
     Reorder,

@@ -1,0 +1,90 @@
+"""CumSum and CumProd: sums and products of all elements up to each place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ShapeError
+from cenote.core.types import Array, TensorType
+from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, narrow, normalize_axis, seeded, wide
+from cenote.ops.host import HostOp, require_index, require_kind
+
+
+def _decode_cumulative(node: Imported) -> Op:
+    """CumSum of ai.onnx 11 and 14, CumProd of 26."""
+    node.expect("exclusive", "reverse")
+    make = CumSum if node.op == "CumSum" else CumProd
+    return make(bool(node.get("exclusive", 0)), bool(node.get("reverse", 0)))
+
+
+@dataclass(frozen=True)
+class _Cumulative(HostOp):
+    exclusive: bool = False
+    reverse: bool = False
+
+    operands: ClassVar[tuple[str, ...]] = ("x", "axis")
+    start: ClassVar[int] = 0
+
+    def accumulated(self, x: Array, axis: int) -> Array:
+        """The running result including each element."""
+        raise NotImplementedError
+
+    def types(self, x: TensorType, axis: TensorType) -> Types:
+        require_kind(self.name, x, "iuf", "x")
+        if require_index(self.name, axis, "axis").size != 1:
+            raise ShapeError(f"{self.name}: 'axis' must hold one integer, got {axis}")
+        if axis.value is not None:
+            normalize_axis(self.name, int(axis.value.item()), x.rank)
+        return (TensorType(x.dtype, x.shape),)
+
+    def compute(self, x: Array, axis: Array) -> Arrays:
+        along = normalize_axis(self.name, int(axis.item()), x.ndim)
+        values = np.flip(wide(x), along) if self.reverse else wide(x)
+        if self.exclusive and x.shape[along]:
+            first = np.full_like(values.take([0], along), self.start)
+            values = np.concatenate((first, values.take(range(x.shape[along] - 1), along)), along)
+        total = self.accumulated(values, along)
+        return (narrow(np.flip(total, along) if self.reverse else total, x.dtype),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for exclusive in (False, True):
+            for reverse in (False, True):
+                op = cls(exclusive, reverse)
+                yield Sample(op, (seeded((3, 4)), np.array(1, np.int64)))
+                yield Sample(op, (seeded((2, 3, 2), dtype=np.int32), np.array(-2, np.int32)))
+                yield Sample(op, (seeded((0, 3)), np.array(0, np.int64)))
+        yield Sample(cls(), (np.full((9,), 100, np.uint64), np.array([0], np.int64)), "wraps around")
+        yield Sample(cls(), (seeded((5,), dtype=np.float16), np.array(0, np.int64)), "half")
+
+
+@dataclass(frozen=True)
+class CumSum(_Cumulative):
+    """Sum of the elements up to each place along an axis; `exclusive` leaves the place itself out,
+    `reverse` starts at the end.
+    """
+
+    name: ClassVar[str] = "cum_sum"
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"CumSum": _decode_cumulative}
+
+    def accumulated(self, x: Array, axis: int) -> Array:
+        return np.asarray(np.cumsum(x, axis, dtype=x.dtype))
+
+
+@dataclass(frozen=True)
+class CumProd(_Cumulative):
+    """Product of the elements up to each place along an axis; `exclusive` and `reverse` as in CumSum."""
+
+    name: ClassVar[str] = "cum_prod"
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"CumProd": _decode_cumulative}
+    start: ClassVar[int] = 1
+
+    def accumulated(self, x: Array, axis: int) -> Array:
+        return np.asarray(np.cumprod(x, axis, dtype=x.dtype))
+
+
+CUMULATIVES = (CumProd, CumSum)

@@ -1,0 +1,228 @@
+"""Operators whose output's size depends on the content: NonZero, Unique, Compress; and OneHot,
+ReverseSequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.types import INT64, Array, TensorType
+from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, normalize_axis, seeded, wide
+from cenote.ops.host import HostOp, int64s, known, require_kind
+
+
+def _decode_non_zero(node: Imported) -> Op:
+    node.expect()
+    return NonZero()
+
+
+def _decode_unique(node: Imported) -> Op:
+    node.expect("axis", "sorted")
+    return Unique(node.get("axis"), bool(node.get("sorted", 1)), node.outputs)
+
+
+def _decode_compress(node: Imported) -> Op:
+    node.expect("axis")
+    return Compress(node.get("axis"))
+
+
+def _decode_one_hot(node: Imported) -> Op:
+    node.expect("axis")
+    return OneHot(int(node.get("axis", -1)))
+
+
+def _decode_reverse_sequence(node: Imported) -> Op:
+    node.expect("batch_axis", "time_axis")
+    return ReverseSequence(int(node.get("batch_axis", 1)), int(node.get("time_axis", 0)))
+
+
+@dataclass(frozen=True)
+class NonZero(HostOp):
+    """The coordinates of the elements that are not zero, as int64 (rank, count) in row-major order."""
+
+    name: ClassVar[str] = "non_zero"
+    operands: ClassVar[tuple[str, ...]] = ("x",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"NonZero": _decode_non_zero}
+
+    def types(self, x: TensorType) -> Types:
+        return self.shape_from_data(x)
+
+    def compute(self, x: Array) -> Arrays:
+        if x.ndim == 0:  # no coordinates, one column if it is not zero
+            return (np.zeros((0, int(bool(x))), np.int64),)
+        return (np.array(np.nonzero(wide(x)), np.int64).reshape(x.ndim, -1),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(NonZero(), (np.array([[1, 0], [1, 1]], np.bool_),))
+        yield Sample(NonZero(), (np.array([0.0, -0.0, np.nan, 2.0], np.float32),))
+        yield Sample(NonZero(), (np.zeros((2, 3), np.int64),), "nothing")
+        yield Sample(NonZero(), (np.array(3, np.int64),), "scalar")
+        yield Sample(NonZero(), (seeded((0, 2)),))
+
+
+@dataclass(frozen=True)
+class Unique(HostOp):
+    """The different elements, or slices along an axis: sorted, or in the order they are met.
+
+    Further outputs (`count` says how many in all, 1 to 4): where each is first met, which one each element
+    is, and how often each occurs (int64 lists). NaN equals NaN and is last.
+    """
+
+    axis: int | None = None
+    sorted: bool = True
+    count: int = 1
+
+    name: ClassVar[str] = "unique"
+    operands: ClassVar[tuple[str, ...]] = ("x",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Unique": _decode_unique}
+
+    def types(self, x: TensorType) -> Types:
+        if self.axis is not None:
+            normalize_axis(self.name, self.axis, x.rank)
+        return self.shape_from_data(x)
+
+    def compute(self, x: Array) -> Arrays:
+        _, first, inverse, counts = np.unique(
+            wide(x), return_index=True, return_inverse=True, return_counts=True, axis=self.axis
+        )
+        inverse = inverse.reshape(-1)
+        if not self.sorted:
+            order = np.argsort(first, kind="stable")
+            place = np.empty_like(order)
+            place[order] = np.arange(order.size)
+            first, inverse, counts = first[order], place[inverse], counts[order]
+        y = x.reshape(-1)[first] if self.axis is None else np.take(x, first, self.axis)
+        return (y, *(part.astype(np.int64) for part in (first, inverse, counts)))[: self.count]
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        x = np.array([2.0, 1, 1, 3, 4, 3], np.float32)
+        rows = np.array([[1, 0, 0], [2, 3, 4], [1, 0, 0]], np.int64)
+        for ascending in (True, False):
+            yield Sample(Unique(None, ascending, 4), (x,))
+            yield Sample(Unique(0, ascending, 4), (rows,))
+            yield Sample(Unique(-1, ascending, 2), (rows,))
+        yield Sample(Unique(), (rows,), "values alone")
+        yield Sample(Unique(count=4), (seeded((0,)),))
+
+
+@dataclass(frozen=True)
+class Compress(HostOp):
+    """The slices along an axis (or the elements of the flattened data) where the condition holds.
+
+    The condition may be shorter than the axis: what lies beyond it is dropped.
+    """
+
+    axis: int | None = None
+
+    name: ClassVar[str] = "compress"
+    operands: ClassVar[tuple[str, ...]] = ("x", "condition")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Compress": _decode_compress}
+
+    def types(self, x: TensorType, condition: TensorType) -> Types:
+        axis = None if self.axis is None else normalize_axis(self.name, self.axis, x.rank)
+        extent = x.size if axis is None else x.shape[axis]
+        if require_kind(self.name, condition, "b", "condition").rank != 1 or condition.size > extent:
+            raise ShapeError(f"compress: condition {condition} must be a list of at most {extent} values")
+        if condition.value is None:
+            return self.shape_from_data(condition)
+        count = int(np.count_nonzero(condition.value))
+        shape = (count,) if axis is None else (*x.shape[:axis], count, *x.shape[axis + 1 :])
+        return (TensorType(x.dtype, shape),)
+
+    def compute(self, x: Array, condition: Array) -> Arrays:
+        return (np.compress(condition, x, self.axis),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(Compress(0), (seeded((3, 2)), np.array([False, True, True])))
+        yield Sample(Compress(-1), (seeded((3, 2)), np.array([False, True])))
+        yield Sample(
+            Compress(), (seeded((3, 2), dtype=np.int8), np.array([False, True, False, True])), "flattened"
+        )
+        yield Sample(Compress(1), (seeded((0, 2)), np.array([True])))
+
+
+@dataclass(frozen=True)
+class OneHot(HostOp):
+    """values[1] where the new axis (of extent `depth`) meets the index, values[0] elsewhere.
+
+    Negative indices count from the end; one outside the axis gives values[0] all along it. Indices of other types
+    are truncated to int64 first.
+    """
+
+    axis: int = -1
+
+    name: ClassVar[str] = "one_hot"
+    operands: ClassVar[tuple[str, ...]] = ("indices", "depth", "values")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"OneHot": _decode_one_hot}
+
+    def types(self, indices: TensorType, depth: TensorType, values: TensorType) -> Types:
+        require_kind(self.name, indices, "iuf", "indices")
+        axis = normalize_axis(self.name, self.axis, indices.rank + 1)
+        if require_kind(self.name, depth, "iuf", "depth").size != 1 or values.shape != (2,):
+            raise ShapeError(f"one_hot: depth {depth} must hold one number, values {values} two")
+        extent = int(known(depth, 1).item())
+        if extent < 0:
+            raise ArgumentError(f"one_hot: depth {extent} is negative")
+        return (TensorType(values.dtype, (*indices.shape[:axis], extent, *indices.shape[axis:])),)
+
+    def compute(self, indices: Array, depth: Array, values: Array) -> Arrays:
+        axis, extent = normalize_axis(self.name, self.axis, indices.ndim + 1), int(depth.item())
+        places = np.expand_dims(indices.astype(np.int64), axis)
+        classes = np.arange(extent).reshape((extent,) + (1,) * (indices.ndim - axis))
+        return (np.where((places == classes) | (places + extent == classes), values[1], values[0]),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        values = np.array([2, 5], np.float32)
+        for axis in (-1, 0, 1):
+            yield Sample(OneHot(axis), (np.array([[0, 7], [-1, -4]], np.int64), int64s((4,)), values))
+        yield Sample(OneHot(), (np.array(1, np.int32), np.array(3.0, np.float32), int64s((0, 1))), "scalar")
+        yield Sample(OneHot(), (np.array([1.9, 0.0], np.float32), int64s((3,)), values), "float indices")
+        yield Sample(OneHot(0), (seeded((0, 2), dtype=np.int64), int64s((3,)), values))
+
+
+@dataclass(frozen=True)
+class ReverseSequence(HostOp):
+    """The first length[i] elements of sample i reversed along the time axis, the rest as they are."""
+
+    batch_axis: int = 1
+    time_axis: int = 0
+
+    name: ClassVar[str] = "reverse_sequence"
+    operands: ClassVar[tuple[str, ...]] = ("x", "lengths")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"ReverseSequence": _decode_reverse_sequence}
+
+    def types(self, x: TensorType, lengths: TensorType) -> Types:
+        if x.rank < 2 or {self.batch_axis, self.time_axis} != {0, 1}:
+            raise ShapeError(
+                f"reverse_sequence: {x} needs two leading axes, one the batch (0 or 1), the other time"
+            )
+        if lengths.shape != (x.shape[self.batch_axis],) or lengths.dtype != INT64:
+            raise ShapeError(f"reverse_sequence: lengths {lengths} must be i64[{x.shape[self.batch_axis]}]")
+        return (TensorType(x.dtype, x.shape),)
+
+    def compute(self, x: Array, lengths: Array) -> Arrays:
+        y = x.copy()
+        source, result = (np.moveaxis(z, (self.batch_axis, self.time_axis), (0, 1)) for z in (x, y))
+        for sample, length in enumerate(lengths.tolist()):
+            if not 0 <= length <= source.shape[1]:
+                raise ArgumentError(f"reverse_sequence: length {length} is not within 0 to {source.shape[1]}")
+            result[sample, :length] = source[sample, :length][::-1]
+        return (y,)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(ReverseSequence(), (seeded((4, 3, 2)), int64s((4, 0, 3))))
+        yield Sample(ReverseSequence(0, 1), (seeded((2, 5), dtype=np.int8), int64s((1, 5))))
+        yield Sample(ReverseSequence(0, 1), (seeded((0, 5)), int64s(())))
+
+
+SELECTIONS = (Compress, NonZero, OneHot, ReverseSequence, Unique)

@@ -1,0 +1,205 @@
+"""The largest and where they are: TopK, ArgMax, ArgMin, Hardmax."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
+from cenote.core.types import INT64, Array, TensorType
+from cenote.ops.base import (
+    Arrays,
+    Cost,
+    Decoder,
+    Imported,
+    Op,
+    Rewired,
+    Sample,
+    Types,
+    normalize_axis,
+    require,
+    seeded,
+    wide,
+)
+from cenote.ops.host import HostOp, int64s, known_int, require_kind
+
+
+def _decode_top_k(node: Imported) -> Op | Rewired:
+    """k is an attribute before opset 10, an input after; largest and sorted came with 11."""
+    names = ("axis",) + ("k",) * (node.opset < 10) + ("largest", "sorted") * (node.opset >= 11)
+    node.expect(*names)
+    op = TopK(
+        int(node.get("axis", -1)), bool(node.get("largest", 1))
+    )  # unsorted: any order, so sorted will do
+    return op if node.opset >= 10 else Rewired(op, (0, int64s((int(node.get("k", 0)),))))
+
+
+def _decode_arg_reduce(node: Imported) -> Op:
+    """ArgMax and ArgMin of ai.onnx 1, 11, 12 (select_last_index) and 13."""
+    node.expect("axis", "keepdims", *(("select_last_index",) if node.opset >= 12 else ()))
+    make = ArgMax if node.op == "ArgMax" else ArgMin
+    last = bool(node.get("select_last_index", 0))
+    return make(int(node.get("axis", 0)), bool(node.get("keepdims", 1)), last)
+
+
+def _decode_hardmax(node: Imported) -> Op:
+    """Before opset 13 the axes from `axis` on count as one."""
+    node.expect("axis")
+    if node.opset >= 13:
+        return Hardmax(int(node.get("axis", -1)))
+    return Hardmax(int(node.get("axis", 1)), merged=True)
+
+
+@dataclass(frozen=True)
+class TopK(HostOp):
+    """The k largest (or smallest) elements along an axis, best first, and their indices (int64).
+
+    Of equal elements the one with the lower index comes first. NaN counts as larger than everything.
+    """
+
+    axis: int = -1
+    largest: bool = True
+
+    name: ClassVar[str] = "top_k"
+    operands: ClassVar[tuple[str, ...]] = ("x", "k")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"TopK": _decode_top_k}
+
+    def types(self, x: TensorType, k: TensorType) -> Types:
+        axis = normalize_axis(self.name, self.axis, require_kind(self.name, x, "iuf", "x").rank)
+        count = known_int(self.name, k, 1, "k")
+        if not 0 <= count <= x.shape[axis]:
+            raise ArgumentError(f"top_k: k is {count}, but axis {axis} of {x} has {x.shape[axis]} elements")
+        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+        return TensorType(x.dtype, shape), TensorType(INT64, shape)
+
+    def compute(self, x: Array, k: Array) -> Arrays:
+        values, last = wide(x), x.shape[self.axis] - 1
+        if self.largest:  # a stable ascending sort of the mirrored axis, read backwards, keeps ties in order
+            mirrored = np.argsort(np.flip(values, self.axis), self.axis, kind="stable")
+            order = last - np.flip(mirrored, self.axis)
+        else:
+            order = np.argsort(values, self.axis, kind="stable")
+        order = np.take(order, np.arange(int(k.item())), self.axis).astype(np.int64)
+        return np.take_along_axis(x, order, self.axis), order
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        x = require(self.name, inputs[0], "x")
+        steps = max(x.shape[self.axis] - 1, 1).bit_length() if x.rank else 1
+        return Cost(x.size * steps, x.nbytes + sum(y.nbytes for y in self.infer(*inputs)))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        ties = np.array([[3, 1, 3, 2], [0, 0, 0, 0]], np.float32)
+        for largest in (True, False):
+            yield Sample(TopK(largest=largest), (ties, int64s((3,))), "ties")
+            yield Sample(TopK(0, largest), (seeded((5, 3)), int64s((2,))))
+            yield Sample(TopK(-2, largest), (seeded((2, 7, 3), dtype=np.uint8), int64s((7,))))
+            special = np.array([np.nan, 1.0, np.inf, -np.inf], np.float32)
+            yield Sample(TopK(0, largest), (special, int64s((4,))), "special values")
+        yield Sample(TopK(), (seeded((2, 3)), int64s((0,))), "nothing")
+
+
+@dataclass(frozen=True)
+class _ArgReduce(HostOp):
+    axis: int = 0
+    keep_axis: bool = True
+    last: bool = False
+
+    operands: ClassVar[tuple[str, ...]] = ("x",)
+
+    def types(self, x: TensorType) -> Types:
+        axis = normalize_axis(self.name, self.axis, require_kind(self.name, x, "iufb", "x").rank)
+        if x.shape[axis] == 0:
+            raise ShapeError(
+                f"{self.name}: axis {axis} of {x} is empty and has no largest or smallest element"
+            )
+        return (TensorType(INT64, (*x.shape[:axis], *(1,) * self.keep_axis, *x.shape[axis + 1 :])),)
+
+    def picked(self, x: Array) -> Array:
+        """Index of the first pick along the axis."""
+        raise NotImplementedError
+
+    def compute(self, x: Array) -> Arrays:
+        values = wide(x)
+        index = self.picked(np.flip(values, self.axis) if self.last else values)
+        index = x.shape[self.axis] - 1 - index if self.last else index
+        return (index.astype(np.int64).reshape(self.declared(x)[0].shape),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        ties = np.array([[2, 1, 2, 1], [0, 0, 0, 0]], np.float32)
+        for last in (False, True):
+            for keep in (False, True):
+                yield Sample(cls(1, keep, last), (ties,), "ties")
+        yield Sample(cls(-1), (seeded((2, 3, 5)),))
+        yield Sample(cls(0, False), (seeded((4,), dtype=np.int8),))
+        yield Sample(cls(1), (seeded((0, 3)),), "empty batch")
+        yield Sample(cls(0), (np.array([1.0, np.nan, 3.0, np.nan], np.float32),), "NaN")
+
+
+@dataclass(frozen=True)
+class ArgMax(_ArgReduce):
+    """Index (int64) of the largest element along an axis; the first of equals, with `last` the last. NaN
+    wins.
+    """
+
+    name: ClassVar[str] = "arg_max"
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"ArgMax": _decode_arg_reduce}
+
+    def picked(self, x: Array) -> Array:
+        return np.asarray(np.argmax(x, self.axis))
+
+
+@dataclass(frozen=True)
+class ArgMin(_ArgReduce):
+    """Index (int64) of the smallest element along an axis; the first of equals, with `last` the last. NaN
+    wins.
+    """
+
+    name: ClassVar[str] = "arg_min"
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"ArgMin": _decode_arg_reduce}
+
+    def picked(self, x: Array) -> Array:
+        return np.asarray(np.argmin(x, self.axis))
+
+
+@dataclass(frozen=True)
+class Hardmax(HostOp):
+    """1 at the first largest element along an axis, 0 elsewhere; `merged` takes all axes from it on as
+    one.
+    """
+
+    axis: int = -1
+    merged: bool = False
+
+    name: ClassVar[str] = "hardmax"
+    operands: ClassVar[tuple[str, ...]] = ("x",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Hardmax": _decode_hardmax}
+
+    def types(self, x: TensorType) -> Types:
+        axis = normalize_axis(self.name, self.axis, require_kind(self.name, x, "f", "x").rank)
+        if 0 in (x.shape[axis:] if self.merged else x.shape[axis : axis + 1]):
+            raise UnsupportedError(f"hardmax: axis {axis} of {x} is empty and has no largest element")
+        return (TensorType(x.dtype, x.shape),)
+
+    def compute(self, x: Array) -> Arrays:
+        axis = normalize_axis(self.name, self.axis, x.ndim)
+        flat = wide(x.reshape(*x.shape[:axis], -1) if self.merged and x.size else x)
+        y = np.zeros(flat.shape, x.dtype)
+        np.put_along_axis(y, np.argmax(flat, axis, keepdims=True), np.ones((), x.dtype), axis)
+        return (y.reshape(x.shape),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        ties = np.array([[3, 0, 3, 1], [2, 5, 5, 5]], np.float32)
+        yield Sample(Hardmax(), (ties,), "ties")
+        yield Sample(Hardmax(0), (ties,))
+        yield Sample(Hardmax(1), (seeded((2, 3, 4), dtype=np.float16),))
+        yield Sample(Hardmax(1, merged=True), (seeded((2, 3, 4)),), "merged")
+        yield Sample(Hardmax(), (seeded((0, 3)),))
+
+
+RANKINGS = (ArgMax, ArgMin, Hardmax, TopK)
