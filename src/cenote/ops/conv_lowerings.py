@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from cenote.kernels.depthwise import depthwise_call
 from cenote.kernels.epilogue import Activation
 from cenote.kernels.estimate import moved_seconds, peak_seconds
 from cenote.kernels.pack import pad_call
+from cenote.kernels.winograd_calls import WinogradPlan
 from cenote.ops.base import Bind, Lowering
 
 
@@ -51,6 +53,66 @@ def conv_lowerings(
         if shape.groups > 1:
             return
     yield from _direct(shape, weights, bias, inputs, fused, target)
+    if not exact:
+        yield from _winograd(shape, weights[:, :, 0], bias, inputs, fused, target)
+
+
+# Window (height, width): outputs per tile. 1-D convolutions have height 1.
+WINOGRAD_TILES: dict[tuple[int, ...], tuple[tuple[int, int], ...]] = {
+    (3, 3): ((4, 4), (3, 3), (2, 2)),
+    (5, 5): ((2, 2),),
+    (1, 3): ((1, 4),),
+    (3, 1): ((4, 1),),
+    (1, 7): ((1, 2),),
+    (7, 1): ((2, 1),),
+}
+LEAST_CHANNELS = 16  # below, transforms cost more than they save
+
+
+def _winograd(
+    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Fused,
+    target: Target,
+) -> Iterator[Lowering]:  # fmt: skip
+    """Stride 1, no dilation, one group, on maps at least as large as a tile."""
+    plain = shape.rank < 3 and shape.groups == 1 and set(shape.strides) == {1} and set(shape.dilations) == {1}
+    if not plain or min(shape.channels, shape.filters) < LEAST_CHANNELS or not shape.n:
+        return
+    size = shape.deep()
+    for mv, mh in WINOGRAD_TILES.get(size.window[1:], ()):
+        if size.out[1] >= mv and size.out[2] >= mh:
+            yield _winograd_tile(
+                WinogradPlan(_flat_shape(size), mv, mh, target), shape, weights, bias, inputs, fused
+            )
+
+
+def _flat_shape(deep: ConvShape) -> ConvShape:
+    """Height and width only."""
+    axes = ("size", "out", "window", "strides", "pads", "dilations")
+    return dataclasses.replace(deep, **{name: getattr(deep, name)[1:] for name in axes})
+
+
+def _winograd_tile(
+    plan: WinogradPlan, shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None],
+    fused: Fused,
+) -> Lowering:  # fmt: skip
+    lanes = plan.lanes
+
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x = inputs[0]
+        assert x is not None
+        residual = None if fused.residual is None else inputs[fused.residual]
+        between = outputs[1] if plan.temporary_elements else None
+        return plan.calls(plan.pack(weights), bias, fused.activation, x, outputs[0], residual, between)
+
+    temporaries = (TensorType(FLOAT32, (plan.temporary_elements,)),) if plan.temporary_elements else ()
+    tall, wide = plan.mv, plan.mh
+    name = f"winograd_f{tall}" if tall == wide else f"winograd_f{tall}x{wide}"
+    # Rounding errors are two to three times those of a plain sum (tests/kernels/test_winograd.py measures them).
+    return Lowering(
+        name, _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes), (Layout(lanes),), bind,
+        plan.seconds(), 4 * summation_tolerance(shape), temporaries,
+        in_place=() if fused.residual is None else (fused.residual,),
+    )  # fmt: skip
 
 
 def _depthwise(

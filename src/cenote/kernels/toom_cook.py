@@ -1,0 +1,183 @@
+"""Matrices of Winograd's minimal filtering F(m, r), from evaluation points, exact; and code that applies them.
+
+m outputs of a filter of r taps come from a = m + r - 1 inputs by y = A^T [(G g) * (B^T d)]: polynomials are evaluated
+at a - 1 points and at infinity, multiplied, interpolated (A. L. Toom, S. A. Cook; transposed as S. Winograd did).
+Points decide the rounding error: for F(4,3) 0, ±3/4, ±3/2 halve that of the textbook's 0, ±1, ±2, at the same number of
+operations and with coefficients that float32 holds exactly. B^T and A^T get the simple coefficients, G the fractions:
+it is applied to the weights once, in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import Value
+from cenote.core.types import Array
+
+Row = tuple[Fraction, ...]
+Matrix = tuple[Row, ...]
+
+# Finite points by their number; pairs ±p stand side by side, for their rows share even and odd parts.
+POINTS: dict[int, tuple[str, ...]] = {
+    0: (),
+    3: ("0", "1", "-1"),
+    4: ("0", "1", "-1", "1/2"),
+    5: ("0", "3/4", "-3/4", "3/2", "-3/2"),
+    7: ("0", "1", "-1", "2", "-2", "1/2", "-1/2"),
+}
+
+
+@dataclass(frozen=True)
+class Filtering:
+    """F(m, r): `a` inputs, the matrices as exact fractions."""
+
+    m: int
+    r: int
+    points: tuple[Fraction, ...]
+
+    @property
+    def a(self) -> int:
+        return self.m + self.r - 1
+
+    @property
+    def is_trivial(self) -> bool:
+        """One output of one tap: nothing to transform."""
+        return self.a == 1
+
+    @property
+    def input_matrix(self) -> Matrix:
+        """B^T, a by a: the coefficients of the product of (x - p) over the other points; last over all."""
+        rows = [_product([q for q in self.points if q != p], self.a) for p in self.points]
+        return (*rows, _product(self.points, self.a))
+
+    @property
+    def weight_matrix(self) -> Matrix:
+        """G, a by r."""
+        rows = []
+        for p in self.points:
+            scale = math.prod((p - q for q in self.points if q != p), start=Fraction(1))
+            rows.append(tuple(p**k / scale for k in range(self.r)))
+        return (*rows, tuple(Fraction(int(k == self.r - 1)) for k in range(self.r)))
+
+    @property
+    def output_matrix(self) -> Matrix:
+        """A^T, m by a."""
+        return tuple((*(p**i for p in self.points), Fraction(int(i == self.m - 1))) for i in range(self.m))
+
+
+@cache
+def filtering(m: int, r: int) -> Filtering:
+    """F(m, r) with the best points known for its size."""
+    return Filtering(m, r, tuple(Fraction(p) for p in POINTS[m + r - 2]))
+
+
+def _product(roots: Sequence[Fraction], length: int) -> Row:
+    """Coefficients, lowest first, of the product of (x - root)."""
+    coefficients = [Fraction(1)]
+    for root in roots:
+        shifted = [Fraction(0), *coefficients]
+        coefficients = [s - root * c for s, c in zip(shifted, [*coefficients, Fraction(0)], strict=True)]
+    return (*coefficients, *(Fraction(0),) * (length - len(coefficients)))
+
+
+def transform_weights(taps: Array, vertical: Filtering, horizontal: Filtering) -> Array:
+    """Windows (rv, rh, K) to (av, ah, K), in float64.
+
+    By plain array arithmetic: a matrix product of nine columns gains nothing from a BLAS, whose threads cost ten times
+    as much on a busy machine.
+    """
+    rows = _weighted(vertical, taps.astype(np.float64))
+    return np.swapaxes(_weighted(horizontal, np.swapaxes(rows, 0, 1)), 0, 1)
+
+
+def _weighted(f: Filtering, taps: Array) -> Array:
+    """G applied to the first axis."""
+    if f.is_trivial:
+        return taps
+    results = []
+    for row in f.weight_matrix:
+        total = np.zeros(taps.shape[1:])
+        for factor, tap in zip(row, taps, strict=True):
+            if factor:
+                total += float(factor) * tap
+        results.append(total)
+    return np.stack(results)
+
+
+def apply_input(k: Kernel, f: Filtering, d: Sequence[Value]) -> list[Value]:
+    """B^T d on vectors. The rows of p and -p differ in the sign of their odd part, which is computed once."""
+    rows = f.input_matrix
+    results: list[Value] = []
+    for index, row in enumerate(rows):
+        if len(results) > index:
+            continue
+        if not _is_pair(f, index) or any(
+            c + e if i % 2 else c - e for i, (c, e) in enumerate(zip(row, rows[index + 1], strict=True))
+        ):
+            results.append(combine(k, row, d))  # also where a lonely point breaks the symmetry
+            continue
+        even = tuple(c if i % 2 == 0 else Fraction(0) for i, c in enumerate(row))
+        odd = tuple(c if i % 2 else Fraction(0) for i, c in enumerate(row))
+        scale = next(c for c in reversed(odd) if c)
+        base, rest = combine(k, even, d), combine(k, tuple(c / scale for c in odd), d)
+        results += _plus_minus(k, base, rest, scale)
+    return results
+
+
+def apply_output(k: Kernel, f: Filtering, m: Sequence[Value]) -> list[Value]:
+    """A^T m on vectors: pairs of points enter even rows by their sum, odd rows by their difference."""
+    sums: dict[int, tuple[Value, Value]] = {}
+    for index in range(len(f.points)):
+        if _is_pair(f, index):
+            sums[index] = (m[index] + m[index + 1], m[index] - m[index + 1])
+    results = []
+    for i, row in enumerate(f.output_matrix):
+        terms, factors = [], []
+        for index, factor in enumerate(row):
+            if _is_pair(f, index - 1) or not factor:
+                continue
+            terms.append(sums[index][i % 2] if index in sums else m[index])
+            factors.append(factor)
+        results.append(combine(k, tuple(factors), terms))
+    return results
+
+
+def _is_pair(f: Filtering, index: int) -> bool:
+    """True when points index and index + 1 are p and -p."""
+    return 0 <= index < len(f.points) - 1 and f.points[index] != 0 and f.points[index] == -f.points[index + 1]
+
+
+def _mirrored(row: Row, other: Row) -> bool:
+    """True when even coefficients are equal and odd ones opposite; a point without its negative breaks that."""
+    return all(c == (-e if i % 2 else e) for i, (c, e) in enumerate(zip(row, other, strict=True)))
+
+
+def _plus_minus(k: Kernel, base: Value, rest: Value, scale: Fraction) -> list[Value]:
+    if scale == 1:
+        return [base + rest, base - rest]
+    factor = float(scale)
+    return [k.fma(k.constant(rest.type, sign * factor, rest.lanes), rest, base) for sign in (1.0, -1.0)]
+
+
+def combine(k: Kernel, row: Row, d: Sequence[Value]) -> Value:
+    """The sum of row[i] * d[i]; starts from a term whose factor is 1 where there is one."""
+    terms = [(float(c), x) for c, x in zip(row, d, strict=True) if c]
+    terms.sort(key=lambda term: term[0] != 1.0)
+    factor, total = terms[0]
+    if factor != 1.0:
+        total = total * factor
+    for factor, x in terms[1:]:
+        if factor == 1.0:
+            total = total + x
+        elif factor == -1.0:
+            total = total - x
+        else:
+            total = k.fma(k.constant(x.type, factor, x.lanes), x, total)
+    return total

@@ -1,0 +1,249 @@
+"""From a convolution's sizes to calls of the Winograd kernels: transformed weights, blocks of tiles, scratch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cenote.core.target import Target
+from cenote.core.types import Array
+from cenote.kernels.base import Call, View
+from cenote.kernels.conv_direct import widest
+from cenote.kernels.conv_shape import ConvShape
+from cenote.kernels.epilogue import Activation
+from cenote.kernels.estimate import peak_seconds, stream_seconds
+from cenote.kernels.toom_cook import Filtering, filtering, transform_weights
+from cenote.kernels.winograd import NUMBERS, TABLE, WinogradSpec
+
+SKEW = 16  # floats between products, so that their streams do not meet in the same cache sets
+
+
+@dataclass(frozen=True)
+class WinogradPlan:
+    """How one layer is cut; depends on sizes only. `shape` has one or two spatial axes given as height and width."""
+
+    shape: ConvShape
+    mv: int
+    mh: int
+    target: Target
+
+    @property
+    def vertical(self) -> Filtering:
+        return filtering(self.mv, self.shape.window[-2])
+
+    @property
+    def horizontal(self) -> Filtering:
+        return filtering(self.mh, self.shape.window[-1])
+
+    @property
+    def products(self) -> int:
+        return self.vertical.a * self.horizontal.a
+
+    @property
+    def lanes(self) -> int:
+        return self.target.lanes()
+
+    @property
+    def channel_blocks(self) -> int:
+        return -(-self.shape.channels // self.lanes)
+
+    @property
+    def filter_blocks(self) -> int:
+        return -(-self.shape.filters // self.lanes)
+
+    @property
+    def row_tiles(self) -> int:
+        return -(-self.shape.out[-1] // self.mh)
+
+    @property
+    def map_tiles(self) -> int:
+        return self.row_tiles * -(-self.shape.out[-2] // self.mv)
+
+    @property
+    def tiles(self) -> int:
+        return self.map_tiles * self.shape.n
+
+    @property
+    def group_blocks(self) -> int:
+        """Filter vectors in registers."""
+        if self.target.registers > 16:
+            return min(4, self.filter_blocks)
+        if self.filter_blocks % 2 and self.filter_blocks % 3 == 0:
+            return 3
+        return min(2, self.filter_blocks)
+
+    @property
+    def groups(self) -> int:
+        return -(-self.filter_blocks // self.group_blocks)
+
+    @property
+    def split(self) -> bool:
+        """Two calls where the weights outweigh the transformed input, so that each weight is read once."""
+        return self.shape.filters > self.tiles
+
+    @cached_property
+    def block(self) -> int:
+        """Tiles per block: V in about half the level 2 cache when fused, but at least 24 to reuse the weights; all
+        tiles, up to 64, when the weights are streamed once."""
+        if self.split:
+            most = 64
+        else:
+            per_tile = self.products * self.channel_blocks * self.lanes * 4
+            most = max(24, min(96, self.target.level2 // 2 // per_tile))
+        blocks = -(-self.tiles // most)
+        return -(-self.tiles // blocks)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.tiles // self.block)
+
+    @cached_property
+    def width(self) -> int:
+        """Tiles in registers: the most that cover both a block and the last one without waste."""
+        most = widest(self.group_blocks, self.target.registers)
+        last = self.tiles - (self.blocks - 1) * self.block
+
+        def waste(width: int) -> int:
+            return sum(
+                a * width + b * (width - 1) - n for n in (self.block, last) for a, b in [cover(n, width)]
+            )
+
+        return min(
+            range(most, 0, -1),
+            key=lambda width: (waste(width) > 0, waste(width) if width > 1 else 99, -width),
+        )
+
+    @property
+    def capacity(self) -> int:
+        """Tiles that V and M have room for."""
+        last = self.tiles - (self.blocks - 1) * self.block
+        return max(
+            a * self.width + b * (self.width - 1)
+            for n in (self.block, last)
+            for a, b in [cover(n, self.width)]
+        )
+
+    @property
+    def v_xi(self) -> int:
+        return self.channel_blocks * self.capacity * self.lanes + SKEW
+
+    @property
+    def m_xi(self) -> int:
+        return self.capacity * self.group_blocks * self.lanes + SKEW
+
+    @property
+    def v_elements(self) -> int:
+        """Floats of V of one block."""
+        return self.products * self.v_xi
+
+    @property
+    def temporary_elements(self) -> int:
+        """Floats of V between the two calls; 0 when fused."""
+        return self.blocks * self.v_elements if self.split else 0
+
+    def seconds(self) -> float:
+        """Estimate: products at 88 % of peak or at the memory's speed for the weights, and the transforms."""
+        lanes, padded = self.lanes, self.blocks * self.capacity
+        products = (
+            2 * self.products * padded * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
+        )
+        weights = 4 * self.products * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
+        passes = 1 if self.split else max(1, self.blocks if weights > self.target.level3 // 2 else 1)
+        per_tile = 5 * self.products * (self.channel_blocks + self.filter_blocks)  # vector instructions
+        transforms = peak_seconds(per_tile * self.tiles * lanes * 2, self.target, 0.5)
+        return max(peak_seconds(products, self.target, 0.88), stream_seconds(weights * passes)) + transforms
+
+    def pack(self, weights: Array) -> Array:
+        """Weights (M, C, kh, kw) as U: (group, xi, channel, filter vector, lane), rounded once."""
+        width = self.group_blocks * self.lanes
+        channels = weights.shape[1]
+        u = np.zeros((self.groups, self.products, self.channel_blocks * self.lanes, width), np.float32)
+        for group in range(self.groups):  # a group at a time: the float64 values stay in cache
+            part = weights[group * width : (group + 1) * width].transpose(2, 3, 1, 0)
+            taps = np.ascontiguousarray(part).reshape(*part.shape[:2], -1)
+            product = transform_weights(taps, self.vertical, self.horizontal)
+            u[group, :, :channels, : part.shape[3]] = product.reshape(self.products, channels, -1)
+        return u
+
+    def calls(
+        self, u: Array, bias: Array | None, activation: Activation, x: View, y: View, residual: View | None,
+        v: View | None,
+    ) -> list[Call]:  # fmt: skip
+        """The launches: one when fused, two with `v` between them."""
+        if not self.tiles:
+            return []
+        offsets = np.zeros(self.groups * self.group_blocks * self.lanes, np.float32)
+        if bias is not None:
+            offsets[: bias.size] = bias
+        steps = {"x": _steps(x), "y": _steps(y), "r": _steps(residual or y)}
+        pads = self.shape.pads
+        row = self.lanes
+        above = pads[-2][0] * steps["x"][2] if len(pads) > 1 else 0
+        source = x.at(-(above + pads[-1][0] * row))
+        phases = ["input", "product"] if self.split else ["fused"]
+        return [
+            self._call(phase, (source, u, offsets, residual, y, v), steps, activation, residual is not None)
+            for phase in phases
+        ]
+
+    def _call(
+        self, phase: str, pointers: tuple[View | Array | None, ...], steps: dict[str, tuple[int, int, int]],
+        activation: Activation, residual: bool,
+    ) -> Call:  # fmt: skip
+        rows = self.shape.window
+        is_input = phase == "input"
+        spec = WinogradSpec(
+            phase, self.mv, rows[-2], self.mh, rows[-1], 1 if is_input else self.group_blocks,
+            1 if is_input else self.width, self.shape.channels % self.lanes > 0 and phase != "product",
+            residual and not is_input, Activation() if is_input else activation,
+        )  # fmt: skip
+        last = self.tiles - (self.blocks - 1) * self.block
+        wide, narrow = cover(self.block, self.width)
+        wide_last, narrow_last = cover(last, self.width)
+        pieces = self.channel_blocks if is_input else self.groups
+        share = pieces if phase == "fused" else self._share(pieces, is_input)
+        parts = -(-pieces // share)
+        temporary = -(-(self.products + 1) * self.lanes * 4 // 64) * 64
+        table = -(-self.block * TABLE * 8 // 64) * 64
+        v_bytes = self.v_elements * 4 if phase == "fused" else 0
+        v_bytes = -(-v_bytes // 64) * 64
+        numbers = {
+            "channels": self.shape.channels, "channel_blocks": self.channel_blocks,
+            "filter_blocks": self.filter_blocks, "groups": self.groups, "group_share": share, "group_parts": parts,
+            "tiles": self.tiles, "block": self.block, "map_tiles": self.map_tiles, "row_tiles": self.row_tiles,
+            "wide": wide, "narrow": narrow, "wide_last": wide_last, "narrow_last": narrow_last,
+            "out_h": self.shape.out[-2], "out_w": self.shape.out[-1],
+            "v_xi": self.v_xi, "v_block": self.capacity * self.lanes, "v_item": self.v_elements, "m_xi": self.m_xi,
+            "u_xi": self.channel_blocks * self.lanes * self.group_blocks * self.lanes,
+            "table_bytes": table, "temporary_bytes": temporary, "v_bytes": v_bytes,
+        }  # fmt: skip
+        for side, (n, block, h) in steps.items():
+            numbers |= {f"{side}_n": n, f"{side}_block": block, f"{side}_h": h}
+        scratch = table + temporary + v_bytes + (0 if is_input else self.products * self.m_xi * 4)
+        return Call(
+            spec,
+            (*pointers, *(numbers[name] for name in NUMBERS)),
+            items=self.blocks * parts,
+            scratch=scratch,
+        )
+
+    def _share(self, pieces: int, is_input: bool) -> int:
+        """Channel blocks, or filter groups, per piece of work: some 16 pieces in all, none very small."""
+        wanted = max(1, -(-16 // self.blocks))
+        least = max(1, 64 // self.block) if is_input else 1
+        return min(pieces, max(least, pieces // wanted))
+
+
+def cover(count: int, width: int) -> tuple[int, int]:
+    """How many tiles of `width` and of `width - 1` cover a count; exactly, where that is possible."""
+    total = -(-count // width)
+    narrow = min(total, total * width - count) if width > 1 else 0
+    return total - narrow, narrow
+
+
+def _steps(view: View) -> tuple[int, int, int]:
+    """Steps from image to image, block to block, row to row (0 where there is one row)."""
+    strides = view.strides
+    return strides[0], strides[1], strides[-2] if len(strides) > 3 else 0
