@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cenote.ops.activation import ACTIVATIONS
+from cenote.ops.attention import Attention
 from cenote.ops.average_pool import AveragePool
 from cenote.ops.base import Decoder, Op
 from cenote.ops.batch_normalization import BatchNormalization
@@ -34,6 +35,7 @@ from cenote.ops.reshape import RESHAPES
 from cenote.ops.resize import Resize
 from cenote.ops.roi_align import RoiAlign
 from cenote.ops.roi_pool import MaxRoiPool, PsRoiPool
+from cenote.ops.rotary_embedding import RotaryEmbedding
 from cenote.ops.scatter import SCATTERS
 from cenote.ops.shape import SHAPES
 from cenote.ops.slice import Slice
@@ -62,6 +64,7 @@ OPERATORS: tuple[type[Op], ...] = (
     *SELECTIONS,
     *SHAPES,
     *UNARY,
+    Attention,
     AveragePool,
     BatchNormalization,
     Concat,
@@ -87,6 +90,7 @@ OPERATORS: tuple[type[Op], ...] = (
     Reorder,
     Resize,
     RoiAlign,
+    RotaryEmbedding,
     Slice,
     Softmax,
     Split,
