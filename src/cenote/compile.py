@@ -68,7 +68,7 @@ def compile_graph(
     """
     target = jit.host_target()
     handover = source if isinstance(source, Handover) else Handover(source)
-    scheduled = schedule(optimize(handover.take(), exact=exact), target)
+    scheduled = schedule(optimize(handover.take(), target, exact=exact), target)
     memory = plan_memory(scheduled)
     constants = dict(scheduled.graph.constants)
     scheduled = _without_weights(scheduled)

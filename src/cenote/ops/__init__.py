@@ -9,6 +9,7 @@ from cenote.ops.base import Decoder, Op
 from cenote.ops.batch_normalization import BatchNormalization
 from cenote.ops.binary import BINARY
 from cenote.ops.cast import CASTS
+from cenote.ops.channel_gather import ChannelGather
 from cenote.ops.compare import COMPARISONS
 from cenote.ops.concat import Concat
 from cenote.ops.conv import Conv
@@ -66,6 +67,7 @@ OPERATORS: tuple[type[Op], ...] = (
     *UNARY,
     Attention,
     AveragePool,
+    ChannelGather,
     BatchNormalization,
     Concat,
     Conv,

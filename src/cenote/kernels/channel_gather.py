@@ -1,0 +1,105 @@
+"""Pick channels of channel-blocked tensors into another one, in any order.
+
+    for row in begin .. end:                    emitted; a row of pixels of one picture
+        for block of the output:                unrolled: which lanes come from where is known now
+            for pixel of the row:               emitted
+                load the source blocks, shuffle their lanes together, store
+
+An output block takes one load per source block it draws on and one shuffle for each beyond the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cenote.codegen.builder import I64, Kernel, Parameter
+from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.core.target import Target
+from cenote.kernels.base import Call, KernelSpec, View
+
+Sources = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class ChannelGatherSpec(KernelSpec):
+    """`sources`: (tensor, channel) of each output channel. The elements are moved as 32-bit words."""
+
+    sources: Sources
+    tensors: int
+
+    def emit(self, target: Target) -> Kernel:
+        lanes, word = target.lanes(), Scalar("i32", "int", 32, "i32")
+        names = [f"x{i}" for i in range(self.tensors)] + ["y"]
+        parameters = [Parameter(name, word, pointer=True) for name in names]
+        for name in names:
+            parameters += [Parameter(f"{name}_{axis}", I64) for axis in ("image", "block", "plane", "row")]
+        parameters += [Parameter(name, I64) for name in ("rows", "planes", "width")]
+        k = Kernel(self.symbol, target, parameters)
+        for item in k.range(k.begin, k.end):
+            row, rest = item % k.number("rows"), item // k.number("rows")
+            plane, image = rest % k.number("planes"), rest // k.number("planes")
+            starts = {
+                name: k.pointer(name)
+                + (image * k.number(f"{name}_image") + plane * k.number(f"{name}_plane") + row * k.number(f"{name}_row"))
+                for name in names
+            }
+            for block in range(-(-len(self.sources) // lanes)):
+                wanted = self.sources[block * lanes : (block + 1) * lanes]
+                self._emit_block(k, starts, block, wanted, lanes)
+        return k
+
+    def _emit_block(
+        self, k: Kernel, starts: dict[str, Pointer], block: int, wanted: Sources, lanes: int
+    ) -> None:
+        inputs = list(dict.fromkeys((tensor, channel // lanes) for tensor, channel in wanted))
+        rows = [starts[f"x{tensor}"] + k.number(f"x{tensor}_block") * part for tensor, part in inputs]
+        out = starts["y"] + k.number("y_block") * block
+        for pixel in k.range(0, k.number("width")):
+            vectors = [row.load(pixel * lanes, lanes) for row in rows]
+            out.store(_shuffled(k, vectors, inputs, wanted, lanes), pixel * lanes)
+
+
+def _shuffled(
+    k: Kernel, vectors: Sequence[Value], inputs: Sequence[tuple[int, int]], wanted: Sources, lanes: int
+) -> Value:
+    """One vector with the wanted lanes; lanes past the last channel hold anything."""
+    homes = [(inputs.index((tensor, channel // lanes)), channel % lanes) for tensor, channel in wanted]
+    homes += [(-1, 0)] * (lanes - len(homes))
+    if all(home[0] in (0, -1) and home[1] in (lane, 0) for lane, home in enumerate(homes)) and len(vectors) == 1:
+        if all(home[0] == -1 or home[1] == lane for lane, home in enumerate(homes)):
+            return vectors[0]
+    first = [home[1] if home[0] == 0 else -1 for home in homes]
+    if len(vectors) == 1:
+        return k.shuffle(vectors[0], vectors[0], first)
+    both = [lane if home == 0 else lanes + lane if home == 1 else -1 for home, lane in homes]
+    result = k.shuffle(vectors[0], vectors[1], both)
+    for source in range(2, len(vectors)):
+        placed = [
+            lanes + lane if home == source else position if 0 <= home < source else -1
+            for position, (home, lane) in enumerate(homes)
+        ]
+        result = k.shuffle(result, vectors[source], placed)
+    return result
+
+
+def channel_gather_call(sources: Sources, inputs: Sequence[View], y: View) -> Call:
+    """The call for blocked views of one 4-byte type with the same pictures and spatial axes."""
+    spec = ChannelGatherSpec(sources, len(inputs))
+    arguments: list[View | int] = [*inputs, y]
+    for view in (*inputs, y):
+        image, block, *spatial = view.strides
+        depth, height = ([0, 0] + spatial[:-1])[-2:]
+        arguments += [image, block, depth, height]
+    planes, rows, width = ([1, 1] + list(y.shape[2:]))[-3:]
+    items = y.shape[0] * planes * rows if y.type.size else 0
+    per_row = max(1, width * y.blocks * y.layout.lanes * 8)
+    return Call(spec, (*arguments, rows, planes, width), items=items, grain=max(1, (128 << 10) // per_row))
+
+
+def bytes_moved(sources: Sources, pixels: int) -> int:
+    """Bytes read and written, for estimates."""
+    return 2 * len(sources) * pixels * 4
+
+
+__all__ = ["ChannelGatherSpec", "Sources", "bytes_moved", "channel_gather_call"]

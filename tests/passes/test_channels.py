@@ -1,0 +1,85 @@
+"""Channel movements are composed: what a ShuffleNet unit does to its channels is one selection."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cenote.core.types import TensorType
+from cenote.graph.graph import Declared, Graph, Node
+from cenote.graph.interpreter import evaluate
+from cenote.graph.verify import verify
+from cenote.ops.activation import Relu, Sigmoid
+from cenote.ops.channel_gather import ChannelGather
+from cenote.ops.concat import Concat
+from cenote.ops.reshape import Reshape
+from cenote.ops.split import Split
+from cenote.ops.transpose import Transpose
+from cenote.passes.channels import compose_channels
+from cenote.passes.dead import eliminate_dead
+from cenote.passes.specialize import specialize
+
+SHAPE = (1, 10, 3, 4)
+
+
+def unit(channels: int = 10) -> Graph:
+    """a, b -> concat -> shuffle in two groups -> split; the first part passes on, the second is computed on."""
+    each = channels
+    constants = {
+        "spread": np.array([1, 2, each, 3, 4]),
+        "joined": np.array([1, 2 * each, 3, 4]),
+        "sizes": np.array([each, each]),
+    }
+    nodes = (
+        Node(Relu(), ("x",), ("a",)),
+        Node(Sigmoid(), ("x",), ("b",)),
+        Node(Concat(axis=1), ("a", "b"), ("c",)),
+        Node(Reshape(), ("c", "spread"), ("d",)),
+        Node(Transpose((0, 2, 1, 3, 4)), ("d",), ("e",)),
+        Node(Reshape(), ("e", "joined"), ("f",)),
+        Node(Split(axis=1, count=2), ("f", "sizes"), ("p", "q")),
+        Node(Relu(), ("q",), ("r",)),
+        Node(Concat(axis=1), ("p", "r"), ("y",)),
+    )
+    return Graph((Declared("x", np.dtype(np.float32), (1, each, 3, 4)),), ("y",), nodes, constants)
+
+
+def typed(graph: Graph) -> Graph:
+    shape = tuple(d for d in graph.inputs[0].shape or () if isinstance(d, int))
+    return specialize(graph, {"x": TensorType.of(np.float32, shape)}).graph
+
+
+def test_a_shuffle_unit_becomes_two_selections() -> None:
+    graph = typed(unit())
+    composed = eliminate_dead(compose_channels(graph, 8))
+    verify(composed)
+    assert [node.op.name for node in composed.nodes].count("channel_gather") == 2
+    assert {type(node.op) for node in composed.nodes} == {Relu, Sigmoid, ChannelGather}
+    x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    assert np.array_equal(evaluate(graph, {"x": x})["y"], evaluate(composed, {"x": x})["y"])
+
+
+def test_it_is_idempotent() -> None:
+    once = eliminate_dead(compose_channels(typed(unit()), 8))
+    assert eliminate_dead(compose_channels(once, 8)) == once
+
+
+def test_aligned_movements_are_left_to_the_memory_plan() -> None:
+    nodes = (
+        Node(Relu(), ("x",), ("a",)),
+        Node(Concat(axis=1), ("a", "x"), ("c",)),
+        Node(Relu(), ("c",), ("y",)),
+    )
+    graph = typed(Graph((Declared("x", np.dtype(np.float32), (1, 16, 3, 4)),), ("y",), nodes))
+    assert compose_channels(graph, 8) is graph
+
+
+def test_a_reshape_that_is_no_shuffle_is_left_alone() -> None:
+    constants = {"spread": np.array([1, 2, 8, 3, 4]), "joined": np.array([1, 16, 3, 4])}
+    nodes = (
+        Node(Relu(), ("x",), ("c",)),
+        Node(Reshape(), ("c", "spread"), ("d",)),
+        Node(Transpose((0, 1, 2, 3, 4)), ("d",), ("e",)),
+        Node(Reshape(), ("e", "joined"), ("y",)),
+    )
+    graph = typed(Graph((Declared("x", np.dtype(np.float32), (1, 16, 3, 4)),), ("y",), nodes, constants))
+    assert compose_channels(graph, 8) is graph
