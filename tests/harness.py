@@ -49,7 +49,10 @@ class Buffer:
 
 def pack(array: Array, layout: Layout, buffer: Buffer) -> None:
     """Write a plain array into a buffer in the layout: zero halo, junk lanes."""
-    target = buffer.data.view(array.dtype) if array.size else buffer.data[:0].view(array.dtype)
+    if not array.size:
+        buffer.data[:] = 0
+        return
+    target = buffer.data.view(array.dtype)
     if not layout.is_blocked:
         target[:] = np.ascontiguousarray(array).ravel()
         return
@@ -132,7 +135,9 @@ def run_lowering(
     for index, view in enumerate(views):
         if view is not None:
             kept = buffers[view.slot.index].data
-            assert np.array_equal(kept, before[view.slot.index]), f"{op} via {lowering.name} changed input {index}"
+            assert np.array_equal(kept, before[view.slot.index]), (
+                f"{op} via {lowering.name} changed input {index}"
+            )
     results = made[: len(lowering.outputs)]
     return [unpack(buffers[v.slot.index], v.type, v.layout) for v in results]
 

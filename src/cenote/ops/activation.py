@@ -17,6 +17,10 @@ from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.epilogue import Activation
 from cenote.ops.base import Imported, Op, Rewired, Sample, Types, require_same_dtype, seeded
 from cenote.ops.pointwise import Pointwise, plain, require_number, unary_samples
+from cenote.ops.pointwise_lowerings import Function
+
+# Relative to the largest output, in float32; the exact ones do nothing but compare.
+_TOLERANCES = {"identity": 0.0, "relu": 0.0, "clip": 0.0, "thresholded_relu": 0.0, "leaky_relu": 2e-7}
 
 
 class ActivationOp(Pointwise):
@@ -29,6 +33,12 @@ class ActivationOp(Pointwise):
     @property
     def activation(self) -> Activation:
         raise NotImplementedError(f"{type(self).__name__}.activation")
+
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        made = self.activation
+        return Function(
+            made.kind, (made.alpha, made.beta), (0,), _TOLERANCES.get(made.kind, 1e-6), self.weight
+        )
 
     def compute(self, *inputs: Array) -> Array:
         return self.activation.apply(inputs[0]) if inputs[0].size else inputs[0]
@@ -319,6 +329,31 @@ class Clip(Pointwise):
             with np.errstate(invalid="ignore"):
                 y = np.where(y < limit if higher else y > limit, limit, y)
         return (y.astype(x.dtype),)
+
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        known = self.bounds_of(inputs)
+        if known is not None:
+            dtype = inputs[0].dtype if inputs[0] is not None else np.dtype(np.float32)
+            if is_float(dtype):
+                return Function(known.kind, (known.alpha, known.beta), (0,), 0.0, 2)
+            low, high = (int(_in_range(bound, dtype)) for bound in self._exact_bounds(inputs, dtype))
+            return Function("clip", (low, high), (0,), 0.0, 2)
+        if self.low is not None or self.high is not None:
+            return None
+        given = [index for index in (1, 2) if index < len(inputs) and inputs[index] is not None]
+        name = "hold" if len(given) == 2 else "raise" if given == [1] else "lower"
+        return Function(name, (), (0, *given), 0.0, 2)
+
+    def _exact_bounds(self, inputs: Sequence[TensorType | None], dtype: np.dtype[Any]) -> list[int | float]:
+        """Known bounds of an integer type, in full precision."""
+        limits, bounds = np.iinfo(dtype), []
+        for index, (field, none) in enumerate(((self.low, limits.min), (self.high, limits.max)), start=1):
+            given = inputs[index] if index < len(inputs) else None
+            value = (
+                field if given is None else None if given.value is None else given.value.reshape(()).item()
+            )
+            bounds.append(none if value is None else value)
+        return bounds
 
     def bounds_of(self, inputs: Sequence[TensorType | None]) -> Activation | None:
         """This clip as an activation, if its bounds are known."""

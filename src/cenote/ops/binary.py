@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -12,6 +12,10 @@ from cenote.core.errors import ShapeError
 from cenote.core.types import Array, TensorType, is_float
 from cenote.ops.base import Sample, Types, broadcast_shapes, require, seeded
 from cenote.ops.pointwise import Pointwise, binary_samples, plain, require_number
+from cenote.ops.pointwise_lowerings import Function
+
+MOST_OPERANDS = 8  # a kernel of more would need more registers for addresses than there are
+_POWERS = {1.0: "identity", 2.0: "square", 3.0: "cube", 0.5: "square_root_power", -1.0: "reciprocal"}
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,7 @@ class Add(Pointwise):
     """a + b; integers wrap around."""
 
     name = "add"
+    formula = "add"
     from_onnx = {"Add": lambda node: plain(Add, node)}
 
     def compute(self, *inputs: Array) -> Array:
@@ -34,6 +39,7 @@ class Sub(Pointwise):
     """a - b; integers wrap around."""
 
     name = "sub"
+    formula = "sub"
     from_onnx = {"Sub": lambda node: plain(Sub, node)}
 
     def compute(self, *inputs: Array) -> Array:
@@ -49,6 +55,7 @@ class Mul(Pointwise):
     """a * b; integers wrap around."""
 
     name = "mul"
+    formula = "mul"
     from_onnx = {"Mul": lambda node: plain(Mul, node)}
 
     def compute(self, *inputs: Array) -> Array:
@@ -64,6 +71,7 @@ class Div(Pointwise):
     """a / b. Integers divide toward zero, as in C (NumPy's // rounds down); by zero they give 0."""
 
     name = "div"
+    formula = "div"
     from_onnx = {"Div": lambda node: plain(Div, node)}
 
     def compute(self, *inputs: Array) -> Array:
@@ -100,6 +108,16 @@ class Pow(Pointwise):
         require_number(self.name, exponent.dtype)
         return (TensorType(base.dtype, broadcast_shapes(self.name, base.shape, exponent.shape)),)
 
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        base, exponent = inputs
+        if base is None or exponent is None:
+            return None
+        if exponent.value is not None and exponent.size == 1 and is_float(base.dtype):
+            name = _POWERS.get(float(exponent.value.reshape(())))
+            if name is not None and self.infer(*inputs)[0].shape == base.shape:
+                return Function(name, (), (0,), 3e-7, 2)
+        return Function("power", (), (0, 1), 3e-7, 60) if base.dtype == exponent.dtype else None
+
     def compute(self, *inputs: Array) -> Array:
         base, exponent = inputs
         if is_float(base.dtype) or is_float(exponent.dtype):
@@ -124,6 +142,9 @@ class Pow(Pointwise):
 class _Variadic(Pointwise):
     operands = 0
 
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        return super().function(inputs) if len(inputs) <= MOST_OPERANDS else None
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         op = cls()
@@ -140,6 +161,7 @@ class Max(_Variadic):
     """Largest of one or more tensors; NaN where any is NaN."""
 
     name = "max"
+    formula = "max"
     from_onnx = {"Max": lambda node: plain(Max, node)}
 
     def compute(self, *inputs: Array) -> Array:
@@ -151,6 +173,7 @@ class Min(_Variadic):
     """Smallest of one or more tensors; NaN where any is NaN."""
 
     name = "min"
+    formula = "min"
     from_onnx = {"Min": lambda node: plain(Min, node)}
 
     def compute(self, *inputs: Array) -> Array:
@@ -162,6 +185,8 @@ class Sum(_Variadic):
     """Sum of one or more tensors."""
 
     name = "sum"
+    formula = "sum"
+    tolerance = 1e-6
     from_onnx = {"Sum": lambda node: plain(Sum, node)}
     integers = False
 
@@ -174,6 +199,8 @@ class Mean(_Variadic):
     """Mean of one or more tensors."""
 
     name = "mean"
+    formula = "mean"
+    tolerance = 1e-6
     from_onnx = {"Mean": lambda node: plain(Mean, node)}
     integers = False
 
@@ -186,6 +213,7 @@ class PRelu(Pointwise):
     """x where it is not negative, else slope * x. The slope broadcasts to x, never the other way."""
 
     name = "prelu"
+    formula = "prelu"
     from_onnx = {"PRelu": lambda node: plain(PRelu, node)}
 
     def infer(self, *inputs: TensorType | None) -> Types:

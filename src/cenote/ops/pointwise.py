@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core.errors import DTypeError
+from cenote.core.target import Target
 from cenote.core.types import Array, TensorType, is_float
 from cenote.ops.base import (
     Arrays,
     Box,
     Cost,
     Imported,
+    Lowering,
     Op,
     Sample,
     Types,
@@ -24,6 +26,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
+from cenote.ops.pointwise_lowerings import Function, pointwise_lowerings
 
 
 def require_number(op: str, dtype: np.dtype[Any]) -> None:
@@ -52,12 +55,26 @@ class Pointwise(Op):
     """Base of elementwise operators: `compute` is the formula on arrays (floats come as float64).
 
     `weight` counts the operations per output element (for estimates), `integers` says whether integer types
-    are allowed, `operands` fixes the number of inputs (0: one or more).
+    are allowed, `operands` fixes the number of inputs (0: one or more). `formula` names the instructions in
+    kernels/functions.py, right in float32 within `tolerance`.
     """
 
     weight: ClassVar[int] = 1
     integers: ClassVar[bool] = True
     operands: ClassVar[int] = 2
+    formula: ClassVar[str] = ""
+    tolerance: ClassVar[float] = 0.0
+
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        """What the kernels call it on these inputs, if they have it."""
+        if not self.formula:
+            return None
+        return Function(self.formula, (), tuple(range(len(inputs))), self.tolerance, self.weight)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        function = self.function(inputs)
+        if function is not None:
+            yield from pointwise_lowerings(function, inputs, self.infer(*inputs)[0], target)
 
     def compute(self, *inputs: Array) -> Array:
         """The formula in NumPy."""

@@ -14,7 +14,7 @@ from cenote.ops.pointwise import Pointwise, plain, unary_samples
 
 
 class Unary(Pointwise):
-    """Base: one input. `function` names the instruction sequence in `kernels/functions.py`."""
+    """Base: one input."""
 
     operands = 1
     integers = False
@@ -29,6 +29,7 @@ class Neg(Unary):
     """-x; integers wrap around."""
 
     name = "neg"
+    formula = "neg"
     from_onnx = {"Neg": lambda node: plain(Neg, node)}
     integers = True
 
@@ -41,6 +42,7 @@ class Abs(Unary):
     """|x|; the lowest integer of a type is its own absolute value."""
 
     name = "abs"
+    formula = "abs"
     from_onnx = {"Abs": lambda node: plain(Abs, node)}
     integers = True
 
@@ -53,6 +55,7 @@ class Sign(Unary):
     """-1, 0 or 1; NaN stays NaN."""
 
     name = "sign"
+    formula = "sign"
     from_onnx = {"Sign": lambda node: plain(Sign, node)}
     integers = True
 
@@ -65,6 +68,8 @@ class Exp(Unary):
     """e to the power of x."""
 
     name = "exp"
+    formula = "exp"
+    tolerance = 3e-07
     from_onnx = {"Exp": lambda node: plain(Exp, node)}
     weight = 16
 
@@ -77,6 +82,8 @@ class Log(Unary):
     """Natural logarithm: NaN below 0, -infinity at 0."""
 
     name = "log"
+    formula = "log"
+    tolerance = 3e-07
     from_onnx = {"Log": lambda node: plain(Log, node)}
     weight = 20
 
@@ -89,6 +96,7 @@ class Sqrt(Unary):
     """Square root: NaN below 0."""
 
     name = "sqrt"
+    formula = "sqrt"
     from_onnx = {"Sqrt": lambda node: plain(Sqrt, node)}
     weight = 6
 
@@ -101,6 +109,7 @@ class Reciprocal(Unary):
     """1 / x."""
 
     name = "reciprocal"
+    formula = "reciprocal"
     from_onnx = {"Reciprocal": lambda node: plain(Reciprocal, node)}
     weight = 6
 
@@ -113,6 +122,8 @@ class Erf(Unary):
     """Gauss error function."""
 
     name = "erf"
+    formula = "erf"
+    tolerance = 3e-07
     from_onnx = {"Erf": lambda node: plain(Erf, node)}
     weight = 20
 
@@ -125,6 +136,7 @@ class Floor(Unary):
     """Largest whole number not above x."""
 
     name = "floor"
+    formula = "floor"
     from_onnx = {"Floor": lambda node: plain(Floor, node)}
 
     def compute(self, *inputs: Array) -> Array:
@@ -136,6 +148,7 @@ class Ceil(Unary):
     """Smallest whole number not below x."""
 
     name = "ceil"
+    formula = "ceil"
     from_onnx = {"Ceil": lambda node: plain(Ceil, node)}
 
     def compute(self, *inputs: Array) -> Array:
@@ -147,6 +160,7 @@ class Round(Unary):
     """Nearest whole number; halves go to the even one."""
 
     name = "round"
+    formula = "round"
     from_onnx = {"Round": lambda node: plain(Round, node)}
 
     def compute(self, *inputs: Array) -> Array:
