@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from cenote.ops.activation import ACTIVATIONS
+from cenote.ops.adaptive_pool import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.attention import Attention
 from cenote.ops.average_pool import AveragePool
 from cenote.ops.base import Decoder, Op
 from cenote.ops.batch_normalization import BatchNormalization
 from cenote.ops.binary import BINARY
+from cenote.ops.blur_pool import BlurPool
 from cenote.ops.cast import CASTS
 from cenote.ops.channel_gather import ChannelGather
 from cenote.ops.compare import COMPARISONS
@@ -18,6 +20,7 @@ from cenote.ops.cumulative import CUMULATIVES
 from cenote.ops.data_dependent import SELECTIONS
 from cenote.ops.depth_space import REARRANGEMENTS
 from cenote.ops.einsum import Einsum
+from cenote.ops.fractional_pool import FractionalMaxPool
 from cenote.ops.gather import GATHERS
 from cenote.ops.gemm import Gemm, MatMul
 from cenote.ops.global_pool import GlobalAveragePool, GlobalMaxPool
@@ -27,9 +30,11 @@ from cenote.ops.lp_pool import GlobalLpPool, LpPool
 from cenote.ops.lrn import LRN
 from cenote.ops.max_pool import MaxPool, MinPool
 from cenote.ops.max_unpool import MaxUnpool
+from cenote.ops.median_pool import MedianPool
 from cenote.ops.mod import Mod
 from cenote.ops.non_max_suppression import NonMaxSuppression
 from cenote.ops.pad import Pad
+from cenote.ops.pyramid_pool import SpatialPyramidPool
 from cenote.ops.reduce import REDUCTIONS
 from cenote.ops.reorder import Reorder
 from cenote.ops.reshape import RESHAPES
@@ -45,6 +50,7 @@ from cenote.ops.split import Split
 from cenote.ops.topk import RANKINGS
 from cenote.ops.transpose import Transpose
 from cenote.ops.unary import UNARY
+from cenote.ops.weighted_pool import GemPool, SoftPool, StochasticPool
 from cenote.ops.where import CHOICES
 
 OPERATORS: tuple[type[Op], ...] = (
@@ -65,14 +71,19 @@ OPERATORS: tuple[type[Op], ...] = (
     *SELECTIONS,
     *SHAPES,
     *UNARY,
+    AdaptiveAveragePool,
+    AdaptiveMaxPool,
     Attention,
     AveragePool,
+    BlurPool,
     ChannelGather,
     BatchNormalization,
     Concat,
     Conv,
     ConvTranspose,
     Einsum,
+    FractionalMaxPool,
+    GemPool,
     Gemm,
     GlobalAveragePool,
     GlobalLpPool,
@@ -84,6 +95,7 @@ OPERATORS: tuple[type[Op], ...] = (
     MaxPool,
     MaxRoiPool,
     MaxUnpool,
+    MedianPool,
     MinPool,
     Mod,
     NonMaxSuppression,
@@ -94,8 +106,11 @@ OPERATORS: tuple[type[Op], ...] = (
     RoiAlign,
     RotaryEmbedding,
     Slice,
+    SoftPool,
     Softmax,
+    SpatialPyramidPool,
     Split,
+    StochasticPool,
     Transpose,
 )
 

@@ -56,7 +56,7 @@ class AveragePool(WindowPool):
 
     The divisor is the number of taps on real elements; with `count_include_pad` also of those on the
     declared padding (never of those that ceil_mode adds beyond it); `divisor_override`, when not 0,
-    replaces both.
+    replaces both (it may be negative, as in PyTorch).
 
     Floats are summed in at least float32 and rounded once. Integers (int8, uint8, int16, int32, int64) are
     summed in 64 bits, which only int64 can overflow (it wraps, as in PyTorch), divided exactly and rounded
@@ -75,10 +75,6 @@ class AveragePool(WindowPool):
 
     def infer(self, *inputs: TensorType | None) -> Types:
         x = only_input(self.name, inputs)
-        if self.divisor_override < 0:
-            raise ArgumentError(
-                f"{self.name}: divisor_override must be 1 or more, got {self.divisor_override}"
-            )
         if self.rounding not in ROUNDINGS:
             raise ArgumentError(
                 f"{self.name}: rounding '{self.rounding}' is not known (allowed: {', '.join(ROUNDINGS)})"
@@ -129,7 +125,9 @@ class AveragePool(WindowPool):
 
 
 def divide(total: Array, divisor: int, rounding: str) -> Array:
-    """Exact integer division of int64 sums by a positive divisor, rounded by "zero", "even" or "away"."""
+    """Exact integer division of int64 sums by a divisor other than 0, rounded by "zero", "even" or "away"."""
+    if divisor < 0:
+        total, divisor = -total, -divisor
     quotient, rest = np.divmod(total, divisor)
     beyond = rest - (divisor - rest)  # sign of rest / divisor - 1/2, without overflow
     if rounding == "zero":

@@ -1,0 +1,69 @@
+"""Every pooling on arrays, named and defaulted as torch.nn.functional.
+
+    import cenote.functional as F
+
+    y = F.max_pool2d(x, 3, stride=2, padding=1)
+
+Inputs are NumPy arrays or offer DLPack (PyTorch, JAX, ...); the result is of the same kind. docs/pooling_semantics.md
+says what each function does where frameworks disagree.
+"""
+
+from __future__ import annotations
+
+from cenote.functional.adaptive import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
+from cenote.functional.average import avg_pool1d, avg_pool2d, avg_pool3d
+from cenote.functional.fractional import fractional_max_pool2d, fractional_max_pool3d
+from cenote.functional.global_pools import global_avg_pool, global_lp_pool, global_max_pool
+from cenote.functional.lp import lp_pool1d, lp_pool2d, lp_pool3d
+from cenote.functional.max import dilation, erosion, max_pool1d, max_pool2d, max_pool3d, min_pool
+from cenote.functional.pyramid import spatial_pyramid_pool
+from cenote.functional.regions import ps_roi_pool, roi_align, roi_pool
+from cenote.functional.shape import pool_output_shape
+from cenote.functional.unpool import max_unpool1d, max_unpool2d, max_unpool3d
+from cenote.functional.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "blur_pool",
+    "dilation",
+    "erosion",
+    "fractional_max_pool2d",
+    "fractional_max_pool3d",
+    "gem_pool",
+    "global_avg_pool",
+    "global_lp_pool",
+    "global_max_pool",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
+    "median_pool",
+    "min_pool",
+    "pool_output_shape",
+    "ps_roi_pool",
+    "roi_align",
+    "roi_pool",
+    "soft_pool",
+    "spatial_pyramid_pool",
+    "stochastic_pool",
+]

@@ -1,0 +1,135 @@
+"""Pools to a given output size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cenote.core.errors import ArgumentError
+from cenote.core.types import TensorType
+from cenote.functional.arguments import flag, form, whole
+from cenote.functional.dispatch import Plan, call
+from cenote.functional.windows import plan_for, rules_of
+from cenote.ops.adaptive_pool import AdaptiveAveragePool, AdaptiveMaxPool
+
+
+def _output(where: str, value: Any, rank: int) -> tuple[int | None, ...]:
+    """The output size; None keeps an extent."""
+    items = value if isinstance(value, list | tuple) else (value,) * rank
+    if len(items) not in (1, rank) or (rank > 1 and len(items) == 1):
+        raise ArgumentError(f"{where}: output_size must be one number or {rank}, got {tuple(items)!r}")
+    return tuple(None if item is None else whole(where, "output_size", item, 0) for item in items)
+
+
+def _plan_max(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:
+    output_size, return_indices, layout, semantics, nan = rest
+    rules, nan_rule = rules_of(where, semantics, nan)
+    output = _output(where, output_size, rank)
+    # A plain map must be asked for (layout="HW"): PyTorch's own error samples have it that rank 2 is a mistake.
+    shape = form(where, types[0].shape, rank, layout, plain=False)
+    indices = flag(where, "return_indices", return_indices)
+    op = AdaptiveMaxPool(output, shape.channels_last, indices, rules.index, nan_rule)
+    return plan_for(op, types[0], shape)
+
+
+def _plan_avg(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:
+    output_size, layout, semantics = rest
+    rules, _ = rules_of(where, semantics, None)
+    output = _output(where, output_size, rank)
+    shape = form(where, types[0].shape, rank, layout, plain=False)
+    return plan_for(AdaptiveAveragePool(output, shape.channels_last, rules.rounding), types[0], shape)
+
+
+def adaptive_max_pool1d(
+    input: Any,
+    output_size: Any,
+    return_indices: bool = False,
+    *,
+    out: Any = None,
+    layout: str = "NCL",
+    threads: int | None = None,
+    semantics: str = "torch",
+    nan: str | None = None,
+) -> Any:
+    """Largest value of each adaptive window over 1 spatial axis: see adaptive_max_pool2d."""
+    rest = (output_size, return_indices, layout, semantics, nan)
+    return call(_plan_max, (input,), ("adaptive_max_pool1d", 1, *rest), out, threads)
+
+
+def adaptive_max_pool2d(
+    input: Any,
+    output_size: Any,
+    return_indices: bool = False,
+    *,
+    out: Any = None,
+    layout: str = "NCHW",
+    threads: int | None = None,
+    semantics: str = "torch",
+    nan: str | None = None,
+) -> Any:
+    """Largest value of each adaptive window, as torch.nn.functional.adaptive_max_pool2d.
+
+    output_size  number or pair; None keeps an extent, 0 gives an empty result. Window o of an axis covers
+                 floor(o in / out) to ceil((o + 1) in / out), in exact integers
+    layout       "NCHW", "NHWC" (batch optional), or "HW" for a plain map, which must be asked for
+    return_indices, out, threads, semantics, nan: see max_pool2d
+    """
+    rest = (output_size, return_indices, layout, semantics, nan)
+    return call(_plan_max, (input,), ("adaptive_max_pool2d", 2, *rest), out, threads)
+
+
+def adaptive_max_pool3d(
+    input: Any,
+    output_size: Any,
+    return_indices: bool = False,
+    *,
+    out: Any = None,
+    layout: str = "NCDHW",
+    threads: int | None = None,
+    semantics: str = "torch",
+    nan: str | None = None,
+) -> Any:
+    """Largest value of each adaptive window over 3 spatial axes: see adaptive_max_pool2d."""
+    rest = (output_size, return_indices, layout, semantics, nan)
+    return call(_plan_max, (input,), ("adaptive_max_pool3d", 3, *rest), out, threads)
+
+
+def adaptive_avg_pool1d(
+    input: Any,
+    output_size: Any,
+    *,
+    out: Any = None,
+    layout: str = "NCL",
+    threads: int | None = None,
+    semantics: str = "torch",
+) -> Any:
+    """Mean of each adaptive window over 1 spatial axis: see adaptive_avg_pool2d."""
+    arguments = ("adaptive_avg_pool1d", 1, output_size, layout, semantics)
+    return call(_plan_avg, (input,), arguments, out, threads)
+
+
+def adaptive_avg_pool2d(
+    input: Any,
+    output_size: Any,
+    *,
+    out: Any = None,
+    layout: str = "NCHW",
+    threads: int | None = None,
+    semantics: str = "torch",
+) -> Any:
+    """Mean of each adaptive window, as torch.nn.functional.adaptive_avg_pool2d: see adaptive_max_pool2d, avg_pool2d."""
+    arguments = ("adaptive_avg_pool2d", 2, output_size, layout, semantics)
+    return call(_plan_avg, (input,), arguments, out, threads)
+
+
+def adaptive_avg_pool3d(
+    input: Any,
+    output_size: Any,
+    *,
+    out: Any = None,
+    layout: str = "NCDHW",
+    threads: int | None = None,
+    semantics: str = "torch",
+) -> Any:
+    """Mean of each adaptive window over 3 spatial axes: see adaptive_avg_pool2d."""
+    arguments = ("adaptive_avg_pool3d", 3, output_size, layout, semantics)
+    return call(_plan_avg, (input,), arguments, out, threads)

@@ -1,0 +1,181 @@
+"""Reads what callers pass: numbers per axis, padding in all its forms, layouts. Every error names the argument."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.pool_geometry import Pairs
+from cenote.core.pool_semantics import Semantics
+
+LETTERS = {1: "L", 2: "HW", 3: "DHW"}
+SAME = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}
+
+
+def whole(where: str, name: str, value: Any, low: int | None = None) -> int:
+    """A whole number; bools and floats are refused."""
+    if isinstance(value, bool | np.bool_):
+        raise ArgumentError(f"{where}: {name} must be a whole number, got {value}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ArgumentError(
+            f"{where}: {name} must be a whole number, got {value!r} ({type(value).__name__})"
+        ) from None
+    if low is not None and number < low:
+        raise ArgumentError(f"{where}: {name} must be {_limit(low)}, got {number}")
+    return number
+
+
+def _limit(low: int) -> str:
+    return {0: "non-negative (0 or more)", 1: "greater than zero (1 or more)"}.get(low, f"{low} or more")
+
+
+def flag(where: str, name: str, value: Any) -> bool:
+    """True or False (0 and 1 too)."""
+    if (
+        value is True
+        or value is False
+        or (isinstance(value, int | np.bool_ | np.integer) and value in (0, 1))
+    ):
+        return bool(value)
+    raise ArgumentError(f"{where}: {name} must be True or False, got {value!r}")
+
+
+def real(where: str, name: str, value: Any) -> float:
+    """A real number."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ArgumentError(f"{where}: {name} must be a number, got {value!r}")
+    return float(value)
+
+
+def choice(where: str, name: str, value: Any, allowed: Sequence[str]) -> str:
+    """One of some words."""
+    if not isinstance(value, str) or value not in allowed:
+        raise ArgumentError(f"{where}: {name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    return value
+
+
+def numbers(where: str, name: str, value: Any, rank: int, low: int | None = None) -> tuple[int, ...]:
+    """One number per spatial axis from a number or a sequence of one or `rank` numbers."""
+    if not isinstance(value, list | tuple):
+        return (whole(where, name, value, low),) * rank
+    if len(value) not in (1, rank):
+        raise ArgumentError(
+            f"{where}: {name} must be one number or {rank}, one per spatial axis, got {tuple(value)!r}"
+        )
+    parsed = tuple(whole(where, name, item, low) for item in value)
+    return parsed * rank if len(parsed) == 1 else parsed
+
+
+def strides(where: str, value: Any, window: tuple[int, ...], rules: Semantics) -> tuple[int, ...]:
+    """The stride; None or () is the default of the semantics."""
+    if value is None or (isinstance(value, list | tuple) and not value):
+        return window if rules.stride == "window" else (1,) * len(window)
+    return numbers(where, "stride", value, len(window), 1)
+
+
+def padding(
+    where: str, value: Any, window: tuple[int, ...], dilation: tuple[int, ...], limit: str
+) -> tuple[Pairs, str]:
+    """(begin, end) per axis and auto_pad, from a number, numbers, pairs, or "same", "same_lower", "valid".
+
+    `limit` as Semantics.pad_limit: "half" of the reach, less than the "window", less than the "reach".
+    """
+    rank = len(window)
+    if isinstance(value, str):
+        return (), SAME[choice(where, "padding", value, tuple(SAME))]
+    pairs: list[tuple[int, int]]
+    if isinstance(value, list | tuple) and value and all(isinstance(item, list | tuple) for item in value):
+        if len(value) != rank or any(len(item) != 2 for item in value):
+            raise ArgumentError(f"{where}: padding must hold {rank} pairs of (begin, end), got {value!r}")
+        pairs = [(whole(where, "padding", a, 0), whole(where, "padding", b, 0)) for a, b in value]
+    else:
+        pairs = [(pad, pad) for pad in numbers(where, "padding", value, rank, 0)]
+    for k, d, pair in zip(window, dilation, pairs, strict=True):
+        reach = (k - 1) * d + 1
+        most = {"half": reach // 2, "window": k - 1, "reach": reach - 1}[limit]
+        if max(pair) > most:
+            rule = {
+                "half": "at most half of the effective kernel size",
+                "window": "less than kernel_size",
+                "reach": "less than the effective kernel size",
+            }[limit]
+            raise ArgumentError(
+                f"{where}: padding must be {rule} (allowed: 0 to {most}), got {pair} with kernel_size {k} and "
+                f"dilation {d}"
+            )
+    return tuple(pairs), "NOTSET"
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the caller's array maps to the (N, C, *spatial) or (N, *spatial, C) that operators take.
+
+    `batched` is its shape with batch and channel axes; `restore` gives the caller's shape of a result.
+    """
+
+    rank: int
+    channels_last: bool
+    missing: int
+    batched: tuple[int, ...]
+
+    @property
+    def spatial(self) -> tuple[int, ...]:
+        return self.batched[1:-1] if self.channels_last else self.batched[2:]
+
+    @property
+    def channels(self) -> int:
+        return self.batched[-1] if self.channels_last else self.batched[1]
+
+    def restore(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """A batched result's shape without the axes that the input did not have."""
+        if self.missing == 2:
+            return tuple(shape[1:-1] if self.channels_last else shape[2:])
+        return tuple(shape[self.missing :])
+
+
+def layout_rank(where: str, layout: Any) -> int:
+    """The number of spatial axes that a layout's name says."""
+    for rank, letters in LETTERS.items():
+        if layout in (f"NC{letters}", f"N{letters}C", letters):
+            return rank
+    allowed = [name for letters in LETTERS.values() for name in (f"NC{letters}", f"N{letters}C", letters)]
+    raise ArgumentError(f"{where}: layout must be one of {', '.join(allowed)}, got {layout!r}")
+
+
+def form(where: str, shape: tuple[int, ...], rank: int, layout: Any, plain: bool = True) -> Form:
+    """Read a shape by its layout: batched, without batch, or (if `plain`) without batch and channels.
+
+    The layouts "L", "HW", "DHW" say that there is neither batch nor channels.
+    """
+    letters = LETTERS[rank]
+    names = f"NC{letters}", f"N{letters}C", letters
+    if layout not in names:
+        raise ArgumentError(f"{where}: layout must be one of {', '.join(names)}, got {layout!r}")
+    lowest = rank if layout == letters or plain else rank + 1
+    highest = rank if layout == letters else rank + 2
+    if not lowest <= len(shape) <= highest:
+        allowed = " or ".join(f"{ndim}D" for ndim in range(lowest, highest + 1))
+        raise ShapeError(
+            f"{where}: expected {allowed} input (layout {layout}, batch optional), got {len(shape)}D {list(shape)}"
+        )
+    last = layout == names[1]
+    missing = rank + 2 - len(shape)
+    lead = (1,) * missing
+    batched = (1, *shape, 1) if missing == 2 and last else (*lead, *shape)
+    return Form(rank, last, missing, batched)
+
+
+def refuse_empty(where: str, shape: Form) -> None:
+    """ShapeError when channels or spatial axes are empty: only the batch may be."""
+    if 0 in shape.batched[1:]:
+        raise ShapeError(
+            f"{where}: expected an input whose axes other than the batch are not empty, got extents "
+            f"{list(shape.batched)} (batch, channels and spatial axes)"
+        )

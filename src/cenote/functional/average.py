@@ -1,0 +1,143 @@
+"""Means of windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cenote.core.errors import ArgumentError
+from cenote.core.types import TensorType
+from cenote.functional.arguments import flag, whole
+from cenote.functional.dispatch import Plan, call
+from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
+from cenote.ops.average_pool import AveragePool
+
+
+def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:
+    (
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+        dilation,
+        layout,
+        semantics,
+    ) = rest
+    rules, _ = rules_of(where, semantics, None)
+    arguments = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    include = rules.include_pad
+    if count_include_pad is not None:
+        include = flag(where, "count_include_pad", count_include_pad)
+    if include and rules.name == "tensorflow":
+        raise ArgumentError(f"{where}: count_include_pad must be False with semantics='tensorflow', got True")
+    divisor = 0
+    if divisor_override is not None:
+        # PyTorch's own samples divide by -2; nobody else allows it.
+        divisor = whole(where, "divisor_override", divisor_override, None if rules.name == "torch" else 1)
+        if divisor == 0:
+            raise ArgumentError(f"{where}: divisor_override must not be zero, got 0 (leave it None for none)")
+    shape, fields = window_fields(where, rank, arguments, layout, rules, types[0])
+    op = AveragePool(**fields, count_include_pad=include, divisor_override=divisor, rounding=rules.rounding)
+    return plan_for(op, types[0], shape)
+
+
+def avg_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool | None = None,
+    divisor_override: int | None = None,
+    *,
+    dilation: Any = 1,
+    out: Any = None,
+    layout: str = "NCL",
+    threads: int | None = None,
+    semantics: str = "torch",
+) -> Any:
+    """Mean of each window over 1 spatial axis: see avg_pool2d. Layouts: NCL, NLC, L."""
+    rest = (
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+        dilation,
+        layout,
+        semantics,
+    )
+    return call(_plan, (input,), ("avg_pool1d", 1, *rest), out, threads)
+
+
+def avg_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool | None = None,
+    divisor_override: int | None = None,
+    *,
+    dilation: Any = 1,
+    out: Any = None,
+    layout: str = "NCHW",
+    threads: int | None = None,
+    semantics: str = "torch",
+) -> Any:
+    """Mean of each window of (N, C, H, W), (C, H, W) or (H, W), as torch.nn.functional.avg_pool2d.
+
+    input              array of float64, float32, float16, bfloat16, int8, uint8, int16, int32 or int64
+    count_include_pad  whether the divisor counts taps on the padding (never those that ceil_mode adds beyond it); by
+                       default what the semantics say: True for "torch"
+    divisor_override   one divisor for all windows: 1 or more (with "torch" semantics also negative, never 0)
+    kernel_size, stride, padding, dilation, ceil_mode, out, layout, threads, semantics: see max_pool2d
+
+    Floats are summed in at least float32. Integers are summed in 64 bits and rounded by the semantics: "torch"
+    truncates, "tensorflow" goes to the nearest with halves away from zero, the others to the nearest with halves to
+    even. NaN and infinities stay in the windows that hold them.
+    """
+    rest = (
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+        dilation,
+        layout,
+        semantics,
+    )
+    return call(_plan, (input,), ("avg_pool2d", 2, *rest), out, threads)
+
+
+def avg_pool3d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool | None = None,
+    divisor_override: int | None = None,
+    *,
+    dilation: Any = 1,
+    out: Any = None,
+    layout: str = "NCDHW",
+    threads: int | None = None,
+    semantics: str = "torch",
+) -> Any:
+    """Mean of each window over 3 spatial axes: see avg_pool2d. Layouts: NCDHW, NDHWC, DHW."""
+    rest = (
+        kernel_size,
+        stride,
+        padding,
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+        dilation,
+        layout,
+        semantics,
+    )
+    return call(_plan, (input,), ("avg_pool3d", 3, *rest), out, threads)

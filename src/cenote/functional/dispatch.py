@@ -1,0 +1,191 @@
+"""From a call with arrays to a prepared operator, and back to the caller's kind of array.
+
+A call is parsed and validated once per signature (function, arguments, shapes, strides, types); the prepared runner is
+kept. The key holds the arguments' bytes, not the arguments: 1, 1.0 and True are equal and hash alike, but only 1 is a
+valid kernel_size.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, CenoteError, DTypeError, InputError
+from cenote.core.types import Array, TensorType
+from cenote.ops import eager
+from cenote.ops.base import Op
+from cenote.runtime.arrays import as_numpy, dense
+from cenote.runtime.threads import resolve_threads
+
+Signature = tuple[TensorType, ...]
+Planner = Callable[..., "Plan"]
+"""Called with the inputs' types and the arguments, the first of which is the function's name."""
+
+MOST_KEPT = 4096  # signatures; then all are forgotten: a loop over sizes must not fill the memory
+_kept: dict[Any, Prepared] = {}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a function's planner makes of the inputs' types and its arguments.
+
+    `op` works on inputs of the shapes `batched`; its outputs are given to the caller as `shapes`.
+    """
+
+    op: Op
+    batched: tuple[tuple[int, ...], ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan with its runner."""
+
+    runner: eager.Runner
+    outputs: tuple[TensorType, ...]
+    dense: bool
+    single: bool
+
+    def __call__(self, arrays: Sequence[Array], out: Sequence[Array] | None) -> Any:
+        """The outputs: one array, or a tuple."""
+        if not self.dense:
+            arrays = [dense(x) for x in arrays]
+        results = self.runner(arrays, out)
+        return results[0] if self.single else results
+
+
+def call(
+    planner: Planner, arrays: tuple[Any, ...], arguments: tuple[Any, ...], out: Any, threads: Any
+) -> Any:
+    """Run the function whose arguments `planner(types, *arguments)` reads, on arrays of any library.
+
+    Raises InputError for inputs that are no arrays, DTypeError and ShapeError for those that do not fit,
+    ArgumentError for arguments out of range.
+    """
+    if out is None:
+        try:
+            key = (
+                planner,
+                marshal.dumps((arguments, threads), 2),
+                *[(x.shape, x.strides, x.dtype) for x in arrays if type(x) is np.ndarray],
+            )
+        except ValueError:
+            key = ()
+        if len(key) == len(arrays) + 2:
+            prepared = _kept.get(key)
+            if prepared is not None:
+                return prepared(arrays, None)
+    return _convert_and_call(planner, arrays, arguments, out, threads)
+
+
+def _convert_and_call(
+    planner: Planner, arrays: tuple[Any, ...], arguments: tuple[Any, ...], out: Any, threads: Any
+) -> Any:
+    name = arguments[0]
+    converted, restore = [], None
+    for position, x in enumerate(arrays):
+        if type(x) is np.ndarray:
+            array, back = x, None
+        else:
+            try:
+                array, back = as_numpy(x)
+            except InputError as error:
+                raise error.located(
+                    f"{name}: {'input' if position == 0 else f'argument {position}'}"
+                ) from error
+        converted.append(array)
+        restore = back if position == 0 else restore
+    prepared = prepare(planner, tuple(converted), arguments, threads)
+    if out is not None:
+        targets = _check_out(name, out, prepared, converted)
+        _fill(prepared, converted, targets)
+        return out
+    results = prepared(converted, None)
+    if restore is None:
+        return results
+    return restore(results) if prepared.single else tuple(restore(y) for y in results)
+
+
+def prepare(
+    planner: Planner, arrays: tuple[Array, ...], arguments: tuple[Any, ...], threads: Any
+) -> Prepared:
+    """The prepared call of a signature, kept if it may be."""
+    key = None
+    if _is_plain((arguments, threads)):
+        signature = [(x.shape, x.strides, x.dtype) for x in arrays]
+        key = (planner, marshal.dumps((arguments, threads), 2), *signature)
+        if key in _kept:
+            return _kept[key]
+    count = None if threads is None else resolve_threads(threads)
+    types = tuple(TensorType(x.dtype.newbyteorder("="), x.shape) for x in arrays)
+    plan = planner(types, *arguments)
+    batched = tuple(TensorType(t.dtype, shape) for t, shape in zip(types, plan.batched, strict=True))
+    made = plan.op.infer(*batched)
+    outputs = tuple(TensorType(y.dtype, shape) for y, shape in zip(made, plan.shapes, strict=True))
+    prepared = Prepared(
+        runner=eager.prepare(plan.op, batched, count, plan.shapes),
+        outputs=outputs,
+        dense=all(x.flags.c_contiguous and x.dtype.isnative for x in arrays),
+        single=len(outputs) == 1,
+    )
+    if key is not None:
+        if len(_kept) >= MOST_KEPT:
+            _kept.clear()
+        _kept[key] = prepared
+    return prepared
+
+
+def _is_plain(value: Any) -> bool:
+    """True for what marshal writes without ambiguity: other things may share their bytes."""
+    if type(value) in (tuple, list):
+        return all(map(_is_plain, value))
+    return value is None or type(value) in (int, bool, float, str)
+
+
+def _check_out(name: str, out: Any, prepared: Prepared, inputs: Sequence[Array]) -> list[Array]:
+    """The arrays to write to; ArgumentError or DTypeError unless they fit."""
+    given = (out,) if prepared.single else out
+    count = len(prepared.outputs)
+    if not prepared.single and (not isinstance(out, list | tuple) or len(out) != count):
+        raise ArgumentError(f"{name}: out must be a tuple of {count} arrays, one per result")
+    targets: list[Array] = []
+    for position, (target, wanted) in enumerate(zip(given, prepared.outputs, strict=True)):
+        what = f"{name}: out" if prepared.single else f"{name}: out[{position}]"
+        try:
+            array, _ = as_numpy(target)
+        except CenoteError as error:
+            raise ArgumentError(f"{what} {error}") from error
+        if array.dtype != wanted.dtype:
+            raise DTypeError(f"{what} must have type {wanted.dtype}, got {array.dtype}")
+        if array.shape != wanted.shape:
+            raise ArgumentError(f"{what} must have shape {list(wanted.shape)}, got {list(array.shape)}")
+        if not array.flags.writeable:
+            raise ArgumentError(f"{what} is read-only")
+        if any(_overlap(array, x) for x in (*inputs, *targets)):
+            raise ArgumentError(
+                f"{what} overlaps an input or another output in memory; give it memory of its own"
+            )
+        targets.append(array)
+    return targets
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    """Whether two arrays share an element; True when that is too hard to tell."""
+    try:
+        return bool(np.shares_memory(a, b, max_work=100_000))  # type: ignore[arg-type]  # any limit is valid
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _fill(prepared: Prepared, arrays: Sequence[Array], targets: Sequence[Array]) -> None:
+    """Run into the targets, through a copy where their memory is not row-major."""
+    if all(y.flags.c_contiguous and y.dtype.isnative for y in targets):
+        prepared(arrays, targets)
+        return
+    results = prepared(arrays, None)
+    for target, y in zip(targets, (results,) if prepared.single else results, strict=True):
+        target[...] = y

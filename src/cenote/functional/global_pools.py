@@ -1,0 +1,78 @@
+"""Pools over the whole map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cenote.core.pool_semantics import TORCH
+from cenote.core.types import TensorType
+from cenote.functional.arguments import Form, form, layout_rank, real
+from cenote.functional.dispatch import Plan, call
+from cenote.functional.windows import plan_for, rules_of
+from cenote.ops.global_pool import GlobalAveragePool, GlobalMaxPool
+from cenote.ops.lp_pool import GlobalLpPool
+
+
+def _form(where: str, x: TensorType, layout: Any) -> Form:
+    return form(where, x.shape, layout_rank(where, layout), layout)
+
+
+def _plan_max(types: tuple[TensorType, ...], where: str, layout: Any, semantics: Any, nan: Any) -> Plan:
+    _, nan_rule = rules_of(where, semantics, nan)
+    shape = _form(where, types[0], layout)
+    return plan_for(GlobalMaxPool(shape.channels_last, nan_rule), types[0], shape)
+
+
+def _plan_avg(types: tuple[TensorType, ...], where: str, layout: Any, semantics: Any) -> Plan:
+    rules, _ = rules_of(where, semantics, None)
+    shape = _form(where, types[0], layout)
+    return plan_for(GlobalAveragePool(shape.channels_last, rules.rounding), types[0], shape)
+
+
+def _plan_lp(types: tuple[TensorType, ...], where: str, norm_type: Any, layout: Any) -> Plan:
+    p = real(where, "norm_type", norm_type)
+    shape = _form(where, types[0], layout)
+    return plan_for(GlobalLpPool(shape.channels_last, p), types[0], shape)
+
+
+def global_max_pool(
+    input: Any,
+    *,
+    out: Any = None,
+    layout: str = "NCHW",
+    threads: int | None = None,
+    semantics: str = TORCH.name,
+    nan: str | None = None,
+) -> Any:
+    """Largest value of the whole map: (N, C, H, W) gives (N, C, 1, 1). `layout` sets the number of spatial axes
+    ("NCL" 1, "NCHW" 2, "NCDHW" 3, and their channels-last and plain forms); out, threads, nan: see max_pool2d.
+    """
+    return call(_plan_max, (input,), ("global_max_pool", layout, semantics, nan), out, threads)
+
+
+def global_avg_pool(
+    input: Any,
+    *,
+    out: Any = None,
+    layout: str = "NCHW",
+    threads: int | None = None,
+    semantics: str = TORCH.name,
+) -> Any:
+    """Mean of the whole map: (N, C, H, W) gives (N, C, 1, 1); float32 means of 16 million elements are right to 1e-6.
+    Layouts as in global_max_pool, types and rounding as in avg_pool2d.
+    """
+    return call(_plan_avg, (input,), ("global_avg_pool", layout, semantics), out, threads)
+
+
+def global_lp_pool(
+    input: Any,
+    norm_type: float = 2.0,
+    *,
+    out: Any = None,
+    layout: str = "NCHW",
+    threads: int | None = None,
+) -> Any:
+    """(sum |x|^p)^(1/p) of the whole map, p = norm_type: (N, C, H, W) gives (N, C, 1, 1). Layouts as in
+    global_max_pool; float types only.
+    """
+    return call(_plan_lp, (input,), ("global_lp_pool", norm_type, layout), out, threads)

@@ -1,0 +1,87 @@
+"""Lp norms of windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cenote.core.pool_semantics import TORCH
+from cenote.core.types import TensorType
+from cenote.functional.arguments import real
+from cenote.functional.dispatch import Plan, call
+from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
+from cenote.ops.lp_pool import LpPool
+
+
+def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:
+    norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics = rest
+    rules, _ = rules_of(where, TORCH.name if semantics is None else semantics, None)
+    p = real(where, "norm_type", norm_type)
+    arguments = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    shape, fields = window_fields(where, rank, arguments, layout, rules, types[0])
+    op = LpPool(**fields, p=p, signed_powers=rules.signed_powers and semantics is not None)
+    return plan_for(op, types[0], shape)
+
+
+def lp_pool1d(
+    input: Any,
+    norm_type: float,
+    kernel_size: Any,
+    stride: Any = None,
+    ceil_mode: bool = False,
+    *,
+    padding: Any = 0,
+    dilation: Any = 1,
+    out: Any = None,
+    layout: str = "NCL",
+    threads: int | None = None,
+    semantics: str | None = None,
+) -> Any:
+    """Lp norm of each window over 1 spatial axis: see lp_pool2d. Layouts: NCL, NLC, L."""
+    rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics)
+    return call(_plan, (input,), ("lp_pool1d", 1, *rest), out, threads)
+
+
+def lp_pool2d(
+    input: Any,
+    norm_type: float,
+    kernel_size: Any,
+    stride: Any = None,
+    ceil_mode: bool = False,
+    *,
+    padding: Any = 0,
+    dilation: Any = 1,
+    out: Any = None,
+    layout: str = "NCHW",
+    threads: int | None = None,
+    semantics: str | None = None,
+) -> Any:
+    """(sum |x|^p)^(1/p) of each window of (N, C, H, W), (C, H, W) or (H, W); p = norm_type, inf for the largest |x|.
+
+    The arguments are those of torch.nn.functional.lp_pool2d, and padding and dilation as in max_pool2d. Without
+    `semantics` the result is the norm of the real elements, of sizes as PyTorch's. semantics="torch" asks for what
+    PyTorch computes: sum x^p without the absolute value (NaN for odd p and negative sums), and windows that ceil_mode
+    lets overhang scaled as if they were full: for [1, 2, 3, 4, 5], p 2, window 2, the last value is 7.07 then, not 5.
+
+    Float types only; sums are taken in at least float32, so float16 does not overflow unless its result does.
+    """
+    rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics)
+    return call(_plan, (input,), ("lp_pool2d", 2, *rest), out, threads)
+
+
+def lp_pool3d(
+    input: Any,
+    norm_type: float,
+    kernel_size: Any,
+    stride: Any = None,
+    ceil_mode: bool = False,
+    *,
+    padding: Any = 0,
+    dilation: Any = 1,
+    out: Any = None,
+    layout: str = "NCDHW",
+    threads: int | None = None,
+    semantics: str | None = None,
+) -> Any:
+    """Lp norm of each window over 3 spatial axes: see lp_pool2d. Layouts: NCDHW, NDHWC, DHW."""
+    rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics)
+    return call(_plan, (input,), ("lp_pool3d", 3, *rest), out, threads)

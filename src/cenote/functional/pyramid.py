@@ -1,0 +1,50 @@
+"""Spatial pyramid pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cenote.core.errors import ArgumentError
+from cenote.core.types import TensorType
+from cenote.functional.arguments import choice, form, layout_rank, refuse_empty, whole
+from cenote.functional.dispatch import Plan, call
+from cenote.functional.windows import rules_of
+from cenote.ops.pyramid_pool import SpatialPyramidPool
+
+
+def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:
+    levels, mode, layout, semantics, nan = rest
+    rules, nan_rule = rules_of(where, semantics, nan)
+    if not isinstance(levels, list | tuple) or not levels:
+        raise ArgumentError(f"{where}: levels must be a sequence of numbers of bins, got {levels!r}")
+    bins = tuple(whole(where, "levels", level, 1) for level in levels)
+    shape = form(where, types[0].shape, rank, layout)
+    refuse_empty(where, shape)
+    kind = choice(where, "mode", mode, ("max", "avg"))
+    op = SpatialPyramidPool(bins, rank, kind, shape.channels_last, nan_rule, rules.rounding)
+    (y,) = op.infer(TensorType(types[0].dtype, shape.batched))
+    return Plan(op, (shape.batched,), (y.shape if shape.missing == 0 else y.shape[1:],))
+
+
+def spatial_pyramid_pool(
+    input: Any,
+    levels: Any = (1, 2, 4),
+    mode: str = "max",
+    *,
+    out: Any = None,
+    layout: str = "NCHW",
+    threads: int | None = None,
+    semantics: str = "torch",
+    nan: str | None = None,
+) -> Any:
+    """A vector of fixed length for a map of any size (He et al., arXiv 1406.4729): (N, C, H, W) gives
+    (N, C sum(level^2)).
+
+    levels  bins per axis of each level; each level is an adaptive pool to level x level bins (mode "max" or "avg"),
+            so bins of maps smaller than that overlap
+    The levels follow one another; within a level channels come first, then bins row by row: what flattening each
+    (N, C, level, level) gives, for every `layout` alike. Other arguments as in max_pool2d, spatial axes by `layout`.
+    """
+    rank = layout_rank("spatial_pyramid_pool", layout)
+    rest = (tuple(levels) if isinstance(levels, list | tuple) else levels, mode, layout, semantics, nan)
+    return call(_plan, (input,), ("spatial_pyramid_pool", rank, *rest), out, threads)

@@ -1,0 +1,127 @@
+"""Partial inverse of max pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cenote.core.errors import ArgumentError, DTypeError, ShapeError
+from cenote.core.types import INT64, TensorType
+from cenote.functional.arguments import form, numbers, refuse_empty, strides, whole
+from cenote.functional.dispatch import Plan, call
+from cenote.functional.windows import rules_of
+from cenote.ops.max_unpool import MaxUnpool
+
+
+def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:
+    kernel_size, stride, padding, output_size, layout, semantics = rest
+    x, indices = types
+    rules, _ = rules_of(where, semantics, None)
+    window = numbers(where, "kernel_size", kernel_size, rank, 1)
+    step = strides(where, stride, window, rules)
+    pads = tuple((pad, pad) for pad in numbers(where, "padding", padding, rank, 0))
+    if indices.dtype != INT64:
+        raise DTypeError(f"{where}: indices must be int64, got {indices.dtype}")
+    if indices.shape != x.shape:
+        raise ShapeError(
+            f"{where}: expected shape of indices to be that of input, {list(x.shape)}, got {list(indices.shape)}"
+        )
+    shape = form(where, x.shape, rank, layout)
+    refuse_empty(where, shape)
+    op = MaxUnpool(window, step, pads, (), rules.index, shape.channels_last)
+    default = op.default_size(shape.spatial)
+    output = _output(where, output_size, default, step, rules.name, shape.channels_last)
+    op = MaxUnpool(window, step, pads, output, rules.index, shape.channels_last)
+    (y,) = op.infer(TensorType(x.dtype, shape.batched), TensorType(INT64, shape.batched))
+    return Plan(op, (shape.batched, shape.batched), (shape.restore(y.shape),))
+
+
+def _output(
+    where: str, value: Any, default: tuple[int, ...], step: tuple[int, ...], rules: str, channels_last: bool
+) -> tuple[int, ...]:
+    """The spatial extents of the output; PyTorch's must lie less than a stride from the default."""
+    rank = len(default)
+    if value is None:
+        if min(default) < 1:
+            raise ShapeError(f"{where}: the output size would be {default}; give output_size or less padding")
+        return default
+    if not isinstance(value, list | tuple) or len(value) not in (rank, rank + 1, rank + 2):
+        raise ArgumentError(
+            f"{where}: output_size must hold {rank} extents (or a whole shape), got {value!r}"
+        )
+    if channels_last and len(value) > rank:
+        value = value[:-1]
+    output = tuple(whole(where, "output_size", extent, 0) for extent in value)[-rank:]
+    if rules == "torch":
+        for extent, usual, s in zip(output, default, step, strict=True):
+            if not usual - s < extent < usual + s:
+                raise ArgumentError(
+                    f"{where}: output_size {output} must lie less than the stride {step} from {default}"
+                )
+    return output
+
+
+def max_unpool1d(
+    input: Any,
+    indices: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+    *,
+    out: Any = None,
+    layout: str = "NCL",
+    threads: int | None = None,
+    semantics: str = "torch",
+) -> Any:
+    """Partial inverse of max_pool1d: see max_unpool2d."""
+    size = tuple(output_size) if isinstance(output_size, list | tuple) else output_size
+    rest = (kernel_size, stride, padding, size, layout, semantics)
+    return call(_plan, (input, indices), ("max_unpool1d", 1, *rest), out, threads)
+
+
+def max_unpool2d(
+    input: Any,
+    indices: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+    *,
+    out: Any = None,
+    layout: str = "NCHW",
+    threads: int | None = None,
+    semantics: str = "torch",
+) -> Any:
+    """Write each value to the place its index names, zeros elsewhere, as torch.nn.functional.max_unpool2d.
+
+    input, indices  what max_pool2d with return_indices gave, of one shape; indices int64, counting as `semantics` say
+    kernel_size, stride, padding   of the pool; without output_size the extents are
+                    (in - 1) stride - 2 padding + kernel_size
+    output_size     spatial extents (or the whole shape), less than a stride from that
+    out, layout, threads: see max_pool2d; with layout="NHWC" a whole shape is (N, H, W, C)
+
+    Where indices are equal the last value in row-major order stays, always. Negative indices and those outside of the
+    plane raise InputError.
+    """
+    size = tuple(output_size) if isinstance(output_size, list | tuple) else output_size
+    rest = (kernel_size, stride, padding, size, layout, semantics)
+    return call(_plan, (input, indices), ("max_unpool2d", 2, *rest), out, threads)
+
+
+def max_unpool3d(
+    input: Any,
+    indices: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    output_size: Any = None,
+    *,
+    out: Any = None,
+    layout: str = "NCDHW",
+    threads: int | None = None,
+    semantics: str = "torch",
+) -> Any:
+    """Partial inverse of max_pool3d: see max_unpool2d."""
+    size = tuple(output_size) if isinstance(output_size, list | tuple) else output_size
+    rest = (kernel_size, stride, padding, size, layout, semantics)
+    return call(_plan, (input, indices), ("max_unpool3d", 3, *rest), out, threads)

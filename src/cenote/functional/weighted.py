@@ -1,0 +1,182 @@
+"""Pools that weight elements by their size, medians, and anti-aliased subsampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cenote.core.types import TensorType
+from cenote.functional.arguments import choice, flag, form, layout_rank, numbers, real, refuse_empty, whole
+from cenote.functional.dispatch import Plan, call
+from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
+from cenote.ops.blur_pool import BORDERS, BlurPool
+from cenote.ops.median_pool import MedianPool
+from cenote.ops.weighted_pool import GemPool, SoftPool, StochasticPool
+
+Types = tuple[TensorType, ...]
+
+
+def _plan_soft(
+    types: Types, where: str, rank: int, window: tuple[Any, ...], layout: Any, semantics: Any
+) -> Plan:
+    rules, _ = rules_of(where, semantics, None)
+    shape, fields = window_fields(where, rank, WindowArguments(*window), layout, rules, types[0])
+    return plan_for(SoftPool(**fields), types[0], shape)
+
+
+def _plan_median(
+    types: Types, where: str, rank: int, window: tuple[Any, ...], layout: Any, semantics: Any
+) -> Plan:
+    rules, _ = rules_of(where, semantics, None)
+    shape, fields = window_fields(where, rank, WindowArguments(*window), layout, rules, types[0])
+    return plan_for(MedianPool(**fields), types[0], shape)
+
+
+def _plan_gem(types: Types, where: str, rank: int, p: Any, eps: Any, *rest: Any) -> Plan:
+    window, layout, semantics = rest
+    rules, _ = rules_of(where, semantics, None)
+    if window[0] is None:
+        whole_map = form(where, types[0].shape, rank, layout)
+        refuse_empty(where, whole_map)
+        window = (whole_map.spatial, (1,) * rank, *window[2:])
+    shape, fields = window_fields(where, rank, WindowArguments(*window), layout, rules, types[0])
+    return plan_for(GemPool(**fields, p=real(where, "p", p), eps=real(where, "eps", eps)), types[0], shape)
+
+
+def _plan_stochastic(types: Types, where: str, rank: int, seed: Any, *rest: Any) -> Plan:
+    training, return_indices, window, layout, semantics = rest
+    rules, _ = rules_of(where, semantics, None)
+    key = whole(where, "seed", seed, 0)
+    expected = not flag(where, "training", training)
+    indices = flag(where, "return_indices", return_indices)
+    shape, fields = window_fields(where, rank, WindowArguments(*window), layout, rules, types[0])
+    return plan_for(
+        StochasticPool(**fields, seed=key, expected=expected, return_indices=indices), types[0], shape
+    )
+
+
+def _plan_blur(
+    types: Types, where: str, rank: int, filter_size: Any, stride: Any, border: Any, layout: Any
+) -> Plan:
+    window = numbers(where, "filter_size", filter_size, rank, 1)
+    step = numbers(where, "stride", stride, rank, 1)
+    mode = choice(where, "border", border, tuple(BORDERS))
+    shape = form(where, types[0].shape, rank, layout)
+    refuse_empty(where, shape)
+    return plan_for(BlurPool(window, step, mode, shape.channels_last), types[0], shape)
+
+
+def soft_pool(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    *,
+    out: Any = None,
+    layout: str = "NCHW",
+    threads: int | None = None,
+    semantics: str = "torch",
+) -> Any:
+    """sum x exp(x) / sum exp(x) of each window (Stergiou et al., arXiv 2101.00440); never overflows. Float types.
+
+    Arguments as in max_pool2d; `layout` also sets the number of spatial axes ("NCL" 1, "NCHW" 2, "NCDHW" 3).
+    """
+    window = (kernel_size, stride, padding, dilation, ceil_mode)
+    rank = layout_rank("soft_pool", layout)
+    return call(_plan_soft, (input,), ("soft_pool", rank, window, layout, semantics), out, threads)
+
+
+def median_pool(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    *,
+    out: Any = None,
+    layout: str = "NCHW",
+    threads: int | None = None,
+    semantics: str = "torch",
+) -> Any:
+    """Median of the real elements of each window; of an even number, the mean of the middle two (truncated for
+    integers). NaN propagates. Arguments as in max_pool2d, spatial axes by `layout`.
+    """
+    window = (kernel_size, stride, padding, dilation, ceil_mode)
+    rank = layout_rank("median_pool", layout)
+    return call(_plan_median, (input,), ("median_pool", rank, window, layout, semantics), out, threads)
+
+
+def gem_pool(
+    input: Any,
+    p: float = 3.0,
+    eps: float = 1e-6,
+    kernel_size: Any = None,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    *,
+    out: Any = None,
+    layout: str = "NCHW",
+    threads: int | None = None,
+    semantics: str = "torch",
+) -> Any:
+    """Generalised mean (mean max(x, eps)^p)^(1/p) of each window, without kernel_size of the whole map (Radenovic et
+    al., arXiv 1711.02512). p = 1 is the mean, inf the maximum. Float types; other arguments as in max_pool2d, spatial
+    axes by `layout`; padding takes no part.
+    """
+    window = (kernel_size, stride, padding, dilation, ceil_mode)
+    rank = layout_rank("gem_pool", layout)
+    return call(_plan_gem, (input,), ("gem_pool", rank, p, eps, window, layout, semantics), out, threads)
+
+
+def stochastic_pool(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+    *,
+    seed: int = 0,
+    training: bool = True,
+    out: Any = None,
+    layout: str = "NCHW",
+    threads: int | None = None,
+    semantics: str = "torch",
+) -> Any:
+    """An element of each window, drawn with probability max(x, 0) / sum max(x, 0) (Zeiler and Fergus, arXiv
+    1301.3557); with training=False the mean under these probabilities. Where nothing is positive all elements are
+    equally likely.
+
+    The draws depend on `seed` (0 to 2^64 - 1) and the output's position alone (Philox-4x32-10): the same bits for any
+    number of threads, on every machine. Float types; other arguments as in max_pool2d, spatial axes by `layout`.
+    """
+    window = (kernel_size, stride, padding, dilation, ceil_mode)
+    rank = layout_rank("stochastic_pool", layout)
+    rest = (seed, training, return_indices, window, layout, semantics)
+    return call(_plan_stochastic, (input,), ("stochastic_pool", rank, *rest), out, threads)
+
+
+def blur_pool(
+    input: Any,
+    filter_size: Any = 4,
+    stride: Any = 2,
+    *,
+    border: str = "reflect",
+    out: Any = None,
+    layout: str = "NCHW",
+    threads: int | None = None,
+) -> Any:
+    """Filter by binomial weights (3 taps: 1 2 1 / 4), then keep every stride-th element: subsampling that does not
+    alias (Zhang, arXiv 1904.11486). The result has ceil(in / stride) elements per axis.
+
+    filter_size  number, or one per axis; (k - 1) // 2 elements are added before and k // 2 after each axis
+    border       how: "reflect", "replicate" or "zeros"
+    Float types; layout (which sets the spatial axes), out, threads: see max_pool2d.
+    """
+    rank = layout_rank("blur_pool", layout)
+    return call(_plan_blur, (input,), ("blur_pool", rank, filter_size, stride, border, layout), out, threads)
