@@ -212,11 +212,12 @@ class _Plan:
         packed = packed.transpose(0, 1, 4, 5, 6, 7, 2, 3)  # group, run, channel, d, h, w, block, lane
         if self.problem.plain:
             return np.ascontiguousarray(packed)
+        rows, taps = shape.groups * self.groups, shape.taps * self.each * lanes
         parts = []
         for begin in range(0, cg, lanes):
             block = packed[:, :, begin : begin + lanes]
-            parts.append(block.transpose(0, 1, 3, 4, 5, 2, 6, 7).reshape(shape.groups * self.groups, -1))
-        return np.concatenate(parts, axis=1) if parts else packed
+            parts.append(block.transpose(0, 1, 3, 4, 5, 2, 6, 7).reshape(rows, block.shape[2] * taps))
+        return np.concatenate(parts, axis=1)
 
     def _bias(self) -> Array:
         shape, size = self.shape, self.groups * self.each * self.lanes

@@ -16,6 +16,7 @@ from cenote.kernels.depthwise import depthwise_call
 from cenote.kernels.epilogue import Activation
 from cenote.kernels.estimate import moved_seconds, peak_seconds
 from cenote.kernels.pack import pad_call
+from cenote.kernels.transpose_calls import transpose_calls, transpose_halo
 from cenote.kernels.winograd_calls import WinogradPlan
 from cenote.ops.base import Bind, Lowering
 
@@ -222,11 +223,36 @@ def _plain(
     )  # fmt: skip
 
 
+MOST_PHASES = 256  # calls of a transposed convolution: one per output phase, the product of the strides
+
+
 def transpose_lowerings(
     shape: ConvShape, inputs: Sequence[TensorType | None], fused: Fused, target: Target
 ) -> Iterator[Lowering]:
-    """Candidates for a transposed convolution in float32."""
-    return iter(())
+    """Candidates for a transposed convolution in float32 with constant weights and bias."""
+    weights, bias = constant(inputs, 1), constant(inputs, fused.bias)
+    if (
+        weights is None
+        or (fused.bias is not None and bias is None)
+        or not weights.size
+        or 0 in (*shape.out, shape.n)
+    ):
+        return
+    if math.prod(shape.strides) > MOST_PHASES or 0 in shape.size:
+        return
+    lanes, deep = target.lanes(), shape.deep()
+    taps = weights.reshape(*weights.shape[:2], *deep.window)
+
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x = inputs[0]
+        assert x is not None
+        return list(transpose_calls(deep, taps, bias, fused.activation, x, outputs[0], target))
+
+    operations = 2 * shape.n * shape.channels * math.prod(shape.size) * shape.group_filters * shape.taps
+    yield Lowering(
+        "phases", _layouts(inputs, Layout(lanes, transpose_halo(shape)), None, lanes), (Layout(lanes),), bind,
+        peak_seconds(operations, target, 0.8), summation_tolerance(shape),
+    )  # fmt: skip
 
 
 __all__ = ["Fused", "conv_lowerings", "transpose_lowerings"]
