@@ -114,7 +114,7 @@ def run_lowering(
     op: Op, lowering: Lowering, arrays: Sequence[Array | None], target: Target, *, constants: bool = True,
     chunk: int = 0, junk: int = 0xFF,
 ) -> list[Array]:  # fmt: skip
-    """Outputs of a lowering. `chunk` splits the work into pieces of that many items, run in reverse order (0: whole)."""
+    """Outputs of a lowering. `chunk` splits the work into pieces of that many items, run in reverse (0: whole)."""
     types = input_types(arrays, constants)
     outputs = [*op.infer(*types), *lowering.temporaries]
     layouts = [*lowering.outputs, *[Layout()] * len(lowering.temporaries)]

@@ -35,7 +35,9 @@ def randomized(name: str) -> onnx.ModelProto:
             source = made.get(value)
             if source is not None and source.op_type == "ConstantOfShape":
                 shape = numpy_helper.to_array(constants[source.input[0]])
-                init = numpy_helper.from_array(_noise(rng, node.op_type, position, tuple(map(int, shape))), value)
+                init = numpy_helper.from_array(
+                    _noise(rng, node.op_type, position, tuple(map(int, shape))), value
+                )
                 model.graph.initializer.append(init)
                 constants[value] = init
                 made.pop(value)
@@ -50,7 +52,9 @@ def randomized(name: str) -> onnx.ModelProto:
             if user is None:
                 continue
             position = list(user.input).index(init.name)
-            init.CopyFrom(numpy_helper.from_array(_noise(rng, user.op_type, position, array.shape), init.name))
+            init.CopyFrom(
+                numpy_helper.from_array(_noise(rng, user.op_type, position, array.shape), init.name)
+            )
     return model
 
 
@@ -83,6 +87,10 @@ def test_light_model(name: str) -> None:
     results = [one(x), one(x), cenote.load(data, threads=2)(x)]
     error = np.abs(results[0] - want).max() / np.abs(want).max()
     assert error <= TOLERANCE
-    assert all(np.array_equal(results[0], other) for other in results[1:]), "bits must not depend on threads or run"
+    assert all(np.array_equal(results[0], other) for other in results[1:]), (
+        "bits must not depend on threads or run"
+    )
     plan = one.plan
-    assert plan.memory.arena_bytes <= 1.10 * plan.memory.peak, "the arena is at most 10 % above the largest live set"
+    assert plan.memory.arena_bytes <= 1.10 * plan.memory.peak, (
+        "the arena is at most 10 % above the largest live set"
+    )

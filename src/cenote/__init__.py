@@ -1,7 +1,7 @@
 """Cenote: a CNN inference engine and operator library whose CPU kernels are generated in Python.
 
-    model = cenote.load("model.onnx")
-    y = model(x)
+model = cenote.load("model.onnx")
+y = model(x)
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 
 def load(
-    source: str | PathLike[str] | bytes | BinaryIO | Any, *, threads: int | None = None, precision: str = "fast"
+    source: str | PathLike[str] | bytes | BinaryIO | Any,
+    *,
+    threads: int | None = None,
+    precision: str = "fast",
 ) -> Model:
     """Load a model and make it ready to run.
 

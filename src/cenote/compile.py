@@ -45,7 +45,8 @@ class Plan:
         return str(self.describe())
 
     def __repr__(self) -> str:
-        return f"<cenote.Plan {self.graph.name}, {len(self.program.steps)} steps, arena {self.memory.arena_bytes:,} bytes>"
+        steps, arena = len(self.program.steps), self.memory.arena_bytes
+        return f"<cenote.Plan {self.graph.name}, {steps} steps, arena {arena:,} bytes>"
 
 
 @cache
@@ -155,7 +156,12 @@ class _Assembler:
     """Binds lowerings to memory and makes the program. It owns `weights` and drops each after its last use."""
 
     def __init__(
-        self, scheduled: Schedule, memory: MemoryPlan, target: Target, pool: ConstantPool, weights: dict[str, Array]
+        self,
+        scheduled: Schedule,
+        memory: MemoryPlan,
+        target: Target,
+        pool: ConstantPool,
+        weights: dict[str, Array],
     ) -> None:
         self.graph, self.lowerings = scheduled.graph, scheduled.lowerings
         self.memory, self.target, self.pool, self.weights = memory, target, pool, weights
@@ -199,7 +205,9 @@ class _Assembler:
                 self.drafts.append(draft)
 
     def _draft_node(self, index: int, node: Node, option: Lowering | None) -> None:
-        if option is None or (option.name == VIEW and index not in self.memory.aliased and not self._moves(node)):
+        if option is None or (
+            option.name == VIEW and index not in self.memory.aliased and not self._moves(node)
+        ):
             self._draft_host(node)
             return
         if option.name == VIEW:
@@ -237,19 +245,26 @@ class _Assembler:
 
     def _moves(self, node: Node) -> bool:
         """Does a view that could not share memory change the layout, so that a kernel must do it?"""
-        return self.memory.views[node.inputs[0]].layout.lanes != self.memory.views[node.outputs[0]].layout.lanes
+        return (
+            self.memory.views[node.inputs[0]].layout.lanes != self.memory.views[node.outputs[0]].layout.lanes
+        )
 
     def _reorder(self, node: Node) -> Lowering:
         source, result = self.memory.views[node.inputs[0]], self.memory.views[node.outputs[0]]
         for option in Reorder().lowerings((source.type,), self.target):
             layout = option.inputs[0]
-            if layout and layout.lanes == source.layout.lanes and option.outputs[0].lanes == result.layout.lanes:
+            if (
+                layout
+                and layout.lanes == source.layout.lanes
+                and option.outputs[0].lanes == result.layout.lanes
+            ):
                 return option
         raise AssertionError(f"no kernel moves {source.layout} to {result.layout}")
 
     def _draft_host(self, node: Node) -> None:
         inputs = tuple(
-            None if not name else (self._host_slot(name), _bare(self.graph.type_of(name))) for name in node.inputs
+            None if not name else (self._host_slot(name), _bare(self.graph.type_of(name)))
+            for name in node.inputs
         )
         outputs = tuple(
             (self.memory.views[name].slot, self.graph.types[name]) if name else None for name in node.outputs

@@ -54,8 +54,12 @@ class Stage:
             (name, type.shape, type.dtype.str, None if type.value is None else type.value.tobytes())
             for name, type in following.types.items()
         )
-        stage = kept(self.following, key, lambda: Stage(Handover(following.graph), following.types, self.options))
-        known.update(stage.run({name: np.ascontiguousarray(array) for name, array in following.inputs.items()}))
+        stage = kept(
+            self.following, key, lambda: Stage(Handover(following.graph), following.types, self.options)
+        )
+        known.update(
+            stage.run({name: np.ascontiguousarray(array) for name, array in following.inputs.items()})
+        )
         return known
 
 
@@ -86,7 +90,9 @@ class Model:
     when called with arrays of another library (anything with DLPack), arrays of that library.
     """
 
-    def __init__(self, source: Handover, metadata: Mapping[str, str], threads: int | None, precision: str) -> None:
+    def __init__(
+        self, source: Handover, metadata: Mapping[str, str], threads: int | None, precision: str
+    ) -> None:
         if precision not in PRECISIONS:
             raise ArgumentError(f'precision: {precision!r} is not known ("fast", or "exact" for no Winograd)')
         self.metadata = dict(metadata)
@@ -116,12 +122,12 @@ class Model:
 
     @property
     def precision(self) -> str:
-        """"fast", or "exact": convolutions without Winograd."""
+        """ "fast", or "exact": convolutions without Winograd."""
         return self._options.precision
 
     @property
     def outputs(self) -> tuple[Declared, ...]:
-        """Name, dtype and shape of each output; shapes are those of the plan compiled last, unknown before the first."""
+        """Name, dtype and shape of each output: those of the plan used last, no shape before the first."""
         types = self.plan.graph.types if self._stages else {}
         return tuple(
             Declared(name, types[name].dtype, types[name].shape)
@@ -154,7 +160,9 @@ class Model:
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Outputs for inputs given in order or by name: one output as an array, several as a tuple."""
         if len(arrays) > len(self.inputs):
-            raise InputError(f"{len(arrays)} inputs given, the model has {len(self.inputs)}: {self._shown_inputs()}")
+            raise InputError(
+                f"{len(arrays)} inputs given, the model has {len(self.inputs)}: {self._shown_inputs()}"
+            )
         given = {declared.name: array for declared, array in zip(self.inputs, arrays, strict=False)}
         for name, array in named.items():
             if name in given:
@@ -214,7 +222,9 @@ class Model:
                 for wanted, extent in zip(declared.shape, type.shape, strict=False)
             )
             if not fits:
-                raise InputError(f"input '{declared.name}' has shape {list(type.shape)}, the model takes {declared}")
+                raise InputError(
+                    f"input '{declared.name}' has shape {list(type.shape)}, the model takes {declared}"
+                )
 
     def _shown_inputs(self) -> str:
         return ", ".join(map(str, self.inputs)) or "none"

@@ -24,8 +24,11 @@ from cenote.passes.specialize import specialize
 
 def assert_no_overlap(buffers: list[Buffer]) -> None:
     """Every pair that is alive at one step lies apart."""
-    for a, b in itertools.combinations([b for b in buffers if b.slot and b.slot.kind == "arena" and b.last >= 0], 2):
-        assert a.slot and b.slot
+    for a, b in itertools.combinations(
+        [b for b in buffers if b.slot and b.slot.kind == "arena" and b.last >= 0], 2
+    ):
+        assert a.slot
+        assert b.slot
         if a.first <= b.last and b.first <= a.last:
             apart = a.slot.offset + a.nbytes <= b.slot.offset or b.slot.offset + b.nbytes <= a.slot.offset
             assert apart, f"{a.root} and {b.root} share memory while both live"
@@ -68,7 +71,11 @@ def convolution(rng: np.random.Generator, inputs: int, outputs: int) -> np.ndarr
 def dense_block() -> Graph:
     """x -> conv -> a; concat(a, conv(a)) -> b; concat(b, conv(b)) -> y: the nested concats of a DenseNet."""
     rng, pads = np.random.default_rng(0), ((1, 1), (1, 1))
-    constants = {"w0": convolution(rng, 16, 16), "w1": convolution(rng, 16, 16), "w2": convolution(rng, 32, 16)}
+    constants = {
+        "w0": convolution(rng, 16, 16),
+        "w1": convolution(rng, 16, 16),
+        "w2": convolution(rng, 32, 16),
+    }
     nodes = (
         Node(Conv(pads=pads), ("x", "w0"), ("a",)),
         Node(Conv(pads=pads), ("a", "w1"), ("p",)),

@@ -103,7 +103,9 @@ def test_a_process_with_sleeping_workers_exits_cleanly() -> None:
         "from tests.runtime.test_program import SIZE, chain\n"
         "print(chain(5, 2).run([np.zeros(SIZE, np.float32)])[0][0])\n"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (result.returncode, result.stdout.strip(), result.stderr) == (0, "5.0", "")
 
 

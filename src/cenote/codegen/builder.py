@@ -42,7 +42,9 @@ class Variable:
 
     @property
     def value(self) -> Value:
-        return self.kernel.assign(f"load {self.type.vector(self.lanes)}, ptr {self.slot}", self.type, self.lanes)
+        return self.kernel.assign(
+            f"load {self.type.vector(self.lanes)}, ptr {self.slot}", self.type, self.lanes
+        )
 
     @value.setter
     def value(self, new: Value) -> None:
@@ -65,7 +67,9 @@ class Kernel:
         for parameter in parameters:
             text = f"%p.{parameter.name}"
             self._arguments[parameter.name] = (
-                Pointer(self, parameter.type, text) if parameter.pointer else Value(self, parameter.type, 1, text)
+                Pointer(self, parameter.type, text)
+                if parameter.pointer
+                else Value(self, parameter.type, 1, text)
             )
 
     # ---- parameters -------------------------------------------------------------------------------------------
@@ -114,7 +118,9 @@ class Kernel:
         full = f"llvm.{name}.{suffix}"
         self.declare(full, f"{first.ir} ({', '.join(a.ir for a in arguments)})")
         inner = ", ".join(f"{a.ir} {a.text}" for a in arguments)
-        return self.assign(f"call {flags}{' ' if flags else ''}{first.ir} @{full}({inner})", first.type, first.lanes)
+        return self.assign(
+            f"call {flags}{' ' if flags else ''}{first.ir} @{full}({inner})", first.type, first.lanes
+        )
 
     def stack_slot(self, initial: Value) -> str:
         """A stack slot of the value's type, allocated at entry."""
@@ -249,6 +255,20 @@ class Kernel:
             f"call void @{name}({ir} {value.text}, ptr {pointer.text}, i32 {type.nbytes}, {mask.ir} {mask.text})"
         )
 
+    def stream(self, value: Value, pointer: Pointer) -> None:
+        """Write past the caches; the address must be a multiple of the vector's size. End with `fence`."""
+        nbytes = value.lanes * value.type.nbytes
+        self.line(f"store {value.ir} {value.text}, ptr {pointer.text}, align {nbytes}, !nontemporal !0")
+
+    def fence(self) -> None:
+        """Everything written before, streams too, is seen by other threads before anything written after."""
+        self.line("fence seq_cst")
+
+    def is_aligned(self, pointer: Pointer, nbytes: int) -> Value:
+        """True if the address is a multiple of nbytes (a power of two)."""
+        address = self.assign(f"ptrtoint ptr {pointer.text} to i64", I64, 1)
+        return (address & (nbytes - 1)).equals(0)
+
     def tail_mask(self, count: Value | int, lanes: int) -> Value:
         """True in the first `count` lanes (i64 count; 0 or less: none)."""
         count = count if isinstance(count, Value) else self.integer(count)
@@ -309,7 +329,8 @@ class Kernel:
 
     def module(self) -> str:
         """The LLVM module: the body, and the entry that unpacks the argument record and calls it."""
-        return "\n".join([*self._declarations.values(), *self._body(), *self._unpacking(), ""])
+        nontemporal = "!0 = !{i32 1}"  # what `stream` refers to
+        return "\n".join([*self._declarations.values(), *self._body(), *self._unpacking(), nontemporal, ""])
 
     def _body(self) -> list[str]:
         declared = [

@@ -132,4 +132,5 @@ def _tell_profiler(placed: Mapping[str, loader.Placed]) -> None:
             for name, address, nbytes in place.functions:
                 file.write(f"{address:x} {nbytes:x} {name or symbol}\n")
 
+
 _target = named_target

@@ -80,14 +80,18 @@ def optimized_module(text: str, target: Target) -> Any:
 def assembly(kernel: Emitted) -> str:
     """The machine code of a kernel as text."""
     with lock:
-        text: str = target_machine(kernel.target).emit_assembly(optimized_module(kernel.module(), kernel.target))
+        text: str = target_machine(kernel.target).emit_assembly(
+            optimized_module(kernel.module(), kernel.target)
+        )
     return text
 
 
 def object_code(kernel: Emitted) -> bytes:
     """The kernel as an object file."""
     with lock:
-        code: bytes = target_machine(kernel.target).emit_object(optimized_module(kernel.module(), kernel.target))
+        code: bytes = target_machine(kernel.target).emit_object(
+            optimized_module(kernel.module(), kernel.target)
+        )
     return code
 
 

@@ -75,7 +75,8 @@ class _Object:
         headers = [struct.unpack_from("<IIQQQQIIQQ", code, table + i * size) for i in range(count)]
         strings = headers[names][4]
         self.sections = [
-            _Section(self._text(strings + h[0]), h[1], h[2], h[4], h[5], h[6], h[7], max(1, h[8])) for h in headers
+            _Section(self._text(strings + h[0]), h[1], h[2], h[4], h[5], h[6], h[7], max(1, h[8]))
+            for h in headers
         ]
         self.symbols: list[_Symbol] = []
         for section in self.sections:
@@ -92,7 +93,11 @@ class _Object:
             self.symbols.append(_Symbol(self._text(strings + name), info & 15, index, value, nbytes))
 
     def is_placed(self, section: _Section) -> bool:
-        return bool(section.flags & _ALLOCATED) and section.nbytes > 0 and not section.name.startswith(_UNWINDING)
+        return (
+            bool(section.flags & _ALLOCATED)
+            and section.nbytes > 0
+            and not section.name.startswith(_UNWINDING)
+        )
 
 
 class _Region:
@@ -131,7 +136,9 @@ class _Region:
         """No more writing, from now on executing. The memory stays for good: addresses have been handed out."""
         wanted = mmap.PROT_READ | 4  # PROT_EXEC
         if _libc.mprotect(ctypes.c_void_p(self.base), ctypes.c_size_t(len(self.map)), wanted):
-            raise CodegenError("the system forbids executable memory (an SELinux or seccomp rule?): kernels cannot run")
+            raise CodegenError(
+                "the system forbids executable memory (an SELinux or seccomp rule?): kernels cannot run"
+            )
 
 
 _regions: list[_Region] = []
@@ -202,5 +209,7 @@ def outside(name: bytes) -> int:
     except AttributeError:
         address = None
     if not address:
-        raise CodegenError(f"the object code calls {name.decode()}, which this system's C library does not have")
+        raise CodegenError(
+            f"the object code calls {name.decode()}, which this system's C library does not have"
+        )
     return address

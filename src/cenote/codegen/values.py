@@ -52,7 +52,9 @@ class Scalar:
         if self.bits == 16:
             half = int(np.asarray(value, np.float16 if self is F16 else BFLOAT16).view(np.uint16))
             return f"0xH{half:04X}" if self is F16 else str(half)
-        wide = struct.unpack("<f", struct.pack("<f", _to_float32(value)))[0] if self.bits == 32 else float(value)
+        wide = (
+            struct.unpack("<f", struct.pack("<f", _to_float32(value)))[0] if self.bits == 32 else float(value)
+        )
         return f"0x{struct.unpack('<Q', struct.pack('<d', wide))[0]:016X}"
 
     @staticmethod
@@ -110,7 +112,9 @@ class Value:
         lanes = max(self.lanes, right.lanes)
         return self.kernel.splat(self, lanes), self.kernel.splat(right, lanes)
 
-    def _arithmetic(self, other: Value | Number, opcodes: dict[str, str], fold: Callable[[Any, Any], Any]) -> Value:
+    def _arithmetic(
+        self, other: Value | Number, opcodes: dict[str, str], fold: Callable[[Any, Any], Any]
+    ) -> Value:
         left, right = self._pair(other)
         if left.constant is not None and right.constant is not None and not self.type.is_float:
             return self.kernel.constant(self.type, fold(left.constant, right.constant), left.lanes)
@@ -120,7 +124,12 @@ class Value:
     def __add__(self, other: Value | Number) -> Value:
         if not self.type.is_float and _is_constant(other, 0):
             return self
-        if isinstance(other, Value) and not self.type.is_float and self.constant == 0 and other.lanes >= self.lanes:
+        if (
+            isinstance(other, Value)
+            and not self.type.is_float
+            and self.constant == 0
+            and other.lanes >= self.lanes
+        ):
             return other
         return self._arithmetic(other, {"float": "fadd", "int": "add", "uint": "add"}, operator.add)
 
@@ -138,7 +147,12 @@ class Value:
     def __mul__(self, other: Value | Number) -> Value:
         if not self.type.is_float and _is_constant(other, 1):
             return self
-        if isinstance(other, Value) and not self.type.is_float and self.constant == 1 and other.lanes >= self.lanes:
+        if (
+            isinstance(other, Value)
+            and not self.type.is_float
+            and self.constant == 1
+            and other.lanes >= self.lanes
+        ):
             return other
         return self._arithmetic(other, {"float": "fmul", "int": "mul", "uint": "mul"}, operator.mul)
 
@@ -235,13 +249,17 @@ class Value:
             return half.convert(kernel, self, type)
         if F16 in (from_, type) and F32 not in (from_, type):
             return self.to(F32).to(type)  # the hardware converts float16 to and from float32 only
-        return kernel.assign(f"{_conversion(from_, type)} {self.ir} {self.text} to {type.vector(lanes)}", type, lanes)
+        return kernel.assign(
+            f"{_conversion(from_, type)} {self.ir} {self.text} to {type.vector(lanes)}", type, lanes
+        )
 
     def bits(self, type: Scalar) -> Value:
         """The same bits as another type of the same size."""
         if self.type.ir == type.ir:
             return Value(self.kernel, type, self.lanes, self.text, self.constant)
-        return self.kernel.assign(f"bitcast {self.ir} {self.text} to {type.vector(self.lanes)}", type, self.lanes)
+        return self.kernel.assign(
+            f"bitcast {self.ir} {self.text} to {type.vector(self.lanes)}", type, self.lanes
+        )
 
     def lane(self, index: int) -> Value:
         """One lane of a vector."""
@@ -283,7 +301,9 @@ class Pointer:
         if _is_constant(offset, 0):
             return self
         index = offset.text if isinstance(offset, Value) else str(offset)
-        moved = self.kernel.assign(f"getelementptr inbounds {self.element.ir}, ptr {self.text}, i64 {index}", I64, 1)
+        moved = self.kernel.assign(
+            f"getelementptr inbounds {self.element.ir}, ptr {self.text}, i64 {index}", I64, 1
+        )
         return Pointer(self.kernel, self.element, moved.text)
 
     def cast(self, element: Scalar) -> Pointer:

@@ -31,8 +31,12 @@ class Setting:
         return value
 
 
-THREADS = Setting("CENOTE_THREADS", "0", "Threads per inference; 0: one per physical core this process may use.")
-TARGET = Setting("CENOTE_TARGET", "", "Instruction set to generate for: avx512, avx2, generic; empty: the host's best.")
+THREADS = Setting(
+    "CENOTE_THREADS", "0", "Threads per inference; 0: one per physical core this process may use."
+)
+TARGET = Setting(
+    "CENOTE_TARGET", "", "Instruction set to generate for: avx512, avx2, generic; empty: the host's best."
+)
 CACHE = Setting("CENOTE_CACHE", "", "Folder of compiled kernels; empty: ~/.cache/cenote; 'off': no cache.")
 SPIN = Setting("CENOTE_SPIN", "50", "Microseconds a waiting thread spins before it sleeps.")
 PERF_MAP = Setting("CENOTE_PERF_MAP", "", "1: write the map that lets Linux perf name generated kernels.")

@@ -37,7 +37,7 @@ class Target:
 
     def lanes(self, dtype: Any = np.float32) -> int:
         """Elements of the dtype in one vector register."""
-        return self.vector_bytes // np.dtype(dtype).itemsize
+        return self.vector_bytes // int(np.dtype(dtype).itemsize)
 
 
 _CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -92,7 +92,10 @@ def choose_target(host_cpu: str, host_features: dict[str, bool], triple: str, fo
     """
     level1, level2, level3 = cache_sizes()
     sizes = {"level1": level1, "level2": level2, "level3": level3}
-    has = lambda *names: all(host_features.get(name, False) for name in names)  # noqa: E731
+
+    def has(*names: str) -> bool:
+        return all(host_features.get(name, False) for name in names)
+
     flags = ",".join(("+" if on else "-") + name for name, on in sorted(host_features.items()))
     avx2 = has("avx2", "fma", "f16c")
     avx512 = avx2 and has("avx512f", "avx512vl", "avx512bw", "avx512dq")
@@ -107,4 +110,6 @@ def choose_target(host_cpu: str, host_features: dict[str, bool], triple: str, fo
         # 4 lanes on any x86-64 or aarch64: the baseline of the architecture, no optional feature.
         cpu = "generic" if arm else "x86-64"
         return Target("generic", cpu, "", triple, 16, 32 if arm else 16, arm, arm, **sizes)
-    raise ArgumentError(f"CENOTE_TARGET: '{wanted}' is not known or this CPU cannot run it (avx512, avx2, generic)")
+    raise ArgumentError(
+        f"CENOTE_TARGET: '{wanted}' is not known or this CPU cannot run it (avx512, avx2, generic)"
+    )

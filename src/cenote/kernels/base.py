@@ -26,7 +26,6 @@ from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, short_name
 from cenote.runtime.program import Slot
 
-
 _LONGEST_SYMBOL = 200  # characters; what is longer is cut and told apart by a digest
 
 

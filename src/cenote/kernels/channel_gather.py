@@ -41,7 +41,11 @@ class ChannelGatherSpec(KernelSpec):
             plane, image = rest % k.number("planes"), rest // k.number("planes")
             starts = {
                 name: k.pointer(name)
-                + (image * k.number(f"{name}_image") + plane * k.number(f"{name}_plane") + row * k.number(f"{name}_row"))
+                + (
+                    image * k.number(f"{name}_image")
+                    + plane * k.number(f"{name}_plane")
+                    + row * k.number(f"{name}_row")
+                )
                 for name in names
             }
             for block in range(-(-len(self.sources) // lanes)):
@@ -66,9 +70,11 @@ def _shuffled(
     """One vector with the wanted lanes; lanes past the last channel hold anything."""
     homes = [(inputs.index((tensor, channel // lanes)), channel % lanes) for tensor, channel in wanted]
     homes += [(-1, 0)] * (lanes - len(homes))
-    if all(home[0] in (0, -1) and home[1] in (lane, 0) for lane, home in enumerate(homes)) and len(vectors) == 1:
-        if all(home[0] == -1 or home[1] == lane for lane, home in enumerate(homes)):
-            return vectors[0]
+    if (
+        all(home[0] in (0, -1) and home[1] in (lane, 0) for lane, home in enumerate(homes))
+        and len(vectors) == 1
+    ) and all(home[0] == -1 or home[1] == lane for lane, home in enumerate(homes)):
+        return vectors[0]
     first = [home[1] if home[0] == 0 else -1 for home in homes]
     if len(vectors) == 1:
         return k.shuffle(vectors[0], vectors[0], first)
@@ -89,9 +95,9 @@ def channel_gather_call(sources: Sources, inputs: Sequence[View], y: View) -> Ca
     arguments: list[View | int] = [*inputs, y]
     for view in (*inputs, y):
         image, block, *spatial = view.strides
-        depth, height = ([0, 0] + spatial[:-1])[-2:]
+        depth, height = ([0, 0, *spatial[:-1]])[-2:]
         arguments += [image, block, depth, height]
-    planes, rows, width = ([1, 1] + list(y.shape[2:]))[-3:]
+    planes, rows, width = ([1, 1, *list(y.shape[2:])])[-3:]
     items = y.shape[0] * planes * rows if y.type.size else 0
     per_row = max(1, width * y.blocks * y.layout.lanes * 8)
     return Call(spec, (*arguments, rows, planes, width), items=items, grain=max(1, (128 << 10) // per_row))

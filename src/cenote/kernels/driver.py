@@ -41,7 +41,7 @@ CONTROL = {
 }
 
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
-_EVERYBODY = 2**31 - 1
+_ALL = 2**31 - 1
 
 
 def _field(name: str, base: str, word: int) -> str:
@@ -89,7 +89,7 @@ define internal void @change(ptr %word, ptr %sleepers) nounwind noinline {{
   %any = icmp sgt i64 %waiting, 0
   br i1 %any, label %wake, label %done
 wake:
-  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i64 {_FUTEX_WAKE_PRIVATE}, i32 {_EVERYBODY}, i64 0, i64 0, i64 0)
+  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i64 {_FUTEX_WAKE_PRIVATE}, i32 {_ALL}, i64 0, i64 0, i64 0)
   br label %done
 done:
   ret void

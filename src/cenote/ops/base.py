@@ -64,7 +64,9 @@ class Sample:
     label: str = ""
 
     def __str__(self) -> str:
-        shapes = ",".join("-" if x is None else f"{x.dtype}{list(x.shape)}".replace(" ", "") for x in self.inputs)
+        shapes = ",".join(
+            "-" if x is None else f"{x.dtype}{list(x.shape)}".replace(" ", "") for x in self.inputs
+        )
         return f"{self.label or self.op}:{shapes}"
 
 
@@ -220,7 +222,9 @@ def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 def normalize_axis(op: str, axis: int, rank: int) -> int:
     """A possibly negative axis as 0..rank-1."""
     if not -rank <= axis < rank:
-        raise ShapeError(f"{op}: axis {axis} is out of range for rank {rank} (allowed: {-rank} to {rank - 1})")
+        raise ShapeError(
+            f"{op}: axis {axis} is out of range for rank {rank} (allowed: {-rank} to {rank - 1})"
+        )
     return axis % rank
 
 
@@ -235,7 +239,9 @@ def require_same_dtype(op: str, *inputs: TensorType | None) -> np.dtype[Any]:
     """The one dtype of all inputs that are there."""
     dtypes = {x.dtype for x in inputs if x is not None}
     if len(dtypes) != 1:
-        raise DTypeError(f"{op}: inputs have different types ({', '.join(sorted(map(str, dtypes)))}); cast them first")
+        raise DTypeError(
+            f"{op}: inputs have different types ({', '.join(sorted(map(str, dtypes)))}); cast them first"
+        )
     return dtypes.pop()
 
 

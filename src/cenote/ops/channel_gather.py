@@ -32,7 +32,9 @@ class ChannelGather(Op):
         dtype = require_same_dtype("channel_gather", *types)
         first = types[0]
         if any(x.rank < 2 or (x.shape[0], x.shape[2:]) != (first.shape[0], first.shape[2:]) for x in types):
-            raise ShapeError(f"channel_gather: inputs {', '.join(map(str, types))} must agree in all but axis 1")
+            raise ShapeError(
+                f"channel_gather: inputs {', '.join(map(str, types))} must agree in all but axis 1"
+            )
         for tensor, channel in self.sources:
             if not 0 <= tensor < len(types) or not 0 <= channel < types[tensor].shape[1]:
                 raise ArgumentError(f"channel_gather: there is no channel {channel} of input {tensor}")
@@ -65,9 +67,13 @@ class ChannelGather(Op):
         halves = tuple((i % 2, i // 2) for i in range(18))
         yield Sample(cls(halves), (one, two), "interleave")
         yield Sample(cls(halves[5:14]), (one, two), "part of an interleave")
-        yield Sample(cls(tuple((0, i) for i in range(13)) + tuple((1, i) for i in range(9))), (one, two), "concat")
+        yield Sample(
+            cls(tuple((0, i) for i in range(13)) + tuple((1, i) for i in range(9))), (one, two), "concat"
+        )
         yield Sample(cls(tuple((0, 12 - i) for i in range(13))), (one,), "reverse")
         yield Sample(cls(((0, 3),)), (seeded((1, 4, 0, 3), 1),), "no rows")
-        yield Sample(cls(tuple((i % 3, i) for i in range(8))), (one, seeded((2, 8, 5, 7), 3), two), "three tensors")
+        yield Sample(
+            cls(tuple((i % 3, i) for i in range(8))), (one, seeded((2, 8, 5, 7), 3), two), "three tensors"
+        )
         yield Sample(cls(((0, 1), (0, 1), (0, 0))), (seeded((1, 2, 9), 1),), "one axis, twice the same")
         yield Sample(cls(((0, 1), (0, 0))), (seeded((1, 2, 2, 3, 4), 1),), "three axes")

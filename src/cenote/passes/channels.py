@@ -1,10 +1,10 @@
 """Compose what only moves channels about: unaligned Concat and Split along channels, and channel shuffles.
 
-In the blocked layout an aligned concat or split costs nothing (the memory plan lets pieces lie in the whole), but one at
-a channel that is no multiple of the lanes, or a shuffle, would force every tensor around it into the plain layout and
-back. A chain of such movements is one selection of channels: each value that an ordinary operator reads becomes a single
-ChannelGather from the tensors that ordinary operators made. In ShuffleNet that also drops the copies of the half that
-each unit passes through.
+In the blocked layout an aligned concat or split costs nothing (the memory plan lets pieces lie in the whole), but one
+at a channel that is no multiple of the lanes, or a shuffle, would force every tensor around it into the plain layout
+and back. A chain of such movements is one selection of channels: each value that an ordinary operator reads becomes a
+single ChannelGather from the tensors that ordinary operators made. In ShuffleNet that also drops the copies of the half
+that each unit passes through.
 """
 
 from __future__ import annotations
@@ -123,10 +123,12 @@ class _Movements:
         turned = self.graph.types[transpose.outputs[0]].shape
         if middle.shape != (outer.shape[0], groups, each, *outer.shape[2:]):
             return
-        if transpose.op.axes(middle.rank) != swapped or turned != tuple(middle.shape[axis] for axis in swapped):
+        if transpose.op.axes(middle.rank) != swapped or turned != tuple(
+            middle.shape[axis] for axis in swapped
+        ):
             return
         whole = self._of(spread.inputs[0])
-        self.channels[node.outputs[0]] = tuple(whole[g * each + i] for i in range(each) for g in range(groups))
+        self.channels[node.outputs[0]] = tuple(
+            whole[g * each + i] for i in range(each) for g in range(groups)
+        )
         self.awkward.add(node.outputs[0])
-
-

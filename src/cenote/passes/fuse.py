@@ -71,7 +71,9 @@ class Rewriter:
         return self.graph.types[name]
 
     def result(self) -> Graph:
-        graph = self.graph.replace(nodes=tuple(n for n in self.nodes if n is not None), constants=self.constants)
+        graph = self.graph.replace(
+            nodes=tuple(n for n in self.nodes if n is not None), constants=self.constants
+        )
         return graph.replace(types={name: self.type(name) for name in graph.values()})
 
 
@@ -94,7 +96,9 @@ def fuse(graph: Graph) -> Graph:
 # ---- batch normalisation --------------------------------------------------------------------------------------------
 
 
-def scale_and_shift(op: BatchNormalization, constants: Mapping[str, Array], names: tuple[str, ...]) -> tuple[Array, Array]:
+def scale_and_shift(
+    op: BatchNormalization, constants: Mapping[str, Array], names: tuple[str, ...]
+) -> tuple[Array, Array]:
     """BatchNormalization with constant statistics as y = x * scale + shift per channel, in float64."""
     gamma, beta, mean, variance = (constants[name].astype(np.float64) for name in names)
     scale = gamma / np.sqrt(variance + op.epsilon)
@@ -105,7 +109,11 @@ def fold_batch_normalization(rewriter: Rewriter, node: Node) -> bool:
     """Conv, ConvTranspose → BatchNormalization: scale the filters, shift the bias."""
     producer = rewriter.producer(node.inputs[0], (Conv, ConvTranspose))
     statistics = node.inputs[1:5]
-    if producer is None or len(node.outputs) != 1 or any(name not in rewriter.constants for name in statistics):
+    if (
+        producer is None
+        or len(node.outputs) != 1
+        or any(name not in rewriter.constants for name in statistics)
+    ):
         return False
     op: Any = producer.op
     normalization: Any = node.op
@@ -151,8 +159,16 @@ def fold_bias(rewriter: Rewriter, node: Node) -> bool:
         op: Any = producer.op
         value, made = rewriter.constants[other], rewriter.type(producer_name)
         per_channel = (1,) * (made.rank - 2)
-        fits = value.size == made.shape[1] and value.shape[-(made.rank - 1) :] == (made.shape[1], *per_channel)
-        if not fits or not op.activation.is_identity or getattr(op, "residual", False) or rewriter.type(node.outputs[0]).shape != made.shape:
+        fits = value.size == made.shape[1] and value.shape[-(made.rank - 1) :] == (
+            made.shape[1],
+            *per_channel,
+        )
+        if (
+            not fits
+            or not op.activation.is_identity
+            or getattr(op, "residual", False)
+            or rewriter.type(node.outputs[0]).shape != made.shape
+        ):
             continue
         name = rewriter.constant(f"{other}~bias", np.ascontiguousarray(value.reshape(-1)))
         rewriter.merge(producer, node, op, (*producer.inputs[:2], name))
@@ -235,5 +251,5 @@ RULES: Mapping[type[Any], tuple[Rule, ...]] = {
     Mul: (recognize_gate,),
     Clip: (fold_activation,),
     Concat: (join_split_pieces,),
-    **{kind: (fold_activation,) for kind in ActivationOp.__subclasses__()},
+    **dict.fromkeys(ActivationOp.__subclasses__(), (fold_activation,)),
 }

@@ -44,7 +44,8 @@ class Buffer:
 class MemoryPlan:
     """Where everything lies. `views` by value name; `temporaries` by step.
 
-    `aliased` are the steps that need no work because their output is their input's memory; `peak` is the largest sum of buffers alive at once: no plan can need less than that.
+    `aliased` are the steps that need no work because their output is their input's memory; `peak` is the largest
+    sum of buffers alive at once: no plan can need less than that.
     """
 
     views: Mapping[str, View]
@@ -66,7 +67,9 @@ class _Planner:
         self.graph: Graph = schedule.graph
         self.lowerings: tuple[Lowering | None, ...] = schedule.lowerings
         self.buffers: dict[str, Buffer] = {}
-        self.offsets: dict[str, tuple[str, int]] = {}  # value -> (the value it lies in, channel or element offset)
+        self.offsets: dict[
+            str, tuple[str, int]
+        ] = {}  # value -> (the value it lies in, channel or element offset)
         self.lanes = {name: layout.lanes for name, layout in self.graph.layouts.items()}
         self.last_use: dict[str, int] = {}
         for step, node in enumerate(self.graph.nodes):
@@ -91,11 +94,19 @@ class _Planner:
         arena_bytes = place(placed)
         views = {name: self._view(name) for name in self.offsets_and_roots()}
         plans = {
-            step: tuple(_plain_view(type, buffer) for buffer, type in group) for step, group in temporaries.items()
+            step: tuple(_plain_view(type, buffer) for buffer, type in group)
+            for step, group in temporaries.items()
         }
         buffer_of = {name: self.buffers[self._root(name)[0]] for name in views}
-        return MemoryPlan(views, plans, tuple(self.buffers.values()), buffer_of, arena_bytes, live_peak(placed),
-                          frozenset(self.aliased))
+        return MemoryPlan(
+            views,
+            plans,
+            tuple(self.buffers.values()),
+            buffer_of,
+            arena_bytes,
+            live_peak(placed),
+            frozenset(self.aliased),
+        )
 
     # ---- aliases ----------------------------------------------------------------------------------------------
 
@@ -229,7 +240,9 @@ class _Planner:
             type = self._type(root)
             buffer.nbytes = buffer_elements(type.shape, self._layout(root)) * type.dtype.itemsize
             if buffer.nbytes > _LARGEST:
-                raise CapacityError(f"value '{root}' ({type}) needs {buffer.nbytes:.3g} bytes; use a smaller input")
+                raise CapacityError(
+                    f"value '{root}' ({type}) needs {buffer.nbytes:.3g} bytes; use a smaller input"
+                )
         for step, node in enumerate(self.graph.nodes):
             for name in (*node.inputs, *node.outputs):
                 if name and name not in self.graph.constants:
@@ -325,11 +338,14 @@ def _by_fullest_step(buffers: Sequence[Buffer]) -> list[int]:
 
 def _place_in_order(buffers: Sequence[Buffer], order: Sequence[int]) -> tuple[list[int], int]:
     """Each at the smallest gap that fits among those placed before it; offsets and total size."""
-    offsets, placed, total = [0] * len(buffers), [], 0
+    placed: list[tuple[int, int, Buffer]] = []
+    offsets, total = [0] * len(buffers), 0
     for i in order:
         buffer = buffers[i]
         size = max(_ALIGN, -(-buffer.nbytes // _ALIGN) * _ALIGN)
-        busy = sorted((o, s) for o, s, other in placed if other.first <= buffer.last and buffer.first <= other.last)
+        busy = sorted(
+            (o, s) for o, s, other in placed if other.first <= buffer.last and buffer.first <= other.last
+        )
         offsets[i] = _best_gap(busy, size)
         placed.append((offsets[i], size, buffer))
         total = max(total, offsets[i] + size)

@@ -34,7 +34,8 @@ def passes(target: Target, exact: bool) -> tuple[GraphPass, ...]:
 def forbid_winograd(graph: Graph) -> Graph:
     """precision="exact": convolutions sum products plainly."""
     nodes = tuple(
-        replace(node, op=replace(node.op, exact=True)) if isinstance(node.op, Conv) else node for node in graph.nodes
+        replace(node, op=replace(node.op, exact=True)) if isinstance(node.op, Conv) else node
+        for node in graph.nodes
     )
     return graph.replace(nodes=nodes)
 

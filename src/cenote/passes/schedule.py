@@ -32,7 +32,7 @@ ALIASES = (VIEW, IN_PLACE_CONCAT, PIECES)
 
 @dataclass(frozen=True)
 class Schedule:
-    """A graph with a lowering per node (None: a host step). Layouts give lanes only; halos come with the memory plan."""
+    """A graph with a lowering per node (None: a host step). Layouts give lanes; halos come with the memory plan."""
 
     graph: Graph
     lowerings: tuple[Lowering | None, ...]
@@ -210,9 +210,16 @@ class _Scheduler:
 
     def _rename_outputs(self, converted: tuple[str, ...]) -> None:
         """Outputs keep their names: what was blocked under the name gets another."""
-        names = {old: f"{old}@blocked" for old, new in zip(self.graph.outputs, converted, strict=True) if old != new}
+        names = {
+            old: f"{old}@blocked"
+            for old, new in zip(self.graph.outputs, converted, strict=True)
+            if old != new
+        }
         names.update({new: old for old, new in zip(self.graph.outputs, converted, strict=True) if old != new})
-        swap = lambda name: names.get(name, name)  # noqa: E731
+
+        def swap(name: str) -> str:
+            return names.get(name, name)
+
         self.nodes = [
             replace(node, inputs=tuple(map(swap, node.inputs)), outputs=tuple(map(swap, node.outputs)))
             for node in self.nodes
@@ -241,7 +248,12 @@ def _in_place_concats(op: Concat, types: Sequence[TensorType | None], target: Ta
     axis = op.axis % rank
     options = []
     lanes = target.lanes(types[0].dtype) if types[0] is not None else 0
-    if axis == 1 and rank in (3, 4, 5) and lanes == target.lanes() and all(s[1] % lanes == 0 for s in shapes[:-1]):
+    if (
+        axis == 1
+        and rank in (3, 4, 5)
+        and lanes == target.lanes()
+        and all(s[1] % lanes == 0 for s in shapes[:-1])
+    ):
         layout = Layout(lanes)
         options.append(Lowering(IN_PLACE_CONCAT, (layout,) * len(shapes), (layout,), nothing, 0.0))
     if math.prod(shapes[0][:axis]) == 1:
@@ -259,7 +271,12 @@ def _piece_splits(node: Node, types: Sequence[TensorType | None], target: Target
     sizes = [part.shape[axis] for part in node.op.infer(*types)]
     options = []
     lanes = target.lanes()
-    if axis == 1 and x.rank in (3, 4, 5) and x.dtype.itemsize == 4 and all(s % lanes == 0 for s in sizes[:-1]):
+    if (
+        axis == 1
+        and x.rank in (3, 4, 5)
+        and x.dtype.itemsize == 4
+        and all(s % lanes == 0 for s in sizes[:-1])
+    ):
         layout = Layout(lanes)
         options.append(Lowering(PIECES, (layout, *absent), (layout,) * count, nothing, 0.0))
     if math.prod(x.shape[:axis]) == 1:

@@ -28,7 +28,7 @@ def _ask_numpy(array: Array) -> int:
 
 
 def _field_is_there() -> bool:
-    """PyArrayObject starts with reference count, type, data on every CPython release build: look before relying on it."""
+    """PyArrayObject starts with reference count, type, data on every CPython release build: look before using it."""
     probes = [np.empty(n, np.float32) for n in (1, 3, 1000)]
     return ctypes.sizeof(ctypes.c_void_p) == 8 and all(_read_data_field(p) == _ask_numpy(p) for p in probes)
 
@@ -37,12 +37,14 @@ address_of = _read_data_field if _field_is_there() else _ask_numpy
 
 
 def aligned_bytes(nbytes: int, what: str) -> Array:
-    """Zeroed bytes, 64-byte aligned and already touched (a first touch costs 3 us per 4 KiB page); huge pages when large.
+    """Zeroed bytes, 64-byte aligned, already touched (a first touch costs 3 us per 4 KiB page); huge pages if large.
 
     Raises CapacityError naming `what` when there is not so much memory.
     """
     if nbytes > available_bytes():
-        raise CapacityError(f"{what}: needs {nbytes / 1e6:.0f} MB, only {available_bytes() / 1e6:.0f} MB are available")
+        raise CapacityError(
+            f"{what}: needs {nbytes / 1e6:.0f} MB, only {available_bytes() / 1e6:.0f} MB are available"
+        )
     if nbytes < _HUGE:
         raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
         start = -address_of(raw) % ALIGNMENT
@@ -82,7 +84,9 @@ def available_bytes() -> int:
 def aligned_copy(array: Array, what: str) -> Array:
     """A C-contiguous copy at an aligned address."""
     block = aligned_bytes(array.nbytes, what)
-    copy: Array = block.view(array.dtype).reshape(array.shape) if array.size else np.empty(array.shape, array.dtype)
+    copy: Array = (
+        block.view(array.dtype).reshape(array.shape) if array.size else np.empty(array.shape, array.dtype)
+    )
     copy[...] = array
     return copy
 

@@ -20,7 +20,6 @@ from cenote.runtime.memory import address_of, aligned_bytes, empty_output
 from cenote.runtime.threads import DriverAbi, Team
 
 
-
 @dataclass(frozen=True)
 class Slot:
     """Where memory comes from when a program runs: `kind` is "arena", "input", "output" or "constant".
@@ -199,7 +198,9 @@ class Instance:
                 raise ShapeError(f"{step.label}: gave shape {list(result.shape)}, {type} was planned")
             self._array(slot, type, inputs, outputs)[...] = result
 
-    def _array(self, slot: Slot, type: TensorType, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
+    def _array(
+        self, slot: Slot, type: TensorType, inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> Array:
         """The memory of a slot as an array."""
         if slot.kind == "input":
             return inputs[slot.index]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+
 import numpy as np
 
 from cenote.core import settings
@@ -20,6 +21,7 @@ from cenote.runtime.memory import address_of, aligned_bytes
 
 MAXIMUM_THREADS = 256
 
+
 class DriverAbi:
     """The driver's two functions and the shape of its records, set once by the compiler.
 
@@ -27,7 +29,9 @@ class DriverAbi:
     """
 
     def __init__(self, run: int, work: int, words: dict[str, int], size: int, step_words: int) -> None:
-        self.run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(run)
+        self.run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+            run
+        )
         self.work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(work)
         self.words = words
         self.size = size
@@ -83,7 +87,11 @@ def resolve_threads(threads: int | None) -> int:
     """
     if threads is None:
         threads = settings.THREADS.integer() or physical_cores()
-    if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or not 1 <= threads <= MAXIMUM_THREADS:
+    if (
+        isinstance(threads, bool)
+        or not isinstance(threads, int | np.integer)
+        or not 1 <= threads <= MAXIMUM_THREADS
+    ):
         raise ArgumentError(f"threads: {threads!r} is not a whole number from 1 to {MAXIMUM_THREADS}")
     return int(threads)
 
