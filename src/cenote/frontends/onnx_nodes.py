@@ -13,6 +13,7 @@ from onnx import defs
 
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array
+from cenote.frontends.onnx_legacy import without_legacy
 from cenote.frontends.onnx_order import ordered, where
 from cenote.frontends.onnx_schema import (
     STANDARD,
@@ -124,6 +125,8 @@ class Importer:
         opset = scope.opsets[domain]
         check_opset(domain, opset)
         check_node(node, attributes, domain, opset)
+        if not domain and opset < 7:
+            attributes = without_legacy(node.op_type, attributes)
         if not domain and node.op_type == "Constant":
             values = {item.name: attribute_value(item, self.tensors) for item in attributes}
             self.constants[self.define(node.output[0], scope)] = constant_value(values)
