@@ -7,6 +7,7 @@ valid kernel_size.
 
 from __future__ import annotations
 
+import dataclasses
 import marshal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,18 +44,25 @@ class Plan:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan with its runner."""
+    """A plan with its runner.
+
+    `dense`: the inputs may be handed on as they are. `moved`: they are channels-first in shape, but channels-last in
+    memory, as PyTorch's channels_last tensors, and so are the results.
+    """
 
     runner: eager.Runner
     outputs: tuple[TensorType, ...]
     dense: bool
     single: bool
+    moved: bool = False
 
     def __call__(self, arrays: Sequence[Array], out: Sequence[Array] | None) -> Any:
-        """The outputs: one array, or a tuple."""
-        if not self.dense:
-            arrays = [dense(x) for x in arrays]
-        results = self.runner(arrays, out)
+        """The outputs: one array, or a tuple. `out` must be row-major."""
+        if self.moved:
+            results = self.runner([np.moveaxis(x, 1, -1) for x in arrays], None)
+            results = tuple(np.moveaxis(y, -1, 1) for y in results)
+        else:
+            results = self.runner(arrays if self.dense else [dense(x) for x in arrays], out)
         return results[0] if self.single else results
 
 
@@ -123,20 +131,41 @@ def prepare(
     count = None if threads is None else resolve_threads(threads)
     types = tuple(TensorType(x.dtype.newbyteorder("="), x.shape) for x in arrays)
     plan = planner(types, *arguments)
-    batched = tuple(TensorType(t.dtype, shape) for t, shape in zip(types, plan.batched, strict=True))
-    made = plan.op.infer(*batched)
-    outputs = tuple(TensorType(y.dtype, shape) for y, shape in zip(made, plan.shapes, strict=True))
+    moved = _is_channels_last_memory(plan, arrays)
+    op, given = _moved(plan) if moved else (plan.op, plan.batched)
+    batched = tuple(TensorType(t.dtype, shape) for t, shape in zip(types, given, strict=True))
+    made = op.infer(*batched)
     prepared = Prepared(
-        runner=eager.prepare(plan.op, batched, count, plan.shapes),
-        outputs=outputs,
+        runner=eager.prepare(op, batched, count, () if moved else plan.shapes),
+        outputs=tuple(TensorType(y.dtype, shape) for y, shape in zip(made, plan.shapes, strict=True)),
         dense=all(x.flags.c_contiguous and x.dtype.isnative for x in arrays),
-        single=len(outputs) == 1,
+        single=len(made) == 1,
+        moved=moved,
     )
     if key is not None:
         if len(_kept) >= MOST_KEPT:
             _kept.clear()
         _kept[key] = prepared
     return prepared
+
+
+def _is_channels_last_memory(plan: Plan, arrays: Sequence[Array]) -> bool:
+    """True when all inputs are batched, channels-first in shape and dense once channels go last."""
+    if getattr(plan.op, "channels_last", True):
+        return False
+    return all(
+        x.shape == shape
+        and x.dtype.isnative
+        and not x.flags.c_contiguous
+        and np.moveaxis(x, 1, -1).flags.c_contiguous
+        for x, shape in zip(arrays, plan.batched, strict=True)
+    )
+
+
+def _moved(plan: Plan) -> tuple[Op, tuple[tuple[int, ...], ...]]:
+    """The same plan for channels-last memory."""
+    op: Op = dataclasses.replace(plan.op, channels_last=True)  # type: ignore[type-var]  # operators are dataclasses
+    return op, tuple((shape[0], *shape[2:], shape[1]) for shape in plan.batched)
 
 
 def _is_plain(value: Any) -> bool:
@@ -183,7 +212,7 @@ def _overlap(a: Array, b: Array) -> bool:
 
 def _fill(prepared: Prepared, arrays: Sequence[Array], targets: Sequence[Array]) -> None:
     """Run into the targets, through a copy where their memory is not row-major."""
-    if all(y.flags.c_contiguous and y.dtype.isnative for y in targets):
+    if not prepared.moved and all(y.flags.c_contiguous for y in targets):
         prepared(arrays, targets)
         return
     results = prepared(arrays, None)
