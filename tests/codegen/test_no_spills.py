@@ -17,6 +17,7 @@ from cenote.kernels.base import KernelSpec
 from cenote.kernels.conv_direct import ConvDirectSpec, widest
 from cenote.kernels.depthwise import DepthwiseSpec, widest_row
 from cenote.kernels.epilogue import Activation
+from cenote.kernels.winograd import WinogradSpec
 
 LABEL = re.compile(r"^(\.LBB\w+|[\w\".]+):")
 JUMP = re.compile(r"^\s+(j\w+)\s+(\.LBB\w+)")
@@ -107,6 +108,10 @@ def hot_specs(target: Target) -> list[KernelSpec]:
         for taps in (1, 3, 5, 7)
         for stride in (1, 2)
     ]
+    wide = widest(2, target.registers)
+    for sizes in ((4, 3, 4, 3), (2, 3, 2, 3), (2, 5, 2, 5), (1, 1, 2, 7)):
+        specs.append(WinogradSpec("fused", *sizes, 2, wide, False, False, relu))
+    specs.append(WinogradSpec("product", 4, 3, 4, 3, 3, widest(3, target.registers), False, True, relu))
     return specs
 
 

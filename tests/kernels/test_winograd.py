@@ -1,0 +1,141 @@
+"""Winograd kernels: rounding errors against float64, ragged maps, channels and halos, and their matrices."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from cenote.codegen import jit
+from cenote.core.types import Array, Layout, TensorType
+from cenote.kernels.epilogue import Activation
+from cenote.kernels.toom_cook import filtering, transform_weights
+from cenote.kernels.winograd_calls import cover
+from cenote.ops.base import Lowering
+from cenote.ops.conv import Conv
+from tests.harness import run_lowering
+
+TARGET = jit.host_target()
+ONE = ((1, 1), (1, 1))
+SIZES = [(4, 3), (3, 3), (2, 3), (2, 5), (2, 7), (1, 1)]
+
+
+def candidates(op: Conv, arrays: list[Array]) -> dict[str, Lowering]:
+    types = [
+        TensorType.known(x) if index in (1, 2) else TensorType.of(x.dtype, x.shape)
+        for index, x in enumerate(arrays)
+    ]
+    return {lowering.name: lowering for lowering in op.lowerings(types, TARGET)}
+
+
+def he_inputs(
+    channels: int, filters: int, size: tuple[int, int], window: tuple[int, int], n: int = 1
+) -> list[Array]:
+    """What a trained network's layer sees: He-initialised weights, rectified inputs."""
+    random = np.random.default_rng(channels + filters)
+    x = np.maximum(random.standard_normal((n, channels, *size)), 0).astype(np.float32)
+    scale = np.sqrt(2 / (channels * window[0] * window[1]))
+    w = (random.standard_normal((filters, channels, *window)) * scale).astype(np.float32)
+    return [x, w, random.standard_normal(filters).astype(np.float32) * np.float32(0.1)]
+
+
+def rms(got: Array, wanted: Array) -> float:
+    return float(np.sqrt(np.mean((got.astype(np.float64) - wanted) ** 2)))
+
+
+def reference(op: Conv, arrays: list[Array]) -> Array:
+    return op.reference(*(x.astype(np.float64) for x in arrays))[0]
+
+
+@pytest.mark.parametrize(("m", "r"), SIZES)
+def test_matrices_filter_exactly(m: int, r: int) -> None:
+    f = filtering(m, r)
+    inputs, weights = np.arange(1, f.a + 1) ** 2 % 7 - 3.0, np.arange(r) ** 2 % 5 - 1.5
+    a_t, b_t, g = (np.array(x, np.float64) for x in (f.output_matrix, f.input_matrix, f.weight_matrix))
+    wanted = [sum(weights[k] * inputs[i + k] for k in range(r)) for i in range(m)]
+    np.testing.assert_allclose(a_t @ ((g @ weights) * (b_t @ inputs)), wanted, atol=1e-12)
+    for matrix in (f.output_matrix, f.input_matrix):
+        assert all(float(np.float32(float(c))) == c for row in matrix for c in row), "inexact in float32"
+
+
+def test_weights_are_transformed_along_both_axes() -> None:
+    down, across = filtering(4, 3), filtering(2, 5)
+    taps = np.random.default_rng(0).standard_normal((3, 5, 2))
+    left, right = (np.array(f.weight_matrix, np.float64) for f in (down, across))
+    np.testing.assert_allclose(
+        transform_weights(taps, down, across), np.einsum("ik,klp,jl->ijp", left, taps, right), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("channels", [64, 256])
+def test_error_is_at_most_four_times_that_of_a_plain_sum(channels: int) -> None:
+    op, arrays = Conv(pads=ONE), he_inputs(channels, 32, (12, 12), (3, 3))
+    wanted = reference(op, arrays)
+    found = candidates(op, arrays)
+    errors = {name: rms(run_lowering(op, found[name], arrays, TARGET)[0], wanted) for name in found}
+    assert {"direct", "winograd_f4", "winograd_f3", "winograd_f2"} <= set(errors)
+    for name, value in errors.items():
+        assert value <= 4 * errors["direct"], (name, errors)
+
+
+@pytest.mark.parametrize(
+    ("window", "name"),
+    [
+        ((5, 5), "winograd_f2"),
+        ((1, 7), "winograd_f1x2"),
+        ((7, 1), "winograd_f2x1"),
+        ((1, 3), "winograd_f1x4"),
+    ],
+)
+def test_other_windows_keep_to_the_same_error(window: tuple[int, int], name: str) -> None:
+    op = Conv(pads=tuple((k // 2, k // 2) for k in window))
+    arrays = he_inputs(96, 32, (11, 13), window)
+    wanted, found = reference(op, arrays), candidates(op, arrays)
+    plain, fast = (rms(run_lowering(op, found[key], arrays, TARGET)[0], wanted) for key in ("direct", name))
+    assert fast <= 4 * plain
+
+
+def test_exact_means_no_winograd() -> None:
+    arrays = he_inputs(32, 32, (12, 12), (3, 3))
+    assert set(candidates(Conv(pads=ONE, exact=True), arrays)) == {"direct"}
+    assert "winograd_f4" in candidates(Conv(pads=ONE), arrays)
+
+
+RAGGED = [
+    (16, 16, (4, 4), 1), (20, 24, (5, 9), 2), (17, 40, (7, 7), 1), (24, 16, (13, 4), 3), (16, 72, (30, 31), 1),
+    (64, 16, (6, 47), 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("channels", "filters", "size", "n"), RAGGED)
+@pytest.mark.parametrize("residual", [False, True])
+def test_ragged_maps_channels_and_wider_halos(
+    channels: int, filters: int, size: tuple[int, int], n: int, residual: bool
+) -> None:
+    op = Conv(pads=ONE, residual=residual, activation=Activation("relu"))
+    arrays = he_inputs(channels, filters, size, (3, 3), n)
+    if residual:
+        arrays.append(np.random.default_rng(5).standard_normal((n, filters, *size)).astype(np.float32))
+    wanted = reference(op, arrays)
+    lanes = TARGET.lanes()
+    for name, lowering in candidates(op, arrays).items():
+        wider = dataclasses.replace(
+            lowering,
+            inputs=(Layout(lanes, ((2, 1), (1, 3))), *lowering.inputs[1:]),
+            outputs=(Layout(lanes, ((1, 0), (2, 2))),),
+        )
+        for variant in (lowering, wider):
+            results = [run_lowering(op, variant, arrays, TARGET, chunk=chunk)[0] for chunk in (0, 1, 3)]
+            assert all(np.array_equal(results[0], other) for other in results[1:]), name
+            error = np.abs(results[0] - wanted).max() / np.abs(wanted).max()
+            assert error <= lowering.tolerance, name
+
+
+def test_tiles_cover_counts() -> None:
+    for width in range(1, 9):
+        for count in range(1, 100):
+            wide, narrow = cover(count, width)
+            total = wide * width + narrow * (width - 1)
+            assert total >= count
+            assert total - count < max(width, 2)
