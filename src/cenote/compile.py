@@ -28,6 +28,9 @@ from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
 from cenote.runtime.threads import DriverAbi
 
 
+_WORTH_THREADS = 60e-6  # seconds of work below which waking and meeting other threads costs more than they bring
+
+
 @dataclass(frozen=True, repr=False)
 class Plan:
     """A compiled graph: the optimised graph, how each node is computed, where values lie, and the program."""
@@ -72,6 +75,9 @@ def compile_graph(
     scheduled = schedule(optimize(handover.take(), target, exact=exact), target)
     memory = plan_memory(scheduled)
     constants = dict(scheduled.graph.constants)
+    estimate = sum(option.seconds for option in scheduled.lowerings if option is not None)
+    if estimate < _WORTH_THREADS:
+        threads = 1
     scheduled = _without_weights(scheduled)
     program = _Assembler(scheduled, memory, target, pool or ConstantPool(), constants).program(threads)
     return Plan(scheduled.graph, scheduled, memory, program)
