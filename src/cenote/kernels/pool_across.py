@@ -206,15 +206,11 @@ class Across:
     def results(self, y: Pointer, row: Value) -> None:
         """Emit one output row: windows at every stride-th column, scaled and written."""
         factor = self.piece.factor(row)
-        if self.spec.step == 1:
-            self._results_plain(y, factor)
-        else:
+        if self.spec.step != 1:
             self._results_channels(y, factor)
-
-    def _results_plain(self, y: Pointer, factor: Value | None) -> None:
-        lanes = self.spec.out_lanes
-        for at in spans(self.k, self.piece.count, lanes, unroll=2):
-            self.piece.store(self.strided(at, lanes), y, at, factor, at)
+            return
+        for at in spans(self.k, self.piece.count, self.spec.out_lanes, unroll=2):
+            self.piece.store(self.strided(at, self.spec.out_lanes), y, at, factor, at)
 
     def strided(self, at: Value, lanes: int) -> Value:
         """Windows of outputs at, at+1 … in the lanes (plain)."""

@@ -21,6 +21,7 @@ from cenote.core.types import is_float
 from cenote.kernels.base import KernelSpec
 
 MAXIMUM, MINIMUM, SUM = "max", "min", "sum"
+ALIGNED = 16  # elements of 4 bytes in a cache line
 SLACK = 64  # elements before each scratch row that loops running ahead of their row may touch
 
 
@@ -176,7 +177,7 @@ WORDS = (
     "channels", "x_n", "x_c", "x_d", "x_h", "y_n", "y_c", "y_d", "y_h", "step",
     "window_d", "window_h", "size_d", "size_h", "size_w", "out_d", "out_h", "out_w",
     "stride_d", "stride_h", "dilation_d", "dilation_h", "pad_d", "pad_h", "pad_w",
-    "band", "bands", "strip", "strips", "pitch",
+    "band", "bands", "strip", "strips", "pitch", "group",
 )  # fmt: skip
 
 
@@ -225,9 +226,9 @@ class Watch:
     def see(self, values: Sequence[Value]) -> None:
         """Take note of vectors of the input."""
         if self.needed:
-            for value in values:
-                self.sums[0].value = self.sums[0].value + value
-                self.sums.reverse()  # two chains, so that the additions need not wait for each other
+            together = combine_all(self.k, SUM, values)
+            self.sums[0].value = self.sums[0].value + together
+            self.sums.reverse()  # two chains, so that the additions need not wait for each other
 
     def seen(self) -> Value:
         """True if there may have been a NaN."""
@@ -282,6 +283,11 @@ class Piece:
     def row(self, index: int | Value) -> Pointer:
         """A scratch row: 0 holds the identity, 1 the rows of a window combined, the others are the kernel's."""
         return self.k.scratch.cast(self.spec.compute) + (self.k.number("pitch") * index + SLACK)
+
+    def edged_row(self, index: int | Value) -> Pointer:
+        """A scratch row that starts with the left edge, placed so that what follows the edge is aligned: vectors
+        stored there straddle no cache lines."""
+        return self.row(index) + ((0 - self.left) & (ALIGNED - 1))
 
     def fill(self, pointer: Pointer, count: Value) -> None:
         """Identities from the pointer on; runs over by up to a vector."""

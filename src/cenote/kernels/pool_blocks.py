@@ -76,7 +76,7 @@ class _Block:
 
     def emit(self) -> None:
         k, n, piece = self.k, self.k.number, self.piece
-        combined = piece.row(1)
+        combined = piece.edged_row(1)
         piece.fill_edges(combined)
         for turn in (0, 1):
             piece.fill(self._prefix(k.integer(turn)), piece.length)

@@ -20,6 +20,7 @@ from cenote.kernels.pool_taps import PoolTaps
 Windowed = PoolRows | PoolBlocks | PoolTaps | PoolIndices
 
 BLOCK_ROWS = 8  # from this many rows on, windows go by blocks: below, row by row costs no more
+GROUP_COLUMNS = 512  # columns of the rows combined together before going across
 MOST_PLANES = 8  # windows of more planes are not unrolled
 GRAIN_BYTES = 256 << 10  # memory one thread takes at a time: about 10 us at 25 GB/s
 
@@ -121,12 +122,13 @@ def windowed(
     }  # fmt: skip
     spec = _specialised(scheme, fields, geometry, memory.step)
     band = geometry.window[1] if scheme is PoolBlocks else _band(geometry)
+    group = max(1, min(8, band, GROUP_COLUMNS // max(strip * memory.step * geometry.stride[2], 1)))
     starts = (geometry.out[1] - 1) * (geometry.stride[1] if scheme is PoolBlocks else 1)
     bands = starts // band + 1
     pitch = _pitch(geometry, strip, memory.step, spec)
     numbers = (
         memory.channels, *memory.x, *memory.y, memory.step, *geometry.window[:2], *geometry.size, *geometry.out,
-        *geometry.stride[:2], *geometry.dilation[:2], *geometry.pad, band, bands, strip, strips, pitch,
+        *geometry.stride[:2], *geometry.dilation[:2], *geometry.pad, band, bands, strip, strips, pitch, group,
     )  # fmt: skip
     items = memory.batches * memory.channels * geometry.out[0] * bands * strips
     work = (geometry.columns(0, strip)[1] * geometry.stride[1] + strip) * band * memory.step * dtype.itemsize
@@ -134,7 +136,7 @@ def windowed(
     return Call(
         spec, (x, y, *scale, *numbers, *extra), items,
         grain=max(1, min(GRAIN_BYTES // max(work, 1), -(-items // 8))),
-        scratch=(_scratch_rows(spec, geometry) * pitch + SLACK) * compute.nbytes,
+        scratch=(_scratch_rows(spec, geometry, group) * pitch + SLACK) * compute.nbytes,
     )  # fmt: skip
 
 
@@ -196,10 +198,10 @@ def _specialised(scheme: type[Windowed], fields: dict[str, Any], geometry: Geome
     return PoolRows(**fields, planes=planes, rows=rows, clipped=clipped, fused=_is_fused(geometry, step))
 
 
-def _scratch_rows(spec: Windowed, geometry: Geometry) -> int:
+def _scratch_rows(spec: Windowed, geometry: Geometry, group: int) -> int:
     if isinstance(spec, PoolIndices):
         return 1 + geometry.window[0] * geometry.window[1]
-    return spec.scratch_rows + (geometry.window[1] if isinstance(spec, PoolBlocks) else 0)
+    return spec.scratch_rows + (geometry.window[1] if isinstance(spec, PoolBlocks) else group)
 
 
 def _band(geometry: Geometry) -> int:
@@ -228,4 +230,4 @@ def factors(counts: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> Factors:
     return (1.0 / products).astype(dtype), (1.0 / columns).astype(dtype)
 
 
-__all__ = ["Factors", "Geometry", "Memory", "factors", "windowed"]
+__all__ = ["Factors", "Geometry", "Memory", "Places", "factors", "windowed"]

@@ -30,7 +30,7 @@ class PoolTaps(PoolSpec):
         n = k.number
         for item in k.range(k.begin, k.end):
             piece = Piece(k, self, item)
-            combined = piece.row(1)
+            combined = piece.edged_row(1)
             piece.fill_edges(combined)
             across = pool_across.Across(piece, combined)
             first_plane = piece.depth * n("stride_d") - n("pad_d")
