@@ -255,20 +255,6 @@ class Kernel:
             f"call void @{name}({ir} {value.text}, ptr {pointer.text}, i32 {type.nbytes}, {mask.ir} {mask.text})"
         )
 
-    def stream(self, value: Value, pointer: Pointer) -> None:
-        """Write past the caches; the address must be a multiple of the vector's size. End with `fence`."""
-        nbytes = value.lanes * value.type.nbytes
-        self.line(f"store {value.ir} {value.text}, ptr {pointer.text}, align {nbytes}, !nontemporal !0")
-
-    def fence(self) -> None:
-        """Everything written before, streams too, is seen by other threads before anything written after."""
-        self.line("fence seq_cst")
-
-    def is_aligned(self, pointer: Pointer, nbytes: int) -> Value:
-        """True if the address is a multiple of nbytes (a power of two)."""
-        address = self.assign(f"ptrtoint ptr {pointer.text} to i64", I64, 1)
-        return (address & (nbytes - 1)).equals(0)
-
     def tail_mask(self, count: Value | int, lanes: int) -> Value:
         """True in the first `count` lanes (i64 count; 0 or less: none)."""
         count = count if isinstance(count, Value) else self.integer(count)
@@ -329,8 +315,7 @@ class Kernel:
 
     def module(self) -> str:
         """The LLVM module: the body, and the entry that unpacks the argument record and calls it."""
-        nontemporal = "!0 = !{i32 1}"  # what `stream` refers to
-        return "\n".join([*self._declarations.values(), *self._body(), *self._unpacking(), nontemporal, ""])
+        return "\n".join([*self._declarations.values(), *self._body(), *self._unpacking(), ""])
 
     def _body(self) -> list[str]:
         declared = [
