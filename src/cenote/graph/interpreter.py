@@ -79,14 +79,9 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
     `inputs` holds an array for each input of the graph. Returns an array for each output, by name.
     """
-    values = dict(graph.constants)
-    for declared in graph.inputs:
-        if declared.name not in inputs:
-            raise InputError(f"input '{declared.name}' is missing (the model's inputs: {_names(graph)})")
-        values[declared.name] = _checked(declared.name, np.asarray(inputs[declared.name]), declared.dtype)
-    unknown = sorted(set(inputs) - {declared.name for declared in graph.inputs})
-    if unknown:
-        raise InputError(f"'{unknown[0]}' is no input of the model (its inputs: {_names(graph)})")
+    arrays = {name: _native(np.asarray(array)) for name, array in inputs.items()}
+    check_input_types(graph, {name: TensorType(x.dtype, x.shape) for name, x in arrays.items()})
+    values = {**graph.constants, **arrays}
     last = {name: index for index, node in enumerate(graph.nodes) for name in node.inputs if name}
     kept = set(graph.outputs)
     for index, node in enumerate(graph.nodes):
@@ -98,10 +93,35 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     return {name: values[name] for name in graph.outputs}
 
 
-def _checked(name: str, array: Array, dtype: np.dtype[np.generic]) -> Array:
-    if array.dtype.newbyteorder("=") != dtype and not (dtype.kind == "O" and array.dtype.kind in "OUST"):
-        raise InputError(f"input '{name}' is {array.dtype}, the model takes {dtype}; convert it with astype")
-    return np.ascontiguousarray(array, dtype=dtype).reshape(array.shape)
+def check_input_types(graph: Graph, types: Mapping[str, TensorType]) -> None:
+    """Raise InputError unless there is a type for each input that fits its declaration, and no other."""
+    names = ", ".join(str(declared) for declared in graph.inputs) or "none"
+    for name in types:
+        if all(declared.name != name for declared in graph.inputs):
+            raise InputError(f"'{name}' is no input of the model (its inputs: {names})")
+    for declared in graph.inputs:
+        kind = types.get(declared.name)
+        if kind is None:
+            raise InputError(f"input '{declared.name}' is missing (the model's inputs: {names})")
+        if kind.dtype != declared.dtype:
+            raise InputError(f"input '{declared.name}' is {kind.dtype}, the model takes {declared.dtype}")
+        if declared.shape is None:
+            continue
+        if kind.rank != len(declared.shape):
+            raise InputError(
+                f"input is {kind}, the model takes {declared}: the rank must be {len(declared.shape)}"
+            )
+        for axis, (extent, expected) in enumerate(zip(kind.shape, declared.shape, strict=True)):
+            if isinstance(expected, int) and extent != expected:
+                raise InputError(
+                    f"input is {kind}, the model takes {declared}: axis {axis} must be {expected}"
+                )
+
+
+def _native(array: Array) -> Array:
+    """C-contiguous, of the machine's byte order; strings as Python objects."""
+    dtype = np.dtype(object) if array.dtype.kind in "UST" else array.dtype.newbyteorder("=")
+    return np.ascontiguousarray(array, dtype).reshape(array.shape)
 
 
 def _compare(node: Node, outputs: Arrays, types: Types) -> None:
@@ -115,7 +135,3 @@ def _compare(node: Node, outputs: Arrays, types: Types) -> None:
 
 def _shown(kinds: Sequence[TensorType | None]) -> str:
     return ", ".join("nothing" if kind is None else str(kind) for kind in kinds) or "no inputs"
-
-
-def _names(graph: Graph) -> str:
-    return ", ".join(declared.name for declared in graph.inputs) or "none"

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cenote.core.errors import InputError, ModelError
+from cenote.core.errors import ModelError
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Declared, Graph, Node
-from cenote.graph.interpreter import infer_node, run_node
+from cenote.graph.interpreter import check_input_types, infer_node, run_node
 from cenote.ops.base import ShapeFromData, Types, ValueNeeded
 
 FOLD_BYTES = 4 << 20  # a folded result may take this much,
@@ -102,31 +102,6 @@ def specialize(graph: Graph, types: Mapping[str, TensorType]) -> Specialized:
     """
     check_input_types(graph, types)
     return _Specializer(graph, types).result()
-
-
-def check_input_types(graph: Graph, types: Mapping[str, TensorType]) -> None:
-    """Raise InputError unless there is a type for each input that fits its declaration, and no other."""
-    names = ", ".join(str(declared) for declared in graph.inputs) or "none"
-    for name in types:
-        if all(declared.name != name for declared in graph.inputs):
-            raise InputError(f"'{name}' is no input of the model (its inputs: {names})")
-    for declared in graph.inputs:
-        kind = types.get(declared.name)
-        if kind is None:
-            raise InputError(f"input '{declared.name}' is missing (the model's inputs: {names})")
-        if kind.dtype != declared.dtype:
-            raise InputError(f"input '{declared.name}' is {kind.dtype}, the model takes {declared.dtype}")
-        if declared.shape is None:
-            continue
-        if kind.rank != len(declared.shape):
-            raise InputError(
-                f"input is {kind}, the model takes {declared}: the rank must be {len(declared.shape)}"
-            )
-        for axis, (extent, expected) in enumerate(zip(kind.shape, declared.shape, strict=True)):
-            if isinstance(expected, int) and extent != expected:
-                raise InputError(
-                    f"input is {kind}, the model takes {declared}: axis {axis} must be {expected}"
-                )
 
 
 def run_in_stages(
