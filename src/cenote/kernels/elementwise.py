@@ -51,19 +51,21 @@ class Elementwise(KernelSpec):
     function: str
     parameters: tuple[Number, ...]
     patterns: tuple[str, ...]
-    dtype: np.dtype[Any]
+    dtypes: tuple[np.dtype[Any], ...]  # of the result, then of each operand
     lanes: int
     outer: int
     tail: bool
 
     def emit(self, target: Target) -> Kernel:
         count = len(self.patterns)
-        element = Scalar.of(self.dtype)
         names = ["y", *(f"x{n}" for n in range(count))]
         numbers = ["columns", "rows", "column_step", "row_step", *(f"row_{name}" for name in names)]
         numbers += [f"extent_{axis}" for axis in range(self.outer)]
         numbers += [f"stride_{axis}_{name}" for axis in range(self.outer) for name in names]
-        parameters = [Parameter(name, element, pointer=True, may_alias=True) for name in names]
+        parameters = [
+            Parameter(name, Scalar.of(dtype), pointer=True, may_alias=True)
+            for name, dtype in zip(names, self.dtypes, strict=True)
+        ]
         k = Kernel(self.symbol, target, [*parameters, *(Parameter(name, I64) for name in numbers)])
         column_pieces = _pieces(k.number("columns"), k.number("column_step"))
         row_pieces = _pieces(k.number("rows"), k.number("row_step"))
@@ -109,7 +111,7 @@ class Elementwise(KernelSpec):
             compute(column, self.lanes, None)
         if not self.tail:
             return
-        if self.dtype.itemsize < 4:
+        if self.dtypes[0].itemsize < 4:
             for column in k.range(whole, end):
                 compute(column, 1, None)
             return
@@ -154,6 +156,14 @@ def operand_of(view: View, output: View) -> Operand:
     return Operand(view, (*[0] * missing, *strides))
 
 
+def per_channel(argument: Argument, output: View) -> Operand:
+    """One value per channel, dense (a blocked output: filled up to whole blocks)."""
+    step = output.layout.lanes if output.layout.is_blocked else 1
+    strides = [0] * len(output.strides)
+    strides[1] = step if output.shape[1] > step else 0
+    return Operand(argument, tuple(strides), is_scalar=not output.layout.is_blocked and output.shape[1] == 1)
+
+
 def elementwise_call(
     function: str,
     parameters: Sequence[Number],
@@ -185,13 +195,26 @@ def elementwise_call(
     row_step = max(1, min(rows, PIECE // column_step))
     pieces = -(-columns // column_step) * -(-rows // row_step) * math.prod(extent for extent, _ in axes)
     spec = Elementwise(
-        function, tuple(parameters), patterns, y.type.dtype, lanes, len(axes), bool(columns % lanes)
+        function,
+        tuple(parameters),
+        patterns,
+        (y.type.dtype, *(_dtype(operand.argument) for operand in operands)),
+        lanes,
+        len(axes),
+        bool(columns % lanes),
     )
     numbers = [columns, rows, column_step, row_step, *row_strides]
     numbers += [extent for extent, _ in axes] + [stride for _, moves in axes for stride in moves]
     work = column_step * row_step * weight
     arguments = (y, *(operand.argument for operand in operands), *numbers)
     return Call(spec, arguments, items=pieces if y.type.size else 0, grain=max(1, min(64, 8 * PIECE // work)))
+
+
+def _dtype(argument: Argument) -> np.dtype[Any]:
+    if isinstance(argument, View):
+        return argument.type.dtype
+    assert isinstance(argument, np.ndarray)
+    return argument.dtype
 
 
 def joined_axes(extents: Sequence[int], strides: Sequence[Sequence[int]]) -> list[tuple[int, list[int]]]:

@@ -94,8 +94,15 @@ def _sum(kernel: Kernel, *values: Value) -> Value:
     return reduce(lambda a, b: a + b, values)
 
 
-def _affine(kernel: Kernel, x: Value, scale: Value, shift: Value) -> Value:
-    return kernel.fma(x, scale, shift)
+def _normalize(kernel: Kernel, x: Value, mean: Value, factor: Value, shift: Value) -> Value:
+    """Subtracting first keeps small differences of large numbers, which one multiply-add would lose."""
+    return kernel.fma(x - mean, factor, shift)
+
+
+def _standardize(
+    kernel: Kernel, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, epsilon: float
+) -> Value:
+    return kernel.fma((x - mean) / kernel.square_root(variance + epsilon), scale, bias)
 
 
 FORMULAS: dict[str, Formula] = {
@@ -112,7 +119,8 @@ FORMULAS: dict[str, Formula] = {
     "square": lambda kernel, x: x * x,
     "cube": lambda kernel, x: x * x * x,
     "square_root_power": _square_root_power,
-    "affine": _affine,
+    "normalize": _normalize,
+    "standardize": _standardize,
     "raise": _raised,
     "lower": _lowered,
     "hold": lambda kernel, x, low, high: _lowered(kernel, _raised(kernel, x, low), high),

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
-from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Box, Cost, Imported, Op, Sample, Types, narrow, require, seeded, wide
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType
+from cenote.kernels.base import Call, View, constant_of
+from cenote.kernels.elementwise import elementwise_call, operand_of, per_channel
+from cenote.ops.base import (
+    Arrays,
+    Bind,
+    Box,
+    Cost,
+    Imported,
+    Lowering,
+    Op,
+    Sample,
+    Types,
+    narrow,
+    require,
+    seeded,
+    wide,
+)
 from cenote.ops.pointwise import require_float
+from cenote.ops.pointwise_lowerings import error_of
 
 _INPUTS = ("X", "scale", "B", "input_mean", "input_var")
 
@@ -67,6 +85,53 @@ class BatchNormalization(Op):
             mean, variance, scale, bias = (a.reshape(shape) for a in (mean, variance, scale, bias))
             y = (x - mean) / np.sqrt(variance + self.epsilon) * scale + bias
         return tuple(narrow(a, kind.dtype) for a, kind in zip((y, *extra), types, strict=True))
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, *parameters = inputs
+        if self.training or x is None or x.rank < 2:
+            return
+        seconds = 2 * x.nbytes / 2e10 + 1e-6
+        error = error_of(1e-6, x.dtype)
+        if all(parameter is not None and parameter.value is not None for parameter in parameters):
+            rest = (None,) * 4
+            yield Lowering(
+                "normalize", (PLAIN, *rest), (PLAIN,), self._binder(target), seconds, error, in_place=(0,)
+            )
+            if 3 <= x.rank <= 5:
+                blocked = Layout(target.lanes(x.dtype))
+                yield Lowering(
+                    "normalize_blocked", (blocked, *rest), (blocked,), self._binder(target), seconds, error,
+                    in_place=(0,),
+                )  # fmt: skip
+        elif all(parameter is not None and parameter.dtype == x.dtype for parameter in parameters):
+            yield Lowering("standardize", (PLAIN,) * 5, (PLAIN,), self._bind_computed(target), seconds, error)
+
+    def _binder(self, target: Target) -> Bind:
+        """Scale, bias, mean and variance are constants: three numbers per channel are left."""
+
+        def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            y, (x, *parameters) = outputs[0], inputs
+            assert x is not None
+            scale, bias, mean, variance = (wide(constant_of(view)) for view in parameters)
+            with np.errstate(all="ignore"):
+                factor = scale / np.sqrt(variance + self.epsilon)
+            dtype = FLOAT64 if y.type.dtype == FLOAT64 else FLOAT32
+            filled = y.blocks * y.layout.lanes if y.layout.is_blocked else y.shape[1]
+            packed = [np.zeros(filled, dtype) for _ in range(3)]
+            for array, values in zip(packed, (mean, factor, bias), strict=True):
+                array[: len(values)] = narrow(values, dtype)
+            operands = [operand_of(x, y), *(per_channel(array, y) for array in packed)]
+            return [elementwise_call("normalize", (), operands, y, target, 2)]
+
+        return bind
+
+    def _bind_computed(self, target: Target) -> Bind:
+        def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            operands = [operand_of(x, outputs[0]) for x in inputs[:1] if x is not None]
+            operands += [per_channel(view, outputs[0]) for view in inputs[1:]]
+            return [elementwise_call("standardize", (self.epsilon,), operands, outputs[0], target, 8)]
+
+        return bind
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         output = self.infer(*inputs)[0]
