@@ -175,7 +175,7 @@ def _lines(plan: PlanDescription) -> Iterator[str]:
         f"{len(plan.steps)} steps on {plan.threads} thread(s): {plan.count(KERNEL)} kernels, {plan.count(HALO)} halos, "
         f"{plan.count(HOST)} on the host; {len(plan.free)} nodes cost nothing"
     )
-    rows = [(step.node or step.algorithm, step.op, _how(step), step.output) for step in plan.steps]
+    rows = [(step.node or step.algorithm, _how(step), step.output, step.op) for step in plan.steps]
     widths = [min(_WIDEST, max((len(row[column]) for row in rows), default=0)) for column in range(3)]
     for number, row in enumerate(rows):
         cells = [_cut(text, width).ljust(width) for text, width in zip(row, widths, strict=False)]

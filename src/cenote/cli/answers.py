@@ -1,0 +1,103 @@
+"""Outputs for people: the likeliest labels, or what the numbers look like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+
+def read_labels(path: Path) -> tuple[str, ...]:
+    """A label per line, or a JSON list."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"{path}: {error.strerror}", param_hint="--labels") from None
+    except UnicodeDecodeError:
+        raise typer.BadParameter(f"{path}: not text in UTF-8", param_hint="--labels") from None
+    labels = split_labels(text, lines=True)
+    if not labels:
+        raise typer.BadParameter(f"{path}: it has no labels", param_hint="--labels")
+    return labels
+
+
+def split_labels(text: str, lines: bool = False) -> tuple[str, ...]:
+    """Labels of a file (lines) or of a model's metadata (a JSON list, lines, or separated by commas)."""
+    if text.lstrip().startswith("["):
+        try:
+            return tuple(str(item) for item in json.loads(text))
+        except ValueError:
+            pass
+    parts = text.strip().splitlines() if lines or "\n" in text.strip() else text.split(",")
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def probabilities(scores: NDArray[Any]) -> NDArray[np.float64]:
+    """Scores along the last axis as probabilities: unchanged if they are, else their softmax."""
+    wide = np.asarray(scores, dtype=np.float64)
+    if np.all(wide >= 0) and np.allclose(wide.sum(axis=-1), 1, atol=1e-3):
+        return wide
+    exponentials = np.exp(wide - wide.max(axis=-1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(axis=-1, keepdims=True))
+
+
+def top_lines(scores: NDArray[Any], labels: Sequence[str], count: int) -> list[str]:
+    """The likeliest classes of one row of scores, a line each."""
+    chances = probabilities(scores)
+    best = np.argsort(-chances, kind="stable")[:count]
+    width = max(len(_label(labels, index)) for index in best)
+    return [f"  {_label(labels, index):{width}}  {chances[index]:7.2%}" for index in best]
+
+
+def _label(labels: Sequence[str], index: int) -> str:
+    return labels[index] if labels else f"class {index}"
+
+
+def answer_lines(outputs: Mapping[str, NDArray[Any]], labels: Sequence[str], top: int | None) -> list[str]:
+    """What to print of one run: the top classes of the output that the labels fit (the first one where there are no
+    labels but `top` is asked for), statistics of every other output."""
+    chosen = _scored(outputs, labels, top)
+    lines: list[str] = []
+    for name, array in outputs.items():
+        if name != chosen:
+            lines.append(f"  {statistics(name, array)}")
+            continue
+        rows = array.reshape(-1, array.shape[-1])
+        for number, row in enumerate(rows):
+            if len(rows) > 1:
+                lines.append(f"  {name}[{number}]")
+            lines += top_lines(row, labels, top if top is not None else 5)
+    return lines
+
+
+def _scored(outputs: Mapping[str, NDArray[Any]], labels: Sequence[str], top: int | None) -> str:
+    """The output that holds a score per class, or ""."""
+    if not labels and top is None:
+        return ""
+    for name, array in outputs.items():
+        numeric = array.dtype.kind not in "OUSb" and array.ndim >= 1 and array.size
+        if numeric and (not labels or array.shape[-1] == len(labels)):
+            return name
+    return ""
+
+
+def statistics(name: str, array: NDArray[Any]) -> str:
+    """`y: float32[1,10], min -1.2, mean 0.1, max 3.4, 0 NaN`."""
+    head = f"{name}: {array.dtype}[{','.join(map(str, array.shape))}]"
+    if not array.size:
+        return f"{head}, empty"
+    if array.dtype.kind not in "biufV":
+        return head
+    wide = array.astype(np.float64)
+    holes = int(np.isnan(wide).sum())
+    real = wide[~np.isnan(wide)]
+    if not real.size:
+        return f"{head}, nothing but NaN"
+    with np.errstate(invalid="ignore"):
+        mean = real.mean()
+    return f"{head}, min {real.min():.6g}, mean {mean:.6g}, max {real.max():.6g}, {holes} NaN"

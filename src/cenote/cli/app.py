@@ -1,0 +1,65 @@
+"""The commands, and how the program ends: 0 done, 1 the model or the input is at fault, 2 the command line is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import typer
+
+import cenote
+from cenote.cli.bench import bench
+from cenote.cli.console import err
+from cenote.cli.info import info
+from cenote.cli.inspect import inspect
+from cenote.cli.run import run
+
+app = typer.Typer(
+    name="cenote",
+    help="Run convolutional networks on the CPU, fast, and see what happens inside.",
+    epilog="Start with `cenote run`: the model inside the package looks at pictures inside the package.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(run)
+app.command()(inspect)
+app.command()(bench)
+app.command()(info)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cenote {cenote.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and stop.", callback=_version, is_eager=True
+    ),
+) -> None:
+    """Options before the command."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and end the process. Errors that the user can mend print as one line, without traceback."""
+    try:
+        app(args=list(arguments) if arguments is not None else None, prog_name="cenote")
+    except cenote.CenoteError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+    except MemoryError as error:
+        _fail(f"out of memory{f' ({error})' if str(error) else ''}")
+    sys.exit(0)
+
+
+def _fail(message: str) -> NoReturn:
+    console = err()
+    console.print("error:", style="bold red", end=" ")
+    console.print(message, markup=False, soft_wrap=True)
+    sys.exit(1)

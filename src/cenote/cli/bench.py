@@ -1,0 +1,127 @@
+"""`cenote bench`: how fast one model runs here."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+import cenote
+from cenote.cli.console import err, say, seconds, size, waiting
+from cenote.cli.options import Json, Precision, PrecisionOption, Shape, Threads
+from cenote.cli.shapes import Shapes, complete_shapes, parse_shapes
+
+WARM_UP = 3
+SEED = 0
+PERCENTILES = (50, 90, 99)
+
+
+def bench(
+    model: Annotated[Path, typer.Argument(help="An ONNX file.", metavar="MODEL", show_default=False)],
+    shape: Shape = None,
+    threads: Threads = None,
+    duration: Annotated[float, typer.Option("--seconds", min=0.01, help="How long to measure.")] = 5.0,
+    precision: PrecisionOption = Precision.FAST,
+    as_json: Json = False,
+) -> None:
+    """Measure latency, throughput and memory of a model on seeded random inputs."""
+    given = parse_shapes(shape or ())
+    start = time.perf_counter()
+    with waiting(f"loading {model.name}"):
+        loaded = cenote.load(model, threads=threads, precision=precision)
+        shapes = complete_shapes(loaded, given)
+        plan = loaded.plan_for(shapes)
+    load_seconds = time.perf_counter() - start
+    inputs = random_inputs(loaded, shapes)
+    for _ in range(WARM_UP):
+        loaded.run(inputs)
+    times = np.array(_measure(loaded, inputs, duration))
+    batch = next((extents[0] for extents in shapes.values() if extents), 1)
+    memory = plan.describe().memory
+    result: dict[str, Any] = {
+        "model": str(model),
+        "inputs": {name: list(extents) for name, extents in shapes.items()},
+        "threads": loaded.threads,
+        "precision": loaded.precision,
+        "load_seconds": load_seconds,
+        "runs": len(times),
+        "seconds": {
+            "min": float(times.min()),
+            **{f"p{percent}": float(np.percentile(times, percent)) for percent in PERCENTILES},
+            "mean": float(times.mean()),
+            "max": float(times.max()),
+        },
+        "items_per_second": batch / float(times.mean()) if batch else 0.0,
+        "memory_bytes": {
+            "arena": memory.arena,
+            "constants": memory.constants,
+            "scratch_per_thread": memory.scratch,
+            "process_peak": _peak_memory(),
+        },
+    }
+    say(json.dumps(result, indent=2) if as_json else _text(result))
+
+
+def random_inputs(model: cenote.Model, shapes: Shapes) -> dict[str, NDArray[Any]]:
+    """Standard normal numbers for floats; zeros for everything else, since an integer is often an index."""
+    generator = np.random.default_rng(SEED)
+    inputs: dict[str, NDArray[Any]] = {}
+    for declared in model.inputs:
+        if declared.dtype.kind in "fV":  # V: bfloat16
+            inputs[declared.name] = generator.standard_normal(shapes[declared.name]).astype(declared.dtype)
+        else:
+            inputs[declared.name] = np.zeros(shapes[declared.name], declared.dtype)
+    return inputs
+
+
+def _measure(model: cenote.Model, inputs: dict[str, NDArray[Any]], duration: float) -> list[float]:
+    """Seconds of every run, for so long; at least one. The bar moves ten times a second and not inside a run."""
+    console = err()
+    times: list[float] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(
+        *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task("measuring", total=duration)
+        start = shown = time.perf_counter()
+        while True:
+            before = time.perf_counter()
+            model.run(inputs)
+            after = time.perf_counter()
+            times.append(after - before)
+            if after - shown > 0.1:
+                shown = after
+                progress.update(task, completed=after - start, refresh=True)
+            if after - start >= duration:
+                return times
+
+
+def _peak_memory() -> int:
+    """Bytes of this process at its largest."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _text(result: dict[str, Any]) -> str:
+    times, memory = result["seconds"], result["memory_bytes"]
+    shapes = ", ".join(f"{name}[{','.join(map(str, extents))}]" for name, extents in result["inputs"].items())
+    return "\n".join(
+        (
+            f"{result['model']}: {shapes}",
+            f"{result['threads']} thread(s), precision {result['precision']}, "
+            f"loaded in {seconds(result['load_seconds'])}",
+            f"latency     median {seconds(times['p50'])}, p90 {seconds(times['p90'])}, p99 {seconds(times['p99'])}, "
+            f"fastest {seconds(times['min'])} ({result['runs']} runs)",
+            f"throughput  {result['items_per_second']:.4g} per second",
+            f"memory      arena {size(memory['arena'])}, constants {size(memory['constants'])}, "
+            f"scratch {size(memory['scratch_per_thread'])} per thread, process at most {size(memory['process_peak'])}",
+        )
+    )

@@ -1,0 +1,54 @@
+"""Where text goes, and how numbers read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+_BIG = 1 << 20
+
+
+def out() -> Console:
+    """Standard output: answers."""
+    return Console(highlight=False)
+
+
+def err() -> Console:
+    """Standard error: what is going on, and what went wrong."""
+    return Console(stderr=True, highlight=False)
+
+
+def say(text: str) -> None:
+    """A line of plain text on standard output, never wrapped, so that it can be searched and cut."""
+    typer.echo(text)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """A moving bar on the terminal while something of unknown length is done; nothing where nobody looks."""
+    console = err()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        progress.add_task(what, total=None)
+        yield
+
+
+def seconds(value: float) -> str:
+    """A duration in the unit that fits, three digits."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}" if value / scale < 1000 else f"{value / scale:.0f} {unit}"
+    return f"{value * 1e6:.3g} µs"
+
+
+def size(nbytes: int) -> str:
+    """Bytes as people read them."""
+    if nbytes < 1 << 10:
+        return f"{nbytes} bytes"
+    if nbytes < _BIG:
+        return f"{nbytes / (1 << 10):.1f} KiB"
+    return f"{nbytes / _BIG:.1f} MiB" if nbytes < _BIG << 10 else f"{nbytes / (_BIG << 10):.1f} GiB"

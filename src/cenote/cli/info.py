@@ -1,0 +1,46 @@
+"""`cenote info`: what this installation runs on."""
+
+from __future__ import annotations
+
+import json
+
+from rich.table import Table
+
+import cenote
+from cenote.cli.console import out, say, size
+from cenote.cli.options import Json
+
+
+def info(
+    as_json: Json = False,
+) -> None:
+    """Show the machine, the instruction set that kernels are generated for, the kernel cache, versions, settings."""
+    found = cenote.info()
+    if as_json:
+        say(json.dumps(found.as_dict(), indent=2))
+        return
+    machine, target, cache = found.machine, found.target, found.cache
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_row("cenote", found.version)
+    table.add_row("system", machine.system)
+    table.add_row("processor", machine.processor)
+    table.add_row(
+        "cores", f"{machine.physical_cores} physical, {machine.logical_cores} logical, for this process"
+    )
+    levels = ", ".join(size(level) for level in (machine.level1, machine.level2, machine.level3))
+    table.add_row("caches", f"{levels} (levels 1, 2, 3)")
+    table.add_row("memory", size(machine.memory) if machine.memory else "unknown")
+    table.add_row(
+        "target", f"{target.name} ({target.cpu}): {target.lanes} lanes, {target.registers} registers"
+    )
+    kept = f"{cache.folder}: {cache.files} kernels, {size(cache.nbytes)}" if cache.folder else "off"
+    table.add_row("kernel cache", kept)
+    table.add_row("versions", ", ".join(f"{name} {version}" for name, version in found.versions.items()))
+    out().print(table)
+    settings = Table(box=None, pad_edge=False, title="settings (environment variables)", title_justify="left")
+    for column in ("variable", "value", "meaning"):
+        settings.add_column(column)
+    for item in found.settings:
+        settings.add_row(item.variable, item.value or "(empty)", item.help)
+    out().print()
+    out().print(settings)
