@@ -35,6 +35,8 @@ from cenote.ops.mod import Mod
 from cenote.ops.non_max_suppression import NonMaxSuppression
 from cenote.ops.pad import Pad
 from cenote.ops.pyramid_pool import SpatialPyramidPool
+from cenote.ops.quantize import QUANTIZERS
+from cenote.ops.quantized_linear import QUANTIZED_PRODUCTS
 from cenote.ops.reduce import REDUCTIONS
 from cenote.ops.reorder import Reorder
 from cenote.ops.reshape import RESHAPES
@@ -63,6 +65,8 @@ OPERATORS: tuple[type[Op], ...] = (
     *GATHERS,
     *LOSSES,
     *NORMALIZATIONS,
+    *QUANTIZED_PRODUCTS,
+    *QUANTIZERS,
     *RANKINGS,
     *REARRANGEMENTS,
     *REDUCTIONS,
@@ -75,9 +79,9 @@ OPERATORS: tuple[type[Op], ...] = (
     AdaptiveMaxPool,
     Attention,
     AveragePool,
+    BatchNormalization,
     BlurPool,
     ChannelGather,
-    BatchNormalization,
     Concat,
     Conv,
     ConvTranspose,

@@ -209,7 +209,7 @@ class Attention(HostOp):
             return bias
         extra = np.where(mask, 0.0, -np.inf) if mask.dtype == BOOL else wide(mask)
         missing = [(0, 0)] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])]
-        return bias + np.pad(extra, missing, constant_values=-np.inf)
+        return np.asarray(bias + np.pad(extra, missing, constant_values=-np.inf))
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         q, k, v = (require(self.name, x, what) for x, what in zip(inputs[:3], "QKV", strict=True))
@@ -251,5 +251,4 @@ def _softmax(scores: Array, closed: Array) -> Array:
     """Softmax over the last axis; zeros in a row that is closed throughout."""
     empty = np.broadcast_to(closed, scores.shape).all(-1, keepdims=True)
     powers = np.exp(scores - scores.max(-1, keepdims=True, initial=-np.inf))
-    weights: Array = np.where(empty, 0, powers / powers.sum(-1, keepdims=True))
-    return weights
+    return np.asarray(np.where(empty, 0, powers / powers.sum(-1, keepdims=True)))
