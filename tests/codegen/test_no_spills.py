@@ -21,7 +21,7 @@ from cenote.kernels.winograd import WinogradSpec
 
 LABEL = re.compile(r"^(\.LBB\w+|[\w\".]+):")
 JUMP = re.compile(r"^\s+(j\w+)\s+(\.LBB\w+)")
-SPILL = re.compile(r"%[xyz]mm\d+.*\(%r[sb]p\)|\(%r[sb]p\).*%[xyz]mm\d+")
+SPILL = re.compile(r"%[xyz]mm\d+.*\(%rsp\)|\(%rsp\).*%[xyz]mm\d+")  # %rbp is an ordinary register here
 
 
 def blocks_of(text: str) -> tuple[list[list[str]], dict[int, set[int]]]:

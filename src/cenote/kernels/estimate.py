@@ -20,6 +20,11 @@ def stream_seconds(nbytes: float) -> float:
     return nbytes / MEMORY
 
 
+def weight_seconds(nbytes: float) -> float:
+    """Time to stream weights once: every core does so at the same time, and they share the bandwidth."""
+    return nbytes / 14e9
+
+
 def moved_seconds(nbytes: float) -> float:
     """Time to move bytes that lie in the last cache."""
     return nbytes / CACHE

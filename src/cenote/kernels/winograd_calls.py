@@ -13,7 +13,7 @@ from cenote.kernels.base import Call, View
 from cenote.kernels.conv_direct import widest
 from cenote.kernels.conv_shape import ConvShape
 from cenote.kernels.epilogue import Activation
-from cenote.kernels.estimate import peak_seconds, stream_seconds
+from cenote.kernels.estimate import peak_seconds, weight_seconds
 from cenote.kernels.toom_cook import Filtering, filtering, transform_weights
 from cenote.kernels.winograd import NUMBERS, TABLE, WinogradSpec
 
@@ -153,7 +153,7 @@ class WinogradPlan:
         passes = 1 if self.split else max(1, self.blocks if weights > self.target.level3 // 2 else 1)
         per_tile = 5 * self.products * (self.channel_blocks + self.filter_blocks)  # vector instructions
         transforms = peak_seconds(per_tile * self.tiles * lanes * 2, self.target, 0.5)
-        return max(peak_seconds(products, self.target, 0.88), stream_seconds(weights * passes)) + transforms
+        return max(peak_seconds(products, self.target, 0.88), weight_seconds(weights * passes)) + transforms
 
     def pack(self, weights: Array) -> Array:
         """Weights (M, C, kh, kw) as U: (group, xi, channel, filter vector, lane), rounded once."""

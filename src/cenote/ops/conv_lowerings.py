@@ -160,7 +160,7 @@ def _direct(
     merged, wide = merge_groups(shape.deep(), weights, lanes)
     problem = DirectProblem(merged, wide, bias, fused.activation)
     padded_filters = -(-merged.filters // lanes) * lanes / max(1, merged.filters)
-    seconds = peak_seconds(merged.operations * padded_filters, target, _efficiency(shape))
+    seconds = peak_seconds(merged.operations * padded_filters, target, _efficiency(shape, lanes))
     yield Lowering(
         "direct", _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes), (Layout(lanes),),
         _bind_direct(problem, fused, target), seconds, tolerance, in_place=in_place,
@@ -174,10 +174,26 @@ def summation_tolerance(shape: ConvShape) -> float:
     return 2e-6 + 2e-7 * math.sqrt(shape.group_channels * shape.taps)
 
 
-def _efficiency(shape: ConvShape) -> float:
-    """Fraction of peak that the direct kernel reaches."""
+def _efficiency(shape: ConvShape, lanes: int, *, plain: bool = False) -> float:
+    """Fraction of peak that the direct kernel reaches: a tile's set-up costs as much as some 6 taps, of which a few
+    channels take longer; small maps do not fill the tiles."""
     pixels = shape.pixels * shape.n
-    return 0.93 if pixels >= 49 else 0.85 if pixels >= 16 else 0.5 if pixels >= 4 else 0.2
+    most = (
+        0.97
+        if pixels >= 100
+        else 0.93
+        if pixels >= 24
+        else 0.85
+        if pixels >= 12
+        else 0.6
+        if pixels >= 4
+        else 0.25
+    )
+    depth = shape.group_channels * shape.taps
+    setup = 2.5 if shape.is_pointwise else 6.0
+    if not plain and shape.group_channels % lanes:
+        setup += 0.4 * shape.taps
+    return most * depth / (depth + setup)
 
 
 def _bind_direct(problem: DirectProblem, fused: Fused, target: Target) -> Bind:
