@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
-from cenote.core.types import Array, TensorType
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
+from cenote.kernels.base import Call, View
+from cenote.kernels.copy import box_of, can_copy, copy_call
 from cenote.ops.base import (
     Arrays,
     Box,
     Cost,
     Imported,
+    Lowering,
     Op,
     Sample,
     Types,
@@ -48,6 +52,29 @@ class Concat(Op):
 
     def reference(self, *inputs: Array | None) -> Arrays:
         return (np.concatenate([x for x in inputs if x is not None], axis=self.axis),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        (output,) = self.infer(*inputs)
+        types = [x for x in inputs if x is not None]
+        if not can_copy(output.dtype):
+            return
+        seconds = 2 * output.nbytes / 2e10 + 1e-6 * len(types)
+        axis = normalize_axis(self.name, self.axis, output.rank)
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            calls, begins = [], [0] * output.rank
+            for x in views:
+                assert x is not None
+                calls.append(copy_call(x, box_of(outputs[0], begins, x.shape), target))
+                begins[axis] += x.shape[axis]
+            return calls
+
+        yield Lowering("copies", (PLAIN,) * len(types), (PLAIN,), bind, seconds)
+        lanes = target.lanes(output.dtype)
+        whole = all(x.shape[1] % lanes == 0 for x in types[:-1]) if axis == 1 else True
+        if 3 <= output.rank <= 5 and is_float(output.dtype) and whole:
+            blocked = Layout(lanes)
+            yield Lowering("copies_blocked", (blocked,) * len(types), (blocked,), bind, seconds)
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         (output,) = self.infer(*inputs)

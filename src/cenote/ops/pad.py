@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
-from cenote.core.types import Array, TensorType
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
+from cenote.kernels.base import Call, View
+from cenote.kernels.copy import box_of, can_copy, copy_call, fill_call
 from cenote.ops.base import (
     Arrays,
     Box,
     Cost,
     Imported,
+    Lowering,
     Op,
     Rewired,
     Sample,
@@ -111,6 +115,31 @@ class Pad(Op):
             return given.reshape(())
         return np.asarray(0 if self.value is None else self.value).astype(dtype)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (output,) = inputs[0], self.infer(*inputs)
+        given = inputs[2] if len(inputs) > 2 else None
+        known = self.value is not None or given is None or given.value is not None
+        if x is None or self.mode != "constant" or not known or not can_copy(x.dtype):
+            return
+        pads = self.resolved(inputs)
+        constant = self.constant([None if kind is None else kind.value for kind in inputs], x.dtype)
+        seconds = 2 * output.nbytes / 2e10 + 2e-6
+        rest = (None,) * (len(inputs) - 1)
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            source, y = views[0], outputs[0]
+            assert source is not None
+            inside = [(max(begin, 0), n - max(end, 0)) for n, (begin, end) in zip(y.shape, pads, strict=True)]
+            shape = [end - begin for begin, end in inside]
+            calls = [fill_call(constant, part, target) for part in _border(y, inside)]
+            kept = box_of(source, [max(-begin, 0) for begin, _ in pads], shape)
+            return [*calls, copy_call(kept, box_of(y, [begin for begin, _ in inside], shape), target)]
+
+        yield Lowering("copy_and_fill", (PLAIN, *rest), (PLAIN,), bind, seconds)
+        if 3 <= x.rank <= 5 and is_float(x.dtype) and pads[1] == (0, 0):
+            blocked = Layout(target.lanes(x.dtype))
+            yield Lowering("copy_and_fill_blocked", (blocked, *rest), (blocked,), bind, seconds)
+
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         (output,) = self.infer(*inputs)
         return Cost(operations=0, bytes=2 * output.nbytes)
@@ -141,6 +170,15 @@ class Pad(Op):
         yield Sample(cls(), (seeded((2, 3)), amounts, np.asarray(2.5, np.float32)), "pad inputs")
         for dtype in (np.float64, np.float16, np.int64, np.uint8, np.bool_, "bfloat16"):
             yield Sample(cls(((1, 0), (0, 2)), value=1), (seeded((3, 9), 1, np.dtype(dtype)),))
+
+
+def _border(y: View, inside: list[tuple[int, int]]) -> Iterator[View]:
+    """The parts of y around a box, as boxes that do not overlap: two per axis."""
+    for axis, (begin, end) in enumerate(inside):
+        for low, high in ((0, begin), (end, y.shape[axis])):
+            if low < high:
+                edges = [*inside[:axis], (low, high), *((0, extent) for extent in y.shape[axis + 1 :])]
+                yield box_of(y, [first for first, _ in edges], [last - first for first, last in edges])
 
 
 def _content(inputs: Sequence[TensorType | None], index: int) -> tuple[int, ...] | None:
