@@ -13,6 +13,8 @@ from bench.process import EngineError, EngineProcess
 
 # An engine whose very first run takes longer than this (large windows done naively) is not asked again.
 PATIENCE = 10.0
+# One that has used so many times its seconds, because a single run fills its slice, rests after two rounds.
+OVERTIME = 3.0
 
 
 @dataclass
@@ -132,9 +134,10 @@ class Contender:
             self.fail(problem)
             return
         self.samples.append(sample)
-        # A first run may be slower than the rest, so it decides nothing; the last slice does.
         self.typical = median(sample["times"])
-        self.finished = self.typical > self.plan.seconds
+        # Two rounds at least: one may have been disturbed.
+        spent = sum(sum(sample["times"]) for sample in self.samples)
+        self.finished = len(self.samples) > 1 and spent > OVERTIME * self.plan.seconds
 
     def leave(self) -> Outcome:
         """The summary."""
