@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
-from cenote.core.types import Array, TensorType, is_float
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
+from cenote.kernels.base import Call, View
+from cenote.kernels.copy import can_copy
+from cenote.kernels.resize import MOST_TAPS, resize_call
 from cenote.ops.base import (
     Arrays,
     Box,
     Cost,
     Imported,
+    Lowering,
     Op,
     Rewired,
     Sample,
@@ -26,6 +31,7 @@ from cenote.ops.base import (
     wide,
 )
 from cenote.ops.pointwise import require_number
+from cenote.ops.pointwise_lowerings import error_of
 from cenote.ops.resize_taps import COORDINATES, NEAREST, ResizedAxis, Taps, filter_taps, nearest_taps
 
 MODES = ("nearest", "linear", "cubic")
@@ -169,6 +175,43 @@ class Resize(Op):
                 )
         return total
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (output,) = inputs[0], self.infer(*inputs)
+        if x is None or not x.rank or not output.size or not self._is_native(x):
+            return
+        axes = self.resolved(inputs)
+        first = max(x.rank - 2, 0)
+        if not all(axis.is_identity for axis in axes[:first]):
+            return
+        made = [_identity_taps(axis) if axis.is_identity else self.taps(axis) for axis in axes[first:]]
+        if any(taps.outside.any() for taps in made):
+            return
+        taps = [(each.index, each.weight) for each in made]
+        unresized = (np.zeros((1, 1), np.int64), np.ones((1, 1)))
+        counts = [index.shape[1] for index, _ in taps]
+        if np.prod(counts) > MOST_TAPS:
+            return
+        rest = (None,) * (len(inputs) - 1)
+        moved = (x.nbytes + output.nbytes) / 2e10 + 1e-6
+        error = 0.0 if self.mode == "nearest" else error_of(2e-6, x.dtype)
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            source = views[0]
+            assert source is not None
+            spatial = 2 if outputs[0].layout.is_blocked else 0
+            used = [unresized] * (2 - len(taps[-(x.rank - spatial) :])) + taps[-(x.rank - spatial) :]
+            return [resize_call(source, outputs[0], used, self.mode == "nearest", target)]
+
+        slow = output.size * (1 + sum(counts)) * 0.4e-9  # element by element
+        yield Lowering("taps", (PLAIN, *rest), (PLAIN,), bind, moved + slow, error)
+        if 3 <= x.rank <= 5 and is_float(x.dtype) and (x.rank > 3 or axes[1].is_identity):
+            blocked = Layout(target.lanes(x.dtype))
+            fast = output.size * 2 * np.prod(counts) / 5e10
+            yield Lowering("taps_blocked", (blocked, *rest), (blocked,), bind, float(moved + fast), error)
+
+    def _is_native(self, x: TensorType) -> bool:
+        return can_copy(x.dtype) if self.mode == "nearest" else is_float(x.dtype)
+
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         (output,) = self.infer(*inputs)
         x = require(self.name, inputs[0], "X")
@@ -214,6 +257,11 @@ class Resize(Op):
         for dtype in (np.float64, np.float16, np.uint8, np.int32, "bfloat16"):
             for mode in ("nearest", "linear"):
                 yield Sample(cls(mode, sizes=(1, 9, 5, 7)), (seeded((1, 9, 3, 4), 1, np.dtype(dtype)),))
+
+
+def _identity_taps(axis: ResizedAxis) -> Taps:
+    places = np.arange(axis.size)
+    return Taps(places[:, None], np.ones((axis.size, 1)), np.zeros(axis.size, np.bool_))
 
 
 def _content(inputs: Sequence[TensorType | None], index: int) -> tuple[float, ...] | None:
