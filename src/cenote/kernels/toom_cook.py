@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -51,13 +51,13 @@ class Filtering:
         """One output of one tap: nothing to transform."""
         return self.a == 1
 
-    @property
+    @cached_property
     def input_matrix(self) -> Matrix:
         """B^T, a by a: the coefficients of the product of (x - p) over the other points; last over all."""
         rows = [_product([q for q in self.points if q != p], self.a) for p in self.points]
         return (*rows, _product(self.points, self.a))
 
-    @property
+    @cached_property
     def weight_matrix(self) -> Matrix:
         """G, a by r."""
         rows = []
@@ -66,7 +66,7 @@ class Filtering:
             rows.append(tuple(p**k / scale for k in range(self.r)))
         return (*rows, tuple(Fraction(int(k == self.r - 1)) for k in range(self.r)))
 
-    @property
+    @cached_property
     def output_matrix(self) -> Matrix:
         """A^T, m by a."""
         return tuple((*(p**i for p in self.points), Fraction(int(i == self.m - 1))) for i in range(self.m))
