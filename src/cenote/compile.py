@@ -28,7 +28,9 @@ from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
 from cenote.runtime.threads import DriverAbi
 
 
-_WORTH_THREADS = 60e-6  # seconds of work below which waking and meeting other threads costs more than they bring
+_WORTH_THREADS = (
+    60e-6  # seconds of work below which waking and meeting other threads costs more than they bring
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,11 +77,9 @@ def compile_graph(
     scheduled = schedule(optimize(handover.take(), target, exact=exact), target)
     memory = plan_memory(scheduled)
     constants = dict(scheduled.graph.constants)
-    estimate = sum(option.seconds for option in scheduled.lowerings if option is not None)
-    if estimate < _WORTH_THREADS:
-        threads = 1
+    alone = sum(option.seconds for option in scheduled.lowerings if option is not None) < _WORTH_THREADS
     scheduled = _without_weights(scheduled)
-    program = _Assembler(scheduled, memory, target, pool or ConstantPool(), constants).program(threads)
+    program = _Assembler(scheduled, memory, target, pool or ConstantPool(), constants).program(threads, alone)
     return Plan(scheduled.graph, scheduled, memory, program)
 
 
@@ -177,7 +177,7 @@ class _Assembler:
         self.last_use = {name: i for i, node in enumerate(self.graph.nodes) for name in node.inputs}
         self.drafts: list[_Draft] = []
 
-    def program(self, threads: int) -> Program:
+    def program(self, threads: int, alone: bool) -> Program:
         for index, (node, option) in enumerate(zip(self.graph.nodes, self.lowerings, strict=True)):
             self._zero_halos(index)
             try:
@@ -197,7 +197,8 @@ class _Assembler:
             constants=tuple(self.constants),
             arena_bytes=self.memory.arena_bytes,
             driver=driver_abi(),
-            threads=threads,
+            threads=1 if alone else threads,
+            alone=alone,
         )
 
     # ---- drafts -----------------------------------------------------------------------------------------------
@@ -276,7 +277,7 @@ class _Assembler:
             (self.memory.views[name].slot, self.graph.types[name]) if name else None for name in node.outputs
         )
         label = f"{node.label or node.outputs[0]}: host"
-        self.drafts.append(_Draft(label, None, HostStep(label, _host_function(node), inputs, outputs)))
+        self.drafts.append(_Draft(label, None, HostStep(label, host_function(node), inputs, outputs, node)))
 
     def _host_slot(self, name: str) -> Slot:
         return self._constant(self.weights[name]) if name in self.weights else self.memory.views[name].slot
@@ -343,7 +344,9 @@ def _whole(buffer: Buffer) -> Extent:
     return Extent(buffer.slot, buffer.nbytes, buffer.root)
 
 
-def _host_function(node: Node) -> Callable[..., Sequence[Array]]:
+def host_function(node: Node) -> Callable[..., Sequence[Array]]:
+    """What a host step runs: the operator's reference, its errors naming the node."""
+
     def run(*inputs: Array | None) -> Sequence[Array]:
         try:
             return node.op.reference(*inputs)

@@ -10,15 +10,19 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cenote import plan_file
 from cenote.compile import ConstantPool, Plan, compile_graph
-from cenote.core.errors import ArgumentError, CenoteError, InputError
+from cenote.core.errors import ArgumentError, CenoteError, InputError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Declared, Graph, Handover
-from cenote.passes.specialize import specialize
+from cenote.passes.specialize import Rest, specialize
+from cenote.plan_file import StoredPlan
 from cenote.runtime.arrays import as_numpy
 from cenote.runtime.threads import resolve_threads
 
@@ -29,18 +33,25 @@ PRECISIONS = ("fast", "exact")
 class Stage:
     """A compiled part of a model for inputs of certain shapes, and the stages that may follow it."""
 
-    def __init__(self, source: Handover, types: Mapping[str, TensorType], options: Options) -> None:
+    def __init__(
+        self, plan: Plan | StoredPlan, inputs: Sequence[str], outputs: Sequence[str], options: Options,
+        rest: Rest | None = None,
+    ) -> None:  # fmt: skip
+        self.plan, self.rest, self.options = plan, rest, options
+        self.input_names, self.output_names = tuple(inputs), tuple(outputs)
+        self.following: OrderedDict[Any, Stage] = OrderedDict()
+
+    @staticmethod
+    def compile(source: Handover, types: Mapping[str, TensorType], options: Options) -> Stage:
+        """Specialise a graph to these types and compile what can be."""
         specialized = specialize(source.take(), types)
-        self.rest = specialized.rest
-        self.options = options
-        self.input_names = tuple(declared.name for declared in specialized.graph.inputs)
-        self.output_names = specialized.graph.outputs
+        rest = specialized.rest
+        inputs = [declared.name for declared in specialized.graph.inputs]
+        outputs = specialized.graph.outputs
         graph = Handover(specialized.graph)
         del specialized
-        self.plan: Plan = compile_graph(
-            graph, options.threads, exact=options.precision == "exact", pool=options.pool
-        )
-        self.following: OrderedDict[Any, Stage] = OrderedDict()
+        plan = compile_graph(graph, options.threads, exact=options.precision == "exact", pool=options.pool)
+        return Stage(plan, inputs, outputs, options, rest)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """All outputs of the model by name."""
@@ -55,7 +66,9 @@ class Stage:
             for name, type in following.types.items()
         )
         stage = kept(
-            self.following, key, lambda: Stage(Handover(following.graph), following.types, self.options)
+            self.following,
+            key,
+            lambda: Stage.compile(Handover(following.graph), following.types, self.options),
         )
         known.update(
             stage.run({name: np.ascontiguousarray(array) for name, array in following.inputs.items()})
@@ -67,6 +80,8 @@ class Options:
     """What all stages of a model share."""
 
     def __init__(self, threads: int, precision: str) -> None:
+        if precision not in PRECISIONS:
+            raise ArgumentError(f'precision: {precision!r} is not known ("fast", or "exact" for no Winograd)')
         self.threads, self.precision = threads, precision
         self.pool = ConstantPool()
         self.lock = threading.RLock()
@@ -91,27 +106,72 @@ class Model:
     """
 
     def __init__(
-        self, source: Handover, metadata: Mapping[str, str], threads: int | None, precision: str
+        self,
+        inputs: Sequence[Declared],
+        outputs: Sequence[str],
+        metadata: Mapping[str, str],
+        options: Options,
     ) -> None:
-        if precision not in PRECISIONS:
-            raise ArgumentError(f'precision: {precision!r} is not known ("fast", or "exact" for no Winograd)')
+        self.inputs: tuple[Declared, ...] = tuple(inputs)
+        self.output_names: tuple[str, ...] = tuple(outputs)
         self.metadata = dict(metadata)
-        graph = source.take()
-        self.inputs: tuple[Declared, ...] = graph.inputs
-        self.output_names: tuple[str, ...] = graph.outputs
-        self._options = Options(resolve_threads(threads), precision)
-        self._stages: OrderedDict[Any, Stage] = OrderedDict()
-        self._by_name = {declared.name: declared for declared in graph.inputs}
+        self._options = options
         self._graph: Graph | None = None
+        self._stages: OrderedDict[Any, Stage] = OrderedDict()
+        self._by_name = {declared.name: declared for declared in inputs}
+
+    @staticmethod
+    def from_graph(
+        source: Handover, metadata: Mapping[str, str], threads: int | None, precision: str
+    ) -> Model:
+        """A model out of an imported graph, compiled now if its shapes are fixed."""
+        options = Options(resolve_threads(threads), precision)
+        graph = source.take()
+        model = Model(graph.inputs, graph.outputs, metadata, options)
         shapes = [_static_shape(declared) for declared in graph.inputs]
         known = tuple(shape for shape in shapes if shape is not None)
         if len(known) < len(shapes):
-            self._graph = graph  # other shapes will need the weights again
-            return
+            model._graph = graph  # other shapes will need the weights again
+            return model
         handover = Handover(graph)
         del graph
-        self._stages[known] = Stage(handover, self._types(known), self._options)
-        self._stages[known].plan.program.prepare()
+        model._stages[known] = Stage.compile(handover, model._types(known), options)
+        model._stages[known].plan.program.prepare()
+        return model
+
+    @staticmethod
+    def from_plan_file(path: str | PathLike[str], threads: int | None) -> Model:
+        """A model out of a plan file; errors as `plan_file.read`."""
+        count = resolve_threads(threads)
+        stored = plan_file.read(path, count)
+        options = Options(count, stored.precision)
+        model = Model(stored.inputs, stored.outputs, stored.metadata, options)
+        names = [declared.name for declared in stored.inputs]
+        for shapes, plan in stored.plans.items():
+            model._stages[shapes] = Stage(plan, names, stored.outputs, options)
+            plan.program.prepare()
+        return model
+
+    def save(self, path: str | PathLike[str], source: str | PathLike[str] = "") -> None:
+        """Write a plan file: the program, the packed weights and the kernels, ready to be mapped by `cenote.load`.
+
+        Holds a plan for each set of input shapes compiled so far (`plan_for`). `source` is recorded as the model to
+        compile again when the file meets another CPU or version. Raises UnsupportedError for a model whose shapes
+        depend on data, InputError when nothing has been compiled.
+        """
+        if not self._stages:
+            raise InputError("the model has symbolic dimensions: call plan_for(shapes) before saving a plan")
+        plans = {}
+        for shapes, stage in self._stages.items():
+            if stage.rest is not None or not isinstance(stage.plan, Plan):
+                raise UnsupportedError(
+                    "a plan file holds models whose shapes do not depend on data, freshly compiled"
+                )
+            plans[shapes] = stage.plan
+        plan_file.save(
+            path, plans, inputs=self.inputs, outputs=self.output_names, metadata=self.metadata,
+            precision=self.precision, source=str(Path(source).resolve()) if source else "",
+        )  # fmt: skip
 
     # ---- description ------------------------------------------------------------------------------------------
 
@@ -128,7 +188,10 @@ class Model:
     @property
     def outputs(self) -> tuple[Declared, ...]:
         """Name, dtype and shape of each output: those of the plan used last, no shape before the first."""
-        types = self.plan.graph.types if self._stages else {}
+        if not self._stages:
+            return tuple(Declared(name, np.dtype(np.float32), None) for name in self.output_names)
+        stage = next(reversed(self._stages.values()))
+        types = dict(zip(stage.output_names, stage.plan.program.outputs, strict=True))
         return tuple(
             Declared(name, types[name].dtype, types[name].shape)
             if name in types
@@ -137,14 +200,14 @@ class Model:
         )
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> Plan | StoredPlan:
         """The plan used last: steps, kernels, arena; `print(model.plan)`. Raises InputError before the first run of a
         model with symbolic dimensions: give it an input first, or use `plan_for`."""
         if not self._stages:
             raise InputError("the model has symbolic dimensions: run it once, or call plan_for(shapes)")
         return next(reversed(self._stages.values())).plan
 
-    def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan:
+    def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan | StoredPlan:
         """The plan for inputs of these shapes, compiled now if it is new."""
         missing = [name for name in self._by_name if name not in shapes]
         if missing:
@@ -202,9 +265,11 @@ class Model:
                 return found
             types = self._types(shapes)
             self._check_shapes(types)
-            assert self._graph is not None, "fixed shapes that passed the check have their stage"
             graph = self._graph
-            return kept(self._stages, shapes, lambda: Stage(Handover(graph), types, self._options))
+            if graph is None:
+                kept_shapes = "; ".join(str([list(shape) for shape in key]) for key in self._stages)
+                raise InputError(f"the plan file has no plan for these input shapes (it has: {kept_shapes})")
+            return kept(self._stages, shapes, lambda: Stage.compile(Handover(graph), types, self._options))
 
     def _types(self, shapes: tuple[tuple[int, ...], ...]) -> dict[str, TensorType]:
         return {

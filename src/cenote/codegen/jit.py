@@ -11,7 +11,7 @@ import importlib
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,6 +91,7 @@ def assembly(kernel: Emitted) -> str:
 # ---- compiling and loading ------------------------------------------------------------------------------------------
 
 _addresses: dict[tuple[str, Target], int] = {}
+_objects: dict[tuple[str, Target], bytes] = {}  # some 10 KB each; plan files take them from here
 
 
 def addresses(wanted: Mapping[str, Callable[[], Emitted]], target: Target) -> dict[str, int]:
@@ -102,9 +103,30 @@ def addresses(wanted: Mapping[str, Callable[[], Emitted]], target: Target) -> di
         missing = {symbol: emit for symbol, emit in wanted.items() if (symbol, target) not in _addresses}
         if missing:
             objects = {symbol: _object_for(symbol, emit, target) for symbol, emit in missing.items()}
-            for symbol, address in _load(objects).items():
-                _addresses[symbol, target] = address
+            _remember(objects, target)
         return {symbol: _addresses[symbol, target] for symbol in wanted}
+
+
+def objects(symbols: Sequence[str], target: Target) -> dict[str, bytes]:
+    """Object code of kernels that this process has loaded."""
+    return {symbol: _objects[symbol, target] for symbol in symbols}
+
+
+def adopt(found: Mapping[str, bytes], target: Target) -> dict[str, int]:
+    """Load object code that came from elsewhere (a plan file), unless the process has that kernel; addresses."""
+    with _lock:
+        _remember(
+            {symbol: code for symbol, code in found.items() if (symbol, target) not in _addresses}, target
+        )
+        return {symbol: _addresses[symbol, target] for symbol in found}
+
+
+def _remember(objects: Mapping[str, bytes], target: Target) -> None:
+    if not objects:
+        return
+    for symbol, address in _load(objects).items():
+        _addresses[symbol, target] = address
+        _objects[symbol, target] = objects[symbol]
 
 
 def _object_for(symbol: str, emit: Callable[[], Emitted], target: Target) -> bytes:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -75,6 +75,20 @@ class PlanDescription:
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
         return asdict(self)
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> PlanDescription:
+        """What `as_dict` gave, also after a trip through JSON."""
+        return PlanDescription(
+            name=data["name"],
+            inputs=tuple(data["inputs"]),
+            outputs=tuple(data["outputs"]),
+            threads=data["threads"],
+            steps=tuple(StepDescription(**step) for step in data["steps"]),
+            free=tuple((name, reason) for name, reason in data["free"]),
+            kernels=tuple((symbol, count) for symbol, count in data["kernels"]),
+            memory=MemoryDescription(**data["memory"]),
+        )
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))

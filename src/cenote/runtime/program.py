@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -54,6 +55,7 @@ class HostStep:
     function: Callable[..., Sequence[Array]]
     inputs: tuple[tuple[Slot, TensorType] | None, ...]
     outputs: tuple[tuple[Slot, TensorType] | None, ...]
+    node: Any = None  # what the function was made from, for those that write programs down
 
 
 Step = KernelStep | HostStep
@@ -70,6 +72,7 @@ class Program:
     arena_bytes: int
     driver: DriverAbi
     threads: int
+    alone: bool = False  # too little work for several threads
     _free: list[Instance] = field(default_factory=list, compare=False, repr=False)
 
     @cached_property
