@@ -228,9 +228,8 @@ def _plain(
             x = outputs[1]
         return [*calls, *direct_calls(problem, x, outputs[0], residual, target)]
 
-    seconds = peak_seconds(
-        shape.operations * (-(-shape.filters // lanes) * lanes / shape.filters), target, 0.75
-    )
+    operations = shape.operations * (-(-shape.filters // lanes) * lanes / shape.filters)
+    seconds = peak_seconds(operations, target, _efficiency(shape, lanes, plain=True))
     return Lowering(
         "direct_plain", _layouts(inputs, PLAIN, fused.residual, lanes), (Layout(lanes),), bind,
         seconds + moved_seconds(temporary.nbytes * needs_copy), tolerance,
