@@ -15,7 +15,6 @@ only, so the output may take the memory of an input of the same type and strides
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +27,7 @@ from cenote.core.target import Target
 from cenote.core.types import is_float
 from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.functions import Number, emit_function
+from cenote.kernels.slabs import joined_axes, slab_count, slab_names, slab_numbers, slab_pointers
 
 MOVES = "vector"  # one element per element of the row
 ONE = "scalar"  # the same element all along the row
@@ -60,8 +60,7 @@ class Elementwise(KernelSpec):
         count = len(self.patterns)
         names = ["y", *(f"x{n}" for n in range(count))]
         numbers = ["columns", "rows", "column_step", "row_step", *(f"row_{name}" for name in names)]
-        numbers += [f"extent_{axis}" for axis in range(self.outer)]
-        numbers += [f"stride_{axis}_{name}" for axis in range(self.outer) for name in names]
+        numbers += slab_names(self.outer, names)
         parameters = [
             Parameter(name, Scalar.of(dtype), pointer=True, may_alias=True)
             for name, dtype in zip(names, self.dtypes, strict=True)
@@ -73,23 +72,13 @@ class Elementwise(KernelSpec):
             begin, end = _span(k, item % column_pieces, "column_step", "columns")
             rest = item // column_pieces
             first, last = _span(k, rest % row_pieces, "row_step", "rows")
-            slabs = self._slabs(k, names, rest // row_pieces)
+            slabs = slab_pointers(k, self.outer, names, rest // row_pieces)
             for row in k.range(first, last):
                 pointers = [
                     slab + row * k.number(f"row_{name}") for name, slab in zip(names, slabs, strict=True)
                 ]
                 self._row(k, pointers, begin, end)
         return k
-
-    def _slabs(self, k: Kernel, names: Sequence[str], index: Value) -> list[Pointer]:
-        """Each operand's address at the slab with that number."""
-        pointers = [k.pointer(name) for name in names]
-        for axis in reversed(range(self.outer)):
-            extent = k.number(f"extent_{axis}")
-            place, index = (index % extent, index // extent) if axis else (index, index)
-            moved = [place * k.number(f"stride_{axis}_{name}") for name in names]
-            pointers = [pointer + offset for pointer, offset in zip(pointers, moved, strict=True)]
-        return pointers
 
     def _row(self, k: Kernel, pointers: list[Pointer], begin: Value, end: Value) -> None:
         y, operands = pointers[0], pointers[1:]
@@ -193,7 +182,7 @@ def elementwise_call(
     rows, row_strides = axes.pop() if axes else (1, [0] * len(strides))
     column_step = min(max(columns, 1), PIECE)
     row_step = max(1, min(rows, PIECE // column_step))
-    pieces = -(-columns // column_step) * -(-rows // row_step) * math.prod(extent for extent, _ in axes)
+    pieces = -(-columns // column_step) * -(-rows // row_step) * slab_count(axes)
     spec = Elementwise(
         function,
         tuple(parameters),
@@ -203,8 +192,7 @@ def elementwise_call(
         len(axes),
         bool(columns % lanes),
     )
-    numbers = [columns, rows, column_step, row_step, *row_strides]
-    numbers += [extent for extent, _ in axes] + [stride for _, moves in axes for stride in moves]
+    numbers = [columns, rows, column_step, row_step, *row_strides, *slab_numbers(axes)]
     work = column_step * row_step * weight
     arguments = (y, *(operand.argument for operand in operands), *numbers)
     return Call(spec, arguments, items=pieces if y.type.size else 0, grain=max(1, min(64, 8 * PIECE // work)))
@@ -215,17 +203,3 @@ def _dtype(argument: Argument) -> np.dtype[Any]:
         return argument.type.dtype
     assert isinstance(argument, np.ndarray)
     return argument.dtype
-
-
-def joined_axes(extents: Sequence[int], strides: Sequence[Sequence[int]]) -> list[tuple[int, list[int]]]:
-    """(extent, stride of each operand) per axis, outermost first; axes that are dense for all are one."""
-    axes: list[tuple[int, list[int]]] = []
-    for axis, extent in enumerate(extents):
-        moves = [stride[axis] for stride in strides]
-        if extent == 1:
-            continue
-        if axes and all(outer == inner * extent for outer, inner in zip(axes[-1][1], moves, strict=True)):
-            axes[-1] = (axes[-1][0] * extent, moves)
-        else:
-            axes.append((extent, moves))
-    return axes

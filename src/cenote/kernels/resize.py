@@ -13,7 +13,6 @@ An axis that keeps its size has one tap of weight 1. Nearest neighbours are copi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +24,8 @@ from cenote.codegen.values import F64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View
-from cenote.kernels.elementwise import joined_axes, vector_lanes
+from cenote.kernels.elementwise import vector_lanes
+from cenote.kernels.slabs import joined_axes, slab_count, slab_names, slab_numbers, slab_pointers
 
 MOST_TAPS = 16  # of both axes together, unrolled
 
@@ -48,15 +48,12 @@ class ResizeSpec(KernelSpec):
         pointers += [Parameter(name, I64, pointer=True) for name in ("row_offset", "column_offset")]
         pointers += [Parameter(name, weight, pointer=True) for name in ("row_weight", "column_weight")]
         numbers = ["rows", "columns", "x_columns", "y_row"]
-        numbers += [f"{what}_{axis}" for axis in range(self.outer) for what in ("extent", "y", "x")]
+        numbers += slab_names(self.outer, ("y", "x"))
         k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in numbers)])
         for item in k.range(k.begin, k.end):
             row, index = item % k.number("rows"), item // k.number("rows")
-            x, y = k.pointer("x"), k.pointer("y") + row * k.number("y_row")
-            for axis in reversed(range(self.outer)):
-                extent = k.number(f"extent_{axis}")
-                place, index = (index % extent, index // extent) if axis else (index, index)
-                x, y = x + place * k.number(f"x_{axis}"), y + place * k.number(f"y_{axis}")
+            slab, x = slab_pointers(k, self.outer, ("y", "x"), index)
+            y = slab + row * k.number("y_row")
             taps = [row * self.row_taps + tap for tap in range(self.row_taps)]
             rows = [x + k.pointer("row_offset").load(tap) for tap in taps]
             if self.nearest:
@@ -132,9 +129,9 @@ def resize_call(x: View, y: View, taps: Sequence[tuple[Array, Array]], nearest: 
         np.ascontiguousarray(row_index * x_axes[-2][1], np.int64), np.ascontiguousarray(column_index * unit, np.int64),
         np.ascontiguousarray(row_weight, weight), np.ascontiguousarray(column_weight, weight),
         rows, columns, width, y_axes[-2][1],
-        *(number for extent, (y_step, x_step) in outer for number in (extent, y_step, x_step)),
+        *slab_numbers(outer),
     )  # fmt: skip
-    items = rows * math.prod(extent for extent, _ in outer) if y.type.size else 0
+    items = rows * slab_count(outer) if y.type.size else 0
     work = max(1, columns * unit * row_index.shape[1] * column_index.shape[1])
     scratch = 0 if nearest or unit > 1 else width * weight.itemsize
     return Call(spec, arguments, items=items, grain=max(1, 65536 // work), scratch=scratch)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from cenote.core.types import Array, TensorType
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.softmax import softmax_call
 from cenote.ops.base import (
     Arrays,
     Box,
     Cost,
     Imported,
+    Lowering,
     Op,
     Sample,
     Types,
@@ -23,6 +27,7 @@ from cenote.ops.base import (
     wide,
 )
 from cenote.ops.pointwise import hostile, require_float
+from cenote.ops.pointwise_lowerings import error_of
 
 
 class _Softmax(Op):
@@ -53,6 +58,21 @@ class _Softmax(Op):
         with np.errstate(invalid="ignore"):
             shifted = x - np.max(x, axis=axes, keepdims=True, initial=-np.inf)
         return shifted, np.sum(np.exp(shifted), axis=axes, keepdims=True)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = require(self.name, inputs[0], "input")
+        axes = self.axes(x.rank)
+        if not axes:
+            return
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            assert views[0] is not None
+            return [softmax_call(views[0], outputs[0], axes, self.name == "log_softmax", target)]
+
+        seconds = 4 * x.nbytes / 2e10 + 30 * x.size / 5e10 + 1e-6
+        yield Lowering(
+            "three_passes", (PLAIN,), (PLAIN,), bind, seconds, error_of(1e-6, x.dtype), in_place=(0,)
+        )
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         (output,) = self.infer(*inputs)

@@ -1,0 +1,73 @@
+"""Addresses of slabs: what several kernels share that walk tensors of any rank by extents and strides.
+
+The outer axes of a tensor are numbered through; a kernel gets, for each of them, its extent and the stride of every
+operand, and finds the operands' addresses by division.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import Pointer, Value
+
+Axis = tuple[int, list[int]]  # extent, stride of each operand in elements
+
+
+def joined_axes(extents: Sequence[int], strides: Sequence[Sequence[int]]) -> list[Axis]:
+    """Axes outermost first, without those of extent 1; axes along which all operands are dense are one."""
+    axes: list[Axis] = []
+    for axis, extent in enumerate(extents):
+        moves = [stride[axis] for stride in strides]
+        if extent == 1:
+            continue
+        if axes and all(outer == inner * extent for outer, inner in zip(axes[-1][1], moves, strict=True)):
+            axes[-1] = (axes[-1][0] * extent, moves)
+        else:
+            axes.append((extent, moves))
+    return axes
+
+
+def slab_names(count: int, names: Sequence[str]) -> list[str]:
+    """Names of the number parameters for so many axes, in the order of `slab_numbers`."""
+    return [
+        name for axis in range(count) for name in (f"extent_{axis}", *(f"stride_{axis}_{n}" for n in names))
+    ]
+
+
+def slab_numbers(axes: Sequence[Axis]) -> list[int]:
+    """The arguments for `slab_names`."""
+    return [number for extent, moves in axes for number in (extent, *moves)]
+
+
+def slab_count(axes: Sequence[Axis]) -> int:
+    return math.prod(extent for extent, _ in axes)
+
+
+def slab_pointers(k: Kernel, count: int, names: Sequence[str], index: Value) -> list[Pointer]:
+    """The operands' addresses at slab number `index`."""
+    pointers = [k.pointer(name) for name in names]
+    for axis in reversed(range(count)):
+        extent = k.number(f"extent_{axis}")
+        place, index = (index % extent, index // extent) if axis else (index, index)
+        moved = [place * k.number(f"stride_{axis}_{name}") for name in names]
+        pointers = [pointer + offset for pointer, offset in zip(pointers, moved, strict=True)]
+    return pointers
+
+
+def nested(k: Kernel, extents: Sequence[Value], strides: Sequence[Sequence[Value]]) -> Iterator[list[Value]]:
+    """Emitted loops over axes, outermost first; gives the offset of each operand in the innermost."""
+    offsets = [k.integer(0) for _ in strides]
+    return _nested(k, list(extents), [list(stride) for stride in strides], offsets)
+
+
+def _nested(
+    k: Kernel, extents: list[Value], strides: list[list[Value]], offsets: list[Value]
+) -> Iterator[list[Value]]:
+    if not extents:
+        yield offsets
+        return
+    for place in k.range(0, extents[0]):
+        moved = [offset + place * stride[0] for offset, stride in zip(offsets, strides, strict=True)]
+        yield from _nested(k, extents[1:], [stride[1:] for stride in strides], moved)
