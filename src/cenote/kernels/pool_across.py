@@ -31,6 +31,7 @@ from cenote.kernels.pool_base import (
 
 DIRECT = 5  # widest window taken column by column: 6 columns by doubling take as many instructions
 SIDE_BY_SIDE = 4  # most vectors combined one by one
+Windows = Callable[[Value | int, int], Value]
 FIRST_ROW = 2  # scratch rows from here on are this module's
 
 
@@ -55,7 +56,11 @@ class Across:
 
     def __init__(self, piece: Piece, source: Pointer, exact: bool = True) -> None:
         self.piece, self.k, self.spec, self.source, self.exact = piece, piece.k, piece.spec, source, exact
-        self._at: Callable[[Value | int, int], Value] = self._columns
+        self._at: Windows = self._columns
+
+    def use(self, windows: Windows) -> None:
+        """Take windows from elsewhere: a function of the place and the number of lanes."""
+        self._at = windows
 
     def _combine(self, *values: Value) -> Value:
         return combine_all(self.k, self.spec.reduction, values, self.exact)
@@ -105,7 +110,9 @@ class Across:
             return
         whole = self.piece.row(FIRST_ROW + 2)
         self._van_herk(groups, whole, windows, blocks)
-        self._at = lambda offset, lanes: self._combine((whole + offset).load(0, lanes), *beyond(offset, lanes))
+        self._at = lambda offset, lanes: self._combine(
+            (whole + offset).load(0, lanes), *beyond(offset, lanes)
+        )
 
     def _double(self, group: int, rest: int, count: Value, groups: Pointer, rests: Pointer) -> None:
         """Windows of `group` columns at 0, 1 … count-1 into `groups`, and of `rest` columns into `rests`.
@@ -157,7 +164,7 @@ class Across:
 
     def _van_herk(self, groups: Pointer, whole: Pointer, windows: Value, blocks: int) -> None:
         """Windows of `blocks` vectors: in blocks of that many, suffixes of one block joined to prefixes of the next."""
-        k, spec, lanes = self.k, self.spec, self.spec.lanes
+        k, lanes = self.k, self.spec.lanes
         suffixes = self.piece.row(FIRST_ROW + 3)
         for start in k.range(0, windows, blocks * lanes):
             suffix = k.variable((groups + start).load((blocks - 1) * lanes, lanes))
@@ -171,7 +178,9 @@ class Across:
             (whole + start).store(self._combine(suffixes.load(lanes, lanes), prefix.value), lanes)
             for index in k.range(2, blocks):
                 place = index * lanes
-                prefix.value = self._combine(prefix.value, (groups + start).load(place + (blocks - 1) * lanes, lanes))
+                prefix.value = self._combine(
+                    prefix.value, (groups + start).load(place + (blocks - 1) * lanes, lanes)
+                )
                 (whole + start).store(self._combine(suffixes.load(place, lanes), prefix.value), place)
 
     # ---- wide windows, channels innermost -------------------------------------------------------------------------
@@ -185,10 +194,12 @@ class Across:
             length = (columns - (size - 1)) * step
             for at in k.range(0, length, spec.lanes):
                 half = rows[size // 2] + at
-                rows[size].store(self._combine(half.load(0, spec.lanes), half.load(step * (size // 2), spec.lanes)), at)
+                rows[size].store(
+                    self._combine(half.load(0, spec.lanes), half.load(step * (size // 2), spec.lanes)), at
+                )
         largest = levels(spec.width)[-1]
 
-        def at(offset: Value | int, lanes: int) -> Value:
+        def windows(offset: Value | int, lanes: int) -> Value:
             if spec.reduction != SUM:
                 row, rest = rows[largest] + offset, spec.width - largest
                 return self._combine(row.load(0, lanes), *([row.load(step * rest, lanes)] if rest else []))
@@ -199,7 +210,7 @@ class Across:
                     place += size
             return self._combine(*parts)
 
-        self._at = at
+        self._at = windows
 
     # ---- results --------------------------------------------------------------------------------------------------
 
@@ -220,7 +231,10 @@ class Across:
         if spec.stride == 2 and spec.dilation == 1 and spec.width <= 4:
             taps: list[Value] = []
             for tap in range(0, spec.width, 2):
-                low, high = self.source.load(at * 2 + tap, lanes), self.source.load(at * 2 + (tap + lanes), lanes)
+                low, high = (
+                    self.source.load(at * 2 + tap, lanes),
+                    self.source.load(at * 2 + (tap + lanes), lanes),
+                )
                 taps += [pick(k, low, high, first) for first in range(min(2, spec.width - tap))]
             return in_order(k, self._combine(*taps))
         return evens(k, [self._at(at * spec.stride + part * lanes, lanes) for part in range(spec.stride)])

@@ -105,7 +105,7 @@ def _halve(k: Kernel, a: Value, b: Value, first: int) -> Value:
 
 
 def pick(k: Kernel, a: Value, b: Value, first: int) -> Value:
-    """Lanes first, first+2 … of a and b, in the order that costs one shuffle (`picked_order`): `in_order` sorts them."""
+    """Lanes first, first+2 … of a and b, in an order that costs one shuffle (`picked_order`): `in_order` sorts them."""
     return k.shuffle(a, b, [lane + first for lane in _picked(a.type, a.lanes)])
 
 
@@ -177,7 +177,7 @@ WORDS = (
     "channels", "x_n", "x_c", "x_d", "x_h", "y_n", "y_c", "y_d", "y_h", "step",
     "window_d", "window_h", "size_d", "size_h", "size_w", "out_d", "out_h", "out_w",
     "stride_d", "stride_h", "dilation_d", "dilation_h", "pad_d", "pad_h", "pad_w",
-    "band", "bands", "strip", "strips", "pitch", "group",
+    "band", "bands", "strip", "strips", "pitch", "group", "row_pitch",
 )  # fmt: skip
 
 
@@ -276,7 +276,9 @@ class Piece:
         end = smaller_of(k, stop, n("size_w"))
         self.left, self.right = (self.start - start) * self.step, (stop - end) * self.step
         self.length = (end - self.start) * self.step
-        self.y_offset = batch * n("y_n") + channel * n("y_c") + (self.depth * n("y_d") + self.column * self.step)
+        self.y_offset = (
+            batch * n("y_n") + channel * n("y_c") + (self.depth * n("y_d") + self.column * self.step)
+        )
         self.y = k.pointer("y") + self.y_offset
         self.x = self.x + self.start * self.step
 

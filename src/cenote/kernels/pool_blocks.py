@@ -68,7 +68,9 @@ class _Block:
     """One piece of work: exact where there is no watch for NaN, else quick."""
 
     def __init__(self, piece: Piece, watch: Watch | None) -> None:
-        self.piece, self.k, self.spec, self.watch = piece, piece.k, piece.spec, watch
+        assert isinstance(piece.spec, PoolBlocks)
+        self.piece, self.k, self.watch = piece, piece.k, watch
+        self.spec: PoolBlocks = piece.spec
         n = piece.k.number
         self.rows = n("band")
         self.top = piece.band * self.rows - n("pad_h")  # input row of the block's first row
@@ -107,7 +109,9 @@ class _Block:
             row = self.rows - 1 - index
             sources = self._sources(row)
             mine = piece.row(row + self.first_suffix)
-            below = piece.row(k.select(index > 0, row + (self.first_suffix + 1), k.integer(self.spec.scratch_rows - 1)))
+            below = piece.row(
+                k.select(index > 0, row + (self.first_suffix + 1), k.integer(self.spec.scratch_rows - 1))
+            )
             for at in spans(k, piece.length, self.spec.lanes, unroll=2):
                 mine.store(self._joined(sources, at, below), at)
 

@@ -24,13 +24,26 @@ from cenote.codegen.builder import F32, F64, I32, Kernel, Parameter, Variable
 from cenote.codegen.values import Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
-from cenote.kernels.pool_base import SUM, combine, combine_all, compute_type, identity, smaller_of, spans
+from cenote.kernels.pool_base import SUM, combine, combine_all, compute_type, identity, smaller_of
 
 CHAINS = 4
 BLOCK = 64  # vectors summed in float32 before their sum goes to float64: chains of 16 additions
 UNROLLED = 16  # runs of up to so many vectors are emitted without a loop
 
-WORDS = ("channels", "x_n", "x_c", "y_n", "y_c", "pieces", "piece", "length", "runs", "x_run", "planes", "step")
+WORDS = (
+    "channels",
+    "x_n",
+    "x_c",
+    "y_n",
+    "y_c",
+    "pieces",
+    "piece",
+    "length",
+    "runs",
+    "x_run",
+    "planes",
+    "step",
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +71,9 @@ class GlobalSpec(KernelSpec):
     def kernel(self, target: Target) -> Kernel:
         storage, result = Scalar.of(self.dtype), Scalar.of(self.result)
         pointers = [Parameter("x", storage, pointer=True), Parameter("y", result, pointer=True)]
-        return Kernel(self.symbol, target, [*pointers, Parameter("factor", F64), *(Parameter(w) for w in WORDS)])
+        return Kernel(
+            self.symbol, target, [*pointers, Parameter("factor", F64), *(Parameter(w) for w in WORDS)]
+        )
 
     def value(self, pointer: Pointer, offset: Value | int) -> Value:
         """A vector of the input, as the reduction wants it."""
@@ -131,7 +146,9 @@ class GlobalPlanes(GlobalSpec):
                 chains = [k.variable(self.neutral(k)) for _ in range(CHAINS)]
                 for at in k.range(block, end, self.lanes * CHAINS):
                     for part, chain in enumerate(chains):
-                        chain.value = combine(k, self.reduction, chain.value, self.value(row, at + part * self.lanes))
+                        chain.value = combine(
+                            k, self.reduction, chain.value, self.value(row, at + part * self.lanes)
+                        )
                 self._add(k, total, combine_all(k, self.reduction, [chain.value for chain in chains]))
             vectors = length & ~(self.lanes - 1)
             for at in k.range(whole, vectors, self.lanes):
@@ -163,7 +180,10 @@ class GlobalPlanes(GlobalSpec):
         """Combine the lanes of one total and write it."""
         while total.lanes > 1:
             half = total.lanes // 2
-            low, high = k.shuffle(total, total, range(half)), k.shuffle(total, total, range(half, total.lanes))
+            low, high = (
+                k.shuffle(total, total, range(half)),
+                k.shuffle(total, total, range(half, total.lanes)),
+            )
             total = combine(k, self.reduction, low, high)
         self._write(k, total.to(self.total), place)
 
@@ -178,7 +198,8 @@ class GlobalPlanes(GlobalSpec):
 
     def _fold(self, k: Kernel, a: Value, b: Value, size: int) -> Value:
         """Pairs of lanes of two vectors combined: lane sets of a and b alternate in runs of `size`."""
-        even, odd = [], []
+        even: list[int] = []
+        odd: list[int] = []
         for start in range(0, self.lanes, 2 * size):
             for source in (0, self.lanes):
                 even += range(source + start, source + start + size)

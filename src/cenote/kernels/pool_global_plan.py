@@ -112,7 +112,18 @@ def _channels(reduce: Reduce, maps: Maps, target: Target, x: Argument, y: Argume
     )
     pieces = -(-maps.step // (lanes * wide))
     items = maps.planes * pieces
-    numbers = (maps.channels, *maps.x, *maps.y, pieces, 0, maps.length, maps.runs, maps.x_run, maps.planes, maps.step)
+    numbers = (
+        maps.channels,
+        *maps.x,
+        *maps.y,
+        pieces,
+        0,
+        maps.length,
+        maps.runs,
+        maps.x_run,
+        maps.planes,
+        maps.step,
+    )
     grain = max(1, GRAIN_ELEMENTS // (lanes * wide * maps.length * maps.runs))
     return Call(spec, (x, y, reduce.factor, *numbers), items, min(grain, -(-items // 8)))
 

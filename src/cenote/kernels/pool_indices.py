@@ -46,7 +46,10 @@ class PoolIndices(PoolSpec):
     unrolled: bool
 
     def emit(self, target: Target) -> Kernel:
-        words = [Parameter("indices", I64, pointer=True), *(Parameter(word) for word in (*PLACES, "window_w"))]
+        words = [
+            Parameter("indices", I64, pointer=True),
+            *(Parameter(word) for word in (*PLACES, "window_w")),
+        ]
         k = new_kernel(self, target, words)
         n = k.number
         for item in k.range(k.begin, k.end):
@@ -142,16 +145,24 @@ class _Search:
     def _first(self, columns: Value, base: Value) -> Value:
         """Place of the first tap within the input: the answer where nothing is larger than the identity."""
         k, n, spec, lanes = self.k, self.k.number, self.spec, base.lanes
-        short = k.splat((k.integer(0) - self.piece.origin).to(I32), lanes) - columns  # from the first tap to column 0
+        short = (
+            k.splat((k.integer(0) - self.piece.origin).to(I32), lanes) - columns
+        )  # from the first tap to column 0
         taps = k.maximum((short + (spec.dilation - 1)) // spec.dilation, k.constant(I32, 0, lanes))
         z = (self.first_plane + self.planes[0] * n("dilation_d")) * n("i_d")
         y = (self.first_row + self.rows[0] * n("dilation_h")) * n("i_h")
-        return base + taps * k.splat((n("i_w") * spec.dilation).to(I32), lanes) + k.splat((z + y).to(I32), lanes)
+        return (
+            base + taps * k.splat((n("i_w") * spec.dilation).to(I32), lanes) + k.splat((z + y).to(I32), lanes)
+        )
 
     def _strided(self, row: Pointer) -> Value:
         """One tap of every window in the lanes."""
         lanes = self.spec.out_lanes
-        return pick(self.k, row.load(0, lanes), row.load(lanes, lanes), 0) if self.by_pairs else row.load(0, lanes)
+        return (
+            pick(self.k, row.load(0, lanes), row.load(lanes, lanes), 0)
+            if self.by_pairs
+            else row.load(0, lanes)
+        )
 
     def _take(self, best: Variable, index: Variable, value: Value, place: Value) -> None:
         k, old = self.k, best.value
@@ -170,7 +181,9 @@ class _Search:
         if self.indices.raw:
             best = k.select(best.is_nan(), k.constant(spec.compute, spec.identity, best.lanes), best)
         k.pointer("y").store(best.to(spec.storage), at)
-        base = self.piece.batch * n("i_n") + self.piece.channel * (n("i_c") * (spec.step if spec.step > 1 else 1))
+        base = self.piece.batch * n("i_n") + self.piece.channel * (
+            n("i_c") * (spec.step if spec.step > 1 else 1)
+        )
         wide = index.to(I64) + base
         if channel is not None:
             lane = k.iota(best.lanes, I64) if best.lanes > 1 else k.integer(0)

@@ -14,12 +14,16 @@ from cenote.kernels.base import Argument, Call
 from cenote.kernels.pool_base import SLACK, SUM, compute_type
 from cenote.kernels.pool_blocks import PoolBlocks
 from cenote.kernels.pool_indices import WIDEST, PoolIndices
+from cenote.kernels.pool_plane import BUFFERS, PoolPlane
 from cenote.kernels.pool_rows import MOST_ROWS, PoolRows
 from cenote.kernels.pool_taps import PoolTaps
 
-Windowed = PoolRows | PoolBlocks | PoolTaps | PoolIndices
+Windowed = PoolRows | PoolBlocks | PoolTaps | PoolIndices | PoolPlane
 
 BLOCK_ROWS = 8  # from this many rows on, windows go by blocks: below, row by row costs no more
+PLANE_WINDOW = 3  # narrower windows are no faster plane by plane
+PLANE_WIDEST = 64
+PLANE_COLUMNS = 40  # longer rows keep vectors busy row by row; with windows below 5, rows half as long
 GROUP_COLUMNS = 512  # columns of the rows combined together before going across
 MOST_PLANES = 8  # windows of more planes are not unrolled
 GRAIN_BYTES = 256 << 10  # memory one thread takes at a time: about 10 us at 25 GB/s
@@ -93,7 +97,12 @@ def windowed(
     if not all(geometry.out) or not memory.batches * memory.channels or not memory.step:
         return None
     compute = compute_type(reduction, dtype)
-    strip = _strip_width(geometry, memory.step, compute.nbytes, target)
+    scheme = _scheme(geometry, memory, places is not None, target)
+    strip = (
+        geometry.out[2]
+        if scheme is PoolPlane
+        else _strip_width(geometry, memory.step, compute.nbytes, target)
+    )
     strips = -(-geometry.out[2] // strip)
     strip = -(-geometry.out[2] // strips)
     edges = [geometry.columns(i * strip, min((i + 1) * strip, geometry.out[2])) for i in range(strips)]
@@ -101,7 +110,6 @@ def windowed(
     fewest = geometry.out[2] - (strips - 1) * strip
     if shortest <= 0 or fewest <= 0:
         return None
-    scheme = _scheme(geometry, memory.step, places is not None)
     by_row = memory.step == 1 or (scheme is not PoolIndices and geometry.stride[2] == 1 and scale[1] is None)
     by_row = by_row and not (memory.step != 1 and scheme is PoolRows and _is_fused(geometry, memory.step))
     widest = min(target.lanes(dtype), target.vector_bytes // compute.nbytes)
@@ -121,14 +129,17 @@ def windowed(
         "deep": geometry.size[0] > 1 or geometry.window[0] > 1,
     }  # fmt: skip
     spec = _specialised(scheme, fields, geometry, memory.step)
-    band = geometry.window[1] if scheme is PoolBlocks else _band(geometry)
+    band = {PoolBlocks: geometry.window[1], PoolPlane: geometry.out[1]}.get(scheme, _band(geometry))
     group = max(1, min(8, band, GROUP_COLUMNS // max(strip * memory.step * geometry.stride[2], 1)))
     starts = (geometry.out[1] - 1) * (geometry.stride[1] if scheme is PoolBlocks else 1)
     bands = starts // band + 1
     pitch = _pitch(geometry, strip, memory.step, spec)
+    if scheme is PoolPlane:
+        pitch = _plane_elements(geometry, memory.step) // 16 * 16 + 16
     numbers = (
         memory.channels, *memory.x, *memory.y, memory.step, *geometry.window[:2], *geometry.size, *geometry.out,
         *geometry.stride[:2], *geometry.dilation[:2], *geometry.pad, band, bands, strip, strips, pitch, group,
+        _row_pitch(geometry, memory.step),
     )  # fmt: skip
     items = memory.batches * memory.channels * geometry.out[0] * bands * strips
     work = (geometry.columns(0, strip)[1] * geometry.stride[1] + strip) * band * memory.step * dtype.itemsize
@@ -157,26 +168,57 @@ def _is_fused(geometry: Geometry, step: int) -> bool:
 def _strip_width(geometry: Geometry, step: int, nbytes: int, target: Target) -> int:
     """Output columns whose scratch rows stay in cache: level 1 for few rows, level 2 for a block of rows."""
     rows = geometry.window[1]
-    if _by_blocks(geometry):
-        room = target.level2 // 4 // rows
-    else:
-        room = target.level1 // 4
+    room = target.level2 // 4 // rows if _by_blocks(geometry) else target.level1 // 4
     columns = room // (nbytes * step * geometry.stride[2])
     return max(columns, 4 * geometry.reach(2), 64)
 
 
 def _by_blocks(geometry: Geometry) -> bool:
     planes, rows = geometry.window[:2]
-    return rows >= BLOCK_ROWS and planes <= MOST_PLANES and geometry.dilation[1] == 1 and geometry.stride[1] < rows
+    return (
+        rows >= BLOCK_ROWS
+        and planes <= MOST_PLANES
+        and geometry.dilation[1] == 1
+        and geometry.stride[1] < rows
+    )
 
 
-def _scheme(geometry: Geometry, step: int, places: bool) -> type[Windowed]:
+def _scheme(geometry: Geometry, memory: Memory, places: bool, target: Target) -> type[Windowed]:
     """Which kernel."""
     if places:
         return PoolIndices
+    if _is_small(geometry, memory, target):
+        return PoolPlane
     if _by_blocks(geometry):
         return PoolBlocks
     return PoolTaps if geometry.window[0] * geometry.window[1] > MOST_ROWS else PoolRows
+
+
+def _is_small(geometry: Geometry, memory: Memory, target: Target) -> bool:
+    """Whether whole planes of scratch fit the level 2 cache, and windows are wide enough to make up for the copy."""
+    step = memory.step
+    flat = (
+        geometry.size[0] * geometry.window[0] * geometry.out[0] == 1
+        and memory.x[3] == geometry.size[2] * step
+    )
+    if not flat or geometry.dilation[1:] != (1, 1) or max(geometry.window[1:]) < PLANE_WINDOW:
+        return False
+    longest = PLANE_COLUMNS if max(geometry.window[1:]) >= 5 else PLANE_COLUMNS // 2
+    if max(geometry.window[1:]) > PLANE_WIDEST or geometry.size[2] * step > longest:
+        return False
+    return BUFFERS * _plane_elements(geometry, step) * 4 <= target.level2 // 2
+
+
+def _row_pitch(geometry: Geometry, step: int) -> int:
+    return ((geometry.out[2] - 1) * geometry.stride[2] + geometry.window[2]) * step
+
+
+def _plane_elements(geometry: Geometry, step: int) -> int:
+    """Elements of one scratch plane with its edges."""
+    rows = max(
+        (geometry.out[1] - 1) * geometry.stride[1] + geometry.window[1], geometry.pad[1] + geometry.size[1]
+    )
+    return rows * max(_row_pitch(geometry, step), geometry.size[2] * step) + 2 * SLACK + 256
 
 
 def _strides_in_lanes(geometry: Geometry, scheme: type[Windowed]) -> bool:
@@ -192,6 +234,8 @@ def _specialised(scheme: type[Windowed], fields: dict[str, Any], geometry: Geome
         return PoolIndices(**fields, unrolled=columns <= WIDEST)
     if scheme is PoolBlocks:
         return PoolBlocks(**fields, planes=planes)
+    if scheme is PoolPlane:
+        return PoolPlane(**fields, rows=rows)
     if scheme is PoolTaps:
         return PoolTaps(**fields)
     clipped = not geometry.inside(1) or not geometry.inside(0)
@@ -201,6 +245,8 @@ def _specialised(scheme: type[Windowed], fields: dict[str, Any], geometry: Geome
 def _scratch_rows(spec: Windowed, geometry: Geometry, group: int) -> int:
     if isinstance(spec, PoolIndices):
         return 1 + geometry.window[0] * geometry.window[1]
+    if isinstance(spec, PoolPlane):
+        return BUFFERS
     return spec.scratch_rows + (geometry.window[1] if isinstance(spec, PoolBlocks) else group)
 
 
@@ -220,7 +266,7 @@ def _pitch(geometry: Geometry, strip: int, step: int, spec: Windowed) -> int:
     return lines * 16
 
 
-def factors(counts: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> Factors:
+def factors(counts: Sequence[Sequence[float]], dtype: np.dtype[Any]) -> Factors:
     """What turns sums into averages: a factor per output row (planes x rows), and one per column unless all columns
     are alike. `counts` has the divisor's share of each axis, per output position; a divisor is their product."""
     planes, rows, columns = (np.asarray(count, np.float64) for count in counts)

@@ -105,7 +105,7 @@ class PoolRows(PoolSpec):
                 y = first_row + n("dilation_h") * tap
                 source = piece.x + (z * n("x_d") + y * n("x_h"))
                 if self.clipped:
-                    inside = (y.bits(U64) < n("size_h").bits(U64))
+                    inside = y.bits(U64) < n("size_h").bits(U64)
                     if self.deep:
                         inside = inside & (z.bits(U64) < n("size_d").bits(U64))
                     source = choose(k, inside, source, blank)
@@ -126,7 +126,10 @@ class PoolRows(PoolSpec):
         for column in k.range(0, piece.count):
             base = column * piece.step
             for channel in spans(k, piece.step, lanes):
-                offsets = [base * self.stride + (piece.step * (tap * self.dilation) + channel) for tap in range(self.width)]
+                offsets = [
+                    base * self.stride + (piece.step * (tap * self.dilation) + channel)
+                    for tap in range(self.width)
+                ]
                 taps = [self._down(k, sources, offset, lanes) for offset in offsets]
                 piece.store(combine_all(k, self.reduction, taps), y, base + channel, factor, column)
 

@@ -1,10 +1,10 @@
 """Pooling whose windows have many rows that blocks do not suit: dilated, not overlapping, or with many planes.
 
-    for item in items:                              # a strip of columns of a band of output rows of one plane
-        for row in output rows of the band:
-            for plane, row in the window, within the input:                (loops; rows by eights)
-                combined = combine(combined, x[row], x[row + 1] …)         (a scratch row)
-            across: `pool_across`
+for item in items:                              # a strip of columns of a band of output rows of one plane
+    for row in output rows of the band:
+        for plane, row in the window, within the input:                (loops; rows by eights)
+            combined = combine(combined, x[row], x[row + 1] …)         (a scratch row)
+        across: `pool_across`
 """
 
 from __future__ import annotations

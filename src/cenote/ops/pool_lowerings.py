@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,9 @@ def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -
         return
     for layout in layouts(pool.channels_last, target):
 
-        def bind(inputs: Sequence[View | None], outputs: Sequence[View], layout: Layout = layout) -> list[Call]:
+        def bind(
+            inputs: Sequence[View | None], outputs: Sequence[View], layout: Layout = layout
+        ) -> list[Call]:
             return [window_call(pool, layout, target, source(inputs), outputs)]
 
         seconds = (x.nbytes + y.nbytes) / BANDWIDTH
@@ -89,7 +91,9 @@ def window_call(pool: Pool, layout: Layout, target: Target, x: View, outputs: Se
     return call
 
 
-Axes = tuple[int | None, int | None, int | None]  # the operator's axis behind planes, rows, columns; None: missing
+Axes = tuple[
+    int | None, int | None, int | None
+]  # the operator's axis behind planes, rows, columns; None: missing
 
 
 def arranged(pool: Pool, x: View, y: View) -> tuple[Axes, Memory]:
@@ -100,11 +104,15 @@ def arranged(pool: Pool, x: View, y: View) -> tuple[Axes, Memory]:
     first = 1 if pool.channels_last else 2
     step = x.layout.lanes or (x.shape[-1] if pool.channels_last else 1)
     steps = [view.strides[first : first + len(pool.axes)] for view in (x, y)]
-    kept = [index for index, axis in enumerate(pool.axes) if axis.size > 1 or axis.out > 1] or [len(pool.axes) - 1]
+    kept = [index for index, axis in enumerate(pool.axes) if axis.size > 1 or axis.out > 1] or [
+        len(pool.axes) - 1
+    ]
     if any(view[kept[-1]] != step for view in steps):
         kept = list(range(len(pool.axes)))
     if any(view[kept[-1]] != step for view in steps) or (pool.channels_last and x.strides[-1] != 1):
-        raise ArgumentError(f"pooling: the innermost axis must be contiguous, got strides {x.strides} and {y.strides}")
+        raise ArgumentError(
+            f"pooling: the innermost axis must be contiguous, got strides {x.strides} and {y.strides}"
+        )
     axes: Axes = (*(None,) * (3 - len(kept)), *kept)  # type: ignore[assignment]
     outer = [(v.strides[0], 0 if pool.channels_last else v.strides[1]) for v in (x, y)]
     inner = [tuple(0 if axis is None else view[axis] for axis in axes[:2]) for view in steps]
@@ -132,9 +140,11 @@ def geometry_of(pool: Pool, axes: Axes) -> Geometry:
     every = [AxisWindow(1, 1, out=1) if axis is None else pool.axes[axis] for axis in axes]
 
     def each(name: str) -> tuple[int, int, int]:
-        return tuple(getattr(axis, name) for axis in every)  # type: ignore[return-value]
+        return tuple(getattr(axis, name) for axis in every)
 
-    return Geometry(each("size"), each("out"), each("window"), each("stride"), each("dilation"), each("begin"))
+    return Geometry(
+        each("size"), each("out"), each("window"), each("stride"), each("dilation"), each("begin")
+    )
 
 
 def _left_out(pool: Pool, axes: Axes) -> float:
@@ -158,7 +168,9 @@ def whole_map_lowerings(
         def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
             view = source(inputs)
             temporary = outputs[1] if len(outputs) > 1 else None
-            return whole_maps(reduce, maps_of(view, outputs[0], channels_last), target, view, outputs[0], temporary)
+            return whole_maps(
+                reduce, maps_of(view, outputs[0], channels_last), target, view, outputs[0], temporary
+            )
 
         yield Lowering(
             "whole maps", (layout,), (layout,), bind, (x.nbytes + y.nbytes) / BANDWIDTH,
@@ -182,7 +194,9 @@ def maps_of(x: View, y: View, channels_last: bool) -> Maps:
             between = between or stride
             runs *= extent
         else:
-            raise ArgumentError(f"pooling: memory with strides {x.strides} is too scattered for a whole-map pool")
+            raise ArgumentError(
+                f"pooling: memory with strides {x.strides} is too scattered for a whole-map pool"
+            )
     channels = x.blocks if x.layout.is_blocked else 1 if channels_last else x.shape[1]
     outer = [(view.strides[0], 0 if channels_last else view.strides[1]) for view in (x, y)]
     return Maps(x.shape[0], channels, outer[0], outer[1], runs, length, between, step)
@@ -190,16 +204,20 @@ def maps_of(x: View, y: View, channels_last: bool) -> Maps:
 
 # ---- operators ------------------------------------------------------------------------------------------------------
 
-Candidates = Callable[[TensorType, TensorType, Target], Iterator[Lowering]]
 
-
-def max_pool(axes: Sequence[AxisWindow], largest: bool, nan: str, channels_last: bool, index: str = "") -> Pool:
+def max_pool(
+    axes: Sequence[AxisWindow], largest: bool, nan: str, channels_last: bool, index: str = ""
+) -> Pool:
     """The largest or smallest value of each window, with indices by a rule of MaxPool unless it is empty."""
     return Pool(MAXIMUM if largest else MINIMUM, tuple(axes), channels_last, nan=nan, index=index)
 
 
 def lp_pool(
-    axes: Sequence[AxisWindow], p: float, channels_last: bool, signed: bool, overhang: tuple[tuple[float, ...], ...]
+    axes: Sequence[AxisWindow],
+    p: float,
+    channels_last: bool,
+    signed: bool,
+    overhang: tuple[tuple[float, ...], ...],
 ) -> Pool | None:
     """The p-norm of each window for p 1, 2 and infinities; None for others. With `signed`, PyTorch's powers, whose sums
     are divided by `overhang`."""
@@ -218,3 +236,17 @@ def global_norm(dtype: np.dtype[Any], p: float) -> Reduce | None:
     if p not in (1.0, 2.0):
         return None
     return Reduce(SUM, dtype, norm=int(p), root=p == 2.0)
+
+
+__all__ = [
+    "MAXIMUM",
+    "MINIMUM",
+    "SUM",
+    "Pool",
+    "Reduce",
+    "global_norm",
+    "lp_pool",
+    "max_pool",
+    "whole_map_lowerings",
+    "window_lowerings",
+]
