@@ -18,12 +18,15 @@ from cenote.ops.conv import Conv
 from cenote.ops.conv_transpose import ConvTranspose
 from cenote.ops.cumulative import CUMULATIVES
 from cenote.ops.data_dependent import SELECTIONS
+from cenote.ops.deform_conv import DEFORMABLE
 from cenote.ops.depth_space import REARRANGEMENTS
 from cenote.ops.einsum import Einsum
 from cenote.ops.fractional_pool import FractionalMaxPool
 from cenote.ops.gather import GATHERS
 from cenote.ops.gemm import Gemm, MatMul
 from cenote.ops.global_pool import GlobalAveragePool, GlobalMaxPool
+from cenote.ops.grid_sample import GRIDS
+from cenote.ops.instance_normalization import GroupNormalization, InstanceNormalization
 from cenote.ops.layer_normalization import NORMALIZATIONS
 from cenote.ops.losses import LOSSES
 from cenote.ops.lp_pool import GlobalLpPool, LpPool
@@ -48,6 +51,7 @@ from cenote.ops.scatter import SCATTERS
 from cenote.ops.shape import SHAPES
 from cenote.ops.slice import Slice
 from cenote.ops.softmax import LogSoftmax, Softmax
+from cenote.ops.spectral import SPECTRAL
 from cenote.ops.split import Split
 from cenote.ops.topk import RANKINGS
 from cenote.ops.transpose import Transpose
@@ -62,9 +66,13 @@ OPERATORS: tuple[type[Op], ...] = (
     *CHOICES,
     *COMPARISONS,
     *CUMULATIVES,
+    *DEFORMABLE,
     *GATHERS,
+    *GRIDS,
     *LOSSES,
     *NORMALIZATIONS,
+    InstanceNormalization,
+    GroupNormalization,
     *QUANTIZED_PRODUCTS,
     *QUANTIZERS,
     *RANKINGS,
@@ -74,6 +82,7 @@ OPERATORS: tuple[type[Op], ...] = (
     *SCATTERS,
     *SELECTIONS,
     *SHAPES,
+    *SPECTRAL,
     *UNARY,
     AdaptiveAveragePool,
     AdaptiveMaxPool,

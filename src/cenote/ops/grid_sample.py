@@ -1,0 +1,224 @@
+"""GridSample and AffineGrid: an image read at given places, and the places of an affine map."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ShapeError, UnsupportedError
+from cenote.core.types import Array, TensorType, is_float
+from cenote.ops.base import (
+    Arrays,
+    Cost,
+    Decoder,
+    Imported,
+    Op,
+    Sample,
+    Types,
+    narrow,
+    seeded,
+    wide,
+)
+from cenote.ops.host import STRING, HostOp, int64s, known_ints, one_of, require_kind
+
+MODES = ("linear", "nearest", "cubic")
+PADDINGS = ("zeros", "border", "reflection")
+CUBIC = -0.75  # Keys' coefficient, as PyTorch and ONNX Runtime have it
+FAR = 2.0**40  # places are cut to this, so that they fit an integer
+
+
+def _decode_grid_sample(node: Imported) -> Op:
+    """Modes were bilinear and bicubic in opset 16; linear and cubic since 20."""
+    node.expect("align_corners", "mode", "padding_mode")
+    mode = str(node.get("mode", "linear"))
+    return GridSample(
+        mode={"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode),
+        padding=str(node.get("padding_mode", "zeros")),
+        align_corners=bool(node.get("align_corners", 0)),
+    )
+
+
+def _decode_affine_grid(node: Imported) -> Op:
+    node.expect("align_corners")
+    return AffineGrid(bool(node.get("align_corners", 0)))
+
+
+@dataclass(frozen=True)
+class GridSample(HostOp):
+    """x (N, C, *spatial) read at the places of a grid (N, *out, rank), by interpolation.
+
+    A place holds one coordinate per spatial axis, the last axis first, from -1 to 1: the centres of the first and
+    last pixel with `align_corners`, else their outer edges. Outside the image there are zeros, the border's values or
+    the image reflected at the border. "nearest" rounds halves to even. As in ONNX Runtime a place outside is moved to
+    the border first; PyTorch's cubic mode moves only the four pixels it reads. A place that is NaN is outside, far
+    below.
+    """
+
+    mode: str = "linear"
+    padding: str = "zeros"
+    align_corners: bool = False
+
+    name: ClassVar[str] = "grid_sample"
+    operands: ClassVar[tuple[str, ...]] = ("x", "grid")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"GridSample": _decode_grid_sample}
+
+    def types(self, x: TensorType, grid: TensorType) -> Types:
+        one_of(self.name, "mode", self.mode, MODES)
+        one_of(self.name, "padding", self.padding, PADDINGS)
+        if x.dtype == STRING or (self.mode != "nearest" and not is_float(x.dtype)):
+            raise UnsupportedError(f"grid_sample: {x.dtype} cannot be interpolated; cast it to a float")
+        rank = require_kind(self.name, grid, "f", "grid").rank - 2
+        if x.rank != grid.rank or rank < 1 or grid.shape[-1] != rank or grid.shape[0] != x.shape[0]:
+            raise ShapeError(f"grid_sample: grid {grid} must be (N, *out, rank) for x {x}")
+        result = TensorType(x.dtype, (*x.shape[:2], *grid.shape[1:-1]))
+        if 0 in x.shape[2:] and result.size:
+            raise ShapeError(f"grid_sample: {x} has no pixels to read")
+        return (result,)
+
+    def compute(self, x: Array, grid: Array) -> Arrays:
+        (result,) = self.declared(x, grid)
+        if not result.size:
+            return (np.zeros(result.shape, x.dtype),)
+        places = []
+        for axis, extent in enumerate(x.shape[2:]):
+            unit = np.nan_to_num(wide(grid)[..., -1 - axis] + 1, nan=-FAR, posinf=FAR, neginf=-FAR)
+            place = unit / 2 * (extent - 1) if self.align_corners else (unit * extent - 1) / 2
+            places.append(np.clip(place, -FAR, FAR))
+        return (narrow(interpolate(wide(x), places, self.mode, self.padding, self.align_corners), x.dtype),)
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        (y,) = self.infer(*inputs)
+        taps = {"nearest": 1, "linear": 2, "cubic": 4}[self.mode] ** (y.rank - 2)
+        moved = sum(x.nbytes for x in (*inputs, y) if x is not None)
+        return Cost(2 * taps * y.size, moved)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        flat = (seeded((2, 3, 4, 5), 1), seeded((2, 3, 6, 2), 2))
+        for mode in MODES:
+            for padding in PADDINGS:
+                yield Sample(GridSample(mode, padding, align_corners=padding != "border"), flat)
+            yield Sample(GridSample(mode, "reflection"), (flat[0][:, :, :1, :1], flat[1]), "one pixel")
+            yield Sample(GridSample(mode, "reflection", True), (flat[0][:, :, :1], flat[1]), "one row")
+        yield Sample(GridSample(), (seeded((1, 2, 3, 4, 5), 1), seeded((1, 2, 2, 3, 3), 2)), "volume")
+        yield Sample(GridSample("cubic"), (seeded((1, 2, 7), 1), seeded((1, 5, 1), 2)), "line")
+        bad = np.array([[[[np.nan, 0], [np.inf, 0], [1e30, -1e30]]]], np.float32)
+        yield Sample(GridSample(), (seeded((1, 1, 3, 3)), bad), "far away")
+        yield Sample(GridSample(), (seeded((0, 2, 3, 3), 1), seeded((0, 2, 2, 2), 2)))
+
+
+@dataclass(frozen=True)
+class AffineGrid(HostOp):
+    """The grid (N, *spatial, rank) of an affine map (N, rank, rank + 1), over the places of an image (N, C,
+    *spatial).
+
+    Coordinates as in GridSample; an axis of one pixel has its only place at 0.
+    """
+
+    align_corners: bool = False
+
+    name: ClassVar[str] = "affine_grid"
+    operands: ClassVar[tuple[str, ...]] = ("theta", "size")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"AffineGrid": _decode_affine_grid}
+
+    def types(self, theta: TensorType, size: TensorType) -> Types:
+        require_kind(self.name, theta, "f", "theta")
+        shape = known_ints(self.name, size, 1, "size")
+        rank = len(shape) - 2
+        if rank not in (2, 3) or theta.shape != (shape[0], rank, rank + 1) or min(shape) < 0:
+            raise ShapeError(f"affine_grid: theta {theta} does not map an image of shape {list(shape)}")
+        return (TensorType(theta.dtype, (shape[0], *shape[2:], rank)),)
+
+    def compute(self, theta: Array, size: Array) -> Arrays:
+        (result,) = self.declared(theta, size)
+        axes = [self._places(extent) for extent in result.shape[1:-1]]
+        grids = np.meshgrid(*axes, indexing="ij")
+        homogeneous = np.stack([*reversed(grids), np.ones(result.shape[1:-1])], axis=-1)
+        return (narrow(np.einsum("nij,...j->n...i", wide(theta), homogeneous), theta.dtype),)
+
+    def _places(self, extent: int) -> Array:
+        if self.align_corners:
+            return np.linspace(-1, 1, extent) if extent > 1 else np.zeros(extent)
+        return (2 * np.arange(extent) + 1) / max(extent, 1) - 1
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for align_corners in (False, True):
+            yield Sample(AffineGrid(align_corners), (seeded((2, 2, 3)), int64s((2, 3, 4, 5))))
+            yield Sample(AffineGrid(align_corners), (seeded((1, 3, 4)), int64s((1, 1, 2, 1, 3))))
+        yield Sample(AffineGrid(), (seeded((0, 2, 3)), int64s((0, 3, 4, 5))))
+
+
+def interpolate(x: Array, places: Sequence[Array], mode: str, padding: str, align_corners: bool) -> Array:
+    """x (N, C, *spatial) at one array of places (N, *out) per spatial axis, in pixels; gives (N, C, *out)."""
+    taps = [
+        _taps(place, extent, mode, padding, align_corners)
+        for place, extent in zip(places, x.shape[2:], strict=True)
+    ]
+    sample = np.arange(x.shape[0]).reshape(-1, *(1,) * (places[0].ndim - 1))
+    total: Array | None = None
+    for chosen in itertools.product(*taps):
+        where: tuple[Any, ...] = (sample, slice(None), *(index for index, _, _ in chosen))
+        pixels = np.moveaxis(x[where], -1, 1)  # advanced indexing puts the channels last
+        inside = np.logical_and.reduce([inside for _, _, inside in chosen])[:, None]
+        part = np.where(inside, pixels, 0)
+        if mode != "nearest":
+            part = part * np.prod([weight for _, weight, _ in chosen], axis=0)[:, None]
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def _taps(
+    place: Array, extent: int, mode: str, padding: str, align_corners: bool
+) -> list[tuple[Array, Array, Array]]:
+    """The pixels read along one axis: index, weight, and whether it counts."""
+    low, high = (0.0, extent - 1.0) if align_corners else (-0.5, extent - 0.5)
+    place = np.rint(place) if mode == "nearest" else place
+    outside = (place < low) | (place > high)
+    if padding == "border":
+        place = np.where(outside, np.clip(place, 0, extent - 1), place)
+    elif padding == "reflection":
+        place = np.where(outside, _reflected(place, low, high), place)
+    first = np.floor(place)
+    part = place - first
+    if mode == "nearest":
+        steps = [(0, np.ones_like(part))]
+    elif mode == "linear":
+        steps = [(0, 1 - part), (1, part)]
+    else:
+        steps = [(-1, _cubic(1 + part)), (0, _cubic(part)), (1, _cubic(1 - part)), (2, _cubic(2 - part))]
+    taps = []
+    for step, weight in steps:
+        index = first + step
+        inside = (index >= 0) & (index < extent)
+        if padding == "reflection":
+            index, inside = _reflected(index, low, high), np.ones_like(inside)
+        elif padding == "border":
+            inside = np.ones_like(inside)
+        taps.append((np.clip(index, 0, extent - 1).astype(np.int64), weight, inside))
+    return taps
+
+
+def _reflected(place: Array, low: float, high: float) -> Array:
+    """Places moved inside by reflection at both borders, as often as it takes."""
+    span = high - low
+    if span <= 0:
+        return np.zeros_like(place)
+    folded = np.mod(place - low, 2 * span)
+    return low + np.minimum(folded, 2 * span - folded)
+
+
+def _cubic(distance: Array) -> Array:
+    """Keys' convolution kernel."""
+    d = np.abs(distance)
+    near = ((CUBIC + 2) * d - (CUBIC + 3)) * d * d + 1
+    far = ((d - 5) * d + 8) * d * CUBIC - 4 * CUBIC
+    return np.where(d <= 1, near, far)
+
+
+GRIDS = (AffineGrid, GridSample)
