@@ -1,19 +1,21 @@
-"""Normalisations by statistics of the input itself: over the last axes, per channel, per group, by a norm."""
+"""Normalisations by statistics of the input itself: over the last axes, over any axes, by a norm."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
+from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, TensorType
 from cenote.ops.base import (
     Arrays,
     Box,
     Cost,
     Imported,
+    Lowering,
     Op,
     Sample,
     Types,
@@ -25,6 +27,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
+from cenote.ops.normalization_lowerings import row_lowerings
 from cenote.ops.pointwise import require_float
 
 
@@ -46,12 +49,12 @@ class Normalization(Op):
         return (Box(tuple(ranges)), *(None if p is None else Box.whole(p.shape) for p in inputs[1:]))
 
 
-def _check_epsilon(op: str, epsilon: float) -> None:
+def check_epsilon(op: str, epsilon: float) -> None:
     if not epsilon >= 0:
         raise ArgumentError(f"{op}: epsilon {epsilon} is negative")
 
 
-def _standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
+def standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
     """(x - mean) / sqrt(variance + epsilon), the mean, and the second factor."""
     with np.errstate(all="ignore"):
         count = np.float64(int(np.prod([x.shape[axis] for axis in axes])))
@@ -82,7 +85,7 @@ class LayerNormalization(Normalization):
         if not 2 <= len(inputs) <= 3:
             raise ShapeError(f"{self.name}: got {len(inputs)} inputs, needs x, scale and perhaps bias")
         x, scale = require(self.name, inputs[0], "X"), require(self.name, inputs[1], "scale")
-        _check_epsilon(self.name, self.epsilon)
+        check_epsilon(self.name, self.epsilon)
         dtype = require_same_dtype(self.name, *inputs)
         require_float(self.name, dtype)
         axes = self.axes(x.rank)
@@ -97,10 +100,15 @@ class LayerNormalization(Normalization):
     def reference(self, *inputs: Array | None) -> Arrays:
         types = self.infer(*(None if a is None else TensorType.of(a.dtype, a.shape) for a in inputs))
         x, scale, *bias = (wide(a) for a in inputs if a is not None)
-        normalized, mean, inverse = _standardized(x, self.axes(x.ndim), self.epsilon)
+        normalized, mean, inverse = standardized(x, self.axes(x.ndim), self.epsilon)
         with np.errstate(all="ignore"):
             y = normalized * scale + (bias[0] if bias else 0.0)
         return tuple(narrow(a, kind.dtype) for a, kind in zip((y, mean, inverse), types, strict=False))
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = require(self.name, inputs[0], "X")
+        if self.outputs == 1:
+            yield from row_lowerings(inputs, self.axes(x.rank)[0], True, self.epsilon)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -125,7 +133,7 @@ class LayerNormalization(Normalization):
             yield Sample(cls(), (seeded((3, 19), 1, kind), seeded((19,), 2, kind), seeded((19,), 3, kind)))
 
 
-def _check_stash(node: Imported) -> None:
+def check_stash(node: Imported) -> None:
     if node.get("stash_type", 1) not in (1, 11):
         raise UnsupportedError(
             f"{node.op}: stash_type {node.get('stash_type')} is not supported (1: float32)"
@@ -134,7 +142,7 @@ def _check_stash(node: Imported) -> None:
 
 def _decode_layer(node: Imported) -> Op:
     node.expect("axis", "epsilon", "stash_type")
-    _check_stash(node)
+    check_stash(node)
     return LayerNormalization(int(node.get("axis", -1)), float(node.get("epsilon", 1e-5)), node.outputs)
 
 
@@ -157,7 +165,7 @@ class RMSNormalization(Normalization):
         if len(inputs) != 2:
             raise ShapeError(f"{self.name}: got {len(inputs)} inputs, needs x and scale")
         x, scale = require(self.name, inputs[0], "X"), require(self.name, inputs[1], "scale")
-        _check_epsilon(self.name, self.epsilon)
+        check_epsilon(self.name, self.epsilon)
         require_float(self.name, x.dtype)
         require_float(self.name, scale.dtype)
         self.axes(x.rank)
@@ -173,6 +181,10 @@ class RMSNormalization(Normalization):
             count = np.float64(int(np.prod([x.shape[axis] for axis in axes])))
             square = np.sum(np.square(x), axis=axes, keepdims=True) / count
             return (narrow(x / np.sqrt(square + self.epsilon) * scale, types[0].dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = require(self.name, inputs[0], "X")
+        yield from row_lowerings(inputs, self.axes(x.rank)[0], False, self.epsilon)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -191,122 +203,8 @@ class RMSNormalization(Normalization):
 
 def _decode_rms(node: Imported) -> Op:
     node.expect("axis", "epsilon", "stash_type")
-    _check_stash(node)
+    check_stash(node)
     return RMSNormalization(int(node.get("axis", -1)), float(node.get("epsilon", 1e-5)))
-
-
-def _per_channel(op: str, inputs: Sequence[TensorType | None], count: int | None) -> TensorType:
-    """The type of x, after checking scale and bias of shape [count] (None: the channels)."""
-    if len(inputs) != 3:
-        raise ShapeError(f"{op}: got {len(inputs)} inputs, needs x, scale and bias")
-    x = require(op, inputs[0], "input")
-    if x.rank < 2:
-        raise ShapeError(f"{op}: the input needs axes (N, C, ...), got {x}")
-    require_float(op, require_same_dtype(op, *inputs))
-    wanted = (x.shape[1] if count is None else count,)
-    for what, parameter in zip(("scale", "bias"), inputs[1:], strict=True):
-        if require(op, parameter, what).shape != wanted:
-            raise ShapeError(f"{op}: {what} is {parameter}, needs shape {list(wanted)} for {x}")
-    return x
-
-
-@dataclass(frozen=True)
-class InstanceNormalization(Normalization):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias per item and channel, over all spatial axes."""
-
-    name = "instance_normalization"
-    from_onnx = {"InstanceNormalization": lambda node: _decode_instance(node)}
-    epsilon: float = 1e-5
-
-    def axes(self, rank: int) -> tuple[int, ...]:
-        return tuple(range(2, rank))
-
-    def infer(self, *inputs: TensorType | None) -> Types:
-        _check_epsilon(self.name, self.epsilon)
-        x = _per_channel(self.name, inputs, None)
-        return (TensorType(x.dtype, x.shape),)
-
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (output,) = self.infer(*(None if a is None else TensorType.of(a.dtype, a.shape) for a in inputs))
-        x, scale, bias = (wide(a) for a in inputs if a is not None)
-        shape = (1, -1, *[1] * (x.ndim - 2))
-        with np.errstate(all="ignore"):
-            y = _standardized(x, self.axes(x.ndim), self.epsilon)[0] * scale.reshape(shape) + bias.reshape(
-                shape
-            )
-        return (narrow(y, output.dtype),)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        for shape in ((2, 11, 5, 7), (1, 8, 1, 1), (3, 9, 17), (1, 3, 2, 3, 5), (0, 3, 4), (2, 3, 33, 31)):
-            channels = shape[1:2]
-            yield Sample(cls(), (seeded(shape, 1), seeded(channels, 2), seeded(channels, 3)))
-        for dtype in (np.float64, np.float16, "bfloat16"):
-            kind = np.dtype(dtype)
-            yield Sample(cls(), (seeded((2, 9, 3, 5), 1, kind), seeded((9,), 2, kind), seeded((9,), 3, kind)))
-
-
-def _decode_instance(node: Imported) -> Op:
-    node.expect("epsilon")
-    return InstanceNormalization(float(node.get("epsilon", 1e-5)))
-
-
-@dataclass(frozen=True)
-class GroupNormalization(Normalization):
-    """Like InstanceNormalization, but over `groups` of neighbouring channels together.
-
-    Scale and bias have one entry per channel, or with `per_group` (opset 18 only) one per group.
-    """
-
-    name = "group_normalization"
-    from_onnx = {"GroupNormalization": lambda node: _decode_group(node)}
-    groups: int = 1
-    epsilon: float = 1e-5
-    per_group: bool = False
-
-    def axes(self, rank: int) -> tuple[int, ...]:
-        return tuple(range(1, rank))
-
-    def infer(self, *inputs: TensorType | None) -> Types:
-        _check_epsilon(self.name, self.epsilon)
-        x = _per_channel(self.name, inputs, self.groups if self.per_group else None)
-        if self.groups < 1 or x.shape[1] % self.groups:
-            raise ArgumentError(f"{self.name}: {x.shape[1]} channels do not split into {self.groups} groups")
-        return (TensorType(x.dtype, x.shape),)
-
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (output,) = self.infer(*(None if a is None else TensorType.of(a.dtype, a.shape) for a in inputs))
-        x, scale, bias = (wide(a) for a in inputs if a is not None)
-        size = x.shape[1] // self.groups
-        if self.per_group:
-            scale, bias = np.repeat(scale, size), np.repeat(bias, size)
-        grouped = x.reshape(x.shape[0], self.groups, size, *x.shape[2:])
-        normalized = _standardized(grouped, tuple(range(2, grouped.ndim)), self.epsilon)[0].reshape(x.shape)
-        shape = (1, -1, *[1] * (x.ndim - 2))
-        with np.errstate(all="ignore"):
-            return (narrow(normalized * scale.reshape(shape) + bias.reshape(shape), output.dtype),)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        for shape, groups in (((2, 12, 5, 7), 3), ((1, 8, 1, 1), 8), ((3, 10, 17), 1), ((2, 6, 3, 3, 2), 2)):
-            channels = shape[1:2]
-            yield Sample(cls(groups), (seeded(shape, 1), seeded(channels, 2), seeded(channels, 3)))
-        yield Sample(cls(2, 1e-5, True), (seeded((2, 6, 4, 4), 1), seeded((2,), 2), seeded((2,), 3)))
-        yield Sample(cls(2), (seeded((0, 6, 4), 1), seeded((6,), 2), seeded((6,), 3)))
-        for dtype in (np.float64, np.float16):
-            kind = np.dtype(dtype)
-            yield Sample(
-                cls(2), (seeded((2, 6, 3, 5), 1, kind), seeded((6,), 2, kind), seeded((6,), 3, kind))
-            )
-
-
-def _decode_group(node: Imported) -> Op:
-    node.expect("epsilon", "num_groups", "stash_type")
-    _check_stash(node)
-    groups = node.get("num_groups")
-    if groups is None:
-        raise ArgumentError("GroupNormalization: attribute num_groups is missing")
-    return GroupNormalization(int(groups), float(node.get("epsilon", 1e-5)), per_group=node.opset < 21)
 
 
 @dataclass(frozen=True)
@@ -403,8 +301,6 @@ def _decode_lp(node: Imported) -> Op:
 NORMALIZATIONS: tuple[type[Normalization], ...] = (
     LayerNormalization,
     RMSNormalization,
-    InstanceNormalization,
-    GroupNormalization,
     MeanVarianceNormalization,
     LpNormalization,
 )
