@@ -1,4 +1,4 @@
-"""Convolution and matrix kernels alone, one thread: GFLOP/s and % of the machine's multiply-add peak, as a Markdown table.
+"""Convolution and matrix kernels alone, one thread: GFLOP/s and % of the multiply-add peak, as a Markdown table.
 
     python -m bench.convolutions [--repeats 9] [part of a layer's name …]
 
@@ -136,7 +136,11 @@ class Program:
         random = np.random.default_rng(0)
         inputs = []
         for type_, layout in zip(types, lowering.inputs, strict=True):
-            inputs.append(None if layout is None else self.view(type_, layout, random))
+            if layout is None:  # a constant that the lowering packs
+                slot = Slot("constant", 0)
+                inputs.append(View(type_, Layout(), dense_strides(type_.shape), slot))
+            else:
+                inputs.append(self.view(type_, layout, random))
         made = [
             self.view(t, layout, None) for t, layout in zip(op.infer(*types), lowering.outputs, strict=True)
         ]
