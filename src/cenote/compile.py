@@ -23,11 +23,12 @@ from cenote.passes.describe import PlanDescription, describe_plan
 from cenote.passes.memory import Buffer, MemoryPlan, plan_memory
 from cenote.passes.pipeline import optimize
 from cenote.passes.schedule import IN_PLACE_CONCAT, PIECES, VIEW, Schedule, schedule
-from cenote.runtime.memory import is_aligned, reserved_bytes
+from cenote.runtime.memory import reserved_bytes
 from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
 from cenote.runtime.threads import DriverAbi
 
 
+_LARGE = 1 << 20  # bytes from which an array has pages of its own anyway, and is not worth copying
 _WORTH_THREADS = (
     60e-6  # seconds of work below which waking and meeting other threads costs more than they bring
 )
@@ -96,7 +97,7 @@ class ConstantPool:
     They lie in large slabs that the system backs with huge pages: fewer faults when loading, fewer TLB misses after.
     """
 
-    _SLAB = 32 << 20
+    _SLAB = 8 << 20
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Any, ...], list[Array]] = {}
@@ -104,14 +105,15 @@ class ConstantPool:
         self._used = 0
 
     def intern(self, array: Array) -> Array:
-        """The kept array with this content; a new one is copied into the pool, unless it is large and aligned."""
+        """The kept array with this content; a new one is copied into the pool, unless it is large."""
         flat = array.reshape(-1)
         probe = flat[:: max(1, flat.size // 64)].tobytes()
         same = self._kept.setdefault((array.shape, array.dtype.str, probe), [])
         for kept in same:
             if kept is array or np.array_equal(_bytes(kept), _bytes(array)):
                 return kept
-        fresh = array if array.nbytes >= self._SLAB and is_aligned(array) else self._copy(array)
+        large = array.nbytes >= _LARGE and array.flags.c_contiguous
+        fresh = array if large else self._copy(array)
         same.append(fresh)
         return fresh
 

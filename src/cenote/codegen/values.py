@@ -58,6 +58,11 @@ class Scalar:
         return f"0x{struct.unpack('<Q', struct.pack('<d', wide))[0]:016X}"
 
     @staticmethod
+    def named(name: str) -> Scalar:
+        """The scalar type called "f32", "bf16", "u8" …"""
+        return next(scalar for scalar in _BY_DTYPE.values() if scalar.name == name)
+
+    @staticmethod
     def of(dtype: Any) -> Scalar:
         """The scalar type of a NumPy dtype."""
         return _BY_DTYPE[np.dtype(dtype)]

@@ -55,7 +55,9 @@ def decode_matmul(node: Imported) -> Op:
 class Gemm(Op):
     """activation(alpha * A' B' + beta * C) with A' of (M, K), B' of (K, N); A' is A or its transpose.
 
-    C is optional and broadcasts to (M, N) by NumPy's rules. Types: floats, or int32/int64/uint32/uint64,
+    C is optional and broadcasts to (M, N) by NumPy's rules. `stored` ("bfloat16", "float16"): constant weights of a
+    one-row product are kept in that type, which halves what must be read and rounds each weight to 8 or 11 bits; sums
+    stay in float32. Types: floats, or int32/int64/uint32/uint64,
     which wrap around; then alpha and beta must be whole numbers to be exact.
     """
 
@@ -64,6 +66,7 @@ class Gemm(Op):
     transpose_a: bool = False
     transpose_b: bool = False
     activation: Activation = field(default_factory=Activation)
+    stored: str = ""
 
     name: ClassVar[str] = "gemm"
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"Gemm": decode_gemm}

@@ -11,10 +11,11 @@ import numpy as np
 
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, View, constant_of
 from cenote.kernels.epilogue import Activation
 from cenote.kernels.estimate import peak_seconds, stream_seconds
 from cenote.kernels.gemm import Matrix, Panels, Product, panel_calls
+from cenote.kernels.linear import linear_call
 from cenote.ops.base import Lowering
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ class _Addend:
     index: int | None = None
     shape: tuple[int, ...] = ()
 
+    @property
+    def is_bias(self) -> bool:
+        """Nothing, or one number per column."""
+        return self.constant is None and self.index is None
+
 
 def gemm_lowerings(
     op: Gemm, sizes: tuple[int, int, int], inputs: Sequence[TensorType | None], target: Target
@@ -41,22 +47,26 @@ def gemm_lowerings(
     addend = _addend(op, inputs, m, n)
     if addend is None or not k:
         return
-    panels = Panels.cut(m, n, k, target)
     b = inputs[1]
     assert b is not None
-    packed = None
-    if b.value is not None:
-        matrix = b.value.T if op.transpose_b else b.value
-        packed = panels.pack(matrix if op.alpha == 1 else matrix * np.float32(op.alpha))
-    layouts: list[Layout | None] = [PLAIN, PLAIN if packed is None else None]
+    if m == 1 and b.value is not None and op.transpose_b and op.alpha == 1 and addend.is_bias:
+        yield _linear(op, n, k, inputs, addend, target)
+    panels = Panels.cut(m, n, k, target)
+    constant = b.value is not None
+    layouts: list[Layout | None] = [PLAIN, None if constant else PLAIN]
     if len(inputs) > 2:
         layouts.append(PLAIN if addend.index is not None else None)
-    temporary = () if packed is not None else (TensorType(FLOAT32, (panels.size,)),)
+    temporary = () if constant else (TensorType(FLOAT32, (panels.size,)),)
 
     def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
         a, y = _matrix(views[0], op.transpose_a), _matrix(made[0], False)
         calls: list[Call] = []
-        if packed is None:
+        packed = None
+        if constant:
+            value = constant_of(views[1])
+            matrix = value.T if op.transpose_b else value
+            packed = panels.pack(matrix if op.alpha == 1 else matrix * np.float32(op.alpha))
+        else:
             calls += panel_calls(panels, _matrix(views[1], op.transpose_b), made[1], 1, op.alpha)
         residual = None
         if addend.constant is not None:
@@ -71,9 +81,30 @@ def gemm_lowerings(
         return [*calls, *product.calls(target)]
 
     yield Lowering(
-        "panels", tuple(layouts), (PLAIN,), bind, _seconds(1, m, n, k, target, packed is None),
+        "panels", tuple(layouts), (PLAIN,), bind, _seconds(1, m, n, k, target, not constant),
         _tolerance(k), temporary,
     )  # fmt: skip
+
+
+def _linear(
+    op: Gemm, n: int, k: int, inputs: Sequence[TensorType | None], addend: _Addend, target: Target
+) -> Lowering:
+    """One row of A against constant rows of B as they lie: bound by reading the weights."""
+
+    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+        x, weights = views[0], views[1]
+        assert x is not None
+        assert weights is not None
+        bias = np.zeros(n, np.float32) if addend.bias is None else addend.bias
+        stored: View | Array = weights
+        if op.stored:
+            stored = constant_of(weights).astype(np.dtype(op.stored))
+        return [linear_call(x, stored, bias, made[0], n, k, op.activation)]
+
+    width = np.dtype(op.stored or np.float32).itemsize
+    layouts = (PLAIN, None if op.stored else PLAIN, *(None,) * (len(inputs) - 2))
+    error = {4: 0.0, 2: 2.0**-8}[width]
+    return Lowering("rows", layouts, (PLAIN,), bind, 0.95 * stream_seconds(width * n * k), _tolerance(k) + error)
 
 
 def _addend(op: Gemm, inputs: Sequence[TensorType | None], m: int, n: int) -> _Addend | None:
@@ -110,17 +141,14 @@ def matmul_lowerings(
     if len(batch.outer) > MOST_CALLS:
         return
     panels = Panels.cut(batch.m, batch.n, batch.k, target)
-    packed = (
-        panels.pack(b.value.reshape(batch.k, batch.n))
-        if b.value is not None and batch.b_images == 1
-        else None
-    )
-    temporary = () if packed is not None else (TensorType(FLOAT32, (batch.b_images, panels.size)),)
+    constant = b.value is not None and batch.b_images == 1
+    temporary = () if constant else (TensorType(FLOAT32, (batch.b_images, panels.size)),)
 
     def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
         left, right = views
         assert left is not None
         calls: list[Call] = []
+        packed = panels.pack(constant_of(right).reshape(batch.k, batch.n)) if constant else None
         if packed is None:
             assert right is not None
             source = Matrix(right, batch.k * batch.n, batch.n, 1)
@@ -136,8 +164,8 @@ def matmul_lowerings(
         return calls
 
     yield Lowering(
-        "panels", (PLAIN, None if packed is not None else PLAIN), (PLAIN,), bind,
-        _seconds(batch.images * len(batch.outer), batch.m, batch.n, batch.k, target, packed is None),
+        "panels", (PLAIN, None if constant else PLAIN), (PLAIN,), bind,
+        _seconds(batch.images * len(batch.outer), batch.m, batch.n, batch.k, target, not constant),
         _tolerance(batch.k), temporary,
     )  # fmt: skip
 
