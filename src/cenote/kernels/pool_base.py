@@ -282,6 +282,11 @@ class Piece:
         self.y = k.pointer("y") + self.y_offset
         self.x = self.x + self.start * self.step
 
+    def take_all_columns(self) -> None:
+        """For windows that need not follow from width and stride: rows are taken whole, without edges."""
+        self.length = self.k.number("size_w") * self.step
+        self.left = self.right = self.k.integer(0)
+
     def row(self, index: int | Value) -> Pointer:
         """A scratch row: 0 holds the identity, 1 the rows of a window combined, the others are the kernel's."""
         return self.k.scratch.cast(self.spec.compute) + (self.k.number("pitch") * index + SLACK)

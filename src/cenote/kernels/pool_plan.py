@@ -13,6 +13,7 @@ from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call
 from cenote.kernels.pool_base import SLACK, SUM, compute_type
 from cenote.kernels.pool_blocks import PoolBlocks
+from cenote.kernels.pool_bounds import UNROLLED, PoolBounds
 from cenote.kernels.pool_indices import WIDEST, PoolIndices
 from cenote.kernels.pool_plane import BUFFERS, PoolPlane
 from cenote.kernels.pool_rows import MOST_ROWS, PoolRows
@@ -68,6 +69,7 @@ class Places:
     steps: tuple[int, int, int, int, int]
 
 
+Bounds = Sequence[Sequence[tuple[int, int]]]
 Factors = tuple[Array | None, Array | None]
 
 
@@ -148,6 +150,36 @@ def windowed(
         spec, (x, y, *scale, *numbers, *extra), items,
         grain=max(1, min(GRAIN_BYTES // max(work, 1), -(-items // 8))),
         scratch=(_scratch_rows(spec, geometry, group) * pitch + SLACK) * compute.nbytes,
+    )  # fmt: skip
+
+
+def bounded(
+    reduction: str, dtype: np.dtype[Any], bounds: Bounds, size: tuple[int, int, int], memory: Memory, target: Target,
+    x: Argument, y: Argument, *, scale: Factors = (None, None), nan: str = "propagate", blocked: bool = False,
+) -> Call:  # fmt: skip
+    """The call that pools the ranges `bounds` (begin, end) of planes, rows and columns."""
+    compute = compute_type(reduction, dtype)
+    widest = min(target.lanes(dtype), target.vector_bytes // compute.nbytes)
+    out = (len(bounds[0]), len(bounds[1]), len(bounds[2]))
+    spec = PoolBounds(
+        reduction=reduction, dtype=dtype, width=1, stride=1, dilation=1,
+        lanes=fitting(widest, size[2] * memory.step), out_lanes=1 if memory.step == 1 else fitting(widest, memory.step),
+        step=memory.step if blocked or memory.step == 1 else 0,
+        scale="none" if scale[0] is None else "row" if scale[1] is None else "both",
+        nan=nan if reduction != SUM else "propagate", norm=0, deep=size[0] > 1 or out[0] > 1,
+        fewest=min(min(end - begin for begin, end in bounds[2]), 2 * UNROLLED),
+    )  # fmt: skip
+    pitch = (size[2] * memory.step + 2 * SLACK + 8 * spec.lanes) // 16 * 16 + 16
+    numbers = (
+        memory.channels, *memory.x, *memory.y, memory.step, 1, 1, *size, *out, *(1,) * 4, *(0,) * 3,
+        out[1], 1, out[2], 1, pitch, 1, 0,
+    )  # fmt: skip
+    items = memory.batches * memory.channels * out[0]
+    plane = size[1] * size[2] * memory.step * dtype.itemsize
+    ranges = np.array([pair for axis in bounds for pair in axis], np.int64)
+    return Call(
+        spec, (x, y, *scale, *numbers, ranges), items, grain=max(1, min(GRAIN_BYTES // plane, -(-items // 8))),
+        scratch=(2 * pitch + SLACK) * compute.nbytes,
     )  # fmt: skip
 
 
@@ -276,4 +308,4 @@ def factors(counts: Sequence[Sequence[float]], dtype: np.dtype[Any]) -> Factors:
     return (1.0 / products).astype(dtype), (1.0 / columns).astype(dtype)
 
 
-__all__ = ["Factors", "Geometry", "Memory", "Places", "factors", "windowed"]
+__all__ = ["Bounds", "Factors", "Geometry", "Memory", "Places", "bounded", "factors", "windowed"]

@@ -42,29 +42,29 @@ class PoolTaps(PoolSpec):
                 low, high = taps_inside(k, first, "h")
                 for plane in k.range(*planes):
                     x = piece.x + (first_plane + plane * n("dilation_d")) * n("x_d")
-                    self._rows(piece, inner, x + first * n("x_h"), low, high)
+                    take_rows(piece, inner, x + first * n("x_h"), low, high, n("dilation_h") * n("x_h"))
                 across.prepare()
                 across.results(piece.y + row * n("y_h"), row)
         return k
-
-    def _rows(self, piece: Piece, inner: Pointer, x: Pointer, low: Value, high: Value) -> None:
-        """Take taps low..high-1 of one plane into the scratch row."""
-        k = piece.k
-        distance = k.number("dilation_h") * k.number("x_h")
-        whole = low + ((high - low) & ~(TOGETHER - 1))
-        for start, stop, together in ((low, whole, TOGETHER), (whole, high, 1)):
-            for tap in k.range(start, stop, together):
-                rows = [x + (tap + index) * distance for index in range(together)]
-                for at, fresh in _once(k, piece.length, self.lanes):
-                    value = combine_all(k, self.reduction, [load(self, row, at, self.lanes) for row in rows])
-                    if fresh is not None:
-                        value = k.select(fresh, value, k.constant(self.compute, self.identity, self.lanes))
-                    inner.store(combine_all(k, self.reduction, [inner.load(at, self.lanes), value]), at)
 
     @property
     def scratch_rows(self) -> int:
         """Scratch rows a thread needs."""
         return pool_across.FIRST_ROW + pool_across.scratch_rows(self)
+
+
+def take_rows(piece: Piece, inner: Pointer, x: Pointer, low: Value, high: Value, distance: Value) -> None:
+    """Combine rows low..high-1 of x, `distance` apart, into the scratch row `inner`."""
+    k, spec = piece.k, piece.spec
+    whole = low + ((high - low) & ~(TOGETHER - 1))
+    for start, stop, together in ((low, whole, TOGETHER), (whole, high, 1)):
+        for tap in k.range(start, stop, together):
+            rows = [x + (tap + index) * distance for index in range(together)]
+            for at, fresh in _once(k, piece.length, spec.lanes):
+                value = combine_all(k, spec.reduction, [load(spec, row, at, spec.lanes) for row in rows])
+                if fresh is not None:
+                    value = k.select(fresh, value, k.constant(spec.compute, spec.identity, spec.lanes))
+                inner.store(combine_all(k, spec.reduction, [inner.load(at, spec.lanes), value]), at)
 
 
 def _once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value | None]]:
@@ -77,4 +77,4 @@ def _once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value |
             yield length - lanes, ~k.tail_mask(whole - length + lanes, lanes)
 
 
-__all__ = ["PoolTaps"]
+__all__ = ["PoolTaps", "take_rows"]

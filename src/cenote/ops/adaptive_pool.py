@@ -12,9 +12,11 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.pool_geometry import adaptive_bounds
+from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, Array, TensorType, is_float
+from cenote.ops import pool_lowerings as lower
 from cenote.ops.average_pool import divide, fit
-from cenote.ops.base import Arrays, Box, Cost, Op, Sample, Types, seeded, wide
+from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, seeded, wide
 from cenote.ops.max_pool import check_rules, convert_indices, extremum, lowest_where_nan, special
 from cenote.ops.pool_window import (
     NUMBERS,
@@ -127,6 +129,19 @@ class AdaptiveMaxPool(AdaptivePool):
             results.append(convert_indices(places, first.shape, self.index))
         return tuple(as_declared(y, self.channels_last) for y in results)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, y = only_input(self.name, inputs), self.infer(*inputs)[0]
+        if not self.return_indices:
+            yield from lower.range_lowerings(
+                lower.MAXIMUM,
+                self.bounds(x.shape),
+                x,
+                y,
+                target,
+                channels_last=self.channels_last,
+                nan=self.nan,
+            )
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for label, op, x in _cases(cls):
@@ -161,6 +176,13 @@ class AdaptiveAveragePool(AdaptivePool):
                 count = taps.shape[-1]
                 y[here] = total / count if is_float(x.dtype) else divide(total, count, self.rounding)
         return (fit(as_declared(y, self.channels_last), result.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, y = only_input(self.name, inputs), self.infer(*inputs)[0]
+        if is_float(x.dtype):
+            yield from lower.range_lowerings(
+                lower.SUM, self.bounds(x.shape), x, y, target, channels_last=self.channels_last, mean=True
+            )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -16,7 +16,7 @@ from cenote.core.types import FLOAT64, PLAIN, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View
 from cenote.kernels.pool_base import MAXIMUM, MINIMUM, SUM
 from cenote.kernels.pool_global_plan import Maps, Reduce, partials, whole_maps
-from cenote.kernels.pool_plan import Factors, Geometry, Memory, Places, factors, windowed
+from cenote.kernels.pool_plan import Bounds, Factors, Geometry, Memory, Places, bounded, factors, windowed
 from cenote.ops.base import Lowering
 
 BANDWIDTH = 20e9  # bytes per second of one core, for estimates
@@ -152,6 +152,49 @@ def _left_out(pool: Pool, axes: Axes) -> float:
     return math.prod(pool.counts[index][0] for index in range(len(pool.axes)) if index not in axes)
 
 
+# ---- ranges ---------------------------------------------------------------------------------------------------------
+
+
+def range_lowerings(
+    reduction: str, bounds: Bounds, x: TensorType, y: TensorType, target: Target, *,
+    channels_last: bool = False, nan: str = "propagate", mean: bool = False,
+) -> Iterator[Lowering]:  # fmt: skip
+    """Ways to pool ranges of the input, one (begin, end) per axis and output; `mean` divides by their sizes."""
+    if not x.size or not y.size:
+        return
+    axes = tuple(
+        AxisWindow(size, 1, out=len(axis))
+        for size, axis in zip(_spatial(x, channels_last), bounds, strict=True)
+    )
+    pool = Pool(reduction, axes, channels_last)
+    for layout in layouts(channels_last, target):
+
+        def bind(
+            inputs: Sequence[View | None], outputs: Sequence[View], layout: Layout = layout
+        ) -> list[Call]:
+            view = source(inputs)
+            every, memory = arranged(pool, view, outputs[0])
+            ranges = [((0, 1),) if axis is None else bounds[axis] for axis in every]
+            scale: Factors = (None, None)
+            if mean:
+                dtype = np.dtype(np.float64 if x.dtype == FLOAT64 else np.float32)
+                scale = factors([[end - begin for begin, end in axis] for axis in ranges], dtype)
+            size = geometry_of(pool, every).size
+            return [
+                bounded(
+                    reduction, x.dtype, ranges, size, memory, target, view, outputs[0],
+                    scale=scale, nan=nan, blocked=layout.is_blocked,
+                )
+            ]  # fmt: skip
+
+        seconds = (x.nbytes + y.nbytes) / BANDWIDTH
+        yield Lowering("ranges", (layout,), (layout,), bind, seconds, tolerance(reduction, x.dtype, 0))
+
+
+def _spatial(x: TensorType, channels_last: bool) -> tuple[int, ...]:
+    return x.shape[1:-1] if channels_last else x.shape[2:]
+
+
 # ---- whole maps -----------------------------------------------------------------------------------------------------
 
 
@@ -247,6 +290,7 @@ __all__ = [
     "global_norm",
     "lp_pool",
     "max_pool",
+    "range_lowerings",
     "whole_map_lowerings",
     "window_lowerings",
 ]

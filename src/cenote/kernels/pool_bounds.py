@@ -1,0 +1,78 @@
+"""Pooling whose windows differ in size and place, given as a range of the input per output (adaptive pooling).
+
+for item in items:                              # a band of output rows of one plane
+    for row in output rows of the band:
+        for plane, row in the ranges of the output row:                (rows by eights)
+            combined = combine(combined, x[row], x[row + 1] …)         (a scratch row)
+        for column in output columns:
+            y[row][column] = combine(combined[range of the column])    (`fewest` columns unrolled)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cenote.codegen.builder import I64, Kernel, Parameter
+from cenote.codegen.values import Pointer, Value
+from cenote.core.target import Target
+from cenote.kernels.pool_base import Piece, PoolSpec, combine_all, new_kernel, spans
+from cenote.kernels.pool_taps import take_rows
+
+UNROLLED = 16  # columns of a window that are unrolled at most
+
+
+@dataclass(frozen=True)
+class PoolBounds(PoolSpec):
+    """`bounds` holds (begin, end) of every output plane, then row, then column. Every window has at least `fewest`
+    columns."""
+
+    fewest: int
+
+    def emit(self, target: Target) -> Kernel:
+        k = new_kernel(self, target, [Parameter("bounds", I64, pointer=True)])
+        n = k.number
+        for item in k.range(k.begin, k.end):
+            piece = Piece(k, self, item)
+            piece.take_all_columns()
+            combined = piece.row(1)
+            planes = self._range(k, piece.depth)
+            for row in k.range(piece.first_row, piece.last_row):
+                piece.fill(combined, piece.length)
+                low, high = self._range(k, n("out_d") + row)
+                for plane in k.range(*planes):
+                    take_rows(piece, combined, piece.x + plane * n("x_d"), low, high, n("x_h"))
+                self._across(piece, combined, row)
+        return k
+
+    def _range(self, k: Kernel, index: Value) -> tuple[Value, Value]:
+        bounds = k.pointer("bounds") + index * 2
+        return bounds.load(0), bounds.load(1)
+
+    def _across(self, piece: Piece, combined: Pointer, row: Value) -> None:
+        k, n = piece.k, piece.k.number
+        y, factor = piece.y + row * n("y_h"), piece.factor(row)
+        for column in k.range(0, n("out_w")):
+            low, high = self._range(k, n("out_d") + n("out_h") + column)
+            for channel in spans(k, piece.step, self.out_lanes):
+                value = self._window(piece, combined + channel, low, high)
+                piece.store(value, y, column * piece.step + channel, factor, column)
+
+    def _window(self, piece: Piece, combined: Pointer, low: Value, high: Value) -> Value:
+        """Columns low..high-1: the first ones unrolled, the others in a loop."""
+        k, step, lanes = piece.k, piece.step, self.out_lanes
+        taps = [(combined + low * step).load(step * tap, lanes) for tap in range(min(self.fewest, UNROLLED))]
+        total = k.variable(combine_all(k, self.reduction, taps))
+        done = low + len(taps)
+        if self.fewest > UNROLLED:  # by as many again, so that sums have short chains
+            for start in k.range(done, high - (UNROLLED - 1), UNROLLED):
+                taps = [(combined + start * step).load(step * tap, lanes) for tap in range(UNROLLED)]
+                total.value = combine_all(k, self.reduction, [total.value, *taps])
+            done = done + (((high - done) >> (UNROLLED.bit_length() - 1)) << (UNROLLED.bit_length() - 1))
+        for column in k.range(done, high):
+            total.value = combine_all(
+                k, self.reduction, [total.value, (combined + column * step).load(0, lanes)]
+            )
+        return total.value
+
+
+__all__ = ["PoolBounds"]
