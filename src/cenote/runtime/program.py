@@ -204,12 +204,14 @@ class Instance:
     def _array(
         self, slot: Slot, type: TensorType, inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> Array:
-        """The memory of a slot as an array."""
-        if slot.kind == "input":
-            return inputs[slot.index]
-        if slot.kind == "output":
-            return outputs[slot.index]
-        if slot.kind == "constant":
-            return self.program.constants[slot.index]
+        """The memory of a slot as an array. Of an input, output or constant it may be a part, or another shape of
+        the same elements: views and concats share memory."""
+        if slot.kind != "arena":
+            owners = {"input": inputs, "output": outputs, "constant": self.program.constants}
+            owner = owners[slot.kind][slot.index]
+            if owner.shape == type.shape:
+                return owner
+            begin = slot.offset // owner.dtype.itemsize
+            return owner.reshape(-1)[begin : begin + type.size].reshape(type.shape)
         block = self.arena[slot.offset : slot.offset + type.nbytes]
         return block.view(type.dtype).reshape(type.shape)
