@@ -1,0 +1,127 @@
+"""`cenote inspect`, `bench` and `info`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import cenote
+from tests.cli.conftest import Command, save_model
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Path:
+    """A convolution with a kernel, a Trilu on the host, a Flatten that costs nothing; the batch is symbolic."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], name="first", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"], name="clip"),
+        helper.make_node("Trilu", ["b"], ["c"], name="corner"),
+        helper.make_node("Flatten", ["c"], ["y"], name="flat"),
+    ]
+    weights = np.random.default_rng(0).standard_normal((8, 3, 3, 3)).astype(np.float32)
+    inputs: list[tuple[str, int, list[int | str]]] = [("x", TensorProto.FLOAT, ["N", 3, 8, 8])]
+    return save_model(tmp_path / "net.onnx", nodes, inputs, ["y"], {"w": weights}, {"author": "a test"})
+
+
+def test_inspect_shows_graph_plan_and_memory(cenote_command: Command, network: Path) -> None:
+    ended = cenote_command("inspect", network, "--threads", 1)
+    assert ended.code == 0
+    for text in (
+        "input x: float32[N,3,8,8]",
+        "metadata author: a test",
+        "graph small(%x: f32[1,3,8,8]) {",
+        "activation=relu",
+        "host: trilu has no kernel",
+        "1 on the host",
+        "memory: arena",
+    ):
+        assert text in ended.out, text
+
+
+def test_inspect_takes_a_shape_and_hides_the_graph(cenote_command: Command, network: Path) -> None:
+    out = cenote_command("inspect", network, "--shape", "x=5,3,8,8", "--no-graph").out
+    assert "%x: f32[5,3,8,8]" in out
+    assert "graph small(" not in out
+
+
+def test_inspect_as_json(cenote_command: Command, network: Path) -> None:
+    found = json.loads(cenote_command("inspect", network, "--json").out)
+    assert found["metadata"] == {"author": "a test"}
+    kinds = {step["node"]: step["kind"] for step in found["plan"]["steps"] if step["node"]}
+    assert kinds["first"] == "kernel"
+    assert kinds["corner"] == "host"
+    assert "flat" not in kinds or kinds["flat"] == "host"
+    assert found["plan"]["memory"]["arena"] >= found["plan"]["memory"]["peak"] > 0
+    launched = sum(count for _, count in found["plan"]["kernels"])
+    assert launched == sum(step["kind"] != "host" for step in found["plan"]["steps"])
+
+
+def test_a_shape_that_is_not_known_must_be_given(cenote_command: Command, identity: Path) -> None:
+    ended = cenote_command("inspect", identity)
+    assert ended.code == 2
+    assert "--shape x=1,3,SIZE,SIZE" in ended.err
+    assert cenote_command("inspect", identity, "--shape", "x=1,3,SIZE,4").code == 2
+    assert cenote_command("inspect", identity, "--shape", "z=1,3,4,4").code == 2
+    assert cenote_command("inspect", identity, "--shape", "x=1,3,4,4").code == 0
+    wrong = cenote_command("inspect", identity, "--shape", "x=1,4,4,4")
+    assert wrong.code == 1
+    assert "x: float32[batch,3,height,width]" in wrong.err
+
+
+def test_bench_measures(cenote_command: Command, network: Path) -> None:
+    ended = cenote_command(
+        "bench", network, "--seconds", "0.05", "--threads", 1, "--shape", "x=2,3,8,8", "--json"
+    )
+    assert ended.code == 0
+    found = json.loads(ended.out)
+    times = found["seconds"]
+    assert 0 < times["min"] <= times["p50"] <= times["p90"] <= times["p99"] <= times["max"]
+    assert found["items_per_second"] == pytest.approx(2 / times["mean"])
+    assert found["threads"] == 1
+    assert found["inputs"] == {"x": [2, 3, 8, 8]}
+    text = cenote_command("bench", network, "--seconds", "0.05").out
+    assert "latency     median" in text
+    assert "per second" in text
+
+
+def test_info_tells_the_settings_in_force(
+    cenote_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CENOTE_CACHE", str(tmp_path / "kernels"))
+    text = cenote_command("info").out
+    assert cenote.__version__ in text
+    assert all(item.variable in text for item in cenote.info().settings)
+    found = json.loads(cenote_command("info", "--json").out)
+    assert found["cache"] == {"folder": str(tmp_path / "kernels"), "files": 0, "nbytes": 0}
+    assert found["machine"]["physical_cores"] >= 1
+    monkeypatch.setenv("CENOTE_CACHE", "off")
+    assert json.loads(cenote_command("info", "--json").out)["cache"]["folder"] == ""
+
+
+def test_a_target_that_the_machine_lacks_is_an_error(
+    cenote_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CENOTE_TARGET", "abacus")
+    ended = cenote_command("info")
+    assert ended.code == 1
+    assert "CENOTE_TARGET: 'abacus'" in ended.err
+
+
+def test_help_and_version(cenote_command: Command) -> None:
+    assert cenote_command("--version").out.strip() == f"cenote {cenote.__version__}"
+    for command in ("run", "inspect", "bench", "info"):
+        assert command in cenote_command("--help").out
+        assert cenote_command(command, "--help").code == 0
+
+
+def test_the_module_is_the_command(network: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cenote", "inspect", str(network)], capture_output=True, text=True, check=True
+    )
+    assert "memory: arena" in done.stdout

@@ -1,0 +1,192 @@
+"""The house rules of the source, read from the source: who may import whom, and how long a file may get."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cenote
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "cenote"
+LONGEST_FILE = 450
+
+# A module imports from its own part and from parts of the rows above; parts of one row do not see each other.
+ROWS = (
+    ("core",),
+    ("codegen", "runtime"),
+    ("kernels",),
+    ("ops",),
+    ("graph",),
+    ("frontends", "passes", "tiling"),
+    ("compile",),
+    ("plan_file",),
+    ("model", "profile", "functional"),
+    ("__init__", "backend"),
+    ("cli", "serving", "distributed"),
+    ("__main__",),
+)
+RANK = {part: row for row, parts in enumerate(ROWS) for part in parts}
+# Who may import which third-party package when its module is imported. Others load on demand, in functions.
+THIRD_PARTY = {
+    "numpy": set(RANK),
+    "ml_dtypes": {"core", "kernels", "ops", "frontends"},
+    "llvmlite": {"codegen"},
+    "onnx": {"frontends"},
+    "google": {"frontends"},  # protobuf, which onnx is made of
+    "typer": {"cli"},
+    "rich": {"cli"},
+}
+APPLICATIONS = {"cli", "serving", "distributed"}
+
+
+def files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    """The folder, or the module at the top: `ops`, `compile`, `__init__`."""
+    relative = path.relative_to(PACKAGE)
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def imported_part(name: str) -> str:
+    """Part of a dotted name: `cenote.ops.base` is `ops`, `cenote` is `__init__`."""
+    words = name.split(".")
+    return words[1] if len(words) > 1 else "__init__"
+
+
+def imports(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, int, bool]]:
+    """Every import as (dotted name, line, is it in a function). What only type checkers read counts too."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno, inside) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: relative import"
+            module = node.module or ""
+            if module == "cenote":
+                yield from ((f"cenote.{alias.name}", node.lineno, inside) for alias in node.names)
+            else:
+                yield module, node.lineno, inside
+        else:
+            function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from imports(node, inside or function)
+
+
+def faults_of(path: Path, source: str) -> list[str]:
+    """What is wrong with a module's imports."""
+    here, faults = part_of(path), []
+    if here not in RANK:
+        return [f"part '{here}' has no place in the order of imports"]
+    checks = typing_lines(source)
+    for name, line, inside in imports(ast.parse(source)):
+        top = name.split(".")[0]
+        if top == "cenote":
+            faults += [f"line {line}: {text}" for text in internal_faults(here, name, inside)]
+        elif top in THIRD_PARTY and not inside and line not in checks and here not in THIRD_PARTY[top]:
+            faults.append(f"line {line}: {here} must not import {top} when it is imported")
+        elif (
+            top in {"torch", "PIL", "jax", "onnxruntime", "matplotlib"} and not inside and line not in checks
+        ):
+            faults.append(f"line {line}: {top} is optional or slow; import it in the function that needs it")
+    return faults
+
+
+def typing_lines(source: str) -> set[int]:
+    """Lines under `if TYPE_CHECKING:`, which never run."""
+    lines: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines
+
+
+def internal_faults(here: str, name: str, inside: bool) -> Iterator[str]:
+    there = imported_part(name)
+    if here in APPLICATIONS and there not in {here, "__init__"}:
+        yield f"{here} may use the public package only, not {name}"
+    elif there not in RANK:
+        if here not in APPLICATIONS:  # `from cenote import load`: only applications may
+            yield f"{name} is unknown, or public: {here} imports from the part itself"
+    elif there != here and RANK[there] >= RANK[here]:
+        yield f"{here} must not import {there} ({name})"
+    elif inside and there != "frontends":
+        yield f"{name} is imported in a function; only front ends load on demand"
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_run_one_way(path: Path) -> None:
+    assert not faults_of(path, path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("kernels/x.py", "from cenote.ops.base import Op"),
+        ("codegen/x.py", "import cenote.runtime.program"),
+        ("passes/x.py", "from cenote.frontends.onnx import load_onnx"),
+        ("cli/x.py", "from cenote.model import Model"),
+        ("ops/x.py", "import onnx"),
+        ("ops/x.py", "import torch"),
+        ("profile/x.py", "from llvmlite import binding"),
+        ("ops/x.py", "def f():\n    from cenote.core.types import Array"),
+        ("ops/x.py", "from cenote import load"),
+        ("elsewhere/x.py", ""),
+    ],
+)
+def test_the_rule_sees_a_wrong_import(module: str, source: str) -> None:
+    assert faults_of(PACKAGE / module, source)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("compile.py", "from cenote.ops.base import Op\nfrom cenote.runtime import threads"),
+        ("cli/x.py", "import cenote\nfrom cenote.cli.run import run\nimport typer"),
+        ("backend.py", "def f():\n    from cenote.frontends.onnx import load_onnx"),
+        ("runtime/x.py", "def f():\n    import torch"),
+    ],
+)
+def test_the_rule_lets_a_right_import_pass(module: str, source: str) -> None:
+    assert not faults_of(PACKAGE / module, source)
+
+
+def test_applications_use_public_names_only() -> None:
+    public = {*cenote.__all__}
+    used = {
+        (path.name, node.attr)
+        for path in files()
+        if part_of(path) in APPLICATIONS
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cenote"
+    }
+    assert not {(file, name) for file, name in used if name not in public}
+    assert used, "the rule looks at nothing"
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "bench", "examples", "docs"])
+def test_files_stay_short(folder: str) -> None:
+    lengths = {
+        path: len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")
+    }
+    assert not {
+        str(path.relative_to(ROOT)): length for path, length in lengths.items() if length > LONGEST_FILE
+    }
+
+
+def test_modules_say_what_they_are_for() -> None:
+    silent = [
+        str(path.relative_to(PACKAGE))
+        for path in files()
+        if (source := path.read_text(encoding="utf-8")).strip() and not ast.get_docstring(ast.parse(source))
+    ]
+    assert not silent
+
+
+def test_nothing_is_left_to_do() -> None:
+    marks = ("TO" + "DO", "FIX" + "ME", "X" + "XX")
+    found = [str(path) for path in files() if any(mark in path.read_text(encoding="utf-8") for mark in marks)]
+    assert not found
