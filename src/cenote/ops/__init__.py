@@ -40,6 +40,7 @@ from cenote.ops.pad import Pad
 from cenote.ops.pyramid_pool import SpatialPyramidPool
 from cenote.ops.quantize import QUANTIZERS
 from cenote.ops.quantized_linear import QUANTIZED_PRODUCTS
+from cenote.ops.recurrent import RECURRENT
 from cenote.ops.reduce import REDUCTIONS
 from cenote.ops.reorder import Reorder
 from cenote.ops.reshape import RESHAPES
@@ -48,6 +49,7 @@ from cenote.ops.roi_align import RoiAlign
 from cenote.ops.roi_pool import MaxRoiPool, PsRoiPool
 from cenote.ops.rotary_embedding import RotaryEmbedding
 from cenote.ops.scatter import SCATTERS
+from cenote.ops.sequence_mixers import MIXERS
 from cenote.ops.shape import SHAPES
 from cenote.ops.slice import Slice
 from cenote.ops.softmax import LogSoftmax, Softmax
@@ -70,13 +72,13 @@ OPERATORS: tuple[type[Op], ...] = (
     *GATHERS,
     *GRIDS,
     *LOSSES,
+    *MIXERS,
     *NORMALIZATIONS,
-    InstanceNormalization,
-    GroupNormalization,
     *QUANTIZED_PRODUCTS,
     *QUANTIZERS,
     *RANKINGS,
     *REARRANGEMENTS,
+    *RECURRENT,
     *REDUCTIONS,
     *RESHAPES,
     *SCATTERS,
@@ -101,6 +103,8 @@ OPERATORS: tuple[type[Op], ...] = (
     GlobalAveragePool,
     GlobalLpPool,
     GlobalMaxPool,
+    GroupNormalization,
+    InstanceNormalization,
     LRN,
     LogSoftmax,
     LpPool,

@@ -1,0 +1,236 @@
+"""CausalConvWithState, LinearAttention, SwiGLU: the mixing layers of recent sequence models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.types import Array, TensorType
+from cenote.ops.base import (
+    Arrays,
+    Decoder,
+    Imported,
+    Op,
+    Sample,
+    Types,
+    narrow,
+    require_same_dtype,
+    seeded,
+    wide,
+)
+from cenote.ops.host import HostOp, one_of, require_kind
+
+RULES = ("linear", "gated", "delta", "gated_delta")
+
+
+def _decode_causal_conv(node: Imported) -> Op:
+    node.expect("activation")
+    return CausalConvWithState(str(node.get("activation", "none")), node.outputs)
+
+
+def _decode_linear_attention(node: Imported) -> Op:
+    """The chunk size only says how to compute, not what."""
+    node.expect("chunk_size", "kv_num_heads", "q_num_heads", "scale", "update_rule")
+    return LinearAttention(
+        query_heads=int(node.get("q_num_heads", 0)),
+        key_heads=int(node.get("kv_num_heads", 0)),
+        rule=str(node.get("update_rule", "gated_delta")),
+        scale=float(node.get("scale", 0.0)),
+        outputs=node.outputs,
+    )
+
+
+def _decode_swiglu(node: Imported) -> Op:
+    node.expect("alpha")
+    return SwiGLU(float(node.get("alpha", 1.0)))
+
+
+@dataclass(frozen=True)
+class SwiGLU(HostOp):
+    """a * sigmoid(alpha * a) * b, of two tensors of one shape."""
+
+    alpha: float = 1.0
+
+    name: ClassVar[str] = "swiglu"
+    operands: ClassVar[tuple[str, ...]] = ("a", "b")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"SwiGLU": _decode_swiglu}
+
+    def types(self, a: TensorType, b: TensorType) -> Types:
+        require_same_dtype(self.name, require_kind(self.name, a, "f", "a"), b)
+        if a.shape != b.shape:
+            raise ShapeError(f"swiglu: a {a} and b {b} must have one shape")
+        return (TensorType(a.dtype, a.shape),)
+
+    def compute(self, a: Array, b: Array) -> Arrays:
+        gate = wide(a)
+        return (narrow(gate / (1 + np.exp(-self.alpha * gate)) * wide(b), a.dtype),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(SwiGLU(), (seeded((2, 3), 1), seeded((2, 3), 2)))
+        yield Sample(SwiGLU(1.7), (seeded((5,), 1, np.float16), seeded((5,), 2, np.float16)))
+        yield Sample(SwiGLU(), (seeded((0, 3), 1), seeded((0, 3), 2)))
+
+
+@dataclass(frozen=True)
+class CausalConvWithState(HostOp):
+    """Depthwise convolution of x (N, C, length) with w (C, 1, taps), each output from its own and earlier
+    samples.
+
+    What came before is `past` (N, C, taps - 1), zeros without it. Outputs: the activation ("none" or
+    "silu", also called "swish") of the sum plus bias (C,), and the last taps - 1 samples, the past of the
+    next call.
+    """
+
+    activation: str = "none"
+    outputs: int = 2
+
+    name: ClassVar[str] = "causal_conv_with_state"
+    operands: ClassVar[tuple[str, ...]] = ("x", "w", "bias?", "past?")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"CausalConvWithState": _decode_causal_conv}
+
+    def types(self, x: TensorType, w: TensorType, bias: TensorType | None, past: TensorType | None) -> Types:
+        one_of(self.name, "activation", self.activation, ("none", "silu", "swish"))
+        dtype = require_same_dtype(self.name, require_kind(self.name, x, "f", "x"), w, bias, past)
+        if x.rank != 3 or w.rank != 3 or w.shape[:2] != (x.shape[1], 1) or not w.shape[2]:
+            raise ShapeError(f"{self.name}: x {x} must be (N, C, length) and w {w} (C, 1, taps)")
+        state = (*x.shape[:2], w.shape[2] - 1)
+        for value, wanted, what in ((bias, x.shape[1:2], "bias"), (past, state, "past")):
+            if value is not None and value.shape != wanted:
+                raise ShapeError(f"{self.name}: {what} {value} must have shape {list(wanted)}")
+        return (TensorType(dtype, x.shape), TensorType(dtype, state))[: self.outputs]
+
+    def compute(self, x: Array, w: Array, bias: Array | None, past: Array | None) -> Arrays:
+        taps, length = w.shape[2], x.shape[2]
+        before = np.zeros((*x.shape[:2], taps - 1), x.dtype) if past is None else past
+        joined = np.concatenate((before, x), axis=2)
+        y = np.zeros(x.shape)
+        for tap in range(taps):
+            y += wide(joined[:, :, tap : tap + length]) * wide(w[:, :, tap])
+        if bias is not None:
+            y += wide(bias)[:, None]
+        if self.activation != "none":
+            y = y / (1 + np.exp(-y))
+        return (narrow(y, x.dtype), joined[:, :, length:])[: self.outputs]
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        x, w, past = seeded((2, 3, 5), 1), seeded((3, 1, 4), 2), seeded((2, 3, 3), 3)
+        yield Sample(CausalConvWithState(), (x, w))
+        yield Sample(CausalConvWithState("silu"), (x, w, seeded((3,), 4), past))
+        yield Sample(CausalConvWithState(), (x[:, :, :1], w, None, past), "one sample")
+        yield Sample(CausalConvWithState(), (x, w[:, :, :1]), "one tap")
+        yield Sample(CausalConvWithState(outputs=1), (x[:0], w))
+
+
+@dataclass(frozen=True)
+class LinearAttention(HostOp):
+    """Attention by a state S (batch, heads, key size, value size) that each time step updates, then reads:
+    q S.
+
+    Queries, keys and values are (batch, length, heads * size); runs of query heads share a key head. `rule`
+    "linear": S += k v'; "gated": S is first multiplied by exp(decay) (one number per head, or per head and
+    key); "delta": v is first replaced by beta (v - S k); "gated_delta": both. `scale` 0 means 1/sqrt(key
+    size). Outputs: the result (batch, length, heads * value size) and the last state, of the past state's
+    type or else the queries'.
+    """
+
+    query_heads: int
+    key_heads: int
+    rule: str = "gated_delta"
+    scale: float = 0.0
+    outputs: int = 2
+
+    name: ClassVar[str] = "linear_attention"
+    operands: ClassVar[tuple[str, ...]] = ("query", "key", "value", "past?", "decay?", "beta?")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"LinearAttention": _decode_linear_attention}
+
+    def types(
+        self,
+        query: TensorType,
+        key: TensorType,
+        value: TensorType,
+        past: TensorType | None,
+        decay: TensorType | None,
+        beta: TensorType | None,
+    ) -> Types:
+        one_of(self.name, "rule", self.rule, RULES)
+        dtype = require_same_dtype(self.name, require_kind(self.name, query, "f", "query"), key, value)
+        heads = (self.query_heads, self.key_heads, self.key_heads)
+        fits = all(
+            n > 0 and x.rank == 3 and not x.shape[2] % n
+            for x, n in zip((query, key, value), heads, strict=True)
+        )
+        if not fits or heads[0] % heads[1] or not query.shape[:2] == key.shape[:2] == value.shape[:2]:
+            raise ShapeError(
+                f"{self.name}: query {query}, key {key}, value {value} do not fit {heads[:2]} heads"
+            )
+        (batch, length, features), keys = query.shape, key.shape[2] // heads[1]
+        values = value.shape[2] // heads[1]
+        if features != keys * heads[0]:
+            raise ShapeError(f"{self.name}: query {query} and key {key} have heads of different size")
+        for x, used, widths, what in (
+            (decay, "gated" in self.rule, (heads[1], heads[1] * keys), "decay"),
+            (beta, "delta" in self.rule, (heads[1], 1), "beta"),
+        ):
+            if (x is not None) != used:
+                raise ArgumentError(f"{self.name}: rule {self.rule} {'needs' if used else 'takes no'} {what}")
+            if x is not None and (x.rank != 3 or x.shape[:2] != (batch, length) or x.shape[2] not in widths):
+                raise ShapeError(
+                    f"{self.name}: {what} {x} must be (batch, length, {widths[0]} or {widths[1]})"
+                )
+        state = (batch, heads[1], keys, values)
+        if past is not None and require_kind(self.name, past, "f", "past").shape != state:
+            raise ShapeError(f"{self.name}: past {past} must have shape {list(state)}")
+        last = TensorType(dtype if past is None else past.dtype, state)
+        return (TensorType(dtype, (batch, length, heads[0] * values)), last)[: self.outputs]
+
+    def compute(
+        self,
+        query: Array,
+        key: Array,
+        value: Array,
+        past: Array | None,
+        decay: Array | None,
+        beta: Array | None,
+    ) -> Arrays:
+        types = self.declared(query, key, value, past, decay, beta)
+        batch, length = query.shape[:2]
+        heads, shared = self.key_heads, self.query_heads // self.key_heads
+        size, out = key.shape[2] // heads, value.shape[2] // heads
+        q = wide(query).reshape(batch, length, heads, shared, size)
+        k, v = (wide(x).reshape(batch, length, heads, x.shape[2] // heads) for x in (key, value))
+        factor = None
+        if decay is not None:
+            factor = np.exp(wide(decay)).reshape(batch, length, heads, decay.shape[2] // heads)
+        trust = None if beta is None else wide(beta)[..., None]
+        state = np.zeros((batch, heads, size, out)) if past is None else wide(past)
+        y = np.zeros((batch, length, heads, shared, out))
+        for time in range(length):
+            if factor is not None:
+                state = state * factor[:, time, :, :, None]
+            new = v[:, time]
+            if trust is not None:
+                new = trust[:, time] * (new - np.einsum("bhkv,bhk->bhv", state, k[:, time]))
+            state = state + k[:, time, :, :, None] * new[:, :, None, :]
+            y[:, time] = np.einsum("bhgk,bhkv->bhgv", q[:, time], state)
+        y = y.reshape(batch, length, heads * shared * out) * (self.scale or 1 / math.sqrt(max(size, 1)))
+        return tuple(narrow(x, kind.dtype) for x, kind in zip((y, state), types, strict=False))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        qkv = (seeded((2, 5, 12), 1), seeded((2, 5, 6), 2), seeded((2, 5, 8), 3))
+        past, decay, beta = seeded((2, 2, 3, 4), 4), -np.abs(seeded((2, 5, 6), 5)), seeded((2, 5, 1), 6)
+        yield Sample(LinearAttention(4, 2, "linear"), qkv)
+        yield Sample(LinearAttention(4, 2, "gated", 0.5), (*qkv, past, decay))
+        yield Sample(LinearAttention(4, 2, "delta"), (*qkv, None, None, beta))
+        yield Sample(LinearAttention(4, 2), (*qkv, past, decay[:, :, :2].copy(), beta))
+        yield Sample(LinearAttention(4, 2, "linear", outputs=1), tuple(x[:, :0] for x in qkv), "no steps")
+
+
+MIXERS = (CausalConvWithState, LinearAttention, SwiGLU)
