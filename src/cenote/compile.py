@@ -17,12 +17,12 @@ from cenote.graph.graph import Graph, Handover, Node
 from cenote.kernels import driver
 from cenote.kernels.base import Argument, Call, View, float_word
 from cenote.kernels.pack import zero_halo_call
-from cenote.ops.base import Lowering
+from cenote.ops.base import Bind, Lowering
 from cenote.ops.reorder import Reorder
 from cenote.passes.describe import PlanDescription, describe_plan
 from cenote.passes.memory import Buffer, MemoryPlan, plan_memory
 from cenote.passes.pipeline import optimize
-from cenote.passes.schedule import IN_PLACE_CONCAT, PIECES, VIEW, Schedule, schedule
+from cenote.passes.schedule import IN_PLACE_CONCAT, PIECES, VIEW, Schedule, nothing, schedule
 from cenote.runtime.memory import reserved_bytes
 from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
 from cenote.runtime.threads import DriverAbi
@@ -79,16 +79,20 @@ def compile_graph(
     memory = plan_memory(scheduled)
     constants = dict(scheduled.graph.constants)
     alone = sum(option.seconds for option in scheduled.lowerings if option is not None) < _WORTH_THREADS
+    binds = [option and option.bind for option in scheduled.lowerings]
     scheduled = _without_weights(scheduled)
-    program = _Assembler(scheduled, memory, target, pool or ConstantPool(), constants).program(threads, alone)
+    assembler = _Assembler(scheduled, memory, target, pool or ConstantPool(), constants, binds)
+    program = assembler.program(threads, alone)
     return Plan(scheduled.graph, scheduled, memory, program)
 
 
 def _without_weights(scheduled: Schedule) -> Schedule:
+    """The same, but for the constants, and the binds, which have them in their closures."""
     graph = scheduled.graph
     types = {name: TensorType(type.dtype, type.shape) for name, type in graph.types.items()}
     types.update({name: TensorType(x.dtype, x.shape) for name, x in graph.constants.items()})
-    return Schedule(graph.replace(constants={}, types=types), scheduled.lowerings)
+    lowerings = tuple(option and replace(option, bind=nothing) for option in scheduled.lowerings)
+    return Schedule(graph.replace(constants={}, types=types), lowerings)
 
 
 class ConstantPool:
@@ -161,7 +165,10 @@ class _Draft:
 
 
 class _Assembler:
-    """Binds lowerings to memory and makes the program. It owns `weights` and drops each after its last use."""
+    """Binds lowerings to memory and makes the program.
+
+    It owns `weights` and `binds` and drops each after its last use, so that memory never holds all weights twice.
+    """
 
     def __init__(
         self,
@@ -170,9 +177,11 @@ class _Assembler:
         target: Target,
         pool: ConstantPool,
         weights: dict[str, Array],
+        binds: list[Bind | None],
     ) -> None:
         self.graph, self.lowerings = scheduled.graph, scheduled.lowerings
         self.memory, self.target, self.pool, self.weights = memory, target, pool, weights
+        self.binds = binds
         self.constants: list[Array] = []
         self.constant_slots: dict[int, Slot] = {}
         self.weight_names = list(weights)
@@ -181,6 +190,9 @@ class _Assembler:
 
     def program(self, threads: int, alone: bool) -> Program:
         for index, (node, option) in enumerate(zip(self.graph.nodes, self.lowerings, strict=True)):
+            bind, self.binds[index] = self.binds[index], None
+            option = option and replace(option, bind=bind or nothing)
+            del bind
             self._zero_halos(index)
             try:
                 self._draft_node(index, node, option)

@@ -282,7 +282,7 @@ class _Planner:
             strides = dense_strides(type.shape, layout)
             elements = offset + halo_offset(type.shape, layout)
         slot = Slot(buffer.slot.kind, buffer.slot.index, buffer.slot.offset + elements * type.dtype.itemsize)
-        return View(type, layout, strides, slot)
+        return View(TensorType(type.dtype, type.shape), layout, strides, slot)
 
 
 def _plain_view(type: TensorType, buffer: Buffer) -> View:
