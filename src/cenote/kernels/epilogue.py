@@ -115,11 +115,11 @@ def _softplus(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
 
 
 def _silu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return value * math.sigmoid(kernel, value)
+    return math.swish(kernel, value)
 
 
 def _swish(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return value * math.sigmoid(kernel, value * alpha)
+    return math.swish(kernel, value, alpha)
 
 
 def _elu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
