@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
-from cenote.core.types import Array, TensorType, is_float
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
+from cenote.kernels.base import Call, View
+from cenote.kernels.reduce import INTEGER
+from cenote.kernels.reduce_plan import ReduceAxis, partial_type, pieces_of, reduce_calls
 from cenote.ops.base import (
     Arrays,
     Box,
     Cost,
     Imported,
+    Lowering,
     Op,
     Rewired,
     Sample,
@@ -27,6 +32,7 @@ from cenote.ops.base import (
     wide,
 )
 from cenote.ops.pointwise import hostile
+from cenote.ops.pointwise_lowerings import error_of
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ class Reduction(Op):
     neutral element, a mean NaN.
     """
 
+    kind: ClassVar[str] = ""  # what kernels/reduce.py calls it
     integers: ClassVar[bool] = True
     booleans: ClassVar[bool] = False
     axes: tuple[int, ...] | None = None
@@ -86,6 +93,53 @@ class Reduction(Op):
         with np.errstate(all="ignore"):
             return (narrow(self.compute(wide(x), self.resolved(types), self.keepdims), output.dtype),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = require(self.name, inputs[0], "data")
+        if (
+            not self.kind
+            or not x.size
+            or not (is_float(x.dtype) or self.kind in INTEGER)
+            or x.dtype == np.bool_
+        ):
+            return
+        axes = self.resolved(inputs)
+        pieces = pieces_of(x.shape, axes, target)
+        kept = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
+        temporaries: tuple[TensorType, ...] = ()
+        if pieces > 1:
+            temporaries = (TensorType(partial_type(self.kind, x.dtype), (pieces, *kept)),)
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            source, y, partial = views[0], outputs[0], outputs[1] if pieces > 1 else None
+            assert source is not None
+            return reduce_calls(
+                self.kind, self._view_axes(source, y, axes), source, y, pieces, partial, target
+            )
+
+        rest = (None,) * (len(inputs) - 1)
+        seconds = x.nbytes / 2e10 + x.size / 5e10 + 1e-6
+        error = error_of(0.0 if self.kind in ("max", "min") else 1e-6, x.dtype) if is_float(x.dtype) else 0.0
+        yield Lowering("reduce", (PLAIN, *rest), (PLAIN,), bind, seconds, error, temporaries)
+        if 3 <= x.rank <= 5 and is_float(x.dtype) and self.keepdims and 1 not in axes:
+            blocked = Layout(target.lanes(x.dtype))
+
+            def bind_blocked(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+                source, y = views[0], outputs[0]
+                assert source is not None
+                return reduce_calls(self.kind, self._view_axes(source, y, axes), source, y, 1, None, target)
+
+            yield Lowering("reduce_blocked", (blocked, *rest), (blocked,), bind_blocked, seconds, error)
+
+    def _view_axes(self, x: View, y: View, axes: tuple[int, ...]) -> list[ReduceAxis]:
+        """Extents and strides of every axis of x (a blocked one: of its blocks)."""
+        shape = (x.shape[0], x.blocks, *x.shape[2:]) if x.layout.is_blocked else x.shape
+        kept = iter(y.strides)
+        made = []
+        for axis, (extent, stride) in enumerate(zip(shape, x.strides, strict=True)):
+            step = next(kept) if self.keepdims or axis not in axes else None
+            made.append(ReduceAxis(extent, stride, None if axis in axes else step))
+        return made
+
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         (output,) = self.infer(*inputs)
         x = require(self.name, inputs[0], "data")
@@ -114,6 +168,8 @@ class Reduction(Op):
         yield Sample(cls((1,)), (seeded((3, 1000)),))
         yield Sample(cls((0,)), (seeded((1000, 3)),))
         yield Sample(cls((0,)), (seeded((5, 0, 3)),))
+        for long, axes in (((40001, 3), (0, 1)), ((40001, 3), (0,)), ((3, 40001), (1,))):  # split into pieces
+            yield Sample(cls(axes), (np.float32(1) + np.float32(1e-4) * seeded(long),))
         yield Sample(cls(), (seeded(()),))
         yield Sample(cls((), noop_with_empty_axes=True), (seeded((3, 5)),))
         yield Sample(cls(), (seeded((3, 5)), np.array([-1], np.int64)), f"{cls.name} axes input")
@@ -142,6 +198,7 @@ class ReduceSum(Reduction):
     """Sum; integers wrap around."""
 
     name = "reduce_sum"
+    kind = "sum"
     from_onnx = {"ReduceSum": lambda node: _decode(node, ReduceSum)}
 
     def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
@@ -153,6 +210,7 @@ class ReduceMean(Reduction):
     """Arithmetic mean; of integers cut toward zero; NaN of nothing."""
 
     name = "reduce_mean"
+    kind = "mean"
     from_onnx = {"ReduceMean": lambda node: _decode(node, ReduceMean)}
 
     def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
@@ -165,6 +223,7 @@ class ReduceMax(Reduction):
     """Largest; NaN if any is NaN; of nothing the lowest number of the type (floats: -infinity)."""
 
     name = "reduce_max"
+    kind = "max"
     from_onnx = {"ReduceMax": lambda node: _decode(node, ReduceMax)}
     booleans = True
 
@@ -177,6 +236,7 @@ class ReduceMin(Reduction):
     """Smallest; NaN if any is NaN; of nothing the highest number of the type (floats: +infinity)."""
 
     name = "reduce_min"
+    kind = "min"
     from_onnx = {"ReduceMin": lambda node: _decode(node, ReduceMin)}
     booleans = True
 
@@ -197,6 +257,7 @@ class ReduceProd(Reduction):
     """Product; integers wrap around."""
 
     name = "reduce_prod"
+    kind = "prod"
     from_onnx = {"ReduceProd": lambda node: _decode(node, ReduceProd)}
 
     def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
@@ -208,6 +269,7 @@ class ReduceL1(Reduction):
     """Sum of absolute values."""
 
     name = "reduce_l1"
+    kind = "l1"
     from_onnx = {"ReduceL1": lambda node: _decode(node, ReduceL1)}
 
     def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
@@ -219,6 +281,7 @@ class ReduceL2(Reduction):
     """Square root of the sum of squares."""
 
     name = "reduce_l2"
+    kind = "l2"
     from_onnx = {"ReduceL2": lambda node: _decode(node, ReduceL2)}
 
     def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
@@ -230,6 +293,7 @@ class ReduceSumSquare(Reduction):
     """Sum of squares."""
 
     name = "reduce_sum_square"
+    kind = "sum_square"
     from_onnx = {"ReduceSumSquare": lambda node: _decode(node, ReduceSumSquare)}
 
     def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
@@ -241,6 +305,7 @@ class ReduceLogSum(Reduction):
     """Logarithm of the sum: NaN below 0, -infinity of nothing."""
 
     name = "reduce_log_sum"
+    kind = "log_sum"
     from_onnx = {"ReduceLogSum": lambda node: _decode(node, ReduceLogSum)}
     integers = False
 
