@@ -34,6 +34,8 @@ KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 SHARDS = 8
 # Two float16 ulps, as onnx allows two of bfloat16: its own float16 attention is 2 ulps from the exact answer.
 HALF = 2.0**-9
+# Zeros of the inverse transform are exact here, and rounding noise of 1.9e-7 in the expected values.
+ABSOLUTE = {"test_dft_inverse": 1e-6, "test_dft_inverse_opset19": 1e-6}
 node = helper.make_node
 
 
@@ -75,7 +77,8 @@ def outcome(case: Any) -> tuple[str, str]:
             for inputs, expected in data_sets(case):
                 half = any(getattr(y, "dtype", None) == np.float16 for y in expected)
                 rtol = max(case.rtol, HALF) if half else case.rtol
-                Runner.assert_similar_outputs(expected, prepared.run(inputs), rtol, case.atol)
+                atol = ABSOLUTE.get(case.name, case.atol)
+                Runner.assert_similar_outputs(expected, prepared.run(inputs), rtol, atol)
     except UnsupportedError as error:
         return "unsupported", str(error)
     except Exception as error:
