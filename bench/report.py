@@ -26,7 +26,7 @@ def say(row: Row) -> None:
     """One line on the terminal, as soon as a row is measured."""
     times = [f"{o.engine} {'-' if o.failure else milliseconds(o.median)}" for o in row.outcomes]
     ratio = row.ratio()
-    verdict = f"; ratio {ratio:.2f}" if ratio else ""
+    verdict = f"; ratio {ratio:.3g}" if ratio else ""
     print(f"{row.work} T={row.threads}: {', '.join(times)} ms{verdict}", flush=True)
 
 
@@ -47,8 +47,8 @@ def ratio_cells(row: Row) -> list[str]:
     """Fastest correct peer, ratio of medians (its range over rounds), ratio of minima, foreign load."""
     peer, limits = row.best_peer(), row.ratio_range()
     ratio, ratio_of_minima = row.ratio(), row.ratio("fastest")
-    verdict = "-" if ratio is None or limits is None else f"{ratio:.2f} ({limits[0]:.2f}-{limits[1]:.2f})"
-    minima = "-" if ratio_of_minima is None else f"{ratio_of_minima:.2f}"
+    verdict = "-" if ratio is None or limits is None else f"{ratio:.3g} ({limits[0]:.3g}-{limits[1]:.3g})"
+    minima = "-" if ratio_of_minima is None else f"{ratio_of_minima:.3g}"
     return ["-" if peer is None else peer.engine, verdict, minima, f"{row.foreign_cores():.1f}"]
 
 
@@ -87,9 +87,9 @@ def verdict_lines(rows: Sequence[Row]) -> str:
         against_all = geometric_mean(row.ratio(wrong_too=True) for row in group)
         ahead = sum((row.ratio() or 0) > 1 for row in group)
         lines.append(
-            f"- {threads} thread(s): geometric mean of ratios **{mean:.2f}** "
-            f"(of minima {mean_of_minima:.2f}); ahead in {ahead} of {with_ratio}; "
-            f"{against_all:.2f} if peers' wrong answers counted too"
+            f"- {threads} thread(s): geometric mean of ratios **{mean:.3g}** "
+            f"(of minima {mean_of_minima:.3g}); ahead in {ahead} of {with_ratio}; "
+            f"{against_all:.3g} if peers' wrong answers counted too"
         )
     return "\n".join(lines) + "\n"
 
