@@ -58,7 +58,7 @@ def multiply_add_peak() -> float:
             total.value = kernel.fma(a, b, total.value)
     for i, total in enumerate(sums):
         y.store(total.value, i * lanes)
-    work = KERNEL(jit.addresses({kernel.symbol: lambda: kernel}, TARGET)[kernel.symbol])
+    work = KERNEL(jit.addresses([kernel], TARGET)[kernel.symbol])
     buffer = np.zeros(chains * lanes, np.float32)
     words = (ctypes.c_int64 * 1)(buffer.ctypes.data)
     best, rounds = float("inf"), 200_000
@@ -175,7 +175,7 @@ class Program:
         return int(copy.ctypes.data)
 
     def launch(self, call: Call) -> tuple[object, ...]:
-        address = jit.addresses({call.spec.symbol: lambda: call.spec.emit(TARGET)}, TARGET)[call.spec.symbol]
+        address = jit.addresses([call.spec], TARGET)[call.spec.symbol]
         words = (ctypes.c_int64 * max(1, len(call.arguments)))(*map(self.word, call.arguments))
         scratch = self.memory(call.scratch)
         return KERNEL(address), ctypes.addressof(words), call.items, int(scratch.ctypes.data), words

@@ -106,7 +106,7 @@ def counts(g: Geometry, axis: int, include_pad: bool) -> list[int]:
 def launcher(call: Call, arrays: list[Array]) -> Callable[[], None]:
     """A function that runs the call once, all items."""
     spec = call.spec
-    function = KERNEL(jit.addresses({spec.symbol: lambda: spec.emit(TARGET)}, TARGET)[spec.symbol])
+    function = KERNEL(jit.addresses([spec], TARGET)[spec.symbol])
     kept: list[Any] = [*arrays]
 
     def word(argument: Any) -> int:

@@ -151,7 +151,7 @@ def _view(type: TensorType, layout: Layout, buffers: list[Buffer], junk: int) ->
 def launch(call: Call, buffers: Sequence[Buffer], target: Target, chunk: int = 0) -> None:
     """Run one call; constants among its arguments are kept alive meanwhile."""
     spec = call.spec
-    address = jit.addresses({spec.symbol: lambda: spec.emit(target)}, target)[spec.symbol]
+    address = jit.addresses([spec], target)[spec.symbol]
     kept: list[Any] = []
     words = (ctypes.c_int64 * max(len(call.arguments), 1))(*(_word(a, buffers, kept) for a in call.arguments))
     scratch = Buffer(call.scratch)

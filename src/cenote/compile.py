@@ -55,12 +55,15 @@ class Plan:
         return f"<cenote.Plan {self.graph.name}, {steps} steps, arena {arena:,} bytes>"
 
 
+def _driver_sources(target: Target) -> list[driver.Driver]:
+    return [driver.Driver(name, target) for name in ("cenote_run", "cenote_work")]
+
+
 @cache
 def driver_abi() -> DriverAbi:
     """The native driver for this machine."""
     target = jit.host_target()
-    wanted = {name: (lambda name=name: driver.Driver(name, target)) for name in ("cenote_run", "cenote_work")}
-    found = jit.addresses(wanted, target)
+    found = jit.addresses(_driver_sources(target), target)
     return DriverAbi(
         found["cenote_run"], found["cenote_work"], driver.CONTROL, driver.CONTROL_WORDS, driver.STEP_WORDS
     )
@@ -312,9 +315,8 @@ class _Assembler:
     # ---- steps ------------------------------------------------------------------------------------------------
 
     def _addresses(self) -> dict[str, int]:
-        specs = {draft.call.spec.symbol: draft.call.spec for draft in self.drafts if draft.call is not None}
-        wanted = {symbol: (lambda spec=spec: spec.emit(self.target)) for symbol, spec in specs.items()}
-        return jit.addresses(wanted, self.target)
+        specs = {draft.call.spec: None for draft in self.drafts if draft.call is not None}
+        return jit.addresses([*specs, *_driver_sources(self.target)], self.target)
 
     def _step(self, draft: _Draft, addresses: dict[str, int], wall: bool) -> Step:
         if draft.host is not None:

@@ -56,7 +56,7 @@ def run(
     for i in kernel.range(kernel.begin, kernel.end):
         values = [kernel.pointer(name).load(i * lanes, lanes) for name in names[1:]]
         kernel.pointer("y").store(emit(kernel, *values), i * lanes)
-    address = jit.addresses({kernel.symbol: lambda: kernel}, target)[kernel.symbol]
+    address = jit.addresses([kernel], target)[kernel.symbol]
     words = (ctypes.c_int64 * len(names))(result.ctypes.data, *(x.ctypes.data for x in padded))
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)(address)
     call(ctypes.addressof(words), 0, count, None)

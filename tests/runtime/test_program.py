@@ -34,7 +34,7 @@ def add_one_kernel() -> Kernel:
 
 def chain(length: int, threads: int, host: bool = False) -> Program:
     """x + length, one kernel a step, through the arena; with a host step that doubles in the middle."""
-    address = jit.addresses({"test_add_one": add_one_kernel}, jit.named_target("generic"))["test_add_one"]
+    address = jit.addresses([add_one_kernel()], jit.named_target("generic"))["test_add_one"]
     arena = Slot("arena", 0)
     steps: list[KernelStep | HostStep] = []
     for index in range(length):

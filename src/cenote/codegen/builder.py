@@ -313,6 +313,10 @@ class Kernel:
 
     # ---- text -------------------------------------------------------------------------------------------------
 
+    def emit(self, target: Target) -> Kernel:
+        """Itself: a finished kernel can be compiled wherever a spec can."""
+        return self
+
     def module(self) -> str:
         """The LLVM module: the body, and the entry that unpacks the argument record and calls it."""
         return "\n".join([*self._declarations.values(), *self._body(), *self._unpacking(), ""])

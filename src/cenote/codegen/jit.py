@@ -11,18 +11,20 @@ import importlib
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cenote.codegen import cache as object_cache
-from cenote.codegen import loader
+from cenote.codegen import loader, worker
 from cenote.core import settings
 from cenote.core.target import Target, choose_target
 
 if TYPE_CHECKING:
     from cenote.codegen.llvm import Emitted
+    from cenote.codegen.worker import Source
 
 _lock = threading.RLock()
 
@@ -43,7 +45,7 @@ def _host() -> tuple[str, dict[str, bool], str]:
     if kept is not None:
         name, features, triple = json.loads(kept)
         return name, features, triple
-    described: tuple[str, dict[str, bool], str] = _llvm().host()
+    described = worker.ask_for_host() or _llvm().host()
     object_cache.write_text(key, json.dumps(described))
     return described
 
@@ -94,17 +96,57 @@ _addresses: dict[tuple[str, Target], int] = {}
 _objects: dict[tuple[str, Target], bytes] = {}  # some 10 KB each; plan files take them from here
 
 
-def addresses(wanted: Mapping[str, Callable[[], Emitted]], target: Target) -> dict[str, int]:
+Progress = Callable[[int, int], None]  # kernels compiled, kernels to compile
+_watchers: list[Progress] = []
+
+
+@contextmanager
+def watching(progress: Progress) -> Iterator[None]:
+    """While this lasts, `progress(done, total)` is called whenever a kernel has been compiled."""
+    _watchers.append(progress)
+    try:
+        yield
+    finally:
+        _watchers.remove(progress)
+
+
+def addresses(sources: Iterable[Source], target: Target) -> dict[str, int]:
     """Addresses of kernels by symbol: from this process, from the disk cache, or built now; loaded all at once.
 
-    Raises CodegenError when LLVM refuses a kernel or the system forbids executable memory.
+    Many at once are compiled by worker processes on all cores. Raises CodegenError when LLVM refuses a kernel or the
+    system forbids executable memory.
     """
+    wanted = {source.symbol: source for source in sources}
     with _lock:
-        missing = {symbol: emit for symbol, emit in wanted.items() if (symbol, target) not in _addresses}
+        found: dict[str, bytes] = {}
+        missing: list[Source] = []
+        for symbol, source in wanted.items():
+            if (symbol, target) not in _addresses:
+                code = object_cache.read(symbol, target)
+                if code is None:
+                    missing.append(source)
+                else:
+                    found[symbol] = code
         if missing:
-            objects = {symbol: _object_for(symbol, emit, target) for symbol, emit in missing.items()}
-            _remember(objects, target)
+            _compile(missing, target, found)
+        _remember(found, target)
         return {symbol: _addresses[symbol, target] for symbol in wanted}
+
+
+def _compile(missing: list[Source], target: Target, found: dict[str, bytes]) -> None:
+    total = len(missing)
+
+    def done(symbol: str, code: bytes) -> None:
+        found[symbol] = code
+        object_cache.write(symbol, target, code)
+        for watcher in _watchers:
+            watcher(min(total, sum(source.symbol in found for source in every)), total)
+
+    every = list(missing)
+    if worker.worth_processes(total):
+        missing = worker.compile_in_processes(missing, target, done)
+    for source in missing:
+        done(source.symbol, _llvm().object_code(source.emit(target)))
 
 
 def objects(symbols: Sequence[str], target: Target) -> dict[str, bytes]:
@@ -127,14 +169,6 @@ def _remember(objects: Mapping[str, bytes], target: Target) -> None:
     for symbol, address in _load(objects).items():
         _addresses[symbol, target] = address
         _objects[symbol, target] = objects[symbol]
-
-
-def _object_for(symbol: str, emit: Callable[[], Emitted], target: Target) -> bytes:
-    code = object_cache.read(symbol, target)
-    if code is None:
-        code = _llvm().object_code(emit())
-        object_cache.write(symbol, target, code)
-    return code
 
 
 def _load(objects: Mapping[str, bytes]) -> dict[str, int]:

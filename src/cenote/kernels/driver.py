@@ -328,6 +328,10 @@ class Driver:
     symbol: str
     target: Target
 
+    def emit(self, target: Target) -> Driver:
+        """Itself: the driver is written as LLVM text."""
+        return self
+
     def module(self) -> str:
         """The LLVM module. The last step of a run must have its barrier set, so that a run ends when all is done."""
         arm = self.target.triple.startswith(("aarch64", "arm64"))
