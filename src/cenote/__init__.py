@@ -12,6 +12,7 @@ import os
 from typing import Any, BinaryIO
 
 from cenote import plan_file
+from cenote.codegen.jit import watching as watch_compilation
 from cenote.core.errors import (
     ArgumentError,
     CapacityError,
@@ -91,4 +92,5 @@ __all__ = [
     "__version__",
     "info",
     "load",
+    "watch_compilation",
 ]

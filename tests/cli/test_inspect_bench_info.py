@@ -125,3 +125,17 @@ def test_the_module_is_the_command(network: Path) -> None:
         [sys.executable, "-m", "cenote", "inspect", str(network)], capture_output=True, text=True, check=True
     )
     assert "memory: arena" in done.stdout
+
+
+def test_compile_writes_a_plan_file_that_runs(cenote_command: Command, scores: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "scores.cenote"
+    ended = cenote_command("compile", scores)
+    assert ended.code == 0
+    assert f"{plan}: " in ended.out
+    assert "loads in" in ended.out
+    np.save(tmp_path / "x.npy", np.array([[0.7, 0.1, 0.2]], np.float32))
+    assert "70.00%" in cenote_command("run", plan, tmp_path / "x.npy").out
+    shown = cenote_command("inspect", plan)
+    assert shown.code == 0
+    assert "memory: arena" in shown.out
+    assert json.loads(cenote_command("inspect", plan, "--json").out)["graph"] is None

@@ -10,6 +10,7 @@ import typer
 
 import cenote
 from cenote.cli.bench import bench
+from cenote.cli.compile import compile_model
 from cenote.cli.console import err
 from cenote.cli.info import info
 from cenote.cli.inspect import inspect
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command()(run)
 app.command()(inspect)
 app.command()(bench)
+app.command("compile")(compile_model)
 app.command()(info)
 
 

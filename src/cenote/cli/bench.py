@@ -25,7 +25,9 @@ PERCENTILES = (50, 90, 99)
 
 
 def bench(
-    model: Annotated[Path, typer.Argument(help="An ONNX file.", metavar="MODEL", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(help="An ONNX file or a plan file.", metavar="MODEL", show_default=False)
+    ],
     shape: Shape = None,
     threads: Threads = None,
     duration: Annotated[float, typer.Option("--seconds", min=0.01, help="How long to measure.")] = 5.0,

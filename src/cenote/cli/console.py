@@ -9,6 +9,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+import cenote
+
 _BIG = 1 << 20
 
 
@@ -29,12 +31,20 @@ def say(text: str) -> None:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """A moving bar on the terminal while something of unknown length is done; nothing where nobody looks."""
+    """A bar on the terminal while a model is loaded: it sways until kernels are compiled, then it counts them.
+    Nothing where nobody looks."""
     console = err()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        progress.add_task(what, total=None)
-        yield
+        task = progress.add_task(what, total=None)
+
+        def compiled(done: int, total: int) -> None:
+            progress.update(
+                task, description=f"{what}: kernel {done} of {total}", completed=done, total=total
+            )
+
+        with cenote.watch_compilation(compiled):
+            yield
 
 
 def seconds(value: float) -> str:

@@ -15,7 +15,9 @@ from cenote.cli.shapes import complete_shapes, parse_shapes
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="An ONNX file.", metavar="MODEL", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(help="An ONNX file or a plan file.", metavar="MODEL", show_default=False)
+    ],
     shape: Shape = None,
     graph: Annotated[bool, typer.Option(help="Print the optimised graph too.")] = True,
     as_json: Json = False,
@@ -28,6 +30,7 @@ def inspect(
         loaded = cenote.load(model, threads=threads, precision=precision)
         plan = loaded.plan_for(complete_shapes(loaded, given))
     description = plan.describe()
+    optimised = getattr(plan, "graph", None)  # a plan file holds none
     if as_json:
         content = {
             "file": str(model),
@@ -35,7 +38,7 @@ def inspect(
             "inputs": [str(declared) for declared in loaded.inputs],
             "outputs": [str(declared) for declared in loaded.outputs],
             "metadata": loaded.metadata,
-            "graph": str(plan.graph),
+            "graph": str(optimised) if optimised else None,
             "plan": description.as_dict(),
         }
         say(json.dumps(content, indent=2))
@@ -47,6 +50,6 @@ def inspect(
         say(f"output {declared}")
     for key, value in loaded.metadata.items():
         say(f"metadata {key}: {value if len(value) <= 200 else f'{value[:200]}… ({len(value)} letters)'}")
-    if graph:
-        say(f"\n{plan.graph}")
+    if graph and optimised:
+        say(f"\n{optimised}")
     say(f"\n{description}")

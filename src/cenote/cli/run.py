@@ -25,7 +25,8 @@ def run(
     model: Annotated[
         Path | None,
         typer.Argument(
-            help="An ONNX file. Without one: the model and pictures in the package.", metavar="MODEL"
+            help="An ONNX file or a plan file. Without one: the model and pictures in the package.",
+            metavar="MODEL",
         ),
     ] = None,
     inputs: Annotated[
