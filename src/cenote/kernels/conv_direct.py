@@ -273,7 +273,11 @@ class _Emitter:
     def store(
         self, accumulators: Sequence[Sequence[Variable]], pixels: Sequence[Pixel], activation: Activation
     ) -> None:
-        """Each vector through the activation and out, one after the other: few temporaries live at a time."""
+        """Each vector through the activation and out.
+
+        Long activations (SiLU: 23 instructions) stand here for every vector; a loop over the tile by way of the scratch
+        halves the time to compile, but takes 25 % more time to run (1x1, 16 to 96 channels, 112x112, Zen 3).
+        """
         k = self.k
         for pixel, row in zip(pixels, accumulators, strict=True):
             target = self.y + pixel.y

@@ -85,14 +85,21 @@ class WinogradPlan:
 
     @cached_property
     def block(self) -> int:
-        """Tiles per block: V in about half the level 2 cache when fused, but at least 24 to reuse the weights; all
-        tiles, up to 64, when the weights are streamed once."""
+        """Tiles per block.
+
+        When fused, V takes about half the level 2 cache, but a block has at least 24 tiles (12 where the weights fit
+        the cache) to reuse the weights; there are at least 8 blocks, a multiple of 4, where that is possible, for
+        several threads to share. When the weights are streamed once, a block is all tiles, up to 64.
+        """
         if self.split:
-            most = 64
-        else:
-            per_tile = self.products * self.channel_blocks * self.lanes * 4
-            most = max(24, min(96, self.target.level2 // 2 // per_tile))
-        blocks = -(-self.tiles // most)
+            return -(-self.tiles // -(-self.tiles // 64))
+        per_tile = self.products * self.channel_blocks * self.lanes * 4
+        weights = per_tile * self.filter_blocks * self.lanes
+        least = 12 if weights <= self.target.level2 else 24
+        most = max(24, min(96, self.target.level2 // 2 // per_tile))
+        blocks = max(-(-self.tiles // most), min(8, self.tiles // least), 1)
+        if 4 < blocks < 32:
+            blocks = -(-blocks // 4) * 4
         return -(-self.tiles // blocks)
 
     @property
