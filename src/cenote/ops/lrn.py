@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
-from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Box, Cost, Imported, Op, Sample, Types, narrow, require, seeded, wide
+from cenote.core.target import Target
+from cenote.core.types import FLOAT64, PLAIN, Array, Layout, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.lrn import ROOTS, Normalized, lrn_call
+from cenote.ops.base import (
+    Arrays,
+    Box,
+    Cost,
+    Imported,
+    Lowering,
+    Op,
+    Sample,
+    Types,
+    narrow,
+    require,
+    seeded,
+    wide,
+)
 from cenote.ops.pointwise import require_float
+from cenote.ops.pointwise_lowerings import error_of
 
 
 @dataclass(frozen=True)
@@ -47,6 +64,25 @@ class LRN(Op):
                 first, last = max(channel - (self.size - 1) // 2, 0), channel + self.size // 2
                 total[:, channel] = square[:, first : last + 1].sum(axis=1)
             return (narrow(data / (self.bias + self.alpha / self.size * total) ** self.beta, x.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = require(self.name, inputs[0], "X")
+        if not x.size or (x.dtype == FLOAT64 and self.beta not in ROOTS):
+            return
+        before, after = (self.size - 1) // 2, self.size // 2
+        formula = Normalized(before, after, self.alpha / self.size, self.beta, self.bias)
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            assert views[0] is not None
+            return [lrn_call(formula, views[0], outputs[0])]
+
+        error = error_of(2e-6, x.dtype)
+        seconds = 2 * x.nbytes / 2e10 + 1e-6
+        yield Lowering("windows", (PLAIN,), (PLAIN,), bind, seconds + 4 * self.size * x.size / 5e10, error)
+        blocked = Layout(target.lanes(x.dtype))
+        if 3 <= x.rank <= 5 and after <= blocked.lanes:
+            work = (2 * self.size + 20) * x.size / 5e10
+            yield Lowering("windows_blocked", (blocked,), (blocked,), bind, seconds + work, error)
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         (output,) = self.infer(*inputs)
