@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import pkgutil
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+import cenote.ops
 from cenote.core.errors import CenoteError, DTypeError
 from cenote.core.types import FLOAT64, Array, TensorType, is_float
-from cenote.ops import DECODERS, OPERATORS
+from cenote.ops import DECODERS, operators
 from cenote.ops.base import Box, Op, Sample, ShapeFromData
 from tests.contract.test_lowerings import listed, same_bits
 
@@ -21,7 +23,7 @@ SMALL = 20_000  # elements up to which a sample is perturbed for the test of reg
 
 
 def every_sample() -> Iterator[Any]:
-    for op in OPERATORS:
+    for op in operators():
         for number, sample in enumerate(listed(op)):
             yield pytest.param(sample, id=f"{op.name}-{number}")
 
@@ -42,7 +44,7 @@ def copies(arrays: Sequence[Array | None]) -> list[Array | None]:
     return [None if array is None else array.copy() for array in arrays]
 
 
-@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", operators(), ids=lambda op: op.name)
 def test_has_samples_and_a_docstring(op: type[Op]) -> None:
     assert len(listed(op)) >= 2
     assert op.__doc__
@@ -52,11 +54,17 @@ def test_has_samples_and_a_docstring(op: type[Op]) -> None:
 
 
 def test_names_are_unique() -> None:
-    names = [op.name for op in OPERATORS]
+    names = [op.name for op in operators()]
     assert len(set(names)) == len(names)
-    assert len(DECODERS) == sum(len(op.from_onnx) for op in OPERATORS), (
-        "two operators decode one ONNX operator"
-    )
+    decoded = [name for op in operators() for name in op.from_onnx]
+    assert len(set(decoded)) == len(decoded), "two operators decode one ONNX operator"
+    assert set(DECODERS) == set(decoded), "the table in cenote.ops does not say what the files decode"
+
+
+def test_every_file_of_operators_is_listed() -> None:
+    for module in pkgutil.iter_modules(cenote.ops.__path__):
+        for op in cenote.ops.operators_in(module.name):
+            assert op in operators(), f"{module.name}.py is missing in cenote.ops"
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
@@ -100,7 +108,7 @@ def test_float64_in_gives_float64_out(sample: Sample) -> None:
             np.testing.assert_allclose(wide.astype(np.float32), narrow, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", operators(), ids=lambda op: op.name)
 def test_prints_hashes_and_compares(op: type[Op]) -> None:
     for sample in listed(op):
         made = sample.op
@@ -115,7 +123,7 @@ def test_prints_hashes_and_compares(op: type[Op]) -> None:
             made.anything = 1  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", operators(), ids=lambda op: op.name)
 def test_wrong_inputs_raise_our_errors(op: type[Op]) -> None:
     made = listed(op)[0].op
     wrong = [(), (None,), (TensorType.of(np.complex64, (2, 3)),), (TensorType.of(np.float32, ()),) * 9]

@@ -1,134 +1,127 @@
-"""Every operator, one line per file: adding an operator is its file and its line here."""
+"""Every operator, one line per file: adding an operator is its file and its line here.
+
+The line says which ONNX operators the file decodes (with the domain before it when it is not the standard one), so that
+loading a model imports the files of the operators it uses and no others. A test holds the table to what the files say.
+"""
 
 from __future__ import annotations
 
-from cenote.ops.activation import ACTIVATIONS
-from cenote.ops.adaptive_pool import AdaptiveAveragePool, AdaptiveMaxPool
-from cenote.ops.attention import Attention
-from cenote.ops.average_pool import AveragePool
+import importlib
+from collections.abc import Iterator, Mapping
+from functools import cache
+
 from cenote.ops.base import Decoder, Op
-from cenote.ops.batch_normalization import BatchNormalization
-from cenote.ops.binary import BINARY
-from cenote.ops.blur_pool import BlurPool
-from cenote.ops.cast import CASTS
-from cenote.ops.channel_gather import ChannelGather
-from cenote.ops.compare import COMPARISONS
-from cenote.ops.concat import Concat
-from cenote.ops.conv import Conv
-from cenote.ops.conv_transpose import ConvTranspose
-from cenote.ops.cumulative import CUMULATIVES
-from cenote.ops.data_dependent import SELECTIONS
-from cenote.ops.deform_conv import DEFORMABLE
-from cenote.ops.depth_space import REARRANGEMENTS
-from cenote.ops.einsum import Einsum
-from cenote.ops.fractional_pool import FractionalMaxPool
-from cenote.ops.gather import GATHERS
-from cenote.ops.gemm import Gemm, MatMul
-from cenote.ops.global_pool import GlobalAveragePool, GlobalMaxPool
-from cenote.ops.grid_sample import GRIDS
-from cenote.ops.instance_normalization import GroupNormalization, InstanceNormalization
-from cenote.ops.layer_normalization import NORMALIZATIONS
-from cenote.ops.losses import LOSSES
-from cenote.ops.lp_pool import GlobalLpPool, LpPool
-from cenote.ops.lrn import LRN
-from cenote.ops.max_pool import MaxPool, MinPool
-from cenote.ops.max_unpool import MaxUnpool
-from cenote.ops.median_pool import MedianPool
-from cenote.ops.mod import Mod
-from cenote.ops.non_max_suppression import NonMaxSuppression
-from cenote.ops.pad import Pad
-from cenote.ops.pyramid_pool import SpatialPyramidPool
-from cenote.ops.quantize import QUANTIZERS
-from cenote.ops.quantized_linear import QUANTIZED_PRODUCTS
-from cenote.ops.recurrent import RECURRENT
-from cenote.ops.reduce import REDUCTIONS
-from cenote.ops.reorder import Reorder
-from cenote.ops.reshape import RESHAPES
-from cenote.ops.resize import Resize
-from cenote.ops.roi_align import RoiAlign
-from cenote.ops.roi_pool import MaxRoiPool, PsRoiPool
-from cenote.ops.rotary_embedding import RotaryEmbedding
-from cenote.ops.scatter import SCATTERS
-from cenote.ops.sequence_mixers import MIXERS
-from cenote.ops.shape import SHAPES
-from cenote.ops.slice import Slice
-from cenote.ops.softmax import LogSoftmax, Softmax
-from cenote.ops.spectral import SPECTRAL
-from cenote.ops.split import Split
-from cenote.ops.topk import RANKINGS
-from cenote.ops.transpose import Transpose
-from cenote.ops.unary import UNARY
-from cenote.ops.weighted_pool import GemPool, SoftPool, StochasticPool
-from cenote.ops.where import CHOICES
 
-OPERATORS: tuple[type[Op], ...] = (
-    *ACTIVATIONS,
-    *BINARY,
-    *CASTS,
-    *CHOICES,
-    *COMPARISONS,
-    *CUMULATIVES,
-    *DEFORMABLE,
-    *GATHERS,
-    *GRIDS,
-    *LOSSES,
-    *MIXERS,
-    *NORMALIZATIONS,
-    *QUANTIZED_PRODUCTS,
-    *QUANTIZERS,
-    *RANKINGS,
-    *REARRANGEMENTS,
-    *RECURRENT,
-    *REDUCTIONS,
-    *RESHAPES,
-    *SCATTERS,
-    *SELECTIONS,
-    *SHAPES,
-    *SPECTRAL,
-    *UNARY,
-    AdaptiveAveragePool,
-    AdaptiveMaxPool,
-    Attention,
-    AveragePool,
-    BatchNormalization,
-    BlurPool,
-    ChannelGather,
-    Concat,
-    Conv,
-    ConvTranspose,
-    Einsum,
-    FractionalMaxPool,
-    GemPool,
-    Gemm,
-    GlobalAveragePool,
-    GlobalLpPool,
-    GlobalMaxPool,
-    GroupNormalization,
-    InstanceNormalization,
-    LRN,
-    LogSoftmax,
-    LpPool,
-    MatMul,
-    MaxPool,
-    MaxRoiPool,
-    MaxUnpool,
-    MedianPool,
-    MinPool,
-    Mod,
-    NonMaxSuppression,
-    Pad,
-    PsRoiPool,
-    Reorder,
-    Resize,
-    RoiAlign,
-    RotaryEmbedding,
-    Slice,
-    SoftPool,
-    Softmax,
-    SpatialPyramidPool,
-    Split,
-    StochasticPool,
-    Transpose,
-)
+_FILES: dict[str, str] = {
+    "activation": (
+        "Celu Clip Elu Gelu HardSigmoid HardSwish LeakyRelu Mish Relu Selu Shrink Sigmoid Softplus "
+        "Softsign Swish Tanh ThresholdedRelu"
+    ),
+    "adaptive_pool": "",
+    "attention": "Attention",
+    "average_pool": "AveragePool",
+    "batch_normalization": "BatchNormalization",
+    "binary": "Add Div Max Mean Min Mul PRelu Pow Sub Sum",
+    "blur_pool": "",
+    "cast": "BitCast Cast CastLike",
+    "channel_gather": "",
+    "compare": (
+        "And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Equal Greater GreaterOrEqual IsInf "
+        "IsNaN Less LessOrEqual Not Or Xor"
+    ),
+    "concat": "Concat",
+    "conv": "Conv",
+    "conv_transpose": "ConvTranspose",
+    "cumulative": "CumProd CumSum",
+    "data_dependent": "Compress NonZero OneHot ReverseSequence Unique",
+    "deform_conv": "Col2Im DeformConv",
+    "depth_space": "CenterCropPad DepthToSpace SpaceToDepth",
+    "einsum": "Einsum",
+    "fractional_pool": "",
+    "gather": "Gather GatherElements GatherND",
+    "gemm": "Gemm MatMul",
+    "global_pool": "GlobalAveragePool GlobalMaxPool",
+    "grid_sample": "AffineGrid GridSample",
+    "instance_normalization": "GroupNormalization InstanceNormalization",
+    "layer_normalization": "LayerNormalization LpNormalization MeanVarianceNormalization RMSNormalization",
+    "losses": "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
+    "lp_pool": "GlobalLpPool LpPool",
+    "lrn": "LRN",
+    "max_pool": "MaxPool",
+    "max_unpool": "MaxUnpool",
+    "median_pool": "",
+    "mod": "Mod",
+    "non_max_suppression": "NonMaxSuppression",
+    "pad": "Pad",
+    "pyramid_pool": "",
+    "quantize": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
+    "quantized_linear": "ConvInteger MatMulInteger QLinearConv QLinearMatMul",
+    "recurrent": "GRU LSTM RNN",
+    "reduce": (
+        "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd "
+        "ReduceSum ReduceSumSquare"
+    ),
+    "reorder": "",
+    "reshape": "Dropout Expand Flatten Identity Reshape Squeeze Unsqueeze",
+    "resize": "Resize Upsample",
+    "roi_align": "RoiAlign",
+    "roi_pool": "MaxRoiPool",
+    "rotary_embedding": "RotaryEmbedding",
+    "scatter": "Scatter ScatterElements ScatterND TensorScatter",
+    "sequence_mixers": "CausalConvWithState LinearAttention SwiGLU",
+    "shape": "ConstantOfShape EyeLike Range Shape Size",
+    "slice": "Slice",
+    "softmax": "LogSoftmax Softmax",
+    "spectral": "BlackmanWindow DFT Det HammingWindow HannWindow MelWeightMatrix STFT",
+    "split": "Split",
+    "topk": "ArgMax ArgMin Hardmax TopK",
+    "transpose": "Transpose",
+    "unary": (
+        "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Neg Reciprocal Round Sign "
+        "Sin Sinh Sqrt Tan"
+    ),
+    "weighted_pool": "",
+    "where": "Tile Trilu Where",
+}
 
-DECODERS: dict[str, Decoder] = {key: decoder for op in OPERATORS for key, decoder in op.from_onnx.items()}
+
+class _Decoders(Mapping[str, Decoder]):
+    """Decoders by ONNX name; a file is imported when one of its decoders is asked for."""
+
+    def __init__(self) -> None:
+        self._file_of = {name: file for file, names in _FILES.items() for name in names.split()}
+
+    def __getitem__(self, key: str) -> Decoder:
+        for op in operators_in(self._file_of[key]):
+            if key in op.from_onnx:
+                return op.from_onnx[key]
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file_of)
+
+    def __len__(self) -> int:
+        return len(self._file_of)
+
+
+DECODERS: Mapping[str, Decoder] = _Decoders()
+
+
+@cache
+def operators_in(file: str) -> tuple[type[Op], ...]:
+    """The operators that a file of this folder defines (those with a name: bases have none)."""
+    module = importlib.import_module(f"{__name__}.{file}")
+    return tuple(
+        thing
+        for thing in vars(module).values()
+        if isinstance(thing, type)
+        and issubclass(thing, Op)
+        and thing.__module__ == module.__name__
+        and thing.__dict__.get("name")
+    )
+
+
+@cache
+def operators() -> tuple[type[Op], ...]:
+    """All operators; imports every file."""
+    return tuple(op for file in _FILES for op in operators_in(file))
