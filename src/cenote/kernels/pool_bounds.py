@@ -2,8 +2,9 @@
 
 for item in items:                              # a band of output rows of one plane
     for row in output rows of the band:
-        for plane, row in the ranges of the output row:                (rows by eights)
-            combined = combine(combined, x[row], x[row + 1] …)         (a scratch row)
+        combined = combine(x[row], x[row + 1] …)                       (`fewest_rows` unrolled, a scratch row)
+        for plane, row in the rest of the ranges of the output row:    (rows by eights)
+            combined = combine(combined, x[row], x[row + 1] …)
         for column in output columns:
             y[row][column] = combine(combined[range of the column])    (`fewest` columns unrolled)
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from cenote.codegen.builder import I64, Kernel, Parameter
 from cenote.codegen.values import Pointer, Value
 from cenote.core.target import Target
-from cenote.kernels.pool_base import Piece, PoolSpec, combine_all, new_kernel, spans
+from cenote.kernels.pool_base import Piece, PoolSpec, combine_all, load, new_kernel, spans
 from cenote.kernels.pool_taps import take_rows
 
 UNROLLED = 16  # columns of a window that are unrolled at most
@@ -24,9 +25,10 @@ UNROLLED = 16  # columns of a window that are unrolled at most
 @dataclass(frozen=True)
 class PoolBounds(PoolSpec):
     """`bounds` holds (begin, end) of every output plane, then row, then column. Every window has at least `fewest`
-    columns."""
+    columns and `fewest_rows` rows."""
 
     fewest: int
+    fewest_rows: int
 
     def emit(self, target: Target) -> Kernel:
         k = new_kernel(self, target, [Parameter("bounds", I64, pointer=True)])
@@ -37,12 +39,22 @@ class PoolBounds(PoolSpec):
             combined = piece.row(1)
             planes = self._range(k, piece.depth)
             for row in k.range(piece.first_row, piece.last_row):
-                piece.fill(combined, piece.length)
                 low, high = self._range(k, n("out_d") + row)
-                for plane in k.range(*planes):
+                source = piece.x + planes[0] * n("x_d")
+                self._first_rows(piece, combined, source + low * n("x_h"))
+                take_rows(piece, combined, source, low + min(self.fewest_rows, UNROLLED), high, n("x_h"))
+                for plane in k.range(planes[0] + 1, planes[1]):
                     take_rows(piece, combined, piece.x + plane * n("x_d"), low, high, n("x_h"))
                 self._across(piece, combined, row)
         return k
+
+    def _first_rows(self, piece: Piece, combined: Pointer, x: Pointer) -> None:
+        """The rows that every window has, together."""
+        k = piece.k
+        rows = [x + k.number("x_h") * row for row in range(min(self.fewest_rows, UNROLLED))]
+        for at in spans(k, piece.length, self.lanes, unroll=2):
+            values = [load(self, row, at, self.lanes) for row in rows]
+            combined.store(combine_all(k, self.reduction, values), at)
 
     def _range(self, k: Kernel, index: Value) -> tuple[Value, Value]:
         bounds = k.pointer("bounds") + index * 2

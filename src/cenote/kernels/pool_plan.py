@@ -168,6 +168,7 @@ def bounded(
         scale="none" if scale[0] is None else "row" if scale[1] is None else "both",
         nan=nan if reduction != SUM else "propagate", norm=0, deep=size[0] > 1 or out[0] > 1,
         fewest=min(min(end - begin for begin, end in bounds[2]), 2 * UNROLLED),
+        fewest_rows=min(min(end - begin for begin, end in bounds[1]), UNROLLED),
     )  # fmt: skip
     pitch = (size[2] * memory.step + 2 * SLACK + 8 * spec.lanes) // 16 * 16 + 16
     numbers = (

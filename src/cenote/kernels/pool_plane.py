@@ -71,8 +71,9 @@ class PoolPlane(PoolSpec):
             piece = Piece(k, self, item)
             watch = Watch(k, self)
             source = piece.row(1)
-            inside = source + n("pad_h") * piece.length
-            for at in spans(k, n("size_h") * piece.length, self.lanes, unroll=4):
+            row = n("size_w") * piece.step
+            inside = source + n("pad_h") * row
+            for at in spans(k, n("size_h") * row, self.lanes, unroll=4):
                 value = load(self, piece.x, at, self.lanes)
                 watch.see([value])
                 inside.store(value, at)
@@ -94,14 +95,14 @@ class _Plane:
     def emit(self) -> None:
         k, n, piece, spec = self.k, self.k.number, self.piece, self.spec
         down, across = Parts.of(spec.rows, spec.reduction), Parts.of(spec.width, spec.reduction)
-        length, pitch = piece.length, n("row_pitch")
+        length, pitch = n("size_w") * piece.step, n("row_pitch")
         rows = (n("out_h") - 1) * n("stride_h") + (spec.rows - down.part + 1)
         parts = self._parts(self.source, piece.row(2), down.part, length, rows * length)
         combined = piece.row(3)
         for row in k.range(0, n("out_h")):
             start = row * n("stride_h") * length
             into = combined + (row * pitch + piece.left)
-            for at in spans(k, length, spec.lanes, unroll=2):
+            for at in spans(k, piece.length, spec.lanes, unroll=2):
                 into.store(self._joined(parts, self.source, down, length, start + at, spec.lanes), at)
         strips = self._parts(combined, piece.row(4), across.part, piece.step, n("out_h") * pitch)
         for row in k.range(0, n("out_h")):

@@ -1,0 +1,197 @@
+"""Windowed pooling kernels against the naive loop: every scheme, its thresholds, vector tails, NaN, chunks, layouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cenote.codegen import jit
+from cenote.core.target import Target
+from cenote.core.types import BFLOAT16, Array
+from cenote.kernels.pool_base import compute_type
+from cenote.kernels.pool_plan import Geometry
+from tests.kernels.pool_oracle import LAYOUTS, geometry, has_empty_window, pooled, run_pool
+
+HOST = jit.host_target()
+TARGETS = list({target.name: target for target in (HOST, jit._target("generic"))}.values())
+NO_PADS = ((0, 0),) * 3
+
+
+def noise(shape: tuple[int, ...], dtype: Any = np.float32, seed: int = 0) -> Array:
+    generator = np.random.default_rng(seed)
+    if np.dtype(dtype).kind in "iu":
+        limits = np.iinfo(dtype)
+        return generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    return generator.standard_normal(shape).astype(dtype)
+
+
+def check(x: Array, g: Geometry, reduction: str, target: Target = HOST, **options: Any) -> Array:
+    y = run_pool(x, g, reduction, target, **options)
+    want = pooled(x, g, reduction, options.get("nan", "propagate"))
+    if reduction == "sum":
+        # The largest sum of absolute values bounds the error of any order of summation.
+        bound = 1e-6 * pooled(np.abs(x), g, "sum").max()
+        np.testing.assert_allclose(y.astype(np.float64), want, rtol=1e-6, atol=bound)
+    else:
+        np.testing.assert_array_equal(y.astype(np.float64), want)
+    return y
+
+
+def square(k: int, pad: int, stride: int, height: int, width: int) -> Geometry:
+    pads = ((0, 0), (pad, pad), (pad, pad))
+    return geometry((1, height, width), (1, k, k), (1, stride, stride), (1, 1, 1), pads)
+
+
+@pytest.mark.parametrize("reduction", ["max", "sum"])
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 31, 32, 33, 40, 41, 63, 64, 65])
+def test_windows_of_every_scheme_along_a_row(width: int, reduction: str) -> None:
+    for target in TARGETS if width in (3, 5, 6, 9, 17, 41) else TARGETS[:1]:
+        g = geometry((1, 2, width + 45), (1, 1, width), pads=(*NO_PADS[:2], (width // 2, width // 2)))
+        for layout in LAYOUTS:
+            check(noise((1, 3, 1, 2, width + 45)), g, reduction, target, layout=layout)
+    check(noise((1, 3, 1, 2, width)), geometry((1, 2, width), (1, 1, width)), reduction)
+
+
+@pytest.mark.parametrize("reduction", ["max", "sum"])
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 8, 9, 16, 27, 28, 31, 64])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (40, 1), (2, 2)])
+def test_windows_of_every_scheme_down_the_rows(rows: int, stride: int, dilation: int, reduction: str) -> None:
+    reach = (rows - 1) * dilation + 1
+    pads = (NO_PADS[0], (reach // 3, reach // 2), NO_PADS[2])
+    g = geometry((1, reach + 9, 50), (1, rows, 2), (1, stride, 1), (1, dilation, 1), pads)
+    for layout in ("plain", "blocked"):
+        check(noise((2, 3, 1, reach + 9, 50)), g, reduction, layout=layout)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize(
+    ("window", "stride", "pad"), [(2, 2, 0), (3, 2, 1), (3, 1, 1), (4, 4, 0), (9, 1, 4), (5, 3, 2)]
+)
+def test_every_vector_tail(window: int, stride: int, pad: int, target: Target) -> None:
+    for width in range(max(1, window - 2 * pad), 41):
+        g = square(window, pad, stride, 9, width)
+        check(noise((1, 2, 1, 9, width), seed=width), g, "max", target)
+        check(noise((1, 2, 1, 9, width), seed=width), g, "sum", target)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 7, 8, 9, 16, 33])
+@pytest.mark.parametrize(("window", "stride", "pad"), [(2, 2, 0), (3, 2, 1), (3, 1, 1), (7, 1, 3)])
+def test_every_number_of_channels(channels: int, window: int, stride: int, pad: int) -> None:
+    g = square(window, pad, stride, 8, 9)
+    for layout in ("blocked", "last"):
+        check(noise((2, channels, 1, 8, 9)), g, "max", layout=layout)
+        check(noise((2, channels, 1, 8, 9)), g, "sum", layout=layout)
+
+
+@pytest.mark.parametrize(
+    ("window", "stride", "pad", "extent"), [(2, 2, 0, 18), (3, 1, 1, 17), (3, 2, 1, 50), (9, 1, 4, 50)]
+)
+def test_a_nan_anywhere_reaches_its_windows_and_no_others(
+    window: int, stride: int, pad: int, extent: int
+) -> None:
+    g = square(window, pad, stride, 11, extent)
+    for column in range(extent):
+        x = noise((1, 2, 1, 11, extent), seed=column)
+        x[0, column % 2, 0, column % 11, column] = np.nan
+        for layout in LAYOUTS:
+            y = check(x, g, "max", layout=layout)
+            assert np.isnan(y).any() == np.isnan(pooled(x, g, "max")).any()
+            ignored = run_pool(x, g, "max", HOST, layout=layout, nan="ignore")
+            np.testing.assert_array_equal(ignored, pooled(x, g, "max", "ignore"))
+
+
+def test_infinities_of_both_signs_are_not_taken_for_nan() -> None:
+    x = noise((1, 2, 1, 20, 50))
+    x[..., ::5], x[..., 2::5] = np.inf, -np.inf
+    for window in (2, 3, 9):
+        check(x, square(window, window // 2, 1, 20, 50), "max")
+        check(x, square(window, window // 2, 1, 20, 50), "min")
+
+
+def test_nothing_leaks_from_an_infinite_sum() -> None:
+    x = np.ones((1, 1, 1, 40, 60), np.float32)
+    x[0, 0, 0, 20, 30] = np.inf
+    for window in (2, 3, 8, 9, 31):
+        g = square(window, 0, 1, 40, 60)
+        y = run_pool(x, g, "sum", HOST)
+        np.testing.assert_array_equal(y, pooled(x, g, "sum").astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float64, np.float16, BFLOAT16, np.int8, np.uint8, np.int16, np.int32, np.int64]
+)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_element_types(dtype: Any, target: Target) -> None:
+    for window, stride, pad, width in (
+        (2, 2, 0, 70),
+        (3, 2, 1, 35),
+        (3, 1, 1, 9),
+        (9, 1, 4, 40),
+        (9, 2, 4, 90),
+    ):
+        g = square(window, pad, stride, 12, width)
+        x = noise((1, 3, 1, 12, width), dtype)
+        for reduction in ("max", "min"):
+            for layout in LAYOUTS:
+                y = run_pool(x, g, reduction, target, layout=layout)
+                np.testing.assert_array_equal(y.astype(np.float64), pooled(x, g, reduction))
+
+
+def test_half_precision_sums_are_taken_in_float32() -> None:
+    x = np.full((1, 1, 1, 64, 64), 40, np.float16)
+    g = square(64, 0, 1, 64, 64)
+    scale = np.full((1, 1), 1 / 4096, np.float32)
+    assert run_pool(x, g, "sum", HOST, scale=(scale, None)).ravel()[0] == 40
+    assert compute_type("sum", np.dtype(np.float16)).bits == 32
+
+
+@pytest.mark.parametrize(
+    ("size", "window", "stride", "dilation"),
+    [
+        ((1, 40, 2500), (1, 3, 3), (1, 1, 1), (1, 1, 1)),
+        ((1, 70, 70), (1, 9, 9), (1, 2, 2), (1, 1, 1)),
+        ((1, 20, 20), (1, 13, 13), (1, 1, 1), (1, 1, 1)),
+        ((5, 12, 30), (3, 3, 3), (1, 2, 1), (1, 1, 2)),
+        ((1, 90, 30), (1, 30, 2), (1, 30, 2), (1, 1, 1)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("reduction", ["max", "sum"])
+def test_bits_do_not_depend_on_the_chunks(
+    size: Any, window: Any, stride: Any, dilation: Any, reduction: str
+) -> None:
+    pads = tuple((w // 3, w // 3) for w in window)
+    g, x = geometry(size, window, stride, dilation, pads), noise((2, 2, *size))
+    for layout in LAYOUTS:
+        whole = check(x, g, reduction, layout=layout)
+        for chunk in (1, 3):
+            np.testing.assert_array_equal(run_pool(x, g, reduction, HOST, layout=layout, chunk=chunk), whole)
+
+
+@st.composite
+def geometries(draw: st.DrawFn) -> Geometry:
+    """Any window over up to three axes that has no empty window."""
+    size, window, stride, dilation, pads = [], [], [], [], []
+    for limit in (4, 14, 45):
+        w = draw(st.integers(1, limit if draw(st.booleans()) else 3))
+        d = draw(st.sampled_from((1, 1, 1, 2, 3)))
+        reach = (w - 1) * d + 1
+        pad = (draw(st.integers(0, reach // 2)), draw(st.integers(0, reach // 2)))
+        size.append(draw(st.integers(max(1, reach - sum(pad)), reach + limit)))
+        window.append(w)
+        stride.append(draw(st.integers(1, 4)))
+        dilation.append(d)
+        pads.append(pad)
+    g = geometry(size, window, stride, dilation, pads)
+    return g if not has_empty_window(g) else geometry(size, (1, 1, 1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    geometries(), st.sampled_from(LAYOUTS), st.sampled_from(("max", "min", "sum")), st.sampled_from((1, 3, 8))
+)
+def test_any_geometry(g: Geometry, layout: str, reduction: str, channels: int) -> None:
+    check(noise((1, channels, *g.size)), g, reduction, layout=layout, chunk=2)
