@@ -12,13 +12,15 @@ import pytest
 from cenote.codegen import jit
 from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
-from cenote.core.types import TensorType
+from cenote.core.types import Layout, TensorType
+from cenote.kernels.base import Slot, View, buffer_elements, dense_strides, halo_offset
+from cenote.kernels.epilogue import Activation
 from cenote.ops.base import Sample, wide
 from cenote.ops.conv import Conv
 from cenote.ops.conv_transpose import ConvTranspose
 from cenote.ops.gemm import Gemm, MatMul
 from cenote.ops.reorder import Reorder
-from tests.harness import run_lowering
+from tests.harness import Buffer, launch, pack, run_lowering, unpack
 
 
 def targets() -> list[Target]:
@@ -84,3 +86,38 @@ def check(sample: Sample, target: Target, fixed: Collection[int]) -> list[str]:
         assert len(results) == 1, f"{lowering.name}: the result depends on how the work is split"
         names.append(lowering.name)
     return names
+
+
+@pytest.mark.parametrize("size", [(14, 14), (7, 9)])
+@pytest.mark.parametrize("channels", [24, 136])
+def test_the_output_may_take_the_residual_s_memory(channels: int, size: tuple[int, int]) -> None:
+    target = jit.host_target()
+    op = Conv(pads=((1, 1), (1, 1)), residual=True, activation=Activation("relu"))
+    random = np.random.default_rng(channels)
+    shapes = [(1, channels, *size), (40, channels, 3, 3), (40,), (1, 40, *size)]
+    arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    (wanted,) = op.reference(*(wide(x) for x in arrays))
+    types = [
+        TensorType.known(x) if i in (1, 2) else TensorType.of(x.dtype, x.shape) for i, x in enumerate(arrays)
+    ]
+    for lowering in op.lowerings(types, target):
+        if 3 not in lowering.in_place:
+            continue
+        buffers: list[Buffer] = []
+        views = [buffer_view(types[i], lowering.inputs[i], buffers) for i in (0, 3)]
+        for index, buffer in zip((0, 3), buffers, strict=True):
+            pack(arrays[index], lowering.inputs[index] or Layout(), buffer)
+        spare = [buffer_view(kind, Layout(), buffers) for kind in lowering.temporaries]
+        weights = [View(types[i], Layout(), (), Slot("constant", i)) for i in (1, 2)]
+        for call in lowering.bind([views[0], *weights, views[1]], [views[1], *spare]):
+            launch(call, buffers, target, chunk=1)
+        got = unpack(buffers[1], types[3], lowering.outputs[0])
+        assert error(got, wanted) <= lowering.tolerance, lowering.name
+
+
+def buffer_view(kind: TensorType, layout: Layout | None, buffers: list[Buffer]) -> View:
+    """A view of a new buffer."""
+    layout = layout or Layout()
+    buffers.append(Buffer(buffer_elements(kind.shape, layout) * 4))
+    slot = Slot("arena", len(buffers) - 1, halo_offset(kind.shape, layout) * 4)
+    return View(kind, layout, dense_strides(kind.shape, layout), slot)

@@ -62,7 +62,7 @@ class Conv(Op):
     mean ones, empty `pads` none; `pads` holds (begin, end) per axis. With `auto_pad` other than NOTSET the
     explicit pads are ignored. `window` only repeats the extents of w (ONNX's kernel_shape): they are checked
     when given. `exact` forbids Winograd algorithms, whose rounding error is two to three times that of a
-    plain sum.
+    plain sum, and which spread an infinity or NaN of the input over whole tiles of outputs.
 
     Output extents are floor((in + begin + end - reach) / stride) + 1 with reach = (window - 1) * dilation +
     1. Raises ShapeError where the window does not fit: PyTorch does too, ONNX leaves it open.
@@ -266,6 +266,7 @@ def _samples() -> Iterator[Sample]:
     yield _sample("groups of 3", Conv(pads=one, groups=4), (2, 12, 7, 7), 20, (3, 3))
     yield _sample("1-D", Conv((2,), ((2, 1),)), (2, 10, 25), 12, (5,))
     yield _sample("1-D depthwise", Conv(pads=((1, 1),), groups=9), (1, 9, 12), 9, (3,))
+    yield _sample("1-D, many channels", Conv(pads=((1, 1),)), (2, 17, 30), 24, (3,))
     yield _sample("3-D", Conv((1, 2, 1), ((1, 1), (1, 1), (0, 1))), (1, 9, 4, 7, 6), 10, (3, 3, 2))
     yield _sample("empty batch", Conv(pads=one), (0, 8, 6, 6), 8, (3, 3))
     yield _sample("window of the padded map", Conv(), (1, 12, 4, 4), 16, (4, 4))
