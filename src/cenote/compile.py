@@ -70,7 +70,12 @@ def driver_abi() -> DriverAbi:
 
 
 def compile_graph(
-    source: Graph | Handover, threads: int, *, exact: bool = False, pool: ConstantPool | None = None
+    source: Graph | Handover,
+    threads: int,
+    *,
+    exact: bool = False,
+    weights: str = "float32",
+    pool: ConstantPool | None = None,
 ) -> Plan:
     """Optimise, schedule, plan memory, generate code and assemble the program of a specialised graph.
 
@@ -78,7 +83,7 @@ def compile_graph(
     """
     target = jit.host_target()
     handover = source if isinstance(source, Handover) else Handover(source)
-    scheduled = schedule(optimize(handover.take(), target, exact=exact), target)
+    scheduled = schedule(optimize(handover.take(), target, exact=exact, weights=weights), target)
     memory = plan_memory(scheduled)
     constants = dict(scheduled.graph.constants)
     alone = sum(option.seconds for option in scheduled.lowerings if option is not None) < _WORTH_THREADS

@@ -28,6 +28,7 @@ from cenote.runtime.threads import resolve_threads
 
 _STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
 PRECISIONS = ("fast", "exact")
+WEIGHTS = ("float32", "bfloat16", "float16")
 
 
 class Stage:
@@ -50,7 +51,13 @@ class Stage:
         outputs = specialized.graph.outputs
         graph = Handover(specialized.graph)
         del specialized
-        plan = compile_graph(graph, options.threads, exact=options.precision == "exact", pool=options.pool)
+        plan = compile_graph(
+            graph,
+            options.threads,
+            exact=options.precision == "exact",
+            weights=options.weights,
+            pool=options.pool,
+        )
         return Stage(plan, inputs, outputs, options, rest)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -79,10 +86,12 @@ class Stage:
 class Options:
     """What all stages of a model share."""
 
-    def __init__(self, threads: int, precision: str) -> None:
+    def __init__(self, threads: int, precision: str, weights: str = "float32") -> None:
         if precision not in PRECISIONS:
             raise ArgumentError(f'precision: {precision!r} is not known ("fast", or "exact" for no Winograd)')
-        self.threads, self.precision = threads, precision
+        if weights not in WEIGHTS:
+            raise ArgumentError(f"weights: {weights!r} is not known ({', '.join(WEIGHTS)})")
+        self.threads, self.precision, self.weights = threads, precision, weights
         self.pool = ConstantPool()
         self.lock = threading.RLock()
 
@@ -122,10 +131,14 @@ class Model:
 
     @staticmethod
     def from_graph(
-        source: Handover, metadata: Mapping[str, str], threads: int | None, precision: str
+        source: Handover,
+        metadata: Mapping[str, str],
+        threads: int | None,
+        precision: str,
+        weights: str = "float32",
     ) -> Model:
         """A model out of an imported graph, compiled now if its shapes are fixed."""
-        options = Options(resolve_threads(threads), precision)
+        options = Options(resolve_threads(threads), precision, weights)
         graph = source.take()
         model = Model(graph.inputs, graph.outputs, metadata, options)
         shapes = [_static_shape(declared) for declared in graph.inputs]

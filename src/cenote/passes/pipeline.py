@@ -9,6 +9,7 @@ from cenote.core.target import Target
 from cenote.graph.graph import Graph
 from cenote.graph.verify import verify
 from cenote.ops.conv import Conv
+from cenote.ops.gemm import Gemm
 from cenote.passes.channels import compose_channels
 from cenote.passes.common import eliminate_common
 from cenote.passes.dead import eliminate_dead
@@ -18,8 +19,8 @@ from cenote.passes.identity import remove_identities
 GraphPass = Callable[[Graph], Graph]
 
 
-def passes(target: Target, exact: bool) -> tuple[GraphPass, ...]:
-    """The passes for a target; `exact` forbids Winograd."""
+def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
+    """The passes for a target; `exact` forbids Winograd, `weights` is the type that linear layers keep theirs in."""
     return (
         remove_identities,
         eliminate_common,
@@ -28,6 +29,7 @@ def passes(target: Target, exact: bool) -> tuple[GraphPass, ...]:
         lambda graph: compose_channels(graph, target.lanes()),
         eliminate_dead,
         *((forbid_winograd,) if exact else ()),
+        *((lambda graph: narrow_weights(graph, weights),) if weights != "float32" else ()),
     )
 
 
@@ -40,9 +42,18 @@ def forbid_winograd(graph: Graph) -> Graph:
     return graph.replace(nodes=nodes)
 
 
-def optimize(graph: Graph, target: Target, *, exact: bool = False) -> Graph:
+def narrow_weights(graph: Graph, weights: str) -> Graph:
+    """Keep the constant weights of linear layers as 16-bit floats: half the bytes to read, which is what bounds them."""
+    nodes = tuple(
+        replace(node, op=replace(node.op, stored=weights)) if isinstance(node.op, Gemm) else node
+        for node in graph.nodes
+    )
+    return graph.replace(nodes=nodes)
+
+
+def optimize(graph: Graph, target: Target, *, exact: bool = False, weights: str = "float32") -> Graph:
     """Run every pass over a specialised graph."""
-    for graph_pass in passes(target, exact):
+    for graph_pass in passes(target, exact, weights):
         graph = graph_pass(graph)
         verify(graph)
     return graph
