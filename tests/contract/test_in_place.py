@@ -1,0 +1,64 @@
+"""Lowerings that say their output may take an input's memory: the answer is the same bits when it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from cenote.core.target import Target
+from cenote.core.types import Array, Layout
+from cenote.kernels.base import View
+from cenote.ops.base import Lowering, Op, Sample, ValueNeeded
+from tests import harness
+from tests.contract.test_lowerings import TARGETS, same_bits, samples
+
+SAMPLES = [p for p in samples() if p.values[1] < 9]  # the others differ in values, not in memory
+
+
+@pytest.mark.parametrize(("sample", "number"), SAMPLES)
+def test_output_in_the_memory_of_an_input(sample: Sample, number: int) -> None:
+    for target in TARGETS[: 1 + (number % 4 == 0)]:
+        for constants in (True, False) if len(sample.inputs) > 1 else (True,):
+            try:
+                lowerings = harness.lowerings_of(sample.op, sample.inputs, target, constants)
+            except ValueNeeded:
+                continue
+            for lowering in lowerings:
+                for index in lowering.in_place:
+                    check(sample.op, lowering, sample.inputs, target, constants, index)
+
+
+def check(
+    op: Op, lowering: Lowering, arrays: Sequence[Array | None], target: Target, constants: bool, index: int
+) -> None:
+    apart = harness.run_lowering(op, lowering, arrays, target, constants=constants)
+    types = harness.input_types(arrays, constants)
+    (output, *_) = op.infer(*types)
+    source = arrays[index]
+    assert source is not None
+    assert (output.dtype, output.shape) == (source.dtype, source.shape), f"{op}: input {index} does not fit"
+    assert lowering.inputs[index] == lowering.outputs[0], f"{op}: layouts differ"
+    buffers: list[harness.Buffer] = []
+    views: list[View | None] = []
+    for array, type, layout in zip(arrays, types, lowering.inputs, strict=True):
+        if array is None or type is None:
+            views.append(None)
+            continue
+        views.append(harness._view(type, layout or Layout(), buffers, 0xFF))
+        harness.pack(array, layout or Layout(), buffers[-1])
+    shared = views[index]
+    assert shared is not None
+    temporaries = [harness._view(type, Layout(), buffers, 0xFF) for type in lowering.temporaries]
+    y = View(output, shared.layout, shared.strides, shared.slot)
+    for call in lowering.bind(views, [y, *temporaries]):
+        harness.launch(call, buffers, target)
+    for number, buffer in enumerate(buffers):
+        buffer.check(f"{op} via {lowering.name} in place, buffer {number}")
+    result = harness.unpack(buffers[shared.slot.index], output, shared.layout)
+    assert same_bits(result, apart[0]), f"{op} via {lowering.name} in the memory of input {index}"
+
+
+def test_some_lowerings_work_in_place() -> None:
+    add = next(p.values[0] for p in SAMPLES if p.values[0].op.name == "add")
+    assert any(lowering.in_place for lowering in harness.lowerings_of(add.op, add.inputs, TARGETS[0], False))
