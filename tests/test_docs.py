@@ -1,0 +1,91 @@
+"""The documentation is true: its programs run, its messages are those that appear, its links lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cenote
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RAISES = re.compile(r"^```python raises\n(.*?)^```\n```\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#\s]+)")
+PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
+
+
+def errors_page() -> str:
+    return (DOCS / "errors.md").read_text(encoding="utf-8")
+
+
+def error_examples() -> list[Any]:
+    """(class, program, message) of every example."""
+    sections = re.split(r"^## (\w+)$", errors_page(), flags=re.MULTILINE)[1:]
+    found = []
+    for name, text in zip(sections[::2], sections[1::2], strict=True):
+        for number, (program, message) in enumerate(RAISES.findall(text)):
+            found.append(pytest.param(name, program, message, id=f"{name}-{number}"))
+    return found
+
+
+@pytest.mark.parametrize(("name", "program", "message"), error_examples())
+def test_errors_read_as_documented(name: str, program: str, message: str) -> None:
+    namespace: dict[str, Any] = {}
+    exec(PROGRAM.findall(errors_page())[0], namespace)
+    with pytest.raises(getattr(cenote, name)) as caught:
+        exec(program, namespace)
+    assert type(caught.value) is getattr(cenote, name)
+    pattern = ".*".join(re.escape(part) for part in message.split("…"))
+    assert re.fullmatch(pattern, str(caught.value)), str(caught.value)
+
+
+def test_every_error_has_a_section() -> None:
+    sections = set(re.findall(r"^## (\w+)$", errors_page(), re.MULTILINE))
+    public = {name for name in cenote.__all__ if name.endswith("Error")} - {"CenoteError"}
+    assert sections == public
+    examples = {parameter.values[0] for parameter in error_examples()}
+    assert public - examples == {"CodegenError"}, "only this one has no example, and the page says why"
+
+
+def test_the_life_of_a_layer() -> None:
+    namespace: dict[str, Any] = {}
+    programs = PROGRAM.findall((DOCS / "life_of_a_layer.md").read_text(encoding="utf-8"))
+    assert len(programs) >= 10
+    for program in programs:
+        exec(program, namespace)
+
+
+def test_generated_pages_are_fresh() -> None:
+    specification = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert specification is not None
+    assert specification.loader is not None
+    generate = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(generate)
+    assert (DOCS / "settings.md").read_text(encoding="utf-8") == generate.settings_page(), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    broken = [link for link in LINK.findall(text) if not (page.parent / link).exists()]
+    assert not broken
+
+
+@pytest.mark.parametrize("page", [*sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
+def test_every_page_is_in_the_index(page: Path) -> None:
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert page.name == "index.md" or f"({page.name})" in index
+
+
+def test_make_targets_that_are_named_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    named = set(re.findall(r"^make (\w+)|`make (\w+)", text, re.MULTILINE))
+    assert {"run", "test", "check"} <= targets
+    assert {name for pair in named for name in pair if name} <= targets
