@@ -5,18 +5,20 @@ Identity, and Dropout, which is the identity when a model runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ShapeError, UnsupportedError
+from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import (
     Arrays,
     Decoder,
     Imported,
+    Lowering,
     Op,
     Rewired,
     Sample,
@@ -25,6 +27,7 @@ from cenote.ops.base import (
     normalize_axis,
     seeded,
 )
+from cenote.ops.copy_lowerings import strided_lowerings
 from cenote.ops.host import BOOL, HostOp, as_ints, int64s, known, known_ints, require_kind, unique_axes
 
 
@@ -251,6 +254,18 @@ class Expand(HostOp):
 
     def compute(self, data: Array, shape: Array) -> Arrays:
         return (np.broadcast_to(data, self.declared(data, shape)[0].shape).copy(),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        data = inputs[0]
+        assert data is not None
+        (output,) = self.infer(*inputs)
+        missing = [0] * (output.rank - data.rank)
+
+        def walk(strides: tuple[int, ...]) -> tuple[int, list[int]]:
+            moves = [0 if extent == 1 else stride for extent, stride in zip(data.shape, strides, strict=True)]
+            return 0, [*missing, *moves]
+
+        yield from strided_lowerings(inputs, output, walk, target)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

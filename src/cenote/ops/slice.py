@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Decoder, Imported, Op, Rewired, Sample, Types, seeded
+from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Rewired, Sample, Types, seeded
+from cenote.ops.copy_lowerings import strided_lowerings
 from cenote.ops.host import HostOp, as_ints, int64s, known_ints, unique_axes
 
 
@@ -82,6 +84,21 @@ class Slice(HostOp):
         for axis, indices in enumerate(taken):
             data = np.take(data, np.array(indices, np.int64), axis)
         return (data.copy(),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        data, *bounds = inputs
+        if data is None or any(x is not None and x.value is None for x in bounds):
+            return
+        starts, ends, axes, steps = (*bounds, None, None)[:4]
+        assert starts is not None
+        assert ends is not None
+        taken = self.ranges(data, starts, ends, axes, steps)
+
+        def walk(strides: tuple[int, ...]) -> tuple[int, list[int]]:
+            start = sum(indices.start * stride for indices, stride in zip(taken, strides, strict=True))
+            return start, [indices.step * stride for indices, stride in zip(taken, strides, strict=True)]
+
+        yield from strided_lowerings(inputs, self.infer(*inputs)[0], walk, target)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ShapeError
+from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Box, Decoder, Imported, Op, Sample, Types, require, seeded
+from cenote.ops.base import Arrays, Box, Decoder, Imported, Lowering, Op, Sample, Types, require, seeded
+from cenote.ops.copy_lowerings import strided_lowerings
 from cenote.ops.host import HostOp, as_ints, unique_axes
 
 
@@ -43,6 +45,11 @@ class Transpose(HostOp):
 
     def compute(self, data: Array) -> Arrays:
         return (np.transpose(data, self.axes(data.ndim)),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        axes = self.axes(require("transpose", inputs[0], "data").rank)
+        (output,) = self.infer(*inputs)
+        yield from strided_lowerings(inputs, output, lambda strides: (0, [strides[a] for a in axes]), target)
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         axes = self.axes(require("transpose", inputs[0], "data").rank)
