@@ -20,7 +20,7 @@ GENERIC = jit._target("generic")
 
 def reduced(x: Array, reduce: Reduce, target: Any = HOST, chunk: int = 0) -> Array:
     """x (planes, elements) as (planes,)."""
-    maps = Maps(1, x.shape[0], (x.size, x.shape[1]), (x.shape[0], 1), 1, x.shape[1], 0)
+    maps = Maps(1, x.shape[0], (x.size, x.shape[1]), (x.shape[0], 1), x.shape[1])
     types = [TensorType.of(x.dtype, x.shape), TensorType.of(x.dtype, x.shape[:1])]
     between = partials(reduce, maps)
     types += [between] if between else []

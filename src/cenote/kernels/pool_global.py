@@ -14,7 +14,7 @@ shape alone: any number of threads gives the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,8 @@ WORDS = (
     "length",
     "runs",
     "x_run",
+    "slices",
+    "x_slice",
     "planes",
     "step",
 )
@@ -86,6 +88,13 @@ class GlobalSpec(KernelSpec):
         if self.nan == "ignore" and self.reduction != SUM and value.type.is_float:
             value = combine(k, self.reduction, value, self.neutral(k), exact=False)
         return value
+
+    def rows(self, k: Kernel, x: Pointer) -> Iterator[Pointer]:
+        """Starts of the runs of a map: `slices` times `runs` of them."""
+        n = k.number
+        for piece in k.range(0, n("slices")):
+            for run in k.range(0, n("runs")):
+                yield x + (piece * n("x_slice") + run * n("x_run"))
 
     def neutral(self, k: Kernel, type: Scalar | None = None) -> Value:
         return k.constant(type or self.compute, identity(self.reduction, self.dtype), self.lanes)
@@ -137,9 +146,7 @@ class GlobalPlanes(GlobalSpec):
         if self.length:
             return self._short(k, x)
         total = k.variable(self.neutral(k, self.total))
-        n = k.number
-        for run in k.range(0, n("runs")):
-            row = x + run * n("x_run")
+        for row in self.rows(k, x):
             whole = length & ~(self.lanes * CHAINS - 1)
             for block in k.range(0, whole, BLOCK * self.lanes):
                 end = smaller_of(k, whole, block + BLOCK * self.lanes)
@@ -226,8 +233,8 @@ class GlobalChannels(GlobalSpec):
             x = k.pointer("x") + (batch * n("x_n") + channel * n("x_c") + at)
             y = k.pointer("y") + (batch * n("y_n") + channel * n("y_c") + at)
             totals = [k.variable(self.neutral(k, self.total)) for _ in range(self.wide)]
-            for run in k.range(0, n("runs")):
-                self._run(k, x + run * n("x_run"), totals)
+            for row in self.rows(k, x):
+                self._run(k, row, totals)
             for index, total in enumerate(totals):
                 y.store(self.finish(total.value, n("factor")), index * self.lanes)
         return k

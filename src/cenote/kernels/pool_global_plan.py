@@ -19,23 +19,31 @@ FEW_PLANES = 32  # with more planes than this, planes alone keep all threads bus
 GRAIN_ELEMENTS = 64 << 10
 
 
+ONE_RUN = (1, 0, 1, 0)
+
+
 @dataclass(frozen=True)
 class Maps:
-    """Where the maps lie: batches and channels (or channel blocks) with their strides in x and y, in elements; each
-    map is `runs` runs of `length` positions, `x_run` apart, `step` elements from position to position (1: plain)."""
+    """Where the maps lie: batches and channels (or channel blocks) with their strides in x and y, in elements; a map is
+    made of runs of `length` positions, `step` elements from position to position (1: plain). `runs` holds their number
+    and distance, and the number and distance of slices of so many runs."""
 
     batches: int
     channels: int
     x: tuple[int, int]
     y: tuple[int, int]
-    runs: int
     length: int
-    x_run: int
+    runs: tuple[int, int, int, int] = ONE_RUN
     step: int = 1
 
     @property
     def planes(self) -> int:
         return self.batches * self.channels
+
+    @property
+    def elements(self) -> int:
+        """Positions of a map."""
+        return self.length * self.runs[0] * self.runs[2]
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,7 @@ class Reduce:
 
 def partials(reduce: Reduce, maps: Maps) -> TensorType | None:
     """The temporary that pieces of large planes leave their totals in; None when planes are taken whole."""
-    if maps.step != 1 or maps.runs != 1 or maps.planes > FEW_PLANES or maps.length < 2 * PIECE:
+    if maps.step != 1 or maps.elements != maps.length or maps.planes > FEW_PLANES or maps.length < 2 * PIECE:
         return None
     sums = reduce.reduction == SUM and compute_type(SUM, reduce.dtype).is_float
     return TensorType.of(FLOAT64 if sums else reduce.dtype, (maps.planes, -(-maps.length // PIECE)))
@@ -71,7 +79,7 @@ def whole_maps(
     first = dataclasses.replace(reduce, factor=1.0, root=False)
     split = dataclasses.replace(maps, y=(maps.channels * pieces, pieces))
     second = dataclasses.replace(reduce, dtype=between.dtype, norm=0)
-    joined = dataclasses.replace(maps, x=split.y, length=pieces, x_run=0)
+    joined = dataclasses.replace(maps, x=split.y, length=pieces, runs=ONE_RUN)
     return [
         _planes(first, split, target, x, temporary, between.dtype, pieces),
         _planes(second, joined, target, temporary, y, reduce.dtype, 1),
@@ -88,7 +96,7 @@ def _planes(
 ) -> Call:
     piece = maps.length if pieces == 1 else PIECE
     lanes = _lanes(reduce.dtype, reduce.reduction, maps.length - (pieces - 1) * piece, target)
-    short = maps.runs == 1 and pieces == 1 and maps.length <= UNROLLED * lanes
+    short = maps.elements == maps.length and pieces == 1 and maps.length <= UNROLLED * lanes
     dense = maps.y == (maps.channels, 1)
     group = lanes if short and dense else 1
     spec = GlobalPlanes(
@@ -97,9 +105,9 @@ def _planes(
     )  # fmt: skip
     items = -(-maps.planes // group) * pieces
     numbers = (
-        maps.channels, *maps.x, *maps.y, pieces, piece, maps.length, maps.runs, maps.x_run, maps.planes, maps.step,
+        maps.channels, *maps.x, *maps.y, pieces, piece, maps.length, *maps.runs, maps.planes, maps.step,
     )  # fmt: skip
-    grain = max(1, GRAIN_ELEMENTS // (group * piece * maps.runs))
+    grain = max(1, GRAIN_ELEMENTS // (group * piece * maps.elements // maps.length))
     scratch = group * lanes * compute_type(reduce.reduction, reduce.dtype).nbytes
     return Call(spec, (x, y, reduce.factor, *numbers), items, min(grain, -(-items // 8)), scratch)
 
@@ -119,12 +127,11 @@ def _channels(reduce: Reduce, maps: Maps, target: Target, x: Argument, y: Argume
         pieces,
         0,
         maps.length,
-        maps.runs,
-        maps.x_run,
+        *maps.runs,
         maps.planes,
         maps.step,
     )
-    grain = max(1, GRAIN_ELEMENTS // (lanes * wide * maps.length * maps.runs))
+    grain = max(1, GRAIN_ELEMENTS // (lanes * wide * maps.elements))
     return Call(spec, (x, y, reduce.factor, *numbers), items, min(grain, -(-items // 8)))
 
 

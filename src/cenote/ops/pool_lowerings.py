@@ -205,7 +205,7 @@ def whole_map_lowerings(
     if not x.size:
         return
     for layout in layouts(channels_last, target):
-        dense = Maps(x.shape[0], x.shape[1], (0, 0), (0, 0), 1, math.prod(x.shape[2:]), 0)
+        dense = Maps(x.shape[0], x.shape[1], (0, 0), (0, 0), math.prod(x.shape[2:]))
         between = None if layout.is_blocked or channels_last else partials(reduce, dense)
 
         def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
@@ -222,27 +222,24 @@ def whole_map_lowerings(
 
 
 def maps_of(x: View, y: View, channels_last: bool) -> Maps:
-    """Where the maps lie: one run if memory has no gaps, else a run per row."""
+    """Where the maps lie: one run if memory has no gaps, else a run per row, and slices of rows."""
     first = 1 if channels_last else 2
     spatial = x.shape[first : first + len(x.shape) - 2]
     strides = x.strides[first : first + len(spatial)]
     step = x.layout.lanes or (x.shape[-1] if channels_last else 1)
-    runs, length, between = 1, 1, 0
+    length = 1
+    outer_axes: list[tuple[int, int]] = []
     for extent, stride in zip(reversed(spatial), reversed(strides), strict=True):
-        if extent == 1:
-            continue
-        if runs == 1 and stride == length * step:
+        if not outer_axes and (extent == 1 or stride == length * step):
             length *= extent
-        elif runs == 1 or stride == runs * between:
-            between = between or stride
-            runs *= extent
         else:
-            raise ArgumentError(
-                f"pooling: memory with strides {x.strides} is too scattered for a whole-map pool"
-            )
+            outer_axes.append((extent, stride))
+    if len(outer_axes) > 2:
+        raise ArgumentError(f"pooling: memory with strides {x.strides} is too scattered for a whole-map pool")
+    (runs, between), (slices, apart) = (*outer_axes, (1, 0), (1, 0))[:2]
     channels = x.blocks if x.layout.is_blocked else 1 if channels_last else x.shape[1]
     outer = [(view.strides[0], 0 if channels_last else view.strides[1]) for view in (x, y)]
-    return Maps(x.shape[0], channels, outer[0], outer[1], runs, length, between, step)
+    return Maps(x.shape[0], channels, outer[0], outer[1], length, (runs, between, slices, apart), step)
 
 
 # ---- operators ------------------------------------------------------------------------------------------------------
