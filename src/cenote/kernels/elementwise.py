@@ -16,7 +16,7 @@ only, so the output may take the memory of an input of the same type and strides
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from cenote.codegen.values import Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import is_float
 from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.epilogue import Activation
 from cenote.kernels.functions import Number, emit_function
 from cenote.kernels.slabs import joined_axes, slab_count, slab_names, slab_numbers, slab_pointers
 
@@ -45,7 +46,8 @@ def vector_lanes(dtype: np.dtype[Any], target: Target) -> int:
 class Elementwise(KernelSpec):
     """`function` of operands that move along a row as `patterns` say, in vectors of `lanes` elements.
 
-    `outer` counts the axes outside of the rows; `tail` says whether rows may end in a part of a vector.
+    `outer` counts the axes outside of the rows; `tail` says whether rows may end in a part of a vector. `activation` is
+    applied to the function's result.
     """
 
     function: str
@@ -55,6 +57,7 @@ class Elementwise(KernelSpec):
     lanes: int
     outer: int
     tail: bool
+    activation: Activation = field(default_factory=Activation)
 
     def emit(self, target: Target) -> Kernel:
         count = len(self.patterns)
@@ -93,7 +96,7 @@ class Elementwise(KernelSpec):
                 value = self._widened(x.load(column, lanes, mask)) if known is None else known
                 values.append(k.splat(value, lanes))
             result = emit_function(k, self.function, self.parameters, values)
-            y.store(result.to(y.element), column, mask)
+            y.store(self.activation.emit(k, result).to(y.element), column, mask)
 
         whole = begin + (end - begin) // self.lanes * self.lanes if self.tail else end
         for column in k.range(begin, whole, self.lanes):
@@ -160,6 +163,7 @@ def elementwise_call(
     y: View,
     target: Target,
     weight: int = 1,
+    activation: Activation = Activation(),  # noqa: B008  # immutable
 ) -> Call:
     """The launch that computes y. `weight` is the function's cost in instructions, about."""
     blocked = y.layout.is_blocked
@@ -191,6 +195,7 @@ def elementwise_call(
         lanes,
         len(axes),
         bool(columns % lanes),
+        activation,
     )
     numbers = [columns, rows, column_step, row_step, *row_strides, *slab_numbers(axes)]
     work = column_step * row_step * weight

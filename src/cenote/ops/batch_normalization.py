@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, constant_of
 from cenote.kernels.elementwise import elementwise_call, operand_of, per_channel
+from cenote.kernels.epilogue import Activation
 from cenote.ops.base import (
     Arrays,
     Bind,
@@ -35,7 +36,7 @@ _INPUTS = ("X", "scale", "B", "input_mean", "input_var")
 
 @dataclass(frozen=True)
 class BatchNormalization(Op):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias, per channel (axis 1).
+    """activation((x - mean) / sqrt(variance + epsilon) * scale + bias), per channel (axis 1).
 
     Inputs: x, scale, bias, mean, variance (the last four of shape [channels]). In `training` mode mean and
     variance are those of the batch (divided by N), and the outputs are y, running mean and running variance
@@ -47,6 +48,7 @@ class BatchNormalization(Op):
     epsilon: float = 1e-5
     training: bool = False
     momentum: float = 0.9
+    activation: Activation = field(default_factory=Activation)
 
     def infer(self, *inputs: TensorType | None) -> Types:
         if len(inputs) != 5:
@@ -83,7 +85,7 @@ class BatchNormalization(Op):
                 ]
             shape = (1, -1, *[1] * (x.ndim - 2)) if x.ndim > 1 else (1,)
             mean, variance, scale, bias = (a.reshape(shape) for a in (mean, variance, scale, bias))
-            y = (x - mean) / np.sqrt(variance + self.epsilon) * scale + bias
+            y = self.activation.apply((x - mean) / np.sqrt(variance + self.epsilon) * scale + bias)
         return tuple(narrow(a, kind.dtype) for a, kind in zip((y, *extra), types, strict=True))
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
@@ -121,7 +123,7 @@ class BatchNormalization(Op):
             for array, values in zip(packed, (mean, factor, bias), strict=True):
                 array[: len(values)] = narrow(values, dtype)
             operands = [operand_of(x, y), *(per_channel(array, y) for array in packed)]
-            return [elementwise_call("normalize", (), operands, y, target, 2)]
+            return [elementwise_call("normalize", (), operands, y, target, 2, self.activation)]
 
         return bind
 
@@ -129,7 +131,11 @@ class BatchNormalization(Op):
         def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
             operands = [operand_of(x, outputs[0]) for x in inputs[:1] if x is not None]
             operands += [per_channel(view, outputs[0]) for view in inputs[1:]]
-            return [elementwise_call("standardize", (self.epsilon,), operands, outputs[0], target, 8)]
+            return [
+                elementwise_call(
+                    "standardize", (self.epsilon,), operands, outputs[0], target, 8, self.activation
+                )
+            ]
 
         return bind
 
@@ -155,6 +161,8 @@ class BatchNormalization(Op):
             (0, 3, 2),
         ):
             yield Sample(cls(), _inputs(shape, np.float32))
+        for shape in ((2, 11, 5, 7), (1, 16, 3, 3)):
+            yield Sample(cls(activation=Activation("relu")), _inputs(shape, np.float32), "with relu")
         yield Sample(cls(0.1), _inputs((1, 33, 4, 4), np.float32))
         for dtype in (np.float64, np.float16, "bfloat16"):
             yield Sample(cls(), _inputs((2, 9, 3, 5), np.dtype(dtype)))

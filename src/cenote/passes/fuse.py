@@ -132,7 +132,7 @@ def fold_batch_normalization(rewriter: Rewriter, node: Node) -> bool:
         rewriter.constant(f"{producer.inputs[1]}~bn", scaled),
         rewriter.constant(f"{node.inputs[2]}~bias", (bias * scale + shift).astype(weights.dtype)),
     )
-    rewriter.merge(producer, node, op, names)
+    rewriter.merge(producer, node, replace(op, activation=normalization.activation), names)
     return True
 
 
@@ -195,7 +195,7 @@ def fold_residual(rewriter: Rewriter, node: Node) -> bool:
 
 
 def fold_activation(rewriter: Rewriter, node: Node) -> bool:
-    """Conv, ConvTranspose, Gemm → activation."""
+    """Conv, ConvTranspose, Gemm, BatchNormalization → activation."""
     producer = rewriter.producer(node.inputs[0], FUSIBLE)
     if producer is None or rewriter.type(node.inputs[0]).dtype != np.float32:
         return False
@@ -207,7 +207,7 @@ def fold_activation(rewriter: Rewriter, node: Node) -> bool:
     return True
 
 
-FUSIBLE = (Conv, ConvTranspose, Gemm)
+FUSIBLE = (Conv, ConvTranspose, Gemm, BatchNormalization)
 
 
 def recognize_gate(rewriter: Rewriter, node: Node) -> bool:
