@@ -100,7 +100,14 @@ def hot_specs(target: Target) -> list[KernelSpec]:
     lanes = target.lanes()
     specs: list[KernelSpec] = [
         ConvDirectSpec(
-            blocks, width, unroll, ragged=unroll == lanes, flat=flat, residual=flat, activation=relu
+            blocks,
+            width,
+            unroll,
+            ragged=unroll == lanes,
+            flat_x=flat,
+            flat_y=flat,
+            residual=flat,
+            activation=relu,
         )
         for blocks, width in tiles
         for unroll, flat in ((lanes, False), (lanes, True), (7, False))

@@ -123,23 +123,22 @@ class _Plan:
         self.inner = problem.weights.shape[-1] if problem.plain else self.lanes
         if problem.plain and self.shape.dilations[2] != 1:
             self.inner = 1
-        self.flat = self._is_flat()
-        self.joins_images = not self.flat and self.shape.out[0] == 1  # a tile may span images
+        deep = self.shape.out[0] > 1
+        # Small maps of several images fill tiles together.
+        self.joins_images = self.shape.n > 1 and not deep and self.shape.pixels < 24
         self.images = 1 if self.joins_images else self.shape.n
         self.pixels = self.shape.pixels * (self.shape.n if self.joins_images else 1)
+        pointwise = self.shape.is_pointwise and not self.joins_images
+        self.flat_x = pointwise and not problem.plain and self._is_flat(x)
+        self.flat_y = self.flat_x and self._is_flat(y) and (residual is None or self._is_flat(residual))
+        self.joined = (self.joins_images or deep) and not self.flat_y
 
-    def _is_flat(self) -> bool:
-        shape, views = self.shape, [self.x, self.y, *([self.residual] if self.residual else [])]
-        if self.problem.plain or not shape.is_pointwise or (shape.pixels < 24 and shape.n > 1):
-            return False
-        _, height, width = shape.out
-        for view in views:
-            _, _, d, h, w = deep_strides(view)
-            rows = height == 1 or h == width * w
-            planes = shape.out[0] == 1 or d == height * width * w
-            if w != self.lanes or not rows or not planes:
-                return False
-        return True
+    def _is_flat(self, view: View) -> bool:
+        """True when the pixels of a channel block lie one after the other."""
+        _, _, d, h, w = deep_strides(view)
+        depth, height, width = self.shape.out
+        rows = height == 1 or h == width * w
+        return w == self.lanes and rows and (depth == 1 or d == height * width * w)
 
     def call(self) -> Call:
         rest_channels = 0 if self.problem.plain else self.shape.group_channels % self.lanes
@@ -149,8 +148,9 @@ class _Plan:
         if wide == 0:
             narrow, wide = narrow - 1, tiles
         spec = ConvDirectSpec(
-            blocks=self.each, width=narrow + 1, unroll=self.inner, ragged=rest_channels > 0, flat=self.flat,
-            residual=self.residual is not None, activation=self.problem.activation,
+            blocks=self.each, width=narrow + 1, unroll=self.inner, ragged=rest_channels > 0,
+            flat_x=self.flat_x, flat_y=self.flat_y, residual=self.residual is not None,
+            activation=self.problem.activation, joined=self.joined,
         )  # fmt: skip
         weights = self._pack()
         slab = weights.size // max(1, self.shape.groups * self.groups)
@@ -159,8 +159,7 @@ class _Plan:
             "entries": entries, "chunk": self._chunk(entries, slab), "rest": len(table) - entries,
             "rest_channels": rest_channels, "wide": wide, "tiles": tiles, "narrow": narrow,
             "filter_groups": self.shape.groups * self.groups, "per_group": self.groups,
-            "out_w": self.pixels if self.flat else self.shape.out[2],
-            "out_h": 1 if self.flat else self.shape.out[1],
+            "out_w": self.shape.out[2], "out_h": self.shape.out[1],
             "slab": slab, "weights_image": 0, "columns": 0, "bias_group": self.groups * self.each * self.lanes,
             **self._steps(),
         }  # fmt: skip
@@ -253,9 +252,6 @@ class _Plan:
             unit = 1 if name == "x" and self.problem.plain else self.lanes
             steps[f"{name}_group"] = channels // unit * c if shape.groups > 1 else 0
             steps[f"{name}_block"] = c
-        if self.flat:
-            for name in views:
-                steps[f"{name}_h"] = steps[f"{name}_outer"] = 0
         return {name: step for name, step in steps.items() if name != "x_block"}
 
     def _split(self, tiles: int, width: int, slab: int) -> tuple[int, int, dict[str, int]]:

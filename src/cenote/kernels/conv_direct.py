@@ -18,7 +18,7 @@ peak instead of 95-100 %).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter, Variable
@@ -55,19 +55,21 @@ def widest(blocks: int, registers: int) -> int:
 class ConvDirectSpec(KernelSpec):
     """`blocks` channel vectors by `width` pixels in registers.
 
-    `unroll`: channels (or columns of the window, for a plain input) per tap; `ragged`: some taps have fewer
-    channels; `flat`: pixels lie one after the other in x and y, so that their addresses are constants;
-    `residual`: a tensor is added before the activation; `clip`: y is a plain matrix whose columns past
-    `columns` are not touched.
+    `unroll`: channels (or columns of the window, for a plain input) per tap; `ragged`: some taps have fewer channels;
+    `flat_x`, `flat_y`: pixels lie one after the other in x, or in y and the residual, so that their addresses are
+    constants; `residual`: a tensor is added before the activation; `joined`: a tile may span images or depths; `clip`:
+    y is a plain matrix whose columns past `columns` are not touched.
     """
 
     blocks: int
     width: int
     unroll: int
     ragged: bool
-    flat: bool
+    flat_x: bool
+    flat_y: bool
     residual: bool
     activation: Activation
+    joined: bool = False
     clip: bool = False
 
     def emit(self, target: Target) -> Kernel:
@@ -91,37 +93,57 @@ class Pixel:
 
 
 class Walk:
-    """The next output pixel's offsets; steps along w, then h, then the outer axis."""
+    """The next output pixel's offsets in x, y and the residual; steps along w, then h, then the outer axis.
 
-    def __init__(self, k: Kernel, start: Value, names: Sequence[str], bases: Sequence[Value]) -> None:
+    Where pixels lie one after the other (`flat` names), an offset is a constant step from the tile's first.
+    """
+
+    def __init__(
+        self, k: Kernel, start: Value, bases: Mapping[str, Value], flat: Collection[str], outer_moves: bool
+    ) -> None:
         out_w, out_h = k.number("out_w"), k.number("out_h")
         row, w = start // out_w, start % out_w
         outer, h = row // out_h, row % out_h
-        self.k, self.names = k, names
+        self.k, self.flat, self.outer_moves = k, flat, outer_moves
         self.w, self.h = k.variable(w), k.variable(h)
-        self.offsets = []
-        self.row_jumps, self.outer_jumps = [], []
-        for name, base in zip(names, bases, strict=True):
+        self.offsets: dict[str, Variable] = {}
+        self.row_jumps: dict[str, Value] = {}
+        self.outer_jumps: dict[str, Value] = {}
+        for name, base in bases.items():
             step_w, step_h, step_outer = (k.number(f"{name}_{axis}") for axis in ("w", "h", "outer"))
-            self.offsets.append(k.variable(base + w * step_w + h * step_h + outer * step_outer))
-            self.row_jumps.append(step_h - (out_w - 1) * step_w)
-            self.outer_jumps.append(step_outer - out_h * step_h)
+            self.offsets[name] = k.variable(base + w * step_w + h * step_h + outer * step_outer)
+            self.row_jumps[name] = step_h - (out_w - 1) * step_w
+            self.outer_jumps[name] = step_outer - out_h * step_h
 
-    def take(self) -> list[Value]:
-        """The offsets of this pixel; moves on to the next."""
-        k, now = self.k, [offset.value for offset in self.offsets]
+    def take(self, width: int, step: int) -> list[dict[str, Value]]:
+        """The offsets of so many pixels; moves on past them. `step` is that of flat pixels."""
+        pixels: list[dict[str, Value]] = [{} for _ in range(width)]
+        for name in self.flat:
+            variable = self.offsets[name]
+            first = variable.value
+            for index, pixel in enumerate(pixels):
+                pixel[name] = first + index * step
+            variable.value = first + width * step
+        walking = [name for name in self.offsets if name not in self.flat]
+        for pixel in pixels if walking else ():
+            pixel |= {name: self.offsets[name].value for name in walking}
+            self._advance(walking)
+        return pixels
+
+    def _advance(self, names: Sequence[str]) -> None:
+        k = self.k
         following = self.w.value + 1
         row_ends = following.equals(k.number("out_w"))
         self.w.value = k.select(row_ends, k.integer(0), following)
-        row = k.select(row_ends, self.h.value + 1, self.h.value)
-        map_ends = row.equals(k.number("out_h"))
-        self.h.value = k.select(map_ends, k.integer(0), row)
-        for name, variable, old, row_jump, outer_jump in zip(
-            self.names, self.offsets, now, self.row_jumps, self.outer_jumps, strict=True
-        ):
-            step = k.select(row_ends, row_jump, k.number(f"{name}_w"))
-            variable.value = old + step + k.select(map_ends, outer_jump, k.integer(0))
-        return now
+        steps = {name: k.select(row_ends, self.row_jumps[name], k.number(f"{name}_w")) for name in names}
+        if self.outer_moves:
+            row = k.select(row_ends, self.h.value + 1, self.h.value)
+            map_ends = row.equals(k.number("out_h"))
+            self.h.value = k.select(map_ends, k.integer(0), row)
+            for name in names:
+                steps[name] = steps[name] + k.select(map_ends, self.outer_jumps[name], k.integer(0))
+        for name in names:
+            self.offsets[name].value = self.offsets[name].value + steps[name]
 
 
 class _Emitter:
@@ -143,11 +165,12 @@ class _Emitter:
     def item(self, image: Value, band: Value, group: Value) -> None:
         k = self.k
         convolution, member = group // k.number("per_group"), group % k.number("per_group")
-        names = ["x", "y", "r"] if self.spec.residual else ["x", "y"]
-        bases = []
-        for name in names:
+        flat = ("x",) * self.spec.flat_x + ("y",) * self.spec.flat_y
+        flat += ("r",) * (self.spec.flat_y and self.spec.residual)
+        bases: dict[str, Value] = {}
+        for name in ("x", "y", "r") if self.spec.residual else ("x", "y"):
             base = image * k.number(f"{name}_image") + convolution * k.number(f"{name}_group")
-            bases.append(
+            bases[name] = (
                 base if name == "x" else base + member * self.spec.blocks * k.number(f"{name}_block")
             )
         self.bias = k.pointer("bias") + (convolution * k.number("bias_group") + member * self.row)
@@ -165,7 +188,7 @@ class _Emitter:
         for begin in k.range(0, _larger(k, entries, k.integer(1)), chunk):
             end = _smaller(k, begin + chunk, entries)
             taps = Taps(begin, end, slab, begin.equals(0), (begin + chunk) >= entries)
-            walk = Walk(k, start, names, bases)
+            walk = Walk(k, start, bases, flat, self.spec.joined)
             for _ in k.range(first, wide_end):
                 self.tile(walk, self.spec.width, taps)
             if self.spec.width > 1:
@@ -189,18 +212,9 @@ class _Emitter:
         self.finish(accumulators, pixels, taps)
 
     def pixels(self, walk: Walk, width: int) -> Iterator[Pixel]:
-        """The tile's pixels; flat ones are constant steps from the first."""
-        if not self.spec.flat:
-            for _ in range(width):
-                offsets = walk.take()
-                yield Pixel(offsets[0], offsets[1], offsets[2] if self.spec.residual else None)
-            return
-        first = [offset.value for offset in walk.offsets]
-        for index in range(width):
-            step = index * self.lanes
-            yield Pixel(first[0] + step, first[1] + step, first[2] + step if self.spec.residual else None)
-        for variable, old in zip(walk.offsets, first, strict=True):
-            variable.value = old + width * self.lanes
+        """The tile's pixels."""
+        for offsets in walk.take(width, self.lanes):
+            yield Pixel(offsets["x"], offsets["y"], offsets.get("r"))
 
     def begin(self, pixels: Sequence[Pixel], taps: Taps) -> list[list[Variable]]:
         """Accumulators: bias and residual before the first tap, the sums so far before a later chunk."""

@@ -172,7 +172,7 @@ class Product:
         narrow, wide = divmod(self.m, tiles)
         narrow, wide = (narrow, wide) if wide else (narrow - 1, tiles)
         spec = ConvDirectSpec(
-            blocks=each, width=narrow + 1, unroll=inner, ragged=rest > 0, flat=False,
+            blocks=each, width=narrow + 1, unroll=inner, ragged=rest > 0, flat_x=False, flat_y=False,
             residual=self.residual is not None, activation=self.activation, clip=clip,
         )  # fmt: skip
         slab = depth * each * lanes
