@@ -25,7 +25,7 @@ BLOCK_ROWS = 8  # from this many rows on, windows go by blocks: below, row by ro
 PLANE_WINDOW = 3  # narrower windows are no faster plane by plane
 PLANE_WIDEST = 64
 PLANE_COLUMNS = 40  # longer rows keep vectors busy row by row; with windows below 5, rows half as long
-GROUP_COLUMNS = 512  # columns of the rows combined together before going across
+GROUP_COLUMNS = 2048  # columns of the rows combined together before going across
 MOST_PLANES = 8  # windows of more planes are not unrolled
 GRAIN_BYTES = 256 << 10  # memory one thread takes at a time: about 10 us at 25 GB/s
 
@@ -130,9 +130,9 @@ def windowed(
         "nan": nan if reduction != SUM else "propagate", "norm": norm,
         "deep": geometry.size[0] > 1 or geometry.window[0] > 1,
     }  # fmt: skip
-    spec = _specialised(scheme, fields, geometry, memory.step)
     band = {PoolBlocks: geometry.window[1], PoolPlane: geometry.out[1]}.get(scheme, _band(geometry))
-    group = max(1, min(8, band, GROUP_COLUMNS // max(strip * memory.step * geometry.stride[2], 1)))
+    group = _group(geometry, strip * memory.step * geometry.stride[2], band)
+    spec = _specialised(scheme, fields, geometry, memory.step, group)
     starts = (geometry.out[1] - 1) * (geometry.stride[1] if scheme is PoolBlocks else 1)
     bands = starts // band + 1
     pitch = _pitch(geometry, strip, memory.step, spec)
@@ -201,7 +201,12 @@ def _is_fused(geometry: Geometry, step: int) -> bool:
 def _strip_width(geometry: Geometry, step: int, nbytes: int, target: Target) -> int:
     """Output columns whose scratch rows stay in cache: level 1 for few rows, level 2 for a block of rows."""
     rows = geometry.window[1]
-    room = target.level2 // 4 // rows if _by_blocks(geometry) else target.level1 // 4
+    if _by_blocks(geometry):
+        room = target.level2 // 4 // rows
+    else:
+        room = target.level1 // (
+            16 if geometry.stride[1] == 1 and rows > 1 else 4
+        )  # four rows together, or one
     columns = room // (nbytes * step * geometry.stride[2])
     return max(columns, 4 * geometry.reach(2), 64)
 
@@ -261,7 +266,23 @@ def _strides_in_lanes(geometry: Geometry, scheme: type[Windowed]) -> bool:
     return geometry.stride[2] in (1, 2, 4)
 
 
-def _specialised(scheme: type[Windowed], fields: dict[str, Any], geometry: Geometry, step: int) -> Windowed:
+def _group(geometry: Geometry, columns: int, band: int) -> int:
+    """Output rows that go down together before they go across: as many as stay in the level 1 cache, evenly."""
+    last = geometry.out[1] - (geometry.out[1] - 1) // band * band
+    most = max(1, min(8, last, GROUP_COLUMNS // max(columns, 1)))
+    return -(-last // -(-last // most))
+
+
+def _together(geometry: Geometry, group: int) -> int:
+    """Output rows that share the rows of their windows in registers: fewer with planes, which need more pointers."""
+    if geometry.window[1] == 1 or geometry.stride[1] != 1 or geometry.dilation[1] != 1:
+        return 1
+    return 4 if group >= 4 and geometry.window[0] == 1 and geometry.window[1] <= 5 else min(group, 2)
+
+
+def _specialised(
+    scheme: type[Windowed], fields: dict[str, Any], geometry: Geometry, step: int, group: int
+) -> Windowed:
     planes, rows, columns = geometry.window
     if scheme is PoolIndices:
         return PoolIndices(**fields, unrolled=columns <= WIDEST)
@@ -272,7 +293,14 @@ def _specialised(scheme: type[Windowed], fields: dict[str, Any], geometry: Geome
     if scheme is PoolTaps:
         return PoolTaps(**fields)
     clipped = not geometry.inside(1) or not geometry.inside(0)
-    return PoolRows(**fields, planes=planes, rows=rows, clipped=clipped, fused=_is_fused(geometry, step))
+    return PoolRows(
+        **fields,
+        planes=planes,
+        rows=rows,
+        clipped=clipped,
+        fused=_is_fused(geometry, step),
+        together=_together(geometry, group),
+    )
 
 
 def _scratch_rows(spec: Windowed, geometry: Geometry, group: int) -> int:

@@ -46,13 +46,15 @@ class PoolRows(PoolSpec):
     """Windows of `planes` x `rows` rows, unrolled. `clipped`: some of them may lie outside the input.
 
     `fused`: no window overlaps its neighbour in the row or leaves the input sideways (width equal to stride, plain,
-    a power of two; or channels innermost).
+    a power of two; or channels innermost). `together`: output rows, one below the other, whose windows' rows are
+    loaded once (1, 2 or 4; more than 1 only for windows one row apart, undilated).
     """
 
     planes: int
     rows: int
     clipped: bool
     fused: bool
+    together: int
 
     def emit(self, target: Target) -> Kernel:
         k = new_kernel(self, target)
@@ -62,7 +64,8 @@ class PoolRows(PoolSpec):
             piece = Piece(k, self, item)
             if self.fused:
                 for row in k.range(piece.first_row, piece.last_row):
-                    self._fused(piece, self._sources(piece, row), piece.y + row * k.number("y_h"), row)
+                    sources = [source for planes in self._sources(piece, row, self.rows) for source in planes]
+                    self._fused(piece, sources, piece.y + row * k.number("y_h"), row)
                 continue
             watch = Watch(k, self)
             for index in k.range(0, k.number("group")):
@@ -76,40 +79,63 @@ class PoolRows(PoolSpec):
     def _separate(self, piece: Piece, watch: Watch | None) -> None:
         """Down into scratch rows, then across: quickly while there is a watch for NaN, else exactly."""
         k, group = piece.k, piece.k.number("group")
-        for start in k.range(piece.first_row, piece.last_row, group):
-            stop = smaller_of(k, start + group, piece.last_row)
-            for row in k.range(start, stop):
-                sources = self._sources(piece, row)
-                inner = piece.edged_row(row - start + self.scratch_rows) + piece.left
-                for at in spans(k, piece.length, self.lanes, unroll=2):
-                    values = [load(self, source, at, self.lanes) for source in sources]
-                    if watch is not None:
-                        watch.see(values)
-                    inner.store(combine_all(k, self.reduction, values, exact=watch is None), at)
-            for row in k.range(start, stop):
-                combined = piece.edged_row(row - start + self.scratch_rows)
-                across = pool_across.Across(piece, combined, exact=watch is None)
+        for following in k.range(piece.first_row, piece.last_row, group):
+            start = smaller_of(
+                k, following, piece.last_row - group
+            )  # the last group reaches back, as `spans` does
+            for row in k.range(0, group, self.together):
+                first = row if self.together == 1 else smaller_of(k, row, group - self.together)
+                self._rows_down(piece, start, first, watch)
+            for row in k.range(0, group):
+                across = pool_across.Across(piece, self._combined(piece, row), exact=watch is None)
                 across.prepare()
-                across.results(piece.y + row * k.number("y_h"), row)
+                across.results(piece.y + (start + row) * k.number("y_h"), start + row)
 
-    def _sources(self, piece: Piece, row: Value) -> list[Pointer]:
-        """Where the rows of the window of an output row start."""
+    def _combined(self, piece: Piece, row: Value) -> Pointer:
+        return piece.edged_row(row + self.scratch_rows)
+
+    def _rows_down(self, piece: Piece, start: Value, first: Value, watch: Watch | None) -> None:
+        """Combine the rows of `together` windows, one below the other; what two neighbours share only once."""
+        k, exact = piece.k, watch is None
+        sources = self._sources(piece, start + first, self.rows + self.together - 1)
+        results = [self._combined(piece, first + index) + piece.left for index in range(self.together)]
+        for at in spans(k, piece.length, self.lanes, unroll=2 if self.together == 1 else 1):
+            loaded = [[load(self, source, at, self.lanes) for source in planes] for planes in sources]
+            if watch is not None:
+                watch.see([value for planes in loaded for value in planes])
+            rows = [combine_all(k, self.reduction, planes, exact) for planes in loaded]
+            for index in range(0, self.together, 2):
+                if self.together == 1 or self.rows == 1:
+                    for each in range(index, min(index + 2, self.together)):
+                        results[each].store(
+                            combine_all(k, self.reduction, rows[each : each + self.rows], exact), at
+                        )
+                    continue
+                shared = combine_all(k, self.reduction, rows[index + 1 : index + self.rows], exact)
+                upper = combine_all(k, self.reduction, [rows[index], shared], exact)
+                lower = combine_all(k, self.reduction, [shared, rows[index + self.rows]], exact)
+                results[index].store(upper, at)
+                results[index + 1].store(lower, at)
+
+    def _sources(self, piece: Piece, row: Value, rows: int) -> list[list[Pointer]]:
+        """Where so many rows, from the first of the window of an output row on, start in each plane."""
         k, n = piece.k, piece.k.number
         blank = k.scratch.cast(self.storage)
         first_plane = piece.depth * n("stride_d") - n("pad_d")
         first_row = row * n("stride_h") - n("pad_h")
-        sources: list[Pointer] = []
-        for plane in range(self.planes):
-            z = first_plane + n("dilation_d") * plane if self.deep else k.integer(0)
-            for tap in range(self.rows):
-                y = first_row + n("dilation_h") * tap
+        sources: list[list[Pointer]] = []
+        for tap in range(rows):
+            y = first_row + n("dilation_h") * tap
+            sources.append([])
+            for plane in range(self.planes):
+                z = first_plane + n("dilation_d") * plane if self.deep else k.integer(0)
                 source = piece.x + (z * n("x_d") + y * n("x_h"))
                 if self.clipped:
                     inside = y.bits(U64) < n("size_h").bits(U64)
                     if self.deep:
                         inside = inside & (z.bits(U64) < n("size_d").bits(U64))
                     source = choose(k, inside, source, blank)
-                sources.append(source)
+                sources[-1].append(source)
         return sources
 
     def _down(self, k: Kernel, sources: list[Pointer], at: Value, lanes: int) -> Value:
