@@ -25,6 +25,7 @@ ROWS = (
     ("compile",),
     ("plan_file",),
     ("model", "profile", "functional"),
+    ("loading",),
     ("__init__", "backend"),
     ("cli", "serving", "distributed"),
     ("__main__",),

@@ -16,6 +16,7 @@ import pytest
 from onnx import numpy_helper
 
 import cenote
+import cenote.backend
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -84,7 +85,7 @@ def test_light_model(name: str) -> None:
     want = session.run(None, {feed.name: x})[0]
     assert np.ptp(want) > 0, "the noise must reach the output"
     one = cenote.load(data, threads=1)
-    results = [one(x), one(x), cenote.load(data, threads=2)(x)]
+    results = [one(x), one(x), cenote.backend.prepare(data, threads=2).run([x])[0]]
     error = np.abs(results[0] - want).max() / np.abs(want).max()
     assert error <= TOLERANCE
     assert all(np.array_equal(results[0], other) for other in results[1:]), (

@@ -73,7 +73,8 @@ def outcome(case: Any) -> tuple[str, str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            prepared = cenote.backend.prepare(case.model or onnx.load(Path(case.model_dir) / "model.onnx"))
+            model = case.model or onnx.load(Path(case.model_dir) / "model.onnx")
+            prepared = cenote.backend.prepare(model, threads=1)
             for inputs, expected in data_sets(case):
                 half = any(getattr(y, "dtype", None) == np.float16 for y in expected)
                 rtol = max(case.rtol, HALF) if half else case.rtol

@@ -6,12 +6,6 @@ y = model(x)
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import os
-from typing import Any, BinaryIO
-
-from cenote import plan_file
 from cenote.codegen.jit import watching as watch_compilation
 from cenote.core.errors import (
     ArgumentError,
@@ -25,60 +19,9 @@ from cenote.core.errors import (
     UnsupportedError,
 )
 from cenote.core.version import __version__
-from cenote.graph.graph import Handover
+from cenote.loading import load
 from cenote.model import Model
 from cenote.profile.info import Info, info
-
-
-def load(
-    source: str | os.PathLike[str] | bytes | BinaryIO | Any,
-    *,
-    threads: int | None = None,
-    precision: str = "fast",
-    weights: str = "float32",
-) -> Model:
-    """Load a model and make it ready to run.
-
-    `source` is the path of an ONNX file or of a plan file (`Model.save`), the bytes of an ONNX model, an open binary
-    file, or an `onnx.ModelProto`. `threads` per
-    inference; by default one per physical core this process may use (CENOTE_THREADS overrides). `precision`: "fast", or
-    "exact" for convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum. `weights`:
-    "bfloat16" or "float16" keep those of linear layers (Gemm, one row at a time) in that type, which nearly halves
-    their time and rounds each weight relatively by up to 2**-9 or 2**-12.
-
-    Raises ModelError for what is no valid model, UnsupportedError for a valid one that Cenote cannot run (the message
-    names the node), ArgumentError for a bad argument, OSError when the file cannot be read.
-    """
-    if isinstance(source, str | os.PathLike) and _starts_like_a_plan(source):
-        return _load_plan(source, threads)
-    frontend = importlib.import_module("cenote.frontends.onnx")
-    imported = frontend.load_onnx(source)
-    graph, metadata = Handover(imported.graph), imported.metadata
-    del imported
-    return Model.from_graph(graph, metadata, threads, precision, weights)
-
-
-def _starts_like_a_plan(path: str | os.PathLike[str]) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return plan_file.is_plan_file(file.read(16))
-    except OSError:
-        return False  # the front end says what is wrong
-
-
-def _load_plan(path: str | os.PathLike[str], threads: int | None) -> Model:
-    """A plan file's model; one that is stale or damaged is compiled anew when the model it was made from is at hand."""
-    try:
-        return Model.from_plan_file(path, threads)
-    except (UnsupportedError, ModelError):
-        source = plan_file.source_of(path)
-        if not source or not os.path.isfile(source):
-            raise
-    model = load(source, threads=threads)
-    with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time
-        model.save(path, source)
-    return model
-
 
 __all__ = [
     "ArgumentError",

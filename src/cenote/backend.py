@@ -17,19 +17,16 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, CenoteError, InputError
 from cenote.core.types import Array
-from cenote.graph.interpreter import evaluate
+from cenote.loading import load
 
 Run = Callable[[dict[str, Array]], Mapping[str, Array]]
-OPTIONS = ("threads", "precision")
+OPTIONS = ("threads", "precision", "weights")
 
 
 def _prepare(model: Any, options: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...], Run]:
     """Names of inputs and outputs, and what runs the model: the one place that says how."""
-    from cenote.frontends.onnx import load_onnx  # importing onnx takes 0.2 s
-
-    graph = load_onnx(model).graph
-    names = tuple(declared.name for declared in graph.inputs)
-    return names, graph.outputs, lambda inputs: evaluate(graph, inputs)
+    loaded = load(model, **options)
+    return tuple(declared.name for declared in loaded.inputs), loaded.output_names, loaded.run
 
 
 class Outputs(tuple[Array, ...]):
@@ -81,7 +78,7 @@ class CenoteBackend:
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> CenoteBackendRep:
-        """Get a model (whatever `cenote.load` takes) ready; `kwargs`: threads, precision as there."""
+        """Get a model (whatever `cenote.load` takes) ready; `kwargs`: threads, precision, weights as there."""
         if not cls.supports_device(device):
             raise ArgumentError(f"device '{device}' is not supported (CPU is)")
         unknown = sorted(set(kwargs) - set(OPTIONS))

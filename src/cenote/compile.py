@@ -27,7 +27,6 @@ from cenote.runtime.memory import reserved_bytes
 from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
 from cenote.runtime.threads import DriverAbi
 
-
 _LARGE = 1 << 20  # bytes from which an array has pages of its own anyway, and is not worth copying
 _WORTH_THREADS = (
     60e-6  # seconds of work below which waking and meeting other threads costs more than they bring
@@ -87,7 +86,7 @@ def compile_graph(
     memory = plan_memory(scheduled)
     constants = dict(scheduled.graph.constants)
     alone = sum(option.seconds for option in scheduled.lowerings if option is not None) < _WORTH_THREADS
-    binds = [option and option.bind for option in scheduled.lowerings]
+    binds = [None if option is None else option.bind for option in scheduled.lowerings]
     scheduled = _without_weights(scheduled)
     assembler = _Assembler(scheduled, memory, target, pool or ConstantPool(), constants, binds)
     program = assembler.program(threads, alone)

@@ -15,6 +15,7 @@ from cenote.passes.common import eliminate_common
 from cenote.passes.dead import eliminate_dead
 from cenote.passes.fuse import fuse
 from cenote.passes.identity import remove_identities
+from cenote.passes.outputs import own_outputs
 
 GraphPass = Callable[[Graph], Graph]
 
@@ -28,6 +29,7 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         fuse,
         lambda graph: compose_channels(graph, target.lanes()),
         eliminate_dead,
+        own_outputs,
         *((forbid_winograd,) if exact else ()),
         *((lambda graph: narrow_weights(graph, weights),) if weights != "float32" else ()),
     )
@@ -43,7 +45,7 @@ def forbid_winograd(graph: Graph) -> Graph:
 
 
 def narrow_weights(graph: Graph, weights: str) -> Graph:
-    """Keep the constant weights of linear layers as 16-bit floats: half the bytes to read, which is what bounds them."""
+    """Keep the constant weights of linear layers as 16-bit floats: half the bytes to read, which bounds them."""
     nodes = tuple(
         replace(node, op=replace(node.op, stored=weights)) if isinstance(node.op, Gemm) else node
         for node in graph.nodes
