@@ -9,7 +9,7 @@ import pytest
 from cenote.core.errors import (
     UnsupportedError,
 )
-from cenote.ops.base import seeded
+from cenote.ops.base import narrow, seeded
 from cenote.ops.cast import Cast
 from cenote.ops.host import dtype_from_code
 from cenote.ops.quantize import DynamicQuantizeLinear, QuantizeLinear
@@ -85,3 +85,20 @@ def test_every_onnx_type_code_has_its_dtype() -> None:
     for code in (0, -1, 99):
         with pytest.raises(UnsupportedError):
             dtype_from_code("cast", code)
+
+
+def test_bfloat16_is_rounded_once() -> None:
+    """Just off the middle of two neighbours: rounding to float32 first would land on the middle, and then go wrong."""
+    dtype = np.dtype(ml_dtypes.bfloat16)
+    neighbours = np.arange(0x7F80, dtype=np.uint16).view(dtype).astype(np.float64)
+    middle = (neighbours[:-1] + neighbours[1:]) / 2
+    for function in (lambda x: narrow(x, dtype), lambda x: Cast(dtype).reference(x)[0]):
+        np.testing.assert_array_equal(
+            function(np.nextafter(middle, np.inf)).astype(np.float64), neighbours[1:]
+        )
+        np.testing.assert_array_equal(
+            function(np.nextafter(middle, -np.inf)).astype(np.float64), neighbours[:-1]
+        )
+    special = np.array([np.inf, -np.inf, 1e300, -0.0])
+    np.testing.assert_array_equal(narrow(special, dtype).astype(np.float64), [np.inf, -np.inf, np.inf, -0.0])
+    assert np.isnan(narrow(np.array(np.nan), dtype).astype(np.float64))

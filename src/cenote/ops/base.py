@@ -1,6 +1,7 @@
 """The contract of an operator: one frozen dataclass that carries everything Cenote knows about it.
 
-A new operator is one file in this folder plus one line in `ops/__init__.py`; docs/add_an_operator.md walks through it.
+A new operator is one file in this folder plus one line in `ops/__init__.py`; docs/add_an_operator.md walks
+through it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from cenote.core.errors import CenoteError, DTypeError, ShapeError, UnsupportedError
 from cenote.core.target import Target
-from cenote.core.types import FLOAT64, PLAIN, Array, Layout, TensorType, is_float
+from cenote.core.types import BFLOAT16, FLOAT64, PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View
 
 Arrays = tuple[Array, ...]
@@ -77,11 +78,12 @@ Bind = Callable[[Sequence[View | None], Sequence[View]], Sequence[Call]]
 class Lowering:
     """One way to compute an operator natively.
 
-    `inputs` and `outputs` are the layouts it works on (None: an absent input, or a constant that `bind` repacks and
-    the program need not keep). `bind(inputs, outputs)` gets the views and returns the kernel calls, in order; views
-    of `temporaries` (plain buffers that live only during the calls) follow the outputs. `seconds` is the estimate the
-    chooser compares, `tolerance` the error allowed against the reference, relative to the largest output; 0 means
-    equal bits. `in_place` names inputs whose memory the first output may take when nothing needs them afterwards.
+    `inputs` and `outputs` are the layouts it works on (None: an absent input, or a constant that `bind`
+    repacks and the program need not keep). `bind(inputs, outputs)` gets the views and returns the kernel
+    calls, in order; views of `temporaries` (plain buffers that live only during the calls) follow the
+    outputs. `seconds` is the estimate the chooser compares, `tolerance` the error allowed against the
+    reference, relative to the largest output; 0 means equal bits. `in_place` names inputs whose memory the
+    first output may take when nothing needs them afterwards.
     """
 
     name: str
@@ -98,9 +100,9 @@ class Lowering:
 class Imported:
     """A node as a front end read it, free of any file format.
 
-    `attributes` hold Python ints, floats, strings, tuples of them, NumPy arrays (tensors), and "graph" objects as
-    they came. `present` says for each input whether it is there; `outputs` how many outputs were asked for.
-    `constant(i)` is the content of input i when it is a constant, else None.
+    `attributes` hold Python ints, floats, strings, tuples of them, NumPy arrays (tensors), and "graph"
+    objects as they came. `present` says for each input whether it is there; `outputs` how many outputs were
+    asked for. `constant(i)` is the content of input i when it is a constant, else None.
     """
 
     op: str
@@ -129,8 +131,9 @@ class Imported:
 
 @dataclass(frozen=True)
 class Rewired:
-    """What a decoder returns when the operator's inputs are not the node's: an int picks an input of the node, an
-    array becomes a constant, None an absent input."""
+    """What a decoder returns when the operator's inputs are not the node's: an int picks an input of the
+    node, an array becomes a constant, None an absent input.
+    """
 
     op: Op
     inputs: tuple[int | Array | None, ...]
@@ -157,7 +160,8 @@ class Op:
     def infer(self, *inputs: TensorType | None) -> Types:
         """Check the inputs and give the types of the outputs: the only place where either is done.
 
-        Raises ShapeError, DTypeError, ArgumentError or UnsupportedError; `ValueNeeded` when a constant is needed.
+        Raises ShapeError, DTypeError, ArgumentError or UnsupportedError; `ValueNeeded` when a constant is
+        needed.
         """
         raise NotImplementedError(f"{type(self).__name__}.infer")
 
@@ -184,7 +188,9 @@ class Op:
         return tuple(None if x is None else Box.whole(x.shape) for x in inputs)
 
     def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
-        """True when the first output is the first input, unchanged: a cast to the same type, a view of equal shape."""
+        """True when the first output is the first input, unchanged: a cast to the same type, a view of
+        equal shape.
+        """
         return self.view and self.infer(*inputs)[0] == inputs[0]
 
     @classmethod
@@ -251,9 +257,26 @@ def wide(x: Array) -> Array:
 
 
 def narrow(y: Array, dtype: np.dtype[Any]) -> Array:
-    """Round a reference's result to the declared dtype (no warning on overflow to infinity)."""
+    """Round a reference's result once, to the declared dtype (no warning on overflow to infinity)."""
+    y = np.asarray(y)
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(y).astype(dtype)
+        return (odd_float32(y) if dtype == BFLOAT16 else y).astype(dtype)
+
+
+def odd_float32(y: Array) -> Array:
+    """float64 as float32 rounded to odd, from where a second rounding to a smaller type is as good as one.
+
+    ml_dtypes rounds float64 to float32 first: 1 + 2**-8 + 2**-40 would become the bfloat16 1, not 1 + 2**-7. The last
+    bit set in an inexact result stands for all that was cut off (Boldo and Melquiond, "When double rounding is odd").
+    Other types pass unchanged.
+    """
+    if y.dtype != FLOAT64:
+        return y
+    near = y.astype(np.float32)
+    inexact = np.isfinite(y) & (near.astype(FLOAT64) != y)
+    outward = inexact & (np.abs(near.astype(FLOAT64)) > np.abs(y))
+    bits = np.asarray(near).view(np.uint32) - outward.astype(np.uint32)
+    return np.asarray(bits | inexact.astype(np.uint32)).view(np.float32)
 
 
 def seeded(shape: Sequence[int], seed: int = 0, dtype: Any = np.float32) -> Array:

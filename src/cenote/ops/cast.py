@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, UnsupportedError
-from cenote.core.types import FLOAT32, Array, TensorType, is_float
-from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, seeded
+from cenote.core.types import BFLOAT16, FLOAT32, Array, TensorType, is_float
+from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, narrow, odd_float32, seeded
 from cenote.ops.host import STRING, HostOp, dtype_from_code, one_of
 
 FLOAT8 = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
@@ -176,8 +176,10 @@ def converted(data: Array, dtype: np.dtype[Any], saturate: bool = True, round_mo
         low, high = SMALL_INTEGERS[dtype.name]
         values = _as_standard(data).astype(np.int64)
         return ((values - low) % (high - low + 1) + low).astype(np.int8).astype(dtype)
-    result: Array = _as_standard(data).astype(dtype)
-    return result
+    data = _as_standard(data)
+    if dtype == BFLOAT16 and data.dtype.kind in "iu" and data.dtype.itemsize > 2:
+        return np.asarray(odd_float32(data.astype(np.float64)).astype(dtype))
+    return narrow(data, dtype)
 
 
 def _as_standard(data: Array) -> Array:
@@ -194,7 +196,7 @@ def _small_float(data: Array, dtype: np.dtype[Any], saturate: bool) -> Array:
     largest = float(ml_dtypes.finfo(dtype).max)
     if saturate or dtype.name in SMALL_FLOATS:
         values = np.clip(values, -largest, largest)  # keeps NaN
-    return values.astype(np.float32).astype(dtype)
+    return np.asarray(odd_float32(values).astype(dtype))
 
 
 def powers_of_two(values: Array, saturate: bool, round_mode: str) -> Array:
