@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
-from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Rewired, Sample, Types, seeded
-from cenote.ops.copy_lowerings import strided_lowerings
+from cenote.ops.base import Arrays, Decoder, Imported, Op, Rewired, Sample, Types, seeded
 from cenote.ops.host import HostOp, as_ints, int64s, known_ints, unique_axes
 
 
@@ -81,24 +79,10 @@ class Slice(HostOp):
         assert starts is not None
         assert ends is not None
         taken = self.ranges(TensorType.known(data), starts, ends, axes, steps)
-        for axis, indices in enumerate(taken):
-            data = np.take(data, np.array(indices, np.int64), axis)
-        return (data.copy(),)
-
-    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        data, *bounds = inputs
-        if data is None or any(x is not None and x.value is None for x in bounds):
-            return
-        starts, ends, axes, steps = (*bounds, None, None)[:4]
-        assert starts is not None
-        assert ends is not None
-        taken = self.ranges(data, starts, ends, axes, steps)
-
-        def walk(strides: tuple[int, ...]) -> tuple[int, list[int]]:
-            start = sum(indices.start * stride for indices, stride in zip(taken, strides, strict=True))
-            return start, [indices.step * stride for indices, stride in zip(taken, strides, strict=True)]
-
-        yield from strided_lowerings(inputs, self.infer(*inputs)[0], walk, target)
+        places = tuple(
+            slice(r.start, r.stop if r.stop >= 0 else None, r.step) if r else slice(0) for r in taken
+        )
+        return (data[places].copy(),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
