@@ -260,10 +260,10 @@ class Kernel:
         count = count if isinstance(count, Value) else self.integer(count)
         return self.iota(lanes, I32) < self.splat(count.to(I32), lanes)
 
-    def prefetch(self, pointer: Pointer) -> None:
-        """Ask for the cache line at the address, to be read soon."""
+    def prefetch(self, pointer: Pointer, write: bool = False) -> None:
+        """Ask for the cache line at the address, to be read (or written) soon. Any address will do."""
         self.declare("llvm.prefetch.p0", "void (ptr, i32 immarg, i32 immarg, i32 immarg)")
-        self.line(f"call void @llvm.prefetch.p0(ptr {pointer.text}, i32 0, i32 3, i32 1)")
+        self.line(f"call void @llvm.prefetch.p0(ptr {pointer.text}, i32 {int(write)}, i32 3, i32 1)")
 
     # ---- control flow -----------------------------------------------------------------------------------------
 

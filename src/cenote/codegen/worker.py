@@ -134,8 +134,10 @@ def serve_forever() -> None:
     while (question := _receive(sys.stdin.buffer)) is not None:
         try:
             asked = pickle.loads(question)
-            answer = b"+" + (pickle.dumps(llvm.host()) if asked is None else llvm.object_code(asked[0].emit(asked[1])))
-        except Exception as error:  # noqa: BLE001  # whatever it is, the caller raises it
+            answer = b"+" + (
+                pickle.dumps(llvm.host()) if asked is None else llvm.object_code(asked[0].emit(asked[1]))
+            )
+        except Exception as error:  # whatever it is, the caller raises it
             answer = b"-" + f"{type(error).__name__}: {error}".encode()
         _send(answers, answer)
 

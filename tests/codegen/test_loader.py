@@ -1,0 +1,105 @@
+"""Loading object code without LLVM: the same results as LLVM's linker, names for profilers, refusal of nonsense."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cenote.codegen import jit, llvm, loader, worker
+from cenote.codegen.builder import F32, Kernel, Parameter
+from cenote.codegen.math import exp
+from cenote.core.errors import CodegenError
+from cenote.core.target import Target
+from tests.harness import KERNEL
+
+pytestmark = pytest.mark.skipif(
+    not loader.can_load(), reason="the loader reads x86-64 Linux object files only"
+)
+
+
+def exponential(name: str, target: Target) -> Kernel:
+    """A kernel with constants in memory (a table of coefficients), a copy by memcpy, and calls."""
+    k = Kernel(name, target, [Parameter("x", F32, pointer=True), Parameter("y", F32, pointer=True)])
+    k.declare("memcpy", "ptr (ptr, ptr, i64)")
+    k.line(f"call ptr @memcpy(ptr {k.pointer('y').text}, ptr {k.pointer('x').text}, i64 64)")
+    for i in k.range(k.begin, k.end):
+        k.pointer("y").store(exp(k, k.pointer("x").load(i * 8, 8)), i * 8)
+    return k
+
+
+def call(address: int, items: int) -> np.ndarray:
+    x, y = np.linspace(-3, 3, 16, dtype=np.float32), np.zeros(16, np.float32)
+    words = (ctypes.c_int64 * 2)(x.ctypes.data, y.ctypes.data)
+    KERNEL(address)(ctypes.addressof(words), 0, items, None)
+    return y
+
+
+@pytest.mark.parametrize("name", ["avx2", "generic"])
+def test_the_same_results_as_by_llvms_linker(name: str) -> None:
+    target = jit.named_target(name)
+    symbol = f"test_loader_{name}"
+    code = llvm.object_code(exponential(symbol, target))
+    ours, theirs = loader.load({symbol: code})[symbol].address, llvm.link({symbol: code})[symbol]
+    assert np.array_equal(call(ours, 2), call(theirs, 2))
+    assert np.array_equal(call(ours, 0), np.linspace(-3, 3, 16, dtype=np.float32)), "memcpy of the C library"
+
+
+def test_perf_learns_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CENOTE_PERF_MAP", "1")
+    path = Path(f"/tmp/perf-{os.getpid()}.map")
+    path.unlink(missing_ok=True)
+    target = jit.named_target("generic")
+    try:
+        jit.addresses([exponential("test_perf_name", target)], target)
+        lines = path.read_text().splitlines()
+    finally:
+        path.unlink(missing_ok=True)
+    assert any(re.fullmatch(r"[0-9a-f]+ [0-9a-f]+ test_perf_name", line) for line in lines)
+    assert any(line.endswith(" test_perf_name.body") for line in lines)
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(CodegenError, match="not an x86-64 ELF object file"):
+        loader.load({"k": b"hello"})
+    code = llvm.object_code(exponential("test_real", jit.named_target("generic")))
+    with pytest.raises(CodegenError, match="does not define another"):
+        loader.load({"another": code})
+    with pytest.raises(CodegenError, match="C library does not have"):
+        loader.outside(b"no_such_function_anywhere")
+
+
+def test_workers_compile_what_the_caller_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cenote.kernels.driver import Driver
+    from cenote.kernels.move import MoveSpec
+
+    target, made = jit.named_target("generic"), {}
+    sources = [MoveSpec(), Driver("cenote_run", target), Driver("cenote_work", target)]
+    assert worker.compile_in_processes(sources, target, made.__setitem__) == []
+    assert made == {source.symbol: llvm.object_code(source.emit(target)) for source in sources}
+    monkeypatch.setattr(worker.sys, "executable", "/bin/false")
+    assert worker.compile_in_processes(sources, target, made.__setitem__) == sources, "no worker: all is left"
+
+
+def test_a_kernel_that_llvm_refuses_is_an_error_also_from_a_worker() -> None:
+    from tests.codegen.test_loader import Broken
+
+    with pytest.raises(CodegenError, match="LLVM refuses a generated kernel"):
+        jit.addresses([Broken()], jit.named_target("generic"))
+
+
+class Broken:
+    """A source of text that is no IR."""
+
+    symbol = "test_broken"
+
+    def emit(self, target: Target) -> Broken:
+        self.target = target
+        return self
+
+    def module(self) -> str:
+        return "this is no module"
