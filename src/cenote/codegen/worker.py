@@ -1,7 +1,7 @@
 """Compiles kernels in processes of their own, on all cores, so that the caller never loads LLVM.
 
-`compile_in_processes` starts `python -m cenote.codegen.worker` a few times and deals out kernel specs, one at a time, to
-whichever worker is free; each answers with object code. LLVM's Python binding holds one lock around every call, so
+`compile_in_processes` starts `python -m cenote.codegen.worker` a few times and deals out kernel specs, one at a time,
+to whichever worker is free; each answers with object code. LLVM's Python binding holds one lock around every call, so
 threads would not help; and a process that has compiled keeps 60 MB of LLVM that it never needs again.
 """
 
