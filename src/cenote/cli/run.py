@@ -104,7 +104,8 @@ def run(
             f"the model needs an input ({shown}): name pictures, .npy or .npz files, or try `cenote bench {model}`"
         )
     runs = read_runs(loaded, inputs or (), settings) if loaded.inputs else [("no input", {})]
-    names = names or split_labels(loaded.metadata.get("labels", ""))
+    # "character" is what models of the Paddle family call it.
+    names = names or split_labels(loaded.metadata.get("labels") or loaded.metadata.get("character", ""))
     _report(loaded, runs, names, top, save, start)
 
 
