@@ -143,7 +143,8 @@ class PoolSpec(KernelSpec):
     along a row of the output (powers of two that fit the rows). `step`: 1 plain, n channels innermost with n of them
     per column, 0 channels innermost with their number known at run time. `scale` multiplies the result: "none", "row"
     (one factor per output row) or "both" (that times one per column). `nan` is "propagate" or "ignore". `norm` 1 takes
-    absolute values first, 2 squares; the square root of sums of squares is the result. `deep`: there are planes.
+    absolute values first, 2 squares; the square root of sums of squares is the result. `deep`: there are planes. `prefetch`: ask for
+    memory ahead of use (tensors that do not stay in the caches).
     """
 
     reduction: str
@@ -158,6 +159,7 @@ class PoolSpec(KernelSpec):
     nan: str
     norm: int
     deep: bool
+    prefetch: bool
 
     @property
     def storage(self) -> Scalar:

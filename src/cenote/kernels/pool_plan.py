@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -128,6 +129,7 @@ def windowed(
         "step": memory.step if blocked or memory.step == 1 else 0,
         "scale": "none" if scale[0] is None else "row" if scale[1] is None else "both",
         "nan": nan if reduction != SUM else "propagate", "norm": norm,
+        "prefetch": scheme is PoolBlocks and _prefetches(geometry, memory, target, dtype),
         "deep": geometry.size[0] > 1 or geometry.window[0] > 1,
     }  # fmt: skip
     band = {PoolBlocks: geometry.window[1], PoolPlane: geometry.out[1]}.get(scheme, _band(geometry))
@@ -166,7 +168,7 @@ def bounded(
         lanes=fitting(widest, size[2] * memory.step), out_lanes=1 if memory.step == 1 else fitting(widest, memory.step),
         step=memory.step if blocked or memory.step == 1 else 0,
         scale="none" if scale[0] is None else "row" if scale[1] is None else "both",
-        nan=nan if reduction != SUM else "propagate", norm=0, deep=size[0] > 1 or out[0] > 1,
+        nan=nan if reduction != SUM else "propagate", norm=0, prefetch=False, deep=size[0] > 1 or out[0] > 1,
         fewest=min(min(end - begin for begin, end in bounds[2]), 2 * UNROLLED),
         fewest_rows=min(min(end - begin for begin, end in bounds[1]), UNROLLED),
     )  # fmt: skip
@@ -264,6 +266,12 @@ def _strides_in_lanes(geometry: Geometry, scheme: type[Windowed]) -> bool:
     if scheme is PoolIndices:
         return geometry.stride[2] <= 2
     return geometry.stride[2] in (1, 2, 4)
+
+
+def _prefetches(geometry: Geometry, memory: Memory, target: Target, dtype: np.dtype[Any]) -> bool:
+    """Whether the tensors are too large for the last cache, so that memory is what limits."""
+    elements = math.prod(geometry.size) + math.prod(geometry.out)
+    return elements * memory.step * memory.batches * memory.channels * dtype.itemsize > target.level3
 
 
 def _group(geometry: Geometry, columns: int, band: int) -> int:
