@@ -14,7 +14,7 @@ from cenote.core.types import short_name
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Op
 from cenote.passes.memory import MemoryPlan
-from cenote.passes.schedule import Schedule
+from cenote.passes.schedule import IN_PLACE_CONCAT, PIECES, VIEW, Schedule
 from cenote.runtime.program import HostStep, KernelStep, Program, Step
 
 KERNEL, HOST, HALO = "kernel", "host", "halo"
@@ -169,15 +169,18 @@ def _why_host(graph: Graph, node: Node) -> str:
 
 
 def _free(schedule: Schedule, steps: tuple[StepDescription, ...]) -> Iterator[tuple[str, str]]:
-    """Nodes without a step: they share memory."""
+    """Nodes without a step, and why: they share memory."""
     busy = {step.node for step in steps}
-    for node in schedule.graph.nodes:
+    reasons = {
+        VIEW: "shares memory with its input",
+        IN_PLACE_CONCAT: "its inputs are written straight into it",
+        PIECES: "its outputs are pieces of its input",
+    }
+    for node, option in zip(schedule.graph.nodes, schedule.lowerings, strict=True):
         title = _title(node)
         if title not in busy:
-            yield (
-                title,
-                f"{node.op.name}: {'shares memory with its input' if node.op.view else 'written in place'}",
-            )
+            reason = reasons.get(option.name, "") if option is not None else ""
+            yield title, f"{node.op.name}: {reason or 'no work'}"
 
 
 # ---- text -------------------------------------------------------------------------------------------------------
