@@ -235,6 +235,3 @@ def _texts(data: Array) -> Array:
         text = str(values[place])
         texts[place] = spelled.get(text, text)
     return texts
-
-
-CASTS = (BitCast, Cast, CastLike)

@@ -281,5 +281,3 @@ Bitwise.from_onnx = _decoders(Bitwise, _BITS)
 Not.from_onnx = {"Not": partial(_plain, Not)}
 BitwiseNot.from_onnx = {"BitwiseNot": partial(_plain, BitwiseNot)}
 IsNaN.from_onnx = {"IsNaN": partial(_plain, IsNaN)}
-
-COMPARISONS = (BitShift, Bitwise, BitwiseNot, Compare, IsInf, IsNaN, Logic, Not)

@@ -85,6 +85,3 @@ class CumProd(_Cumulative):
 
     def accumulated(self, x: Array, axis: int) -> Array:
         return np.asarray(np.cumprod(x, axis, dtype=x.dtype))
-
-
-CUMULATIVES = (CumProd, CumSum)

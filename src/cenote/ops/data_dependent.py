@@ -223,6 +223,3 @@ class ReverseSequence(HostOp):
         yield Sample(ReverseSequence(), (seeded((4, 3, 2)), int64s((4, 0, 3))))
         yield Sample(ReverseSequence(0, 1), (seeded((2, 5), dtype=np.int8), int64s((1, 5))))
         yield Sample(ReverseSequence(0, 1), (seeded((0, 5)), int64s(())))
-
-
-SELECTIONS = (Compress, NonZero, OneHot, ReverseSequence, Unique)

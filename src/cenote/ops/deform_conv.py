@@ -233,6 +233,3 @@ class Col2Im(HostOp):
         yield Sample(op, (seeded((1, 12, 12)), int64s((6, 4)), int64s((2, 3))), "strides, pads, dilations")
         yield Sample(Col2Im(), (seeded((1, 2, 4), dtype=np.int32), int64s((5,)), int64s((2,))), "one axis")
         yield Sample(Col2Im(), (seeded((0, 4, 1)), int64s((2, 2)), int64s((2, 2))), "no images")
-
-
-DEFORMABLE = (Col2Im, DeformConv)

@@ -157,6 +157,3 @@ def _checked(op: str, block: int, mode: str, x: TensorType) -> tuple[int, int, i
         raise ShapeError(f"{op}: expects (N, C, H, W), got {x}")
     n, c, h, w = x.shape
     return n, c, h, w
-
-
-REARRANGEMENTS = (CenterCropPad, DepthToSpace, SpaceToDepth)

@@ -155,6 +155,3 @@ def tuple_places(op: str, extents: tuple[int, ...], indices: Array) -> tuple[Arr
     if indices.shape[-1] > len(extents):
         raise ArgumentError(f"{op}: {indices.shape[-1]} coordinates for {len(extents)} axes")
     return tuple(checked_indices(op, indices[..., axis], extent) for axis, extent in enumerate(extents))
-
-
-GATHERS = (Gather, GatherElements, GatherND)

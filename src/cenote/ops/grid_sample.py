@@ -219,6 +219,3 @@ def _cubic(distance: Array) -> Array:
     near = ((CUBIC + 2) * d - (CUBIC + 3)) * d * d + 1
     far = ((d - 5) * d + 8) * d * CUBIC - 4 * CUBIC
     return np.where(d <= 1, near, far)
-
-
-GRIDS = (AffineGrid, GridSample)

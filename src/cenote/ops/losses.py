@@ -132,6 +132,3 @@ class SoftmaxCrossEntropyLoss(HostOp):
             yield Sample(cls(reduction, with_log_probability=True), (seeded((3, 5), 1), labels[:, 1], None))
             yield Sample(cls(reduction, 7), (seeded((3, 5, 2), 1) * 200, labels, weights), "large scores")
         yield Sample(cls("sum"), (seeded((0, 5), 1), labels[:0, 0], None))
-
-
-LOSSES = (NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss)

@@ -264,6 +264,3 @@ def _float64(x: Array) -> Array:
     elif x.dtype.kind not in "iufb":
         x = x.astype(np.float32)
     return np.asarray(x, np.float64)
-
-
-QUANTIZERS = (DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear)

@@ -334,6 +334,3 @@ def _matmul(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> A
     if b_zero is not None:
         right = right - _spread(b_zero, b, False).astype(np.int64)
     return np.asarray(np.matmul(left, right))
-
-
-QUANTIZED_PRODUCTS = (ConvInteger, MatMulInteger, QLinearConv, QLinearMatMul)

@@ -314,6 +314,3 @@ class LSTM(_Recurrent):
         cell = kept * cell + opened * weights.apply(1, total[3])
         shown = weights.apply(0, total[1] + peep_o * cell)
         return shown * weights.apply(2, cell), cell
-
-
-RECURRENT = (GRU, LSTM, RNN)

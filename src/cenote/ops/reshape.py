@@ -342,6 +342,3 @@ class Dropout(HostOp):
         yield Sample(Dropout(with_mask=True, mask_like_data=True), (seeded((0, 3)),))
         training = (seeded((4,)), np.array(0, np.float32), np.array(True))
         yield Sample(Dropout(with_mask=True), training, "training with ratio 0")
-
-
-RESHAPES = (Dropout, Expand, Flatten, Identity, Reshape, Squeeze, Unsqueeze)

@@ -195,6 +195,3 @@ def _written(reduction: str, data: Array, places: tuple[Array, ...], updates: Ar
     total = wide(data).copy()
     _REDUCTIONS[reduction].at(total, places, wide(updates))
     return narrow(total, data.dtype)
-
-
-SCATTERS = (ScatterElements, ScatterND, TensorScatter)

@@ -231,6 +231,3 @@ class LinearAttention(HostOp):
         yield Sample(LinearAttention(4, 2, "delta"), (*qkv, None, None, beta))
         yield Sample(LinearAttention(4, 2), (*qkv, past, decay[:, :, :2].copy(), beta))
         yield Sample(LinearAttention(4, 2, "linear", outputs=1), tuple(x[:, :0] for x in qkv), "no steps")
-
-
-MIXERS = (CausalConvWithState, LinearAttention, SwiGLU)

@@ -210,6 +210,3 @@ class EyeLike(HostOp):
         yield Sample(EyeLike(-1, np.dtype(np.int32)), (seeded((4, 2)),))
         yield Sample(EyeLike(5), (seeded((2, 3), dtype=np.bool_),), "outside")
         yield Sample(EyeLike(1), (seeded((0, 3)),))
-
-
-SHAPES = (ConstantOfShape, EyeLike, Range, Shape, Size)

@@ -318,6 +318,3 @@ class Det(HostOp):
     def samples(cls) -> Iterable[Sample]:
         for shape in ((3, 3), (2, 2, 4, 4), (1, 1), (0, 2, 2), (2, 0, 0)):
             yield Sample(Det(), (seeded(shape),))
-
-
-SPECTRAL = (DFT, Det, MelWeightMatrix, STFT, Window)

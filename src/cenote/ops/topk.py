@@ -200,6 +200,3 @@ class Hardmax(HostOp):
         yield Sample(Hardmax(1), (seeded((2, 3, 4), dtype=np.float16),))
         yield Sample(Hardmax(1, merged=True), (seeded((2, 3, 4)),), "merged")
         yield Sample(Hardmax(), (seeded((0, 3)),))
-
-
-RANKINGS = (ArgMax, ArgMin, Hardmax, TopK)

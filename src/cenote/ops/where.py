@@ -128,6 +128,3 @@ class Trilu(HostOp):
                 yield Sample(Trilu(upper), (seeded((3, 4)), diagonal))
             yield Sample(Trilu(upper), (seeded((2, 4, 3), dtype=np.int64), int64s((1,))))
             yield Sample(Trilu(upper), (seeded((2, 0, 3)), None))
-
-
-CHOICES = (Tile, Trilu, Where)
