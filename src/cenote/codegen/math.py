@@ -157,6 +157,10 @@ def sigmoid(kernel: Kernel, x: Value) -> Value:
     return kernel.select(x < 0.0, small, kernel.constant(x.type, 1.0, x.lanes)) / (small + 1.0)
 
 
+# The series of exp with a term less: 3.1e-9 of e^r, a twentieth of a unit in the last place.
+_SWISH = (0.4999999343, 0.1666652037, 0.041668391, 0.008368748649, 0.001381454271)
+
+
 def swish(kernel: Kernel, x: Value, slope: float = 1.0) -> Value:
     """x / (1 + e^(-slope x)), in two thirds of the instructions of x * sigmoid(slope x).
 
@@ -166,7 +170,8 @@ def swish(kernel: Kernel, x: Value, slope: float = 1.0) -> Value:
     # At the low end n = -bias, whose power has the bits of 0; at the high end n = bias + 1, those of infinity.
     low, high = -form.bias * math.log(2.0), (form.bias + 1) * math.log(2.0)
     bits, r = _reduced(kernel, _held(kernel, x * -slope, low, high), form)
-    series = kernel.fma(r * r, polynomial(kernel, r, form.exp), r) + 1.0
+    terms = _SWISH if form is _SINGLE else form.exp
+    series = kernel.fma(r * r, polynomial(kernel, r, terms), r) + 1.0
     power = (bits - (_magic_bits(form) - form.bias) << form.mantissa).bits(x.type)
     return x / (series * power + 1.0)
 
