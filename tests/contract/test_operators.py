@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import pkgutil
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -17,18 +15,10 @@ from cenote.core.errors import CenoteError, DTypeError
 from cenote.core.types import FLOAT64, Array, TensorType, is_float
 from cenote.ops import DECODERS, operators
 from cenote.ops.base import Box, Op, Sample, ShapeFromData
-from tests.contract.test_lowerings import listed, same_bits
+from tests.contract.samples import each_operator, each_sample, listed, named
+from tests.contract.test_lowerings import same_bits
 
 SMALL = 20_000  # elements up to which a sample is perturbed for the test of regions
-
-
-def every_sample() -> Iterator[Any]:
-    for op in operators():
-        for number, sample in enumerate(listed(op)):
-            yield pytest.param(sample, id=f"{op.name}-{number}")
-
-
-SAMPLES = list(every_sample())
 
 
 def known(arrays: Sequence[Array | None]) -> list[TensorType | None]:
@@ -44,7 +34,7 @@ def copies(arrays: Sequence[Array | None]) -> list[Array | None]:
     return [None if array is None else array.copy() for array in arrays]
 
 
-@pytest.mark.parametrize("op", operators(), ids=lambda op: op.name)
+@each_operator
 def test_has_samples_and_a_docstring(op: type[Op]) -> None:
     assert len(listed(op)) >= 2
     assert op.__doc__
@@ -67,8 +57,14 @@ def test_every_file_of_operators_is_listed() -> None:
             assert op in operators(), f"{module.name}.py is missing in cenote.ops"
 
 
-@pytest.mark.parametrize("sample", SAMPLES)
-def test_meaning(sample: Sample) -> None:
+@each_operator
+def test_meaning(op: type[Op]) -> None:
+    for _, sample in each_sample(op):
+        with named(sample):
+            check_meaning(sample)
+
+
+def check_meaning(sample: Sample) -> None:
     op, arrays = sample.op, sample.inputs
     before = copies(arrays)
     results = answer(op, arrays)
@@ -87,8 +83,14 @@ def test_meaning(sample: Sample) -> None:
     assert cost.bytes >= 0
 
 
-@pytest.mark.parametrize("sample", SAMPLES)
-def test_float64_in_gives_float64_out(sample: Sample) -> None:
+@each_operator
+def test_float64_in_gives_float64_out(op: type[Op]) -> None:
+    for _, sample in each_sample(op):
+        with named(sample):
+            check_float64(sample)
+
+
+def check_float64(sample: Sample) -> None:
     """The oracle of the kernels: in float64 the answer must be that of float32, with more digits."""
     arrays = [None if a is None or a.dtype != np.float32 else a.astype(FLOAT64) for a in sample.inputs]
     arrays = [wide if wide is not None else a for wide, a in zip(arrays, sample.inputs, strict=True)]
@@ -108,7 +110,7 @@ def test_float64_in_gives_float64_out(sample: Sample) -> None:
             np.testing.assert_allclose(wide.astype(np.float32), narrow, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("op", operators(), ids=lambda op: op.name)
+@each_operator
 def test_prints_hashes_and_compares(op: type[Op]) -> None:
     for sample in listed(op):
         made = sample.op
@@ -123,7 +125,7 @@ def test_prints_hashes_and_compares(op: type[Op]) -> None:
             made.anything = 1  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("op", operators(), ids=lambda op: op.name)
+@each_operator
 def test_wrong_inputs_raise_our_errors(op: type[Op]) -> None:
     made = listed(op)[0].op
     wrong = [(), (None,), (TensorType.of(np.complex64, (2, 3)),), (TensorType.of(np.float32, ()),) * 9]
@@ -132,8 +134,14 @@ def test_wrong_inputs_raise_our_errors(op: type[Op]) -> None:
             made.infer(*types)
 
 
-@pytest.mark.parametrize("sample", SAMPLES)
-def test_region_is_all_that_a_box_needs(sample: Sample) -> None:
+@each_operator
+def test_region_is_all_that_a_box_needs(op: type[Op]) -> None:
+    for _, sample in each_sample(op):
+        with named(sample):
+            check_region(sample)
+
+
+def check_region(sample: Sample) -> None:
     """Change every element outside of the region: the box of the output keeps its bits."""
     op, arrays = sample.op, sample.inputs
     size = sum(a.size for a in arrays if a is not None)
@@ -175,10 +183,7 @@ def _changed_outside(array: Array | None, region: Box | None) -> Array | None:
 
 def test_samples_break_things() -> None:
     """Together the samples hold ragged channels, batches, single elements, empty tensors and several types."""
-    arrays = [a for p in SAMPLES for a in p.values[0].inputs if a is not None]
+    arrays = [a for op in operators() for _, s in each_sample(op) for a in s.inputs if a is not None]
     assert any(a.ndim >= 2 and a.shape[1] % 8 for a in arrays)
     assert any(not a.size for a in arrays)
     assert len({a.dtype for a in arrays}) >= 6
-    assert all(
-        len(list(group)) >= 2 for _, group in itertools.groupby(SAMPLES, lambda p: p.values[0].op.name)
-    )
