@@ -25,8 +25,8 @@ ROWS = (
     ("compile",),
     ("plan_file",),
     ("model", "profile", "functional"),
-    ("loading",),
-    ("__init__", "backend"),
+    ("loading", "torch"),
+    ("__init__", "backend", "torch"),
     ("cli", "serving", "distributed"),
     ("__main__",),
 )
@@ -38,6 +38,7 @@ THIRD_PARTY = {
     "llvmlite": {"codegen"},
     "onnx": {"frontends"},
     "google": {"frontends"},  # protobuf, which onnx is made of
+    "torch": {"torch"},  # cenote.torch: for those who have it
     "typer": {"cli"},
     "rich": {"cli"},
 }
@@ -89,9 +90,7 @@ def faults_of(path: Path, source: str) -> list[str]:
             faults += [f"line {line}: {text}" for text in internal_faults(here, name, inside)]
         elif top in THIRD_PARTY and not inside and line not in checks and here not in THIRD_PARTY[top]:
             faults.append(f"line {line}: {here} must not import {top} when it is imported")
-        elif (
-            top in {"torch", "PIL", "jax", "onnxruntime", "matplotlib"} and not inside and line not in checks
-        ):
+        elif top in {"PIL", "jax", "onnxruntime", "matplotlib"} and not inside and line not in checks:
             faults.append(f"line {line}: {top} is optional or slow; import it in the function that needs it")
     return faults
 
