@@ -14,6 +14,8 @@ from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array
 from cenote.kernels.pool_base import compute_type
 from cenote.kernels.pool_plan import Geometry
+from cenote.ops.average_pool import AveragePool
+from tests.harness import lowerings_of, run_lowering
 from tests.kernels.pool_oracle import LAYOUTS, geometry, has_empty_window, pooled, run_pool
 
 HOST = jit.host_target()
@@ -195,3 +197,15 @@ def geometries(draw: st.DrawFn) -> Geometry:
 )
 def test_any_geometry(g: Geometry, layout: str, reduction: str, channels: int) -> None:
     check(noise((1, channels, *g.size)), g, reduction, layout=layout, chunk=2)
+
+
+@pytest.mark.parametrize("rounding", ["zero", "even", "away"])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32])
+def test_means_of_integers_over_their_whole_range(dtype: Any, rounding: str) -> None:
+    for window, stride in (((3, 2), (1, 1)), ((9, 9), (2, 1)), ((2, 2), (2, 2))):
+        pads = tuple((extent // 2, extent // 2) for extent in window)
+        op = AveragePool(window, stride, pads, rounding=rounding)
+        x = noise((1, 3, 20, 45), dtype)
+        for lowering in lowerings_of(op, (x,), HOST, constants=False):
+            (y,) = run_lowering(op, lowering, (x,), HOST, constants=False)
+            np.testing.assert_array_equal(y, op.reference(x)[0])

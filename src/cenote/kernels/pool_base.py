@@ -31,7 +31,7 @@ def compute_type(reduction: str, dtype: np.dtype[Any]) -> Scalar:
     if storage.is_float:
         return F32 if storage.bits < 32 else storage
     if reduction == SUM:
-        return I32 if storage.bits < 32 else I64
+        return I32 if storage.bits < 16 else I64  # 8-bit sums fit for windows of up to 16 million elements
     return storage
 
 
@@ -143,8 +143,9 @@ class PoolSpec(KernelSpec):
     along a row of the output (powers of two that fit the rows). `step`: 1 plain, n channels innermost with n of them
     per column, 0 channels innermost with their number known at run time. `scale` multiplies the result: "none", "row"
     (one factor per output row) or "both" (that times one per column). `nan` is "propagate" or "ignore". `norm` 1 takes
-    absolute values first, 2 squares; the square root of sums of squares is the result. `deep`: there are planes. `prefetch`: ask for
-    memory ahead of use (tensors that do not stay in the caches).
+    absolute values first, 2 squares; the square root of sums of squares is the result. `deep`: there are planes.
+    `prefetch`: ask for memory ahead of use (tensors that do not stay in the caches). `rounding` of means of integers,
+    whose scales are divisors: "zero", "even" or "away" (from ties).
     """
 
     reduction: str
@@ -160,6 +161,7 @@ class PoolSpec(KernelSpec):
     norm: int
     deep: bool
     prefetch: bool
+    rounding: str
 
     @property
     def storage(self) -> Scalar:
@@ -317,10 +319,30 @@ class Piece:
                 columns = k.pointer("column_scale") + self.column
                 lanes = value.lanes if spec.step == 1 else 1
                 factor = columns.load(column, lanes) * factor
-            value = value * factor
+            value = value * factor if value.type.is_float else self._divided(value, factor)
         if spec.norm == 2 and spec.reduction == SUM:
             value = k.square_root(value)
         row.store(value.to(spec.storage), offset)
+
+    def _divided(self, total: Value, divisor: Value) -> Value:
+        """Whole numbers divided and rounded by the rule, within the output's type."""
+        k, spec = self.k, self.spec
+        divisor = k.splat(divisor, total.lanes)
+        quotient = total // divisor
+        rest = k.absolute(total - quotient * divisor)
+        beyond = rest - (divisor - rest)  # sign of rest / divisor - 1/2
+        if spec.rounding != "zero":
+            tie = (quotient & 1).differs(0) if spec.rounding == "even" else rest.differs(0)
+            up = (beyond > 0) | (beyond.equals(0) & tie)
+            away = k.select(
+                total < 0, k.constant(total.type, -1, total.lanes), k.constant(total.type, 1, total.lanes)
+            )
+            quotient = k.select(up, quotient + away, quotient)
+        if spec.storage.bits < total.type.bits:
+            limits = np.iinfo(spec.dtype)
+            for limit, bound in ((limits.max, "smin"), (limits.min, "smax")):
+                quotient = k.intrinsic(bound, quotient, k.constant(total.type, int(limit), total.lanes))
+        return quotient
 
     def factor(self, row: Value) -> Value | None:
         """The factor of an output row, if results are scaled."""

@@ -89,7 +89,7 @@ class Memory:
 def windowed(
     reduction: str, dtype: np.dtype[Any], geometry: Geometry, memory: Memory, target: Target, x: Argument, y: Argument,
     *, scale: Factors = (None, None), nan: str = "propagate", norm: int = 0, blocked: bool = False,
-    places: Places | None = None,
+    places: Places | None = None, rounding: str = "even",
 ) -> Call | None:  # fmt: skip
     """The call that pools; None when a strip of windows has no input at all (nothing to combine: a host step).
 
@@ -129,6 +129,7 @@ def windowed(
         "step": memory.step if blocked or memory.step == 1 else 0,
         "scale": "none" if scale[0] is None else "row" if scale[1] is None else "both",
         "nan": nan if reduction != SUM else "propagate", "norm": norm,
+        "rounding": rounding if not compute.is_float else "",
         "prefetch": scheme is PoolBlocks and _prefetches(geometry, memory, target, dtype),
         "deep": geometry.size[0] > 1 or geometry.window[0] > 1,
     }  # fmt: skip
@@ -158,6 +159,7 @@ def windowed(
 def bounded(
     reduction: str, dtype: np.dtype[Any], bounds: Bounds, size: tuple[int, int, int], memory: Memory, target: Target,
     x: Argument, y: Argument, *, scale: Factors = (None, None), nan: str = "propagate", blocked: bool = False,
+    rounding: str = "even",
 ) -> Call:  # fmt: skip
     """The call that pools the ranges `bounds` (begin, end) of planes, rows and columns."""
     compute = compute_type(reduction, dtype)
@@ -168,7 +170,8 @@ def bounded(
         lanes=fitting(widest, size[2] * memory.step), out_lanes=1 if memory.step == 1 else fitting(widest, memory.step),
         step=memory.step if blocked or memory.step == 1 else 0,
         scale="none" if scale[0] is None else "row" if scale[1] is None else "both",
-        nan=nan if reduction != SUM else "propagate", norm=0, prefetch=False, deep=size[0] > 1 or out[0] > 1,
+        nan=nan if reduction != SUM else "propagate", norm=0, prefetch=False,
+        rounding=rounding if not compute.is_float else "", deep=size[0] > 1 or out[0] > 1,
         fewest=min(min(end - begin for begin, end in bounds[2]), 2 * UNROLLED),
         fewest_rows=min(min(end - begin for begin, end in bounds[1]), UNROLLED),
     )  # fmt: skip
@@ -336,13 +339,19 @@ def _pitch(geometry: Geometry, strip: int, step: int, spec: Windowed) -> int:
 
 
 def factors(counts: Sequence[Sequence[float]], dtype: np.dtype[Any]) -> Factors:
-    """What turns sums into averages: a factor per output row (planes x rows), and one per column unless all columns
-    are alike. `counts` has the divisor's share of each axis, per output position; a divisor is their product."""
-    planes, rows, columns = (np.asarray(count, np.float64) for count in counts)
-    products = np.multiply.outer(planes, rows)
-    if (columns == columns[0]).all():
-        return (1.0 / (products * columns[0])).astype(dtype), None
-    return (1.0 / products).astype(dtype), (1.0 / columns).astype(dtype)
+    """What turns sums of the dtype into averages: a factor per output row (planes x rows), and one per column unless
+    all columns are alike; for integers divisors. `counts` has the divisor's share of each axis, per output position."""
+    compute = compute_type(SUM, dtype)
+    kind = np.dtype({"f32": np.float32, "f64": np.float64, "i32": np.int32}.get(compute.name, np.int64))
+    whole = np.float64 if compute.is_float else np.int64
+    planes, rows, columns = (np.asarray(count, whole) for count in counts)
+    products: Array = np.multiply.outer(planes, rows)
+    alike = bool((columns == columns[0]).all())
+    if alike:
+        products = products * columns[0]
+    if compute.is_float:
+        products, columns = np.reciprocal(products), np.reciprocal(columns)
+    return products.astype(kind), None if alike else columns.astype(kind)
 
 
 __all__ = ["Bounds", "Factors", "Geometry", "Memory", "Places", "bounded", "factors", "windowed"]

@@ -179,10 +179,16 @@ class AdaptiveAveragePool(AdaptivePool):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, y = only_input(self.name, inputs), self.infer(*inputs)[0]
-        if is_float(x.dtype):
-            yield from lower.range_lowerings(
-                lower.SUM, self.bounds(x.shape), x, y, target, channels_last=self.channels_last, mean=True
-            )
+        yield from lower.range_lowerings(
+            lower.SUM,
+            self.bounds(x.shape),
+            x,
+            y,
+            target,
+            channels_last=self.channels_last,
+            mean=True,
+            rounding=self.rounding,
+        )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -114,10 +114,10 @@ class AveragePool(WindowPool):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
-        if is_float(x.dtype):
-            counts = tuple(tuple(column) for column in self.divisors(x.shape))
-            pool = lower.Pool(lower.SUM, self.geometry(x.shape), self.channels_last, counts)
-            yield from lower.window_lowerings(pool, x, y, target)
+        counts = tuple(tuple(column) for column in self.divisors(x.shape))
+        axes = self.geometry(x.shape)
+        pool = lower.Pool(lower.SUM, axes, self.channels_last, counts, rounding=self.rounding)
+        yield from lower.window_lowerings(pool, x, y, target)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -145,10 +145,22 @@ class GlobalAveragePool(GlobalPool):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        spatial = spatial_of(x.shape, self.channels_last)
         if is_float(x.dtype):
-            elements = math.prod(spatial_of(x.shape, self.channels_last))
-            reduce = lower.Reduce(lower.SUM, x.dtype, factor=1.0 / elements)
+            reduce = lower.Reduce(lower.SUM, x.dtype, factor=1.0 / math.prod(spatial))
             yield from lower.whole_map_lowerings(reduce, x, y, target, self.channels_last)
+        elif len(spatial) <= 3:
+            whole = [[(0, extent)] for extent in spatial]
+            yield from lower.range_lowerings(
+                lower.SUM,
+                whole,
+                x,
+                y,
+                target,
+                channels_last=self.channels_last,
+                mean=True,
+                rounding=self.rounding,
+            )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -12,7 +12,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
-from cenote.core.types import FLOAT64, PLAIN, Layout, TensorType, is_float
+from cenote.core.types import PLAIN, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View
 from cenote.kernels.pool_base import MAXIMUM, MINIMUM, SUM
 from cenote.kernels.pool_global_plan import Maps, Reduce, partials, whole_maps
@@ -37,11 +37,14 @@ class Pool:
     nan: str = "propagate"
     norm: int = 0
     index: str = ""
+    rounding: str = "even"
 
 
 def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -> Iterator[Lowering]:
     """Ways to compute a windowed pool with one input: on the arrays as they are, or blocked."""
     if not x.size or not y.size or (pool.index and x.size // x.shape[0] >= 1 << 31):
+        return
+    if _may_overflow(pool.reduction, x.dtype, [min(axis.window, axis.size) for axis in pool.axes]):
         return
     for layout in layouts(pool.channels_last, target):
 
@@ -54,6 +57,11 @@ def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -
         results = (layout, layout) if pool.index else (layout,)
         error = tolerance(pool.reduction, x.dtype, pool.norm)
         yield Lowering("windows", (layout,), results, bind, seconds, error)
+
+
+def _may_overflow(reduction: str, dtype: np.dtype[Any], window: Sequence[int]) -> bool:
+    """Whether the 32-bit sums of 8-bit integers could overflow: such windows are left to the reference."""
+    return reduction == SUM and dtype.itemsize == 1 and math.prod(window) > 1 << 23
 
 
 def layouts(channels_last: bool, target: Target) -> list[Layout]:
@@ -81,10 +89,10 @@ def window_call(pool: Pool, layout: Layout, target: Target, x: View, outputs: Se
     if pool.counts:
         shares = [pool.counts[index] if index is not None else (1.0,) for index in axes]
         shares[0] = tuple(share * _left_out(pool, axes) for share in shares[0])
-        scale = factors(shares, np.dtype(np.float64 if x.type.dtype == FLOAT64 else np.float32))
+        scale = factors(shares, x.type.dtype)
     call = windowed(
         pool.reduction, x.type.dtype, geometry_of(pool, axes), memory, target, x, y,
-        scale=scale, nan=pool.nan, norm=pool.norm, blocked=layout.is_blocked,
+        scale=scale, nan=pool.nan, norm=pool.norm, blocked=layout.is_blocked, rounding=pool.rounding,
         places=Places(outputs[1], _steps(pool, axes, x)) if pool.index else None,
     )  # fmt: skip
     assert call is not None, "a window without elements was let through"
@@ -157,10 +165,12 @@ def _left_out(pool: Pool, axes: Axes) -> float:
 
 def range_lowerings(
     reduction: str, bounds: Bounds, x: TensorType, y: TensorType, target: Target, *,
-    channels_last: bool = False, nan: str = "propagate", mean: bool = False,
+    channels_last: bool = False, nan: str = "propagate", mean: bool = False, rounding: str = "even",
 ) -> Iterator[Lowering]:  # fmt: skip
     """Ways to pool ranges of the input, one (begin, end) per axis and output; `mean` divides by their sizes."""
     if not x.size or not y.size:
+        return
+    if _may_overflow(reduction, x.dtype, [max(end - begin for begin, end in axis) for axis in bounds]):
         return
     axes = tuple(
         AxisWindow(size, 1, out=len(axis))
@@ -177,13 +187,12 @@ def range_lowerings(
             ranges = [((0, 1),) if axis is None else bounds[axis] for axis in every]
             scale: Factors = (None, None)
             if mean:
-                dtype = np.dtype(np.float64 if x.dtype == FLOAT64 else np.float32)
-                scale = factors([[end - begin for begin, end in axis] for axis in ranges], dtype)
+                scale = factors([[end - begin for begin, end in axis] for axis in ranges], x.dtype)
             size = geometry_of(pool, every).size
             return [
                 bounded(
                     reduction, x.dtype, ranges, size, memory, target, view, outputs[0],
-                    scale=scale, nan=nan, blocked=layout.is_blocked,
+                    scale=scale, nan=nan, blocked=layout.is_blocked, rounding=rounding,
                 )
             ]  # fmt: skip
 
