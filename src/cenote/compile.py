@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,8 @@ from cenote.core.errors import CenoteError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.graph.graph import Graph, Handover, Node
-from cenote.kernels import driver
-from cenote.kernels.base import Argument, Call, View, float_word
+from cenote.kernels.base import Argument, Call, View, word_of
+from cenote.kernels.driver import driver_abi, driver_sources
 from cenote.kernels.pack import zero_halo_call
 from cenote.ops.base import Bind, Lowering
 from cenote.ops.reorder import Reorder
@@ -25,7 +24,6 @@ from cenote.passes.pipeline import optimize
 from cenote.passes.schedule import IN_PLACE_CONCAT, PIECES, VIEW, Schedule, nothing, schedule
 from cenote.runtime.memory import reserved_bytes
 from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
-from cenote.runtime.threads import DriverAbi
 
 _LARGE = 1 << 20  # bytes from which an array has pages of its own anyway, and is not worth copying
 _WORTH_THREADS = (
@@ -52,20 +50,6 @@ class Plan:
     def __repr__(self) -> str:
         steps, arena = len(self.program.steps), self.memory.arena_bytes
         return f"<cenote.Plan {self.graph.name}, {steps} steps, arena {arena:,} bytes>"
-
-
-def _driver_sources(target: Target) -> list[driver.Driver]:
-    return [driver.Driver(name, target) for name in ("cenote_run", "cenote_work")]
-
-
-@cache
-def driver_abi() -> DriverAbi:
-    """The native driver for this machine."""
-    target = jit.host_target()
-    found = jit.addresses(_driver_sources(target), target)
-    return DriverAbi(
-        found["cenote_run"], found["cenote_work"], driver.CONTROL, driver.CONTROL_WORDS, driver.STEP_WORDS
-    )
 
 
 def compile_graph(
@@ -320,29 +304,18 @@ class _Assembler:
 
     def _addresses(self) -> dict[str, int]:
         specs = {draft.call.spec: None for draft in self.drafts if draft.call is not None}
-        return jit.addresses([*specs, *_driver_sources(self.target)], self.target)
+        return jit.addresses([*specs, *driver_sources(self.target)], self.target)
 
     def _step(self, draft: _Draft, addresses: dict[str, int], wall: bool) -> Step:
         if draft.host is not None:
             return draft.host
         assert draft.call is not None
         call = draft.call
-        words = tuple(self._word(argument) for argument in call.arguments)
+        words = tuple(word_of(argument) for argument in call.arguments)
         symbol = call.spec.symbol
         return KernelStep(
             draft.label, symbol, addresses[symbol], words, call.items, call.grain, call.scratch, wall
         )
-
-    @staticmethod
-    def _word(argument: Argument) -> int | Slot:
-        if argument is None:
-            return 0
-        if isinstance(argument, View):
-            return argument.slot
-        if isinstance(argument, float):
-            return float_word(argument)
-        assert not isinstance(argument, np.ndarray)
-        return int(argument)
 
     def _constant(self, array: Array) -> Slot:
         kept = self.pool.intern(array)

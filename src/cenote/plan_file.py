@@ -29,11 +29,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from cenote.codegen import cache, jit
-from cenote.compile import Plan, driver_abi, host_function
+from cenote.compile import Plan, host_function
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.core.version import __version__
 from cenote.graph.graph import Declared, Node
+from cenote.kernels.driver import driver_abi
 from cenote.ops.base import Op
 from cenote.passes.describe import PlanDescription
 from cenote.runtime.memory import address_of

@@ -12,9 +12,9 @@ import pytest
 
 from cenote.codegen import jit
 from cenote.codegen.builder import F32, Kernel, Parameter
-from cenote.compile import driver_abi
 from cenote.core.errors import ArgumentError, CapacityError
 from cenote.core.types import TensorType
+from cenote.kernels.driver import driver_abi
 from cenote.runtime.memory import address_of, aligned_bytes, aligned_copy
 from cenote.runtime.program import HostStep, KernelStep, Program, Slot
 from cenote.runtime.threads import resolve_threads

@@ -160,6 +160,19 @@ def float_word(value: float) -> int:
     return int(np.float64(value).view(np.int64))
 
 
+def word_of(argument: Argument) -> int | Slot:
+    """What goes into the argument record; an address is a slot until the program has memory."""
+    if argument is None:
+        return 0
+    if isinstance(argument, View):
+        return argument.slot
+    if isinstance(argument, float):
+        return float_word(argument)
+    if isinstance(argument, np.ndarray):
+        raise TypeError("an array argument must be made a constant of the program first")
+    return int(argument)
+
+
 def constant_of(kind: Any) -> Array:
     """The content of a view or type that must be a constant."""
     value = kind.type.value if isinstance(kind, View) else kind.value
@@ -181,4 +194,5 @@ __all__ = [
     "float_word",
     "halo_offset",
     "padded_spatial",
+    "word_of",
 ]

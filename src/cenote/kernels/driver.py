@@ -23,8 +23,11 @@ contended word on its own line.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
+from cenote.codegen import jit
 from cenote.core.target import Target
+from cenote.runtime.threads import DriverAbi
 
 STEP_WORDS = 24
 TAKEN, DONE = 8, 16
@@ -319,6 +322,18 @@ leave:
   br label %job
 }}
 """
+
+
+def driver_sources(target: Target) -> list[Driver]:
+    """The driver's two functions, as things to compile."""
+    return [Driver(name, target) for name in ("cenote_run", "cenote_work")]
+
+
+@cache
+def driver_abi() -> DriverAbi:
+    """The driver for this machine, loaded."""
+    found = jit.addresses(driver_sources(jit.host_target()), jit.host_target())
+    return DriverAbi(found["cenote_run"], found["cenote_work"], CONTROL, CONTROL_WORDS, STEP_WORDS)
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,26 @@
 """One operator on arrays, without a graph: the dispatch behind `cenote.functional`.
 
-`prepare` does once, for given types, what does not depend on the arrays' content; the runner that it returns does the
-rest. Callers keep runners, one per signature: `run` for those who have none.
+`prepare` does once, for given types, what does not depend on the arrays' content: it picks a lowering, generates the
+kernels and makes a small program. The runner that it returns does the rest. Callers keep runners, one per signature:
+`run` for those who have none. An operator without a lowering for plain memory runs its reference.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from cenote.codegen import jit
 from cenote.core.errors import ArgumentError
-from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Op, Types
+from cenote.core.types import PLAIN, Array, TensorType
+from cenote.kernels.base import Argument, Call, Slot, View, dense_strides, word_of
+from cenote.kernels.driver import driver_abi, driver_sources
+from cenote.ops.base import Arrays, Lowering, Op, Types
+from cenote.runtime.memory import address_of, aligned_bytes, aligned_copy, empty_output
+from cenote.runtime.program import KernelStep, Program
+from cenote.runtime.threads import resolve_threads
 
 Runner = Callable[[Sequence[Array | None], Sequence[Array] | None], Arrays]
 """Takes the inputs and, or None, the outputs to fill; returns the outputs.
@@ -19,6 +29,9 @@ Arrays are row-major and in native byte order, outputs writable and apart from t
 a runner reads each as the type it was prepared for, whatever shape the array has. Outputs that it makes have the
 shapes that `prepare` was given.
 """
+
+_WORTH_THREADS = 40e-6  # seconds of work below which a second thread costs more than it brings
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
 def prepare(
@@ -29,11 +42,128 @@ def prepare(
 ) -> Runner:
     """A runner for inputs of these types. `shapes` of as many elements may replace those of the outputs.
 
-    Raises what `op.infer` raises.
+    Raises what `op.infer` raises, and ArgumentError for a number of threads out of range.
     """
     types = op.infer(*inputs)
     shown = tuple(shapes) or tuple(y.shape for y in types)
-    return _reference_runner(op, tuple(inputs), types, shown)
+    count = resolve_threads(threads)
+    best = _best_lowering(op, inputs)
+    if best is None or not all(y.size for y in types):
+        return _reference_runner(op, tuple(inputs), types, shown)
+    return _Native(best, inputs, types, shown, count).runner()
+
+
+def _best_lowering(op: Op, inputs: Sequence[TensorType | None]) -> Lowering | None:
+    """The quickest lowering that works on the caller's memory as it is."""
+    options = [
+        option
+        for option in op.lowerings(inputs, jit.host_target())
+        if all(layout == PLAIN or x is None for layout, x in zip(option.inputs, inputs, strict=True))
+        and all(layout == PLAIN for layout in option.outputs)
+    ]
+    return min(options, key=lambda option: option.seconds, default=None)
+
+
+class _Native:
+    """A lowering bound to the caller's arrays, as a program whose inputs and outputs are they."""
+
+    def __init__(
+        self, option: Lowering, inputs: Sequence[TensorType | None], outputs: Types,
+        shapes: Sequence[tuple[int, ...]], threads: int,
+    ) -> None:  # fmt: skip
+        self.outputs, self.shapes = outputs, shapes
+        self.inputs = [x for x in inputs if x is not None]
+        self.constants: list[Array] = []
+        offset, temporaries = 0, []
+        for type in option.temporaries:
+            temporaries.append(View(type, PLAIN, dense_strides(type.shape), Slot("arena", 0, offset)))
+            offset += -(-type.nbytes // 64) * 64
+        self.arena_bytes = offset
+        self.alone = threads == 1 or option.seconds < _WORTH_THREADS
+        self.threads = 1 if self.alone else threads
+        made = [_view(y, "output", index) for index, y in enumerate(outputs)]
+        places = iter(range(len(self.inputs)))
+        given = [None if x is None else _view(x, "input", next(places)) for x in inputs]
+        self.calls = list(option.bind(given, [*made, *temporaries]))
+        target = jit.host_target()
+        sources = [*dict.fromkeys(call.spec for call in self.calls), *driver_sources(target)]
+        self.addresses = jit.addresses(sources, target)
+        self.steps = tuple(self._step(call) for call in self.calls)
+
+    def _step(self, call: Call) -> KernelStep:
+        words = tuple(word_of(self._constant(argument)) for argument in call.arguments)
+        symbol = call.spec.symbol
+        return KernelStep(symbol, symbol, self.addresses[symbol], words, call.items, call.grain, call.scratch)
+
+    def _constant(self, argument: Argument) -> Argument:
+        if not isinstance(argument, np.ndarray):
+            return argument
+        self.constants.append(aligned_copy(argument, "a constant of an operator"))
+        slot = Slot("constant", len(self.constants) - 1)
+        return View(TensorType.of(argument.dtype, argument.shape), PLAIN, (), slot)
+
+    def runner(self) -> Runner:
+        if self.alone and len(self.steps) == 1 and not self.arena_bytes:
+            return _single_runner(self.steps[0], self.constants, self.outputs, self.shapes)
+        program = Program(
+            self.steps, tuple(self.inputs), self.outputs, tuple(self.constants), self.arena_bytes, driver_abi(),
+            self.threads, self.alone,
+        )  # fmt: skip
+        shapes = self.shapes
+
+        def run(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
+            present = [x for x in arrays if x is not None]
+            results = program.run(present, out)
+            if out is not None:
+                return tuple(out)
+            return tuple(y.reshape(shape) for y, shape in zip(results, shapes, strict=True))
+
+        return run
+
+
+def _view(type: TensorType, kind: str, index: int) -> View:
+    return View(type, PLAIN, dense_strides(type.shape), Slot(kind, index))
+
+
+def _single_runner(
+    step: KernelStep, constants: Sequence[Array], outputs: Types, shapes: Sequence[tuple[int, ...]]
+) -> Runner:
+    """The short way for small work: one kernel, called directly, with an argument record per call in progress."""
+    kernel, items = _KERNEL(step.address), step.items
+    record = ctypes.c_int64 * max(1, len(step.words))
+    values, patches = [], []
+    for position, word in enumerate(step.words):
+        if isinstance(word, int):
+            values.append(word)
+        elif word.kind == "constant":
+            values.append(address_of(constants[word.index]) + word.offset)
+        else:
+            values.append(0)
+            patches.append((position, word.kind == "input", word.index, word.offset))
+    made = tuple((shape, y.dtype) for shape, y in zip(shapes, outputs, strict=True))
+    free: list[tuple[ctypes.Array[ctypes.c_int64], int, Array, int]] = []
+    kept = tuple(constants)
+
+    def fresh() -> tuple[ctypes.Array[ctypes.c_int64], int, Array, int]:
+        words, scratch = record(*values), aligned_bytes(step.scratch, "scratch memory")
+        return words, ctypes.addressof(words), scratch, address_of(scratch)
+
+    def run(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
+        results = tuple([empty_output(*item) for item in made]) if out is None else tuple(out)
+        present = arrays if None not in map(type, arrays) else [x for x in arrays if x is not None]
+        try:
+            mine = free.pop()
+        except IndexError:
+            mine = fresh()
+        words = mine[0]
+        for position, is_input, index, offset in patches:
+            words[position] = address_of(present[index] if is_input else results[index]) + offset  # type: ignore[arg-type]  # absent ones are gone
+        kernel(mine[1], 0, items, mine[3])
+        free.append(mine)
+        return results
+
+    run.constants = kept  # type: ignore[attr-defined]  # the record holds their addresses
+    return run
 
 
 def _reference_runner(
@@ -41,8 +171,7 @@ def _reference_runner(
 ) -> Runner:
     def runner(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
         shaped = [
-            None if x is None or t is None else x.reshape(t.shape)
-            for x, t in zip(arrays, inputs, strict=True)
+            None if x is None or t is None else x.reshape(t.shape) for x, t in zip(arrays, inputs, strict=True)
         ]
         results = op.reference(*shaped)
         if out is None:
@@ -69,3 +198,6 @@ def run(
                     f"{op.name}: out {index} must be {wanted}, got {target.dtype} {list(target.shape)}"
                 )
     return prepare(op, types, threads)(arrays, out)
+
+
+__all__ = ["Runner", "prepare", "run"]

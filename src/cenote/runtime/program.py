@@ -80,14 +80,17 @@ class Program:
         """Scratch memory that each thread needs."""
         return max((step.scratch for step in self.steps if isinstance(step, KernelStep)), default=0)
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Outputs for inputs that have exactly the declared types, C-contiguous and native byte order."""
+    def run(self, inputs: Sequence[Array], out: Sequence[Array] | None = None) -> list[Array]:
+        """Outputs for inputs that have exactly the declared types, C-contiguous and native byte order.
+
+        `out`: arrays of the outputs' types to fill, contiguous, apart from the inputs; otherwise fresh ones are made.
+        """
         try:
             instance = self._free.pop()
         except IndexError:
             instance = Instance(self)
         try:
-            return instance.run(inputs)
+            return instance.run(inputs, out)
         finally:
             self._free.append(instance)
 
@@ -157,10 +160,10 @@ class Instance:
         self._patches.setdefault((slot.kind, slot.index), []).append((word, slot.offset))
         return 0
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, inputs: Sequence[Array], out: Sequence[Array] | None) -> list[Array]:
         """One inference. The arrays' types have been checked: native code trusts their sizes."""
         program = self.program
-        outputs = [empty_output(type.shape, type.dtype) for type in program.outputs]
+        outputs = list(out or [empty_output(type.shape, type.dtype) for type in program.outputs])
         words = self._words
         for (kind, index), places in self._patches.items():
             address = address_of(inputs[index] if kind == "input" else outputs[index])
