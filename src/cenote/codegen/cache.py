@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.metadata
 import os
 import stat
 import tempfile
@@ -42,7 +41,9 @@ def generator_digest() -> str:
 @cache
 def llvm_version() -> str:
     """Version of llvmlite, which decides LLVM's, without importing it."""
-    return importlib.metadata.version("llvmlite")
+    from importlib import metadata  # 30 ms, which only the first kernel should cost
+
+    return metadata.version("llvmlite")
 
 
 @cache
