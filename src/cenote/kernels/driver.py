@@ -2,6 +2,7 @@
 
     cenote_run(control, steps, first, last)      the caller's part: publish the job, wake the team, work along
     cenote_work(control, index)                  a worker's whole life: wait for a job, work, again
+    cenote_call(record, array, array …)          one kernel on the caller's arrays, for small work
 
     for step in first .. last:
         while a chunk of the step is left: take it (compare-and-swap), run the kernel, count its items as done
@@ -22,11 +23,14 @@ contended word on its own line.
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 from cenote.codegen import jit
 from cenote.core.target import Target
+from cenote.runtime.memory import DATA_FIELD
 from cenote.runtime.threads import DriverAbi
 
 STEP_WORDS = 24
@@ -330,15 +334,79 @@ def driver_sources(target: Target) -> list[Driver]:
 
 
 @cache
+def direct_call() -> Callable[..., None] | None:
+    """cenote_call, or None where native code cannot find an array's data."""
+    if DATA_FIELD is None:
+        return None
+    source = Driver("cenote_call", jit.host_target())
+    address = jit.addresses([source], jit.host_target())[source.symbol]
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.py_object] * CALL_ARRAYS)(address)
+
+
+@cache
 def driver_abi() -> DriverAbi:
     """The driver for this machine, loaded."""
     found = jit.addresses(driver_sources(jit.host_target()), jit.host_target())
     return DriverAbi(found["cenote_run"], found["cenote_work"], CONTROL, CONTROL_WORDS, STEP_WORDS)
 
 
+CALL_ARRAYS = 4  # array objects that cenote_call takes; absent ones are None
+CALL_KERNEL, CALL_WORDS, CALL_ITEMS, CALL_SCRATCH, CALL_PATCHES = 0, 1, 2, 3, 4
+CALL_HEADER = 5  # then three words a patch: where in the argument record, which array, bytes from its start
+
+_CALL = f"""
+define void @cenote_call(ptr %record, ptr %o0, ptr %o1, ptr %o2, ptr %o3) nounwind {{
+entry:
+  %objects = alloca [4 x ptr]
+  store ptr %o0, ptr %objects
+  %s1 = getelementptr ptr, ptr %objects, i64 1
+  store ptr %o1, ptr %s1
+  %s2 = getelementptr ptr, ptr %objects, i64 2
+  store ptr %o2, ptr %s2
+  %s3 = getelementptr ptr, ptr %objects, i64 3
+  store ptr %o3, ptr %s3
+  %words.p = getelementptr i64, ptr %record, i64 {CALL_WORDS}
+  %items.p = getelementptr i64, ptr %record, i64 {CALL_ITEMS}
+  %scratch.p = getelementptr i64, ptr %record, i64 {CALL_SCRATCH}
+  %count.p = getelementptr i64, ptr %record, i64 {CALL_PATCHES}
+  %first = getelementptr i64, ptr %record, i64 {CALL_HEADER}
+  %kernel = load ptr, ptr %record
+  %words = load ptr, ptr %words.p
+  %items = load i64, ptr %items.p
+  %scratch = load ptr, ptr %scratch.p
+  %count = load i64, ptr %count.p
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %patch ]
+  %over = icmp sge i64 %i, %count
+  br i1 %over, label %go, label %patch
+patch:
+  %row = mul i64 %i, 3
+  %place.p = getelementptr i64, ptr %first, i64 %row
+  %which.p = getelementptr i64, ptr %place.p, i64 1
+  %offset.p = getelementptr i64, ptr %place.p, i64 2
+  %place = load i64, ptr %place.p
+  %which = load i64, ptr %which.p
+  %offset = load i64, ptr %offset.p
+  %slot = getelementptr ptr, ptr %objects, i64 %which
+  %object = load ptr, ptr %slot
+  %field = getelementptr i8, ptr %object, i64 DATA_FIELD
+  %data = load ptr, ptr %field
+  %moved = getelementptr i8, ptr %data, i64 %offset
+  %word = getelementptr i64, ptr %words, i64 %place
+  store ptr %moved, ptr %word
+  %i.next = add i64 %i, 1
+  br label %next
+go:
+  call void %kernel(ptr %words, i64 0, i64 %items, ptr %scratch)
+  ret void
+}}
+"""
+
+
 @dataclass(frozen=True)
 class Driver:
-    """One function of the driver, "cenote_run" or "cenote_work": what `cenote.codegen.jit` needs to build it."""
+    """One function of the driver, "cenote_run", "cenote_work" or "cenote_call": what `cenote.codegen.jit` needs to build it."""
 
     symbol: str
     target: Target
@@ -350,5 +418,6 @@ class Driver:
     def module(self) -> str:
         """The LLVM module. The last step of a run must have its barrier set, so that a run ends when all is done."""
         arm = self.target.triple.startswith(("aarch64", "arm64"))
-        text = _HELPERS + (_RUN if self.symbol == "cenote_run" else _WORK)
+        bodies = {"cenote_run": _HELPERS + _RUN, "cenote_work": _HELPERS + _WORK, "cenote_call": _CALL}
+        text = bodies[self.symbol].replace("DATA_FIELD", str(DATA_FIELD or 0))
         return text.replace("PAUSE", "yield" if arm else "pause").replace("FUTEX", "98" if arm else "202")

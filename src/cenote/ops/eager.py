@@ -16,9 +16,9 @@ from cenote.codegen import jit
 from cenote.core.errors import ArgumentError
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import Argument, Call, Slot, View, dense_strides, word_of
-from cenote.kernels.driver import driver_abi, driver_sources
+from cenote.kernels.driver import CALL_ARRAYS, direct_call, driver_abi, driver_sources
 from cenote.ops.base import Arrays, Lowering, Op, Types
-from cenote.runtime.memory import address_of, aligned_bytes, aligned_copy, empty_output
+from cenote.runtime.memory import address_of, aligned_bytes, aligned_copy
 from cenote.runtime.program import KernelStep, Program
 from cenote.runtime.threads import resolve_threads
 
@@ -31,7 +31,6 @@ shapes that `prepare` was given.
 """
 
 _WORTH_THREADS = 40e-6  # seconds of work below which a second thread costs more than it brings
-_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
 def prepare(
@@ -104,7 +103,9 @@ class _Native:
 
     def runner(self) -> Runner:
         if self.alone and len(self.steps) == 1 and not self.arena_bytes:
-            return _single_runner(self.steps[0], self.constants, self.outputs, self.shapes)
+            short = _single_runner(self.steps[0], self.constants, len(self.inputs), self.outputs, self.shapes)
+            if short is not None:
+                return short
         program = Program(
             self.steps, tuple(self.inputs), self.outputs, tuple(self.constants), self.arena_bytes, driver_abi(),
             self.threads, self.alone,
@@ -125,12 +126,37 @@ def _view(type: TensorType, kind: str, index: int) -> View:
     return View(type, PLAIN, dense_strides(type.shape), Slot(kind, index))
 
 
+class _Record:
+    """Memory of one call in progress: the argument record, scratch, and the block that cenote_call reads."""
+
+    def __init__(
+        self, step: KernelStep, values: Sequence[int], patches: Sequence[tuple[int, int, int]]
+    ) -> None:
+        self.words = (ctypes.c_int64 * max(1, len(values)))(*values)
+        self.scratch = aligned_bytes(step.scratch, "scratch memory")
+        head = (
+            step.address,
+            ctypes.addressof(self.words),
+            step.items,
+            address_of(self.scratch),
+            len(patches),
+        )
+        flat = [*head, *(number for patch in patches for number in patch)]
+        self.block = (ctypes.c_int64 * len(flat))(*flat)
+        self.address = ctypes.addressof(self.block)
+
+
 def _single_runner(
-    step: KernelStep, constants: Sequence[Array], outputs: Types, shapes: Sequence[tuple[int, ...]]
-) -> Runner:
-    """The short way for small work: one kernel, called directly, with an argument record per call in progress."""
-    kernel, items = _KERNEL(step.address), step.items
-    record = ctypes.c_int64 * max(1, len(step.words))
+    step: KernelStep,
+    constants: Sequence[Array],
+    inputs: int,
+    outputs: Types,
+    shapes: Sequence[tuple[int, ...]],
+) -> Runner | None:
+    """The short way for small work: one kernel, called directly, with a record per call in progress."""
+    native = direct_call()
+    if native is None or inputs + len(outputs) > CALL_ARRAYS:
+        return None
     values, patches = [], []
     for position, word in enumerate(step.words):
         if isinstance(word, int):
@@ -139,30 +165,25 @@ def _single_runner(
             values.append(address_of(constants[word.index]) + word.offset)
         else:
             values.append(0)
-            patches.append((position, word.kind == "input", word.index, word.offset))
+            patches.append((position, word.index + (inputs if word.kind == "output" else 0), word.offset))
     made = tuple((shape, y.dtype) for shape, y in zip(shapes, outputs, strict=True))
-    free: list[tuple[ctypes.Array[ctypes.c_int64], int, Array, int]] = []
-    kept = tuple(constants)
+    absent = (None,) * (CALL_ARRAYS - inputs - len(outputs))
+    free: list[_Record] = []
 
-    def fresh() -> tuple[ctypes.Array[ctypes.c_int64], int, Array, int]:
-        words, scratch = record(*values), aligned_bytes(step.scratch, "scratch memory")
-        return words, ctypes.addressof(words), scratch, address_of(scratch)
-
-    def run(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
-        results = tuple([empty_output(*item) for item in made]) if out is None else tuple(out)
-        present = arrays if None not in map(type, arrays) else [x for x in arrays if x is not None]
+    def run(
+        arrays: Sequence[Array | None], out: Sequence[Array] | None, kept: Sequence[Array] = tuple(constants)
+    ) -> Arrays:
+        results = tuple([np.empty(*item) for item in made]) if out is None else tuple(out)
         try:
-            mine = free.pop()
+            record = free.pop()
         except IndexError:
-            mine = fresh()
-        words = mine[0]
-        for position, is_input, index, offset in patches:
-            words[position] = address_of(present[index] if is_input else results[index]) + offset  # type: ignore[arg-type]  # absent ones are gone
-        kernel(mine[1], 0, items, mine[3])
-        free.append(mine)
+            record = _Record(step, values, patches)
+        if len(arrays) != inputs:
+            arrays = [x for x in arrays if x is not None]
+        native(record.address, *arrays, *results, *absent)
+        free.append(record)
         return results
 
-    run.constants = kept  # type: ignore[attr-defined]  # the record holds their addresses
     return run
 
 
@@ -171,7 +192,8 @@ def _reference_runner(
 ) -> Runner:
     def runner(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
         shaped = [
-            None if x is None or t is None else x.reshape(t.shape) for x, t in zip(arrays, inputs, strict=True)
+            None if x is None or t is None else x.reshape(t.shape)
+            for x, t in zip(arrays, inputs, strict=True)
         ]
         results = op.reference(*shaped)
         if out is None:

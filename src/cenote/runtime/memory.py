@@ -33,7 +33,10 @@ def _field_is_there() -> bool:
     return ctypes.sizeof(ctypes.c_void_p) == 8 and all(_read_data_field(p) == _ask_numpy(p) for p in probes)
 
 
-address_of = _read_data_field if _field_is_there() else _ask_numpy
+DATA_FIELD: int | None = 16 if _field_is_there() else None
+"""Bytes from an array object to its data pointer, for native code; None where that is not known."""
+
+address_of = _ask_numpy if DATA_FIELD is None else _read_data_field
 
 
 def aligned_bytes(nbytes: int, what: str) -> Array:
