@@ -80,6 +80,9 @@ def spans(k: Kernel, length: Value, lanes: int, unroll: int = 1) -> Iterator[Val
     body must give the same result when an element is done twice.
     """
     begin: Value = k.integer(0)
+    if length.constant == lanes:
+        yield begin
+        return
     if lanes == 1:
         unroll = 1
     if unroll > 1:
