@@ -77,7 +77,7 @@ def test_a_stranger_can_add_an_operator(checkout: Path) -> None:
     tests = python(checkout, "-m", "pytest", "tests/contract/test_lowerings.py", "-k", "soft_threshold")
     passed = re.search(r"(\d+) passed", tests)
     assert passed, tests
-    assert int(passed[1]) >= 8, tests
+    assert int(passed[1]) >= 2, tests
     assert "failed" not in tests
 
     # The document promises that tests come by themselves: a fault in the kernel must fail them.
