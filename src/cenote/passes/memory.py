@@ -174,14 +174,27 @@ class _Planner:
             alone = root == source and len(self.buffers[root].members) == 1
             if not alone or self.wanted_halo.get(source) or self.wanted_halo.get(result):
                 return False
-        takes_in = root == source and self.buffers[root].slot is None and len(self.buffers[root].members) == 1
         if target is not None and target.slot is None:
             self._join(result, source, 0)
-        elif takes_in:  # the result is an output's memory or a piece of a concat: its input moves there
-            self._join(source, result, 0)
+        elif self._may_move(
+            source, result
+        ):  # the result is an output's memory or a piece of a concat: its input moves there
+            self._join(root, result, 0)
         else:
             return False
         return True
+
+    def _may_move(self, name: str, result: str) -> bool:
+        """Can the value's whole buffer become the result's memory? Only if all in it are views of the same elements."""
+        root, offset = self._root(name)
+        buffer = self.buffers[root]
+        if result not in self.buffers and {self.lanes.get(member, 0) for member in buffer.members} != {
+            self.lanes.get(result, 0)
+        }:
+            return False  # in a piece of a concat, offsets count blocks or elements, not both
+        same = all(self._type(member).nbytes == self._type(name).nbytes for member in buffer.members)
+        free = not any(self.wanted_halo.get(member) for member in buffer.members)
+        return buffer.slot is None and offset == 0 and same and (free or buffer.members == [name])
 
     def _alias_in_place(self) -> None:
         for step, (node, option) in enumerate(zip(self.graph.nodes, self.lowerings, strict=True)):
