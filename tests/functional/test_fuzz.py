@@ -24,8 +24,7 @@ from hypothesis import strategies as st
 import cenote.functional as F
 from cenote.core.errors import CenoteError, ShapeError
 from cenote.core.types import BFLOAT16
-
-from . import naive
+from tests.functional import naive
 
 FLOATS = (np.float64, np.float32, np.float16, BFLOAT16)
 TYPES = (*FLOATS, np.int8, np.uint8, np.int16, np.int32, np.int64)
@@ -78,7 +77,9 @@ def cases(draw: Any, types: Any = TYPES, special: bool = True) -> Case:
     dtype = np.dtype(draw(st.sampled_from(types)))
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
-        x = generator.integers(max(limits.min, -999), min(limits.max, 999), shape, endpoint=True).astype(dtype)
+        x = generator.integers(max(limits.min, -999), min(limits.max, 999), shape, endpoint=True).astype(
+            dtype
+        )
     else:
         x = np.round(generator.standard_normal(shape) * 4).astype(dtype)  # many ties
         if special and draw(st.booleans()):
@@ -142,7 +143,9 @@ def close(y: Any, want: Any) -> None:
 def test_pytorch_agrees(case: Case, include: bool) -> None:
     torch = pytest.importorskip("torch")
     pads = tuple(min(begin, k // 2) for (begin, _), k in zip(case.pads, case.window, strict=True))
-    case = Case(case.x, case.window, case.stride, case.dilation, tuple((p, p) for p in pads), case.ceil_mode, False)
+    case = Case(
+        case.x, case.window, case.stride, case.dilation, tuple((p, p) for p in pads), case.ceil_mode, False
+    )
     if is_refused(case):
         return
     functional, x = torch.nn.functional, torch.from_numpy(case.x)
@@ -156,7 +159,9 @@ def test_pytorch_agrees(case: Case, include: bool) -> None:
         mean = getattr(functional, f"avg_pool{case.rank}d")(
             x, case.window, case.stride, pads, case.ceil_mode, include
         )
-        np.testing.assert_allclose(case.call("avg_pool", count_include_pad=include), mean.numpy(), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            case.call("avg_pool", count_include_pad=include), mean.numpy(), rtol=1e-5, atol=1e-5
+        )
 
 
 @settings(max_examples=100, deadline=None)
@@ -177,7 +182,7 @@ def test_onnxruntime_agrees_where_it_is_right(case: Case, include: bool) -> None
         helper.make_node("MaxPool", ["x"], ["y", "i"], **attributes),
         helper.make_node("AveragePool", ["x"], ["z"], count_include_pad=int(include), **attributes),
     ]
-    values = {name: onnx.TensorProto.FLOAT for name in ("y", "z")} | {"i": onnx.TensorProto.INT64}
+    values = dict.fromkeys(("y", "z"), onnx.TensorProto.FLOAT) | {"i": onnx.TensorProto.INT64}
     graph = helper.make_graph(
         nodes, "pools", [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, case.x.shape)],
         [helper.make_tensor_value_info(name, kind, None) for name, kind in values.items()],
@@ -185,18 +190,22 @@ def test_onnxruntime_agrees_where_it_is_right(case: Case, include: bool) -> None
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     maximum, mean, indices = session.run(["y", "z", "i"], {"x": case.x})
     got, places = case.call("max_pool", return_indices=True, semantics="onnx")
     np.testing.assert_array_equal(got, maximum)
     np.testing.assert_array_equal(places, indices)
-    np.testing.assert_allclose(case.call("avg_pool", count_include_pad=include, semantics="onnx"), mean, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        case.call("avg_pool", count_include_pad=include, semantics="onnx"), mean, rtol=1e-5, atol=1e-5
+    )
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(1, 60), st.integers(1, 9), st.integers(1, 6), st.integers(1, 3), st.booleans())
 def test_same_padding(size: int, k: int, s: int, d: int, upper: bool) -> None:
-    """"same" is the explicit padding that the formula gives, so long as no window is empty."""
+    """ "same" is the explicit padding that the formula gives, so long as no window is empty."""
     begin, end = naive.same_pads(size, k, s, d, upper)
     x = np.arange(size, dtype=np.float64).reshape(1, 1, size)
     arguments = {"kernel_size": k, "stride": s, "dilation": d}

@@ -73,7 +73,9 @@ def keywords(op: Any, sample: Any) -> dict[str, Any]:
     if "fractional" in op.name:
         axes = 2 if "2d" in op.name else 3
         batch = sample.input.shape[0] if sample.input.dim() == axes + 2 else 1
-        given["_random_samples"] = torch.rand(batch, sample.input.shape[-axes - 1], axes, dtype=sample.input.dtype)
+        given["_random_samples"] = torch.rand(
+            batch, sample.input.shape[-axes - 1], axes, dtype=sample.input.dtype
+        )
     return given
 
 
@@ -97,7 +99,9 @@ def test_samples(op: Any, type_name: str) -> None:
     for sample in samples:
         given = keywords(op, sample)
         wanted = op.op(sample.input, *sample.args, **given)
-        got = function(array(sample.input), *map(array, sample.args), **{k: array(v) for k, v in given.items()})
+        got = function(
+            array(sample.input), *map(array, sample.args), **{k: array(v) for k, v in given.items()}
+        )
         check(got, wanted, TYPES[type_name])
         seen += 1
     if type_name == "float32" and torch.__version__.startswith("2.13"):
@@ -120,7 +124,9 @@ def check(got: Any, wanted: Any, tolerance: float) -> None:
             )
 
 
-@pytest.mark.parametrize("op", [op for op in POOLS if op.error_inputs_func], ids=lambda op: op.name.split(".")[-1])
+@pytest.mark.parametrize(
+    "op", [op for op in POOLS if op.error_inputs_func], ids=lambda op: op.name.split(".")[-1]
+)
 def test_errors_name_the_argument(op: Any) -> None:
     function = getattr(F, op.name.split(".")[-1])
     errors = list(op.error_inputs("cpu"))
@@ -128,7 +134,11 @@ def test_errors_name_the_argument(op: Any) -> None:
         sample = error.sample_input
         wanted = next(word for text, word in WORDS.items() if text in error.error_regex)
         with pytest.raises(CenoteError) as caught:
-            function(array(sample.input), *map(array, sample.args), **{k: array(v) for k, v in sample.kwargs.items()})
+            function(
+                array(sample.input),
+                *map(array, sample.args),
+                **{k: array(v) for k, v in sample.kwargs.items()},
+            )
         assert wanted in str(caught.value), f"{error.error_regex}: {caught.value}"
 
 
@@ -137,12 +147,19 @@ def test_lp_modules(name: str) -> None:
     """Lp pools are only in module_db; semantics="torch" gives PyTorch's signed and scaled sums."""
     modules = pytest.importorskip("torch.testing._internal.common_modules").module_db
     info = next(item for item in modules if item.name == f"nn.{name}")
-    inputs = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=False, training=False)
+    inputs = info.module_inputs_func(
+        info, device="cpu", dtype=torch.float32, requires_grad=False, training=False
+    )
     for item in inputs:
         arguments = item.constructor_input
         module = getattr(torch.nn, name)(*arguments.args, **arguments.kwargs)
         x = item.forward_input.args[0]
         got = getattr(F, f"lp_pool{name[-2]}d")(
-            x.numpy(), module.norm_type, module.kernel_size, module.stride, module.ceil_mode, semantics="torch"
+            x.numpy(),
+            module.norm_type,
+            module.kernel_size,
+            module.stride,
+            module.ceil_mode,
+            semantics="torch",
         )
         np.testing.assert_allclose(got, module(x).numpy(), rtol=1e-5, atol=1e-5)

@@ -102,9 +102,8 @@ def _convert_and_call(
             try:
                 array, back = as_numpy(x)
             except InputError as error:
-                raise error.located(
-                    f"{name}: {'input' if position == 0 else f'argument {position}'}"
-                ) from error
+                what = "input" if position == 0 else f"array {position + 1}"
+                raise InputError(f"{name}: {what} {error}") from error
         converted.append(array)
         restore = back if position == 0 else restore
     prepared = prepare(planner, tuple(converted), arguments, threads)

@@ -63,7 +63,7 @@ def _fractional(
     try:
         array, _ = as_numpy(input)
     except InputError as error:
-        raise error.located(f"{where}: input") from error
+        raise InputError(f"{where}: input {error}") from error
     shape = form(where, array.shape, rank, layout)
     if samples is None:
         samples = _draw(shape, seed, array.dtype if is_float(array.dtype) else np.float32)

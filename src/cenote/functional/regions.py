@@ -28,7 +28,7 @@ def _scale(where: str, spatial_scale: Any) -> float:
     return value
 
 
-def _boxes(where: str, boxes: Any, dtype: Any) -> Array:
+def read_boxes(where: str, boxes: Any, dtype: Any) -> Array:
     """(R, 5) of (image, x1, y1, x2, y2), in the input's type, from that or a sequence of (R_i, 4), one per image."""
     if isinstance(boxes, list | tuple):
         parts = []
@@ -51,7 +51,7 @@ def _array(where: str, value: Any) -> Array:
     try:
         array, _ = as_numpy(value)
     except InputError as error:
-        raise error.located(f"{where}: boxes") from error
+        raise InputError(f"{where}: boxes {error}") from error
     if not is_float(array.dtype) and array.dtype.kind not in "iu":
         raise InputError(f"{where}: boxes must be numbers, got {array.dtype}")
     return array
@@ -61,7 +61,7 @@ def _input_dtype(where: str, input: Any) -> Any:
     try:
         return as_numpy(input)[0].dtype.newbyteorder("=")
     except InputError as error:
-        raise error.located(f"{where}: input") from error
+        raise InputError(f"{where}: input {error}") from error
 
 
 def _plan_pool(
@@ -107,7 +107,7 @@ def roi_pool(
     box of an image that does not exist or with coordinates that are not finite.
     """
     dtype = _input_dtype("roi_pool", input)
-    rois = _boxes("roi_pool", boxes, dtype).astype(dtype)
+    rois = read_boxes("roi_pool", boxes, dtype).astype(dtype)
     return call(_plan_pool, (input, rois), ("roi_pool", output_size, spatial_scale, False), out, threads)
 
 
@@ -125,7 +125,7 @@ def ps_roi_pool(
     last row and column of the map. Arguments as in roi_pool; the second corner does not belong to a box.
     """
     dtype = _input_dtype("ps_roi_pool", input)
-    rois = _boxes("ps_roi_pool", boxes, dtype).astype(dtype)
+    rois = read_boxes("ps_roi_pool", boxes, dtype).astype(dtype)
     return call(_plan_pool, (input, rois), ("ps_roi_pool", output_size, spatial_scale, True), out, threads)
 
 
@@ -153,7 +153,7 @@ def roi_align(
     input, boxes, spatial_scale: see roi_pool. Samples further than 1 outside of the map count as 0.
     """
     dtype = _input_dtype("roi_align", input)
-    rois = _boxes("roi_align", boxes, dtype)
+    rois = read_boxes("roi_align", boxes, dtype)
     images = rois[:, 0].astype(np.float64)
     if (images != np.floor(images)).any():
         raise InputError("roi_align: boxes name images by whole numbers")

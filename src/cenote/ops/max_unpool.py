@@ -135,7 +135,10 @@ class MaxUnpool(Op):
         plane = within_plane(places, (*values.shape[:2], *counted), self.index)
         y = np.zeros((values.shape[0] * values.shape[1], size), x.dtype)
         rows = np.arange(len(y))[:, None]
-        y[rows, plane.reshape(len(y), -1)] = values.reshape(len(y), -1)  # the last of equal indices stays
+        count = math.prod(values.shape[2:])
+        y[rows, plane.reshape(len(y), count)] = values.reshape(
+            len(y), count
+        )  # the last of equal indices stays
         whole = np.zeros((*values.shape[:2], *spatial_of(result.shape, self.channels_last)), x.dtype)
         whole[(slice(None), slice(None), *(slice(0, extent) for extent in counted))] = y.reshape(
             *values.shape[:2], *counted

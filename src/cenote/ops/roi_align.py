@@ -15,6 +15,7 @@ from cenote.ops.base import Arrays, Cost, Decoder, Imported, Op, Sample, Types, 
 from cenote.ops.pool_window import INTEGERS, check_dtype
 
 MODES = ("avg", "max")
+Terms = tuple[Array, Array, tuple[Array, ...], tuple[Array, ...]]
 
 
 def decode_roi_align(node: Imported) -> Op:
@@ -99,28 +100,38 @@ class RoiAlign(Op):
 
     def pool(self, image: Array, box: Array, real: Any) -> Array:
         """One region of one image (C, H, W) as (C, *output)."""
+        found = self.terms(image, box, real)
+        if found is None:
+            return np.zeros((image.shape[0], *self.output))
+        terms = found[0]
+        if self.mode == "avg":
+            pooled = terms.sum(0).sum(axis=(2, 4)) / (terms.shape[3] * terms.shape[5])
+        elif self.max_of_terms:
+            pooled = terms.max(0).max(axis=(2, 4))
+        else:
+            pooled = terms.sum(0).max(axis=(2, 4))
+        return np.asarray(pooled)
+
+    def terms(self, image: Array, box: Array, real: Any) -> Terms | None:
+        """The four weighted corners (upper left, upper right, lower left, lower right) of all samples of a region, as
+        (4, C, bins, samples, bins, samples); their weights; the (upper, lower) rows and (left, right) columns of the
+        samples. None when there are no samples.
+        """
         scaled = box.astype(real) * real(self.spatial_scale) - real(0.5 if self.aligned else 0.0)
         x1, y1, x2, y2 = scaled
         rows = self.samples_of(y1, y2, self.output[0], image.shape[1], real)
         columns = self.samples_of(x1, x2, self.output[1], image.shape[2], real)
-        grid = rows[0].shape[1], columns[0].shape[1]
-        if 0 in grid:
-            return np.zeros((image.shape[0], *self.output))
-        terms = []
+        if not rows[0].size or not columns[0].size:
+            return None
+        terms, weights = [], []
         for end_y in (0, 1):
             for end_x in (0, 1):
-                y, x = rows[end_y], columns[end_x]
-                corners = image[:, y[:, :, None, None], x[None, None]]
+                corners = image[:, rows[end_y][:, :, None, None], columns[end_x][None, None]]
                 weight = rows[2 + end_y][:, :, None, None] * columns[2 + end_x][None, None]
                 # The weight 0 of a corner (samples outside) must win over an infinite value.
                 terms.append(np.where(weight == 0, 0.0, corners * weight))
-        if self.mode == "avg":
-            pooled = np.asarray(sum(terms)).sum(axis=(2, 4)) / (grid[0] * grid[1])
-        elif self.max_of_terms:
-            pooled = np.maximum.reduce(terms).max(axis=(2, 4))
-        else:
-            pooled = np.asarray(sum(terms)).max(axis=(2, 4))
-        return np.asarray(pooled)
+                weights.append(weight)
+        return np.stack(terms), np.stack(weights), rows[:2], columns[:2]
 
     def samples_of(self, begin: Any, end: Any, bins: int, size: int, real: Any) -> tuple[Array, ...]:
         """Along one axis, (bins, samples) arrays: lower and upper pixel of each sample, and their weights."""
