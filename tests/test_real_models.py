@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from examples import classify_picture as example
 from examples import real_models
 
