@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from examples.real_models import fetch
 from numpy.typing import NDArray
 from PIL import Image
 
 import cenote
+from examples.real_models import fetch
 
 Picture = NDArray[np.uint8]  # (height, width) or (height, width, 3)
 Floats = NDArray[np.float32]

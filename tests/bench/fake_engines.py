@@ -4,6 +4,7 @@ import os
 import time
 
 import numpy as np
+
 from bench.engines.base import ModelEngine, UnavailableError
 
 

@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+
 from bench.cases import POOL_CASES, PoolCase
 from bench.pool_reference import error, reference
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from bench.engines import EngineSpec
 from bench.rounds import Contender, Outcome, Plan, compare, in_turn
 from bench.verdict import Row, geometric_mean
