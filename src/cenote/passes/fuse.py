@@ -236,6 +236,9 @@ def join_split_pieces(rewriter: Rewriter, node: Node) -> bool:
         rank, count = rewriter.type(name).rank, len(split.outputs)
         if node.inputs[start : start + count] != split.outputs or split.op.axis % rank != node.op.axis % rank:
             continue
+        axis, whole = node.op.axis % rank, rewriter.type(split.inputs[0])
+        if sum(rewriter.type(part).shape[axis] for part in split.outputs) != whole.shape[axis]:
+            continue  # parts at the end that nobody reads have no names any more
         inputs = (*node.inputs[:start], split.inputs[0], *node.inputs[start + count :])
         for part in split.outputs:
             rewriter.uses[part] -= 1

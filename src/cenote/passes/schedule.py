@@ -172,6 +172,8 @@ class _Scheduler:
             return name
         if (name, lanes) not in self.converted:
             self.converted[name, lanes] = self._convert(name, have, lanes)
+            if not lanes and name in self.graph.outputs:
+                self.fixed.add(self.converted[name, lanes])  # this becomes the output's memory
         return self.converted[name, lanes]
 
     def _convert(self, name: str, have: int, lanes: int) -> str:
