@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,7 +71,15 @@ class Places:
 
 
 Bounds = Sequence[Sequence[tuple[int, int]]]
-Factors = tuple[Array | None, Array | None]
+
+
+class Factors(NamedTuple):
+    """What results are multiplied by, or with `divides` (and for integers) divided by: per output row (planes x
+    rows), and per output column."""
+
+    rows: Array | None = None
+    columns: Array | None = None
+    divides: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,7 @@ class Memory:
 
 def windowed(
     reduction: str, dtype: np.dtype[Any], geometry: Geometry, memory: Memory, target: Target, x: Argument, y: Argument,
-    *, scale: Factors = (None, None), nan: str = "propagate", norm: int = 0, blocked: bool = False,
+    *, scale: Factors = Factors(), nan: str = "propagate", norm: int = 0, blocked: bool = False,
     places: Places | None = None, rounding: str = "even",
 ) -> Call | None:  # fmt: skip
     """The call that pools; None when a strip of windows has no input at all (nothing to combine: a host step).
@@ -113,7 +121,9 @@ def windowed(
     fewest = geometry.out[2] - (strips - 1) * strip
     if shortest <= 0 or fewest <= 0:
         return None
-    by_row = memory.step == 1 or (scheme is not PoolIndices and geometry.stride[2] == 1 and scale[1] is None)
+    by_row = memory.step == 1 or (
+        scheme is not PoolIndices and geometry.stride[2] == 1 and scale.columns is None
+    )
     by_row = by_row and not (memory.step != 1 and scheme is PoolRows and _is_fused(geometry, memory.step))
     widest = min(target.lanes(dtype), target.vector_bytes // compute.nbytes)
     if places is not None:
@@ -127,7 +137,8 @@ def windowed(
         "dilation": geometry.dilation[2] if geometry.window[2] > 1 else 1,
         "lanes": fitting(widest, shortest), "out_lanes": out_lanes,
         "step": memory.step if blocked or memory.step == 1 else 0,
-        "scale": "none" if scale[0] is None else "row" if scale[1] is None else "both",
+        "scale": "none" if scale.rows is None else "row" if scale.columns is None else "both",
+        "divides": scale.divides,
         "nan": nan if reduction != SUM else "propagate", "norm": norm,
         "rounding": rounding if not compute.is_float else "",
         "prefetch": scheme is PoolBlocks and _prefetches(geometry, memory, target, dtype),
@@ -150,7 +161,7 @@ def windowed(
     work = (geometry.columns(0, strip)[1] * geometry.stride[1] + strip) * band * memory.step * dtype.itemsize
     extra = () if places is None else (places.indices, *places.steps, geometry.window[2])
     return Call(
-        spec, (x, y, *scale, *numbers, *extra), items,
+        spec, (x, y, scale.rows, scale.columns, *numbers, *extra), items,
         grain=max(1, min(GRAIN_BYTES // max(work, 1), -(-items // 8))),
         scratch=(_scratch_rows(spec, geometry, group) * pitch + SLACK) * compute.nbytes,
     )  # fmt: skip
@@ -158,7 +169,7 @@ def windowed(
 
 def bounded(
     reduction: str, dtype: np.dtype[Any], bounds: Bounds, size: tuple[int, int, int], memory: Memory, target: Target,
-    x: Argument, y: Argument, *, scale: Factors = (None, None), nan: str = "propagate", blocked: bool = False,
+    x: Argument, y: Argument, *, scale: Factors = Factors(), nan: str = "propagate", blocked: bool = False,
     rounding: str = "even",
 ) -> Call:  # fmt: skip
     """The call that pools the ranges `bounds` (begin, end) of planes, rows and columns."""
@@ -169,7 +180,7 @@ def bounded(
         reduction=reduction, dtype=dtype, width=1, stride=1, dilation=1,
         lanes=fitting(widest, size[2] * memory.step), out_lanes=1 if memory.step == 1 else fitting(widest, memory.step),
         step=memory.step if blocked or memory.step == 1 else 0,
-        scale="none" if scale[0] is None else "row" if scale[1] is None else "both",
+        scale="none" if scale.rows is None else "row" if scale.columns is None else "both", divides=scale.divides,
         nan=nan if reduction != SUM else "propagate", norm=0, prefetch=False,
         rounding=rounding if not compute.is_float else "", deep=size[0] > 1 or out[0] > 1,
         fewest=min(min(end - begin for begin, end in bounds[2]), 2 * UNROLLED),
@@ -184,7 +195,7 @@ def bounded(
     plane = size[1] * size[2] * memory.step * dtype.itemsize
     ranges = np.array([pair for axis in bounds for pair in axis], np.int64)
     return Call(
-        spec, (x, y, *scale, *numbers, ranges), items, grain=max(1, min(GRAIN_BYTES // plane, -(-items // 8))),
+        spec, (x, y, scale.rows, scale.columns, *numbers, ranges), items, grain=max(1, min(GRAIN_BYTES // plane, -(-items // 8))),
         scratch=(2 * pitch + SLACK) * compute.nbytes,
     )  # fmt: skip
 
@@ -198,8 +209,10 @@ def _is_fused(geometry: Geometry, step: int) -> bool:
     width, stride = geometry.window[2], geometry.stride[2]
     if not geometry.inside(2) or geometry.window[0] * geometry.window[1] > 4:
         return False
+    if geometry.dilation[2] > 1 and width > 1:
+        return False
     if step == 1:
-        return width == stride and width in (1, 2, 4)
+        return width == stride and width in (1, 2, 4) and (width == 1 or geometry.dilation[2] == 1)
     return width <= stride and width <= 4
 
 
@@ -340,7 +353,8 @@ def _pitch(geometry: Geometry, strip: int, step: int, spec: Windowed) -> int:
 
 def factors(counts: Sequence[Sequence[float]], dtype: np.dtype[Any]) -> Factors:
     """What turns sums of the dtype into averages: a factor per output row (planes x rows), and one per column unless
-    all columns are alike; for integers divisors. `counts` has the divisor's share of each axis, per output position."""
+    all columns are alike; divisors for integers, and where a reciprocal is not exact: the mean of equal elements is
+    that element. `counts` has the divisor's share of each axis, per output position."""
     compute = compute_type(SUM, dtype)
     kind = np.dtype({"f32": np.float32, "f64": np.float64, "i32": np.int32}.get(compute.name, np.int64))
     whole = np.float64 if compute.is_float else np.int64
@@ -349,9 +363,15 @@ def factors(counts: Sequence[Sequence[float]], dtype: np.dtype[Any]) -> Factors:
     alike = bool((columns == columns[0]).all())
     if alike:
         products = products * columns[0]
-    if compute.is_float:
+    divides = not (_powers_of_two(products) and _powers_of_two(columns))
+    if not divides:
         products, columns = np.reciprocal(products), np.reciprocal(columns)
-    return products.astype(kind), None if alike else columns.astype(kind)
+    return Factors(products.astype(kind), None if alike else columns.astype(kind), divides)
+
+
+def _powers_of_two(values: Array) -> bool:
+    """Whether all reciprocals are exact; never those of integers."""
+    return values.dtype.kind == "f" and bool((np.frexp(values)[0] == 0.5).all())
 
 
 __all__ = ["Bounds", "Factors", "Geometry", "Memory", "Places", "bounded", "factors", "windowed"]

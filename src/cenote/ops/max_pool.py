@@ -206,6 +206,7 @@ def _samples(cls: type[MaxPool]) -> Iterator[Sample]:
         ("whole map", cls((7, 7)), seeded((2, 9, 7, 7))),
         ("1x1 map", cls((1, 1)), seeded((1, 5, 1, 1))),
         ("dilated", cls((3, 2), two, ((2, 1), (1, 0)), (2, 3)), seeded((1, 7, 12, 11))),
+        ("dilated by the stride", cls((2, 2), two, (), two), seeded((1, 5, 8, 11))),
         ("begin and end pads", cls((3, 4), (1, 2), ((0, 2), (3, 1))), seeded((1, 6, 9, 10))),
         ("same upper", cls((3, 2), two, auto_pad="SAME_UPPER"), seeded((1, 8, 9, 8))),
         ("same lower", cls((3, 2), two, auto_pad="SAME_LOWER"), seeded((1, 8, 9, 8))),

@@ -19,6 +19,10 @@ from cenote.kernels.pool_global_plan import Maps, Reduce, partials, whole_maps
 from cenote.kernels.pool_plan import Bounds, Factors, Geometry, Memory, Places, bounded, factors, windowed
 from cenote.ops.base import Lowering
 
+SCRATCH = 1 << 31  # bytes of scratch rows at most, by an estimate up to 16 times too high for plain memory
+STRIP = 8 << 10  # columns of a strip at most, unless windows are wider than a quarter of that
+OTHER_ROWS = 32  # scratch rows besides those of a window
+WIDEST_DILATED = 256  # dilated windows are unrolled along the row
 BANDWIDTH = 20e9  # bytes per second of one core, for estimates
 
 # Largest error of sums and means, relative to the largest output: of rounding to the type and of float32 sums.
@@ -46,6 +50,10 @@ def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -
         return
     if _may_overflow(pool.reduction, x.dtype, [min(axis.window, axis.size) for axis in pool.axes]):
         return
+    if not _is_reasonable(pool, x):
+        return
+    if any(axis.reach > max(1 << 16, 4 * axis.size) for axis in pool.axes):
+        return  # nearly all padding: scratch rows would be as long as the window
     for layout in layouts(pool.channels_last, target):
 
         def bind(
@@ -62,6 +70,19 @@ def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -
 def _may_overflow(reduction: str, dtype: np.dtype[Any], window: Sequence[int]) -> bool:
     """Whether the 32-bit sums of 8-bit integers could overflow: such windows are left to the reference."""
     return reduction == SUM and dtype.itemsize == 1 and math.prod(window) > 1 << 23
+
+
+def _is_reasonable(pool: Pool, x: TensorType) -> bool:
+    """Whether scratch rows, which hold the padding too, stay small, and no dilated row of a window is unrolled into
+    thousands of instructions. Windows of 2^31 elements, or as far apart, are left to the reference."""
+    *outer, row = pool.axes
+    if row.dilation > 1 and row.window > WIDEST_DILATED:
+        return False
+    columns = min(row.out, 4 * row.reach + STRIP) * row.stride + 3 * row.reach
+    rows = OTHER_ROWS + math.prod(axis.window for axis in outer)
+    step = x.shape[-1] if pool.channels_last else 64 // x.dtype.itemsize
+    spans = [axis.reach + axis.out * axis.stride for axis in pool.axes]
+    return rows * columns * step * 4 <= SCRATCH and max(spans) < 1 << 31
 
 
 def layouts(channels_last: bool, target: Target) -> list[Layout]:
@@ -85,7 +106,7 @@ def window_call(pool: Pool, layout: Layout, target: Target, x: View, outputs: Se
     """The call of the kernel for these views."""
     y = outputs[0]
     axes, memory = arranged(pool, x, y)
-    scale: Factors = (None, None)
+    scale = Factors()
     if pool.counts:
         shares = [pool.counts[index] if index is not None else (1.0,) for index in axes]
         shares[0] = tuple(share * _left_out(pool, axes) for share in shares[0])
@@ -185,7 +206,7 @@ def range_lowerings(
             view = source(inputs)
             every, memory = arranged(pool, view, outputs[0])
             ranges = [((0, 1),) if axis is None else bounds[axis] for axis in every]
-            scale: Factors = (None, None)
+            scale = Factors()
             if mean:
                 scale = factors([[end - begin for begin, end in axis] for axis in ranges], x.dtype)
             size = geometry_of(pool, every).size
