@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from cenote.codegen import jit
+from cenote.codegen.worker import Source
 from cenote.core.errors import ArgumentError
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import Argument, Call, Slot, View, dense_strides, word_of
@@ -85,7 +86,7 @@ class _Native:
         given = [None if x is None else _view(x, "input", next(places)) for x in inputs]
         self.calls = list(option.bind(given, [*made, *temporaries]))
         target = jit.host_target()
-        sources = [*dict.fromkeys(call.spec for call in self.calls), *driver_sources(target)]
+        sources: list[Source] = [*dict.fromkeys(call.spec for call in self.calls), *driver_sources(target)]
         self.addresses = jit.addresses(sources, target)
         self.steps = tuple(self._step(call) for call in self.calls)
 
