@@ -202,11 +202,11 @@ def test_empty_and_rank() -> None:
 def test_every_window_size() -> None:
     """Direct, doubling, van Herk: whatever a size chooses, and on either side of each threshold."""
     x = noise(1, 2, 75)
-    for k in range(1, 76):
-        for s in (1, 2, 3):
+    for k in (*range(1, 35), 63, 64, 65, 74, 75):
+        for s in (1, 2):
             y, _ = naive.max_pool(x, (k,), (s,), (1,), ((k // 2, k // 3),))
             np.testing.assert_array_equal(F.max_pool1d(x, k, s, ((k // 2, k // 3),)), y)
-    for k in range(1, 40):
+    for k in (*range(1, 18), 31, 32, 33, 75):
         want = naive.average_pool(x[:, :1], (k,), (2,), (1,), ((k // 2, k // 2),), include=True)
         np.testing.assert_allclose(F.avg_pool1d(x[:, :1], k, 2, k // 2), want, rtol=1e-5, atol=1e-6)
 

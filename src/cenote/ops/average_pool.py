@@ -181,6 +181,7 @@ def _samples(cls: type[AveragePool]) -> Iterator[Sample]:
             cls((3, 2), two, ((2, 1), (1, 2)), (2, 3), ceil_mode=True, count_include_pad=True),
             seeded((1, 7, 12, 11)),
         ),
+        ("dilated by the stride", cls((2, 2), two, (), two), seeded((1, 5, 8, 11))),
         (
             "begin and end pads",
             cls((3, 4), (1, 2), ((0, 2), (3, 1)), count_include_pad=True),
