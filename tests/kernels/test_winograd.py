@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cenote.codegen import jit
+from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.epilogue import Activation
 from cenote.kernels.toom_cook import filtering, transform_weights
@@ -130,6 +131,61 @@ def test_ragged_maps_channels_and_wider_halos(
             assert all(np.array_equal(results[0], other) for other in results[1:]), name
             error = np.abs(results[0] - wanted).max() / np.abs(wanted).max()
             assert error <= lowering.tolerance, name
+
+
+@pytest.mark.parametrize(("channels", "filters", "size", "n"), RAGGED)
+@pytest.mark.parametrize("kind", ["identity", "relu", "silu"])
+def test_pool_is_that_of_the_output(
+    channels: int, filters: int, size: tuple[int, int], n: int, kind: str
+) -> None:
+    """Even and odd maps, tiles that overlap, halos wider than asked for; silu is applied before the maximum."""
+    op = Conv(pads=ONE, activation=Activation(kind), pool=True)
+    arrays = he_inputs(channels, filters, size, (3, 3), n)
+    # The oracle is the convolution without the pool, and torch's rule: largest of 2x2, an odd end dropped.
+    full = reference(dataclasses.replace(op, pool=False), arrays)
+    height, width = size[0] // 2 * 2, size[1] // 2 * 2
+    corners = [full[:, :, i:height:2, j:width:2] for i in (0, 1) for j in (0, 1)]
+    wanted = np.maximum(np.maximum(corners[0], corners[1]), np.maximum(corners[2], corners[3]))
+    np.testing.assert_array_equal(reference(op, arrays), wanted)
+    lanes, found = TARGET.lanes(), candidates(op, arrays)
+    assert set(found) == {f"winograd_f{m}_pool" for m in (4, 2) if min(height, width) >= m}
+    for lowering in found.values():
+        wider = dataclasses.replace(
+            lowering,
+            inputs=(Layout(lanes, ((2, 1), (1, 3))), *lowering.inputs[1:]),
+            outputs=(Layout(lanes, ((1, 0), (2, 2))),),
+        )
+        for variant in (lowering, wider):
+            results = [run_lowering(op, variant, arrays, TARGET, chunk=chunk)[0] for chunk in (0, 1, 3)]
+            assert all(np.array_equal(results[0], other) for other in results[1:]), lowering.name
+            assert np.abs(results[0] - wanted).max() / np.abs(wanted).max() <= lowering.tolerance, (
+                lowering.name
+            )
+
+
+def test_pool_keeps_nan() -> None:
+    """A NaN of the input reaches every window that it must, and none of another image or beyond the tiles' reach."""
+    op = Conv(pads=ONE, activation=Activation("relu"), pool=True)
+    for row, column in ((0, 0), (5, 6), (9, 10), (12, 14)):
+        arrays = he_inputs(16, 16, (13, 15), (3, 3), 2)
+        arrays[0][1, 3, row, column] = np.nan
+        wanted = np.isnan(reference(op, arrays))
+        for name, lowering in candidates(op, arrays).items():
+            got = np.isnan(run_lowering(op, lowering, arrays, TARGET)[0])
+            assert got[wanted].all(), name
+            assert not got[0].any(), name
+            assert got[1].any() == wanted.any(), name
+            assert not got.all(axis=(1, 2, 3)).any(), name
+
+
+def test_pool_refuses_what_it_cannot_do() -> None:
+    arrays = he_inputs(16, 16, (6, 6), (3, 3))
+    types = [TensorType.of(x.dtype, x.shape) for x in arrays]
+    with pytest.raises(ArgumentError, match="pool and residual exclude each other"):
+        Conv(pads=ONE, pool=True, residual=True).infer(*types, TensorType.of(np.float32, (1, 16, 6, 6)))
+    with pytest.raises(ShapeError, match="at least 2x2"):
+        Conv(pool=True).infer(TensorType.of(np.float32, (1, 16, 3, 6)), *types[1:])
+    assert candidates(Conv(pads=ONE, pool=True, exact=True), arrays) == {}
 
 
 def test_tiles_cover_counts() -> None:

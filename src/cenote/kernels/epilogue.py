@@ -44,6 +44,11 @@ class Activation:
     def is_identity(self) -> bool:
         return self.kind == "identity"
 
+    @property
+    def never_decreases(self) -> bool:
+        """Whether a <= b makes f(a) <= f(b): then the maximum may be taken first."""
+        return self.kind in ("identity", "relu", "clip")
+
     def emit(self, kernel: Kernel, value: Value) -> Value:
         """Append the instructions for a float scalar or vector and give the result."""
         return KINDS[self.kind][0](kernel, value, self.alpha, self.beta)

@@ -6,12 +6,15 @@
       for group of `blocks` filter vectors:                            phase "product"
         for xi (a * a products):                                       emitted
           for `width` or `width - 1` tiles: M[xi][tile] = sum over channels of V[xi] * U[xi]    as in conv_direct
-        for tile, filter vector: y = activation(A^T M A + bias + residual)
+        for tile, filter vector: y = activation(A^T M A + bias + residual), or the maxima of 2x2 of these
 
 "fused" runs both phases per block of tiles, with V and M in the thread's scratch; "input" and "product" are two calls
 with V between them: better where the weights are larger than V (small maps, many channels), for then items are ranges
 of filters and the weights are read once. A map that is no multiple of the tile has last tiles that overlap the ones
 before: nothing outside the map is read, and what was already written is not written again.
+
+With `pool` the map's extents are even (an odd map's last row or column is in no window), so tiles start on even rows
+and columns, and the output transform keeps the largest of every 2x2: a quarter of the stores, no step for the pool.
 
 The structure follows Z. Jia, A. Zlateski, F. Durand, K. Li, "Optimizing N-dimensional, Winograd-based convolution for
 manycore CPUs" (PPoPP 2018); the transforms are those of toom_cook.py.
@@ -52,6 +55,12 @@ class WinogradSpec(KernelSpec):
     ragged: bool
     residual: bool
     activation: Activation
+    pool: bool = False
+
+    @property
+    def step(self) -> int:
+        """Elements of the convolution per element of y, along either axis."""
+        return 2 if self.pool else 1
 
     @property
     def vertical(self) -> Filtering:
@@ -123,9 +132,11 @@ class _Emitter:
             left = _smaller(k, w, k.number("out_w") - spec.mh)
             slot = index * TABLE
             for offset, side in enumerate("xyr"):
-                place = n * k.number(f"{side}_n") + top * k.number(f"{side}_h") + left * self.lanes
+                row, column = (top, left) if side == "x" else (top // spec.step, left // spec.step)
+                place = n * k.number(f"{side}_n") + row * k.number(f"{side}_h") + column * self.lanes
                 self.table.store(place, slot + offset)
-            self.table.store((h - top) * 256 + (w - left), slot + 3)
+            written = (h - top) // spec.step * 256 + (w - left) // spec.step
+            self.table.store(written, slot + 3)
 
     # ---- transforms -------------------------------------------------------------------------------------------
 
@@ -169,8 +180,12 @@ class _Emitter:
         rows_out: int,
         first_row: Value,
         store: Callable[[Value | int, Sequence[Value]], None],
+        step: int = 1,
     ) -> None:
-        """A separable transform: through a square in scratch, or along the one row there is."""
+        """A separable transform: through a square in scratch, or along the one row there is.
+
+        `store` gets the results of `step` rows at once; `first_row` and `rows_out` count these.
+        """
         k, lanes = self.k, self.lanes
         if rows_in == 1:
             store(0, across([load(0, j) for j in range(columns)]))
@@ -182,10 +197,11 @@ class _Emitter:
             if columns == 1:
                 store(row, [self.temporary.load(row * lanes, lanes)])
             else:
-                loaded = [
-                    self.temporary.load(row * (columns * lanes) + j * lanes, lanes) for j in range(columns)
-                ]
-                store(row, across(loaded))
+                results: list[Value] = []
+                for i in range(step):
+                    square = self.temporary + (row * (step * columns * lanes) + i * columns * lanes)
+                    results += across([square.load(j * lanes, lanes) for j in range(columns)])
+                store(row, results)
 
     def output(self, group: Value, count: Value) -> None:
         """y of the group's filter vectors, tile by tile."""
@@ -209,21 +225,34 @@ class _Emitter:
         def load(i: int, j: Value | int) -> Value:
             return m.load(step * (i * across.a) + step * j, lanes)
 
+        def finish(value: Value, i: Value | int, j: int) -> Value:
+            total = value + bias
+            if spec.residual:
+                total = total + r.load(k.number("r_h") * i + j * lanes, lanes)
+            return spec.activation.emit(k, total)
+
+        # A maximum is the same before and after what never decreases, and there are fewer after it.
+        late = not spec.pool or spec.activation.never_decreases
+
+        def along(d: Sequence[Value]) -> list[Value]:
+            values = apply_output(k, across, d)
+            if not late:
+                values = [finish(value, 0, 0) for value in values]
+            return _larger_of_pairs(k, values[::2], values[1::2]) if spec.pool else values
+
         def store(i: Value | int, results: Sequence[Value]) -> None:
+            if spec.pool:
+                results = _larger_of_pairs(k, results[: len(results) // 2], results[len(results) // 2 :])
             for j, value in enumerate(results):
-                total = value + bias
-                if spec.residual:
-                    total = total + r.load(k.number("r_h") * i + j * lanes, lanes)
                 # What the tile before has written goes to the scratch square instead.
                 place = y + (k.number("y_h") * i + j * lanes)
-                if spec.mh > 1 and j < spec.mh - 1:
+                if j < len(results) - 1:
                     place = _either(k, (written & 255) > j, self.temporary + down.a * across.a * lanes, place)
-                k.store(spec.activation.emit(k, total), place)
+                k.store(finish(value, i, j) if late else value, place)
 
         self.down_then_across(
-            load, down.a, across.a,
-            lambda d: apply_output(k, down, d), lambda d: apply_output(k, across, d),
-            down.m, written >> 8, store,
+            load, down.a, across.a, lambda d: apply_output(k, down, d), along, down.m // spec.step, written >> 8,
+            store, spec.step,
         )  # fmt: skip
 
     # ---- products ---------------------------------------------------------------------------------------------
@@ -262,6 +291,11 @@ class _Emitter:
 
 def _smaller(k: Kernel, a: Value, b: Value) -> Value:
     return k.select(a < b, a, b)
+
+
+def _larger_of_pairs(k: Kernel, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+    """Elementwise maxima, NaN where either is NaN."""
+    return [k.maximum(a, b) for a, b in zip(left, right, strict=True)]
 
 
 def _either(k: Kernel, condition: Value, a: Pointer, b: Pointer) -> Pointer:

@@ -22,12 +22,16 @@ SKEW = 16  # floats between products, so that their streams do not meet in the s
 
 @dataclass(frozen=True)
 class WinogradPlan:
-    """How one layer is cut; depends on sizes only. `shape` has one or two spatial axes given as height and width."""
+    """How one layer is cut; depends on sizes only. `shape` has one or two spatial axes given as height and width.
+
+    With `pool` the calls write the 2x2 maxima, two apart; shape.out, mv and mh are even then.
+    """
 
     shape: ConvShape
     mv: int
     mh: int
     target: Target
+    pool: bool = False
 
     @property
     def vertical(self) -> Filtering:
@@ -205,6 +209,7 @@ class WinogradPlan:
             phase, self.mv, rows[-2], self.mh, rows[-1], 1 if is_input else self.group_blocks,
             1 if is_input else self.width, self.shape.channels % self.lanes > 0 and phase != "product",
             residual and not is_input, Activation() if is_input else activation,
+            self.pool and not is_input,
         )  # fmt: skip
         last = self.tiles - (self.blocks - 1) * self.block
         wide, narrow = cover(self.block, self.width)

@@ -60,7 +60,9 @@ class Conv(Op):
     Inputs: x, w, bias (optional) and, with `residual`, a tensor of the output's shape as the last one; the
     result is activation(conv + bias + residual). All are of one float type. Empty `strides` and `dilations`
     mean ones, empty `pads` none; `pads` holds (begin, end) per axis. With `auto_pad` other than NOTSET the
-    explicit pads are ignored. `window` only repeats the extents of w (ONNX's kernel_shape): they are checked
+    explicit pads are ignored. With `pool`, y is the 2x2 maxima, two apart, of what it would be (a NaN makes its
+    window NaN; an odd last row or column is dropped); needs two spatial axes and no residual, and only Winograd
+    computes it natively. `window` only repeats the extents of w (ONNX's kernel_shape): they are checked
     when given. `exact` forbids Winograd algorithms, whose rounding error is two to three times that of a
     plain sum, and which spread an infinity or NaN of the input over whole tiles of outputs.
 
@@ -77,6 +79,7 @@ class Conv(Op):
     activation: Activation = field(default_factory=Activation)
     residual: bool = False
     exact: bool = False
+    pool: bool = False
 
     name: ClassVar[str] = "conv"
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"Conv": decode_conv}
@@ -124,12 +127,26 @@ class Conv(Op):
             x.shape[0], channels, filters, self.groups, x.shape[2:], out, window, strides, pads, dilations
         )
 
+    def extents(self, shape: ConvShape) -> tuple[int, ...]:
+        """The output's spatial extents; raises where a pool does not fit."""
+        if not self.pool:
+            return shape.out
+        if self.residual:
+            raise ArgumentError(
+                "conv: pool and residual exclude each other; add the residual before a MaxPool"
+            )
+        if shape.rank != 2 or min(shape.out) < 2:
+            raise ShapeError(
+                f"conv: pool needs a map of at least 2x2, the convolution's is {list(shape.out)}"
+            )
+        return tuple(extent // 2 for extent in shape.out)
+
     def infer(self, *inputs: TensorType | None) -> Types:
         x, w, (bias, residual) = self.split(inputs)
         if not is_float(require_same_dtype("conv", x, w, bias, residual)):
             raise DTypeError(f"conv: needs a float type, got {x.dtype}; cast x and w first")
         shape = self.shape(x, w)
-        y = TensorType(x.dtype, (shape.n, shape.filters, *shape.out))
+        y = TensorType(x.dtype, (shape.n, shape.filters, *self.extents(shape)))
         if bias is not None and bias.shape != (shape.filters,):
             raise ShapeError(f"conv: bias {bias} must have shape [{shape.filters}], one number per filter")
         if residual is not None and residual.shape != y.shape:
@@ -148,7 +165,8 @@ class Conv(Op):
             y = y + arrays[2].reshape(-1, *(1,) * (y.ndim - 2))
         if residual is not None and arrays[-1] is not None:
             y = y + arrays[-1]
-        return (narrow(self.activation.apply(y), result.dtype),)
+        y = self.activation.apply(y)
+        return (narrow(largest_of_2x2(y) if self.pool else y, result.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, w, (bias, residual) = self.split(inputs)
@@ -158,6 +176,7 @@ class Conv(Op):
             bias=2 if bias is not None else None,
             residual=len(inputs) - 1 if residual is not None else None,
             activation=self.activation,
+            pool=self.pool,
         )
         yield from conv_lowerings(self.shape(x, w), inputs, fused, target, exact=self.exact)
 
@@ -166,12 +185,15 @@ class Conv(Op):
         (y,) = self.infer(*inputs)
         extra = sum((bias is not None, residual is not None, not self.activation.is_identity))
         moved = sum(value.nbytes for value in (x, w, bias, residual, y) if value is not None)
-        return Cost(self.shape(x, w).operations + extra * y.size, moved)
+        pixels = y.size * (4 if self.pool else 1)
+        return Cost(self.shape(x, w).operations + (extra + self.pool) * pixels, moved)
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         x, w, (bias, _) = self.split(inputs)
         shape = self.shape(x, w)
         images, filters, *spatial = box.ranges
+        if self.pool:
+            spatial = [(2 * begin, 2 * end) for begin, end in spatial]
         first, last = filters[0] // max(1, shape.group_filters), -(-filters[1] // max(1, shape.group_filters))
         channels = (first * shape.group_channels, last * shape.group_channels)
         read = []
@@ -212,6 +234,14 @@ def correlate(x: Array, w: Array, shape: ConvShape) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):
             total += kernels[(slice(None), slice(None), slice(None), *tap)] @ part
     return total.reshape(images, shape.filters, *shape.out)
+
+
+def largest_of_2x2(y: Array) -> Array:
+    """Maxima of 2x2 windows, two apart, of (N, C, H, W); NaN where one of the four is NaN."""
+    height, width = (extent - extent % 2 for extent in y.shape[2:])
+    blocks = y[:, :, :height, :width].reshape(*y.shape[:2], height // 2, 2, width // 2, 2)
+    largest: Array = np.maximum.reduce(blocks, axis=(3, 5))
+    return largest
 
 
 RELU = Activation("relu")
@@ -268,6 +298,11 @@ def _samples() -> Iterator[Sample]:
     yield _sample("1-D depthwise", Conv(pads=((1, 1),), groups=9), (1, 9, 12), 9, (3,))
     yield _sample("1-D, many channels", Conv(pads=((1, 1),)), (2, 17, 30), 24, (3,))
     yield _sample("3-D", Conv((1, 2, 1), ((1, 1), (1, 1), (0, 1))), (1, 9, 4, 7, 6), 10, (3, 3, 2))
+    yield _sample("pool", Conv(pads=one, activation=RELU, pool=True), (1, 16, 14, 12), 32, (3, 3))
+    yield _sample("pool, odd map", Conv(pads=one, pool=True), (2, 20, 7, 13), 17, (3, 3))
+    yield _sample(
+        "pool, SiLU", Conv(pool=True, activation=Activation("silu")), (1, 16, 8, 10), 24, (3, 3), bias=False
+    )
     yield _sample("empty batch", Conv(pads=one), (0, 8, 6, 6), 8, (3, 3))
     yield _sample("window of the padded map", Conv(), (1, 12, 4, 4), 16, (4, 4))
     yield _sample("all padding", Conv(pads=((3, 3), (3, 3))), (1, 3, 1, 1), 8, (2, 2))

@@ -23,11 +23,12 @@ from cenote.ops.base import Bind, Lowering
 
 @dataclass(frozen=True)
 class Fused:
-    """What is computed with the convolution: which inputs are bias and residual, and the activation."""
+    """What is computed with the convolution: which inputs are bias and residual, the activation, a 2x2 pool."""
 
     bias: int | None
     residual: int | None
     activation: Activation
+    pool: bool = False
 
 
 def constant(inputs: Sequence[TensorType | None], index: int | None) -> Array | None:
@@ -49,6 +50,10 @@ def conv_lowerings(
     if weights is None or (fused.bias is not None and bias is None) or not weights.size or 0 in shape.out:
         return
     weights = weights.reshape(*weights.shape[:2], *(1,) * (3 - shape.rank), *shape.window)
+    if fused.pool:
+        if not exact and fused.residual is None:
+            yield from _winograd(without_odd_ends(shape), weights[:, :, 0], bias, inputs, fused, target)
+        return
     if shape.groups == shape.channels == shape.filters:
         yield _depthwise(shape, weights, bias, inputs, fused, target)
         if shape.groups > 1:
@@ -70,6 +75,24 @@ WINOGRAD_TILES: dict[tuple[int, ...], tuple[tuple[int, int], ...]] = {
 LEAST_CHANNELS = 16  # below, transforms cost more than they save
 
 
+def has_pooled_lowering(shape: ConvShape) -> bool:
+    """Whether a convolution in float32 with constant weights and bias can write its 2x2 maxima, two apart."""
+    return (
+        shape.rank == 2
+        and shape.window == (3, 3)
+        and shape.groups == 1
+        and set(shape.strides) == set(shape.dilations) == {1}
+        and min(shape.channels, shape.filters) >= LEAST_CHANNELS
+        and min(shape.out) >= 2
+        and shape.n > 0
+    )
+
+
+def without_odd_ends(shape: ConvShape) -> ConvShape:
+    """The convolution as far as windows of 2, two apart, cover its output."""
+    return dataclasses.replace(shape, out=tuple(extent - extent % 2 for extent in shape.out))
+
+
 def _winograd(
     shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Fused,
     target: Target,
@@ -80,10 +103,11 @@ def _winograd(
         return
     size = shape.deep()
     for mv, mh in WINOGRAD_TILES.get(size.window[1:], ()):
+        if fused.pool and (shape.rank != 2 or mv % 2 or mh % 2):
+            continue
         if size.out[1] >= mv and size.out[2] >= mh:
-            yield _winograd_tile(
-                WinogradPlan(_flat_shape(size), mv, mh, target), shape, weights, bias, inputs, fused
-            )
+            plan = WinogradPlan(_flat_shape(size), mv, mh, target, fused.pool)
+            yield _winograd_tile(plan, shape, weights, bias, inputs, fused)
 
 
 def _flat_shape(deep: ConvShape) -> ConvShape:
@@ -108,6 +132,7 @@ def _winograd_tile(
     temporaries = (TensorType(FLOAT32, (plan.temporary_elements,)),) if plan.temporary_elements else ()
     tall, wide = plan.mv, plan.mh
     name = f"winograd_f{tall}" if tall == wide else f"winograd_f{tall}x{wide}"
+    name += "_pool" * fused.pool
     # Rounding errors are two to three times those of a plain sum (tests/kernels/test_winograd.py measures them).
     return Lowering(
         name, _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes), (Layout(lanes),), bind,
@@ -270,4 +295,4 @@ def transpose_lowerings(
     )  # fmt: skip
 
 
-__all__ = ["Fused", "conv_lowerings", "transpose_lowerings"]
+__all__ = ["Fused", "conv_lowerings", "has_pooled_lowering", "transpose_lowerings"]

@@ -19,8 +19,10 @@ from cenote.ops.batch_normalization import BatchNormalization
 from cenote.ops.binary import Add, Mul
 from cenote.ops.concat import Concat
 from cenote.ops.conv import Conv
+from cenote.ops.conv_lowerings import has_pooled_lowering
 from cenote.ops.conv_transpose import ConvTranspose
 from cenote.ops.gemm import Gemm
+from cenote.ops.max_pool import MaxPool
 from cenote.ops.split import Split
 
 
@@ -117,7 +119,9 @@ def fold_batch_normalization(rewriter: Rewriter, node: Node) -> bool:
         return False
     op: Any = producer.op
     normalization: Any = node.op
-    plain = op.activation.is_identity and not getattr(op, "residual", False)
+    plain = (
+        op.activation.is_identity and not getattr(op, "residual", False) and not getattr(op, "pool", False)
+    )
     if getattr(normalization, "training", False) or not plain or producer.inputs[1] not in rewriter.constants:
         return False
     scale, shift = scale_and_shift(normalization, rewriter.constants, statistics)
@@ -183,7 +187,7 @@ def fold_residual(rewriter: Rewriter, node: Node) -> bool:
         if producer is None or other == producer_name or other in rewriter.constants:
             continue
         op: Any = producer.op
-        if op.residual or not op.activation.is_identity:
+        if op.residual or op.pool or not op.activation.is_identity:
             continue
         if rewriter.type(other).shape != rewriter.type(producer_name).shape:
             continue
@@ -203,11 +207,44 @@ def fold_activation(rewriter: Rewriter, node: Node) -> bool:
     op: Any = producer.op
     if activation is None or not op.activation.is_identity:
         return False
+    if getattr(op, "pool", False) and not activation.never_decreases:
+        return False  # the maximum comes first: largest(f(x)) is f(largest(x)) for others only
     rewriter.merge(producer, node, replace(op, activation=activation), producer.inputs)
     return True
 
 
 FUSIBLE = (Conv, ConvTranspose, Gemm, BatchNormalization)
+
+
+def fold_max_pool(rewriter: Rewriter, node: Node) -> bool:
+    """Conv → MaxPool of 2x2, two apart, where the convolution's kernels can write the maxima themselves."""
+    producer, pool = rewriter.producer(node.inputs[0], Conv), node.op
+    if producer is None or not isinstance(pool, MaxPool) or len(node.outputs) != 1:
+        return False
+    op: Any = producer.op
+    made, constants = rewriter.type(node.inputs[0]), rewriter.constants
+    if (
+        op.residual
+        or op.pool
+        or op.exact
+        or made.dtype != np.float32
+        or any(name and name not in constants for name in producer.inputs[1:])
+        or not is_plain_2x2(pool, made.shape)
+        or not has_pooled_lowering(op.shape(*(rewriter.type(name) for name in producer.inputs[:2])))
+    ):
+        return False
+    rewriter.merge(producer, node, replace(op, pool=True), producer.inputs)
+    return True
+
+
+def is_plain_2x2(pool: MaxPool, shape: tuple[int, ...]) -> bool:
+    """Whether a pool takes 2x2 windows, two apart, and nothing else, of a map of this shape."""
+    if type(pool) is not MaxPool or pool.return_indices or pool.nan != "propagate" or pool.channels_last:
+        return False
+    return len(pool.window) == 2 and all(
+        (axis.window, axis.stride, axis.dilation, axis.begin) == (2, 2, 1, 0) and axis.out == axis.size // 2
+        for axis in pool.geometry(shape)
+    )
 
 
 def recognize_gate(rewriter: Rewriter, node: Node) -> bool:
@@ -253,6 +290,7 @@ RULES: Mapping[type[Any], tuple[Rule, ...]] = {
     Add: (fold_bias, fold_residual),
     Mul: (recognize_gate,),
     Clip: (fold_activation,),
+    MaxPool: (fold_max_pool,),
     Concat: (join_split_pieces,),
     **dict.fromkeys(ActivationOp.__subclasses__(), (fold_activation,)),
 }

@@ -23,6 +23,7 @@ GraphPass = Callable[[Graph], Graph]
 def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
     """The passes for a target; `exact` forbids Winograd, `weights` is the type that linear layers keep theirs in."""
     return (
+        *((forbid_winograd,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
         eliminate_common,
         eliminate_dead,
@@ -30,7 +31,6 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         lambda graph: compose_channels(graph, target.lanes()),
         eliminate_dead,
         own_outputs,
-        *((forbid_winograd,) if exact else ()),
         *((lambda graph: narrow_weights(graph, weights),) if weights != "float32" else ()),
     )
 
