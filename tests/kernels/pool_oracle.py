@@ -9,7 +9,7 @@ import numpy as np
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Slot, View, buffer_elements, dense_strides
-from cenote.kernels.pool_plan import Factors, Geometry, Memory, windowed
+from cenote.kernels.pool_plan import UNSCALED, Factors, Geometry, Memory, windowed
 from tests.harness import Buffer, launch, pack, unpack
 
 LAYOUTS = ("plain", "blocked", "last")
@@ -55,7 +55,7 @@ def has_empty_window(g: Geometry) -> bool:
 
 def run_pool(
     x: Array, g: Geometry, reduction: str, target: Target, *, layout: str = "plain", chunk: int = 0,
-    scale: Factors = (None, None), nan: str = "propagate",
+    scale: Factors = UNSCALED, nan: str = "propagate",
 ) -> Array:  # fmt: skip
     """x (N, C, planes, rows, columns) pooled by the kernel that the plan picks, between guard bytes."""
     last = layout == "last"

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from cenote.codegen import jit
 from cenote.core.target import Target
-from cenote.core.types import BFLOAT16, Array
+from cenote.core.types import BFLOAT16, Array, TensorType
 from cenote.kernels.pool_base import compute_type
-from cenote.kernels.pool_plan import Geometry
+from cenote.kernels.pool_plan import Factors, Geometry
 from cenote.ops.average_pool import AveragePool
+from cenote.ops.max_pool import MaxPool
 from tests.harness import lowerings_of, run_lowering
 from tests.kernels.pool_oracle import LAYOUTS, geometry, has_empty_window, pooled, run_pool
 
@@ -147,7 +148,7 @@ def test_half_precision_sums_are_taken_in_float32() -> None:
     x = np.full((1, 1, 1, 64, 64), 40, np.float16)
     g = square(64, 0, 1, 64, 64)
     scale = np.full((1, 1), 1 / 4096, np.float32)
-    assert run_pool(x, g, "sum", HOST, scale=(scale, None)).ravel()[0] == 40
+    assert run_pool(x, g, "sum", HOST, scale=Factors(scale)).ravel()[0] == 40
     assert compute_type("sum", np.dtype(np.float16)).bits == 32
 
 
@@ -209,3 +210,44 @@ def test_means_of_integers_over_their_whole_range(dtype: Any, rounding: str) -> 
         for lowering in lowerings_of(op, (x,), HOST, constants=False):
             (y,) = run_lowering(op, lowering, (x,), HOST, constants=False)
             np.testing.assert_array_equal(y, op.reference(x)[0])
+
+
+@pytest.mark.parametrize("reduction", ["max", "sum"])
+@pytest.mark.parametrize("window", [1, 2, 3, 4, 5, 6, 8, 9, 28])
+def test_windows_whose_dilation_is_their_stride(window: int, reduction: str) -> None:
+    """Windows as far apart as their elements: stride alone says nothing of whether they overlap."""
+    for stride, dilation in ((window, window), (2, 2), (window, 2)):
+        reach = (window - 1) * dilation + 1
+        for height, pads in ((1, NO_PADS), (window, (NO_PADS[0], (reach // 2, reach // 3), (reach // 3, 0)))):
+            size = (1, (height - 1) * dilation + 3, reach + 3 * stride + 1)
+            g = geometry(size, (1, height, window), (1, stride, stride), (1, dilation, dilation), pads)
+            for layout in LAYOUTS:
+                check(noise((1, 3, *size)), g, reduction, layout=layout)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_the_mean_of_equal_elements_is_that_element(dtype: Any) -> None:
+    x = np.full((1, 3, 20, 45), 3, dtype)
+    for window, stride in (
+        ((3, 3), (1, 1)),
+        ((3, 3), (2, 2)),
+        ((5, 7), (1, 1)),
+        ((9, 9), (2, 1)),
+        ((1, 6), (1, 6)),
+    ):
+        pads = tuple((extent // 2, extent // 2) for extent in window)
+        op = AveragePool(window, stride, pads, count_include_pad=False)
+        for lowering in lowerings_of(op, (x,), HOST, constants=False):
+            (y,) = run_lowering(op, lowering, (x,), HOST, constants=False)
+            np.testing.assert_array_equal(y, np.full_like(y, 3))
+
+
+@pytest.mark.parametrize(
+    ("window", "stride", "dilation"), [(1, 1 << 31, 1), (3, 1, 1 << 31), (1 << 40, 1 << 41, 1)]
+)
+def test_windows_out_of_all_proportion_are_left_to_the_reference(
+    window: int, stride: int, dilation: int
+) -> None:
+    pad = ((window * dilation - dilation + 1) // 2,) * 2
+    op = MaxPool((window,), (stride,), (pad,), (dilation,))
+    assert not list(op.lowerings((TensorType.of(np.float32, (1, 1, 2)),), HOST))

@@ -145,7 +145,8 @@ class PoolSpec(KernelSpec):
     `width`, `stride` and `dilation` are those of the columns; `lanes` vectors along a row of the input, `out_lanes`
     along a row of the output (powers of two that fit the rows). `step`: 1 plain, n channels innermost with n of them
     per column, 0 channels innermost with their number known at run time. `scale` multiplies the result: "none", "row"
-    (one factor per output row) or "both" (that times one per column). `nan` is "propagate" or "ignore". `norm` 1 takes
+    (one factor per output row) or "both" (that times one per column); `divides`: divide by
+    it instead. `nan` is "propagate" or "ignore". `norm` 1 takes
     absolute values first, 2 squares; the square root of sums of squares is the result. `deep`: there are planes.
     `prefetch`: ask for memory ahead of use (tensors that do not stay in the caches). `rounding` of means of integers,
     whose scales are divisors: "zero", "even" or "away" (from ties).
@@ -160,6 +161,7 @@ class PoolSpec(KernelSpec):
     out_lanes: int
     step: int
     scale: str
+    divides: bool
     nan: str
     norm: int
     deep: bool
@@ -322,7 +324,10 @@ class Piece:
                 columns = k.pointer("column_scale") + self.column
                 lanes = value.lanes if spec.step == 1 else 1
                 factor = columns.load(column, lanes) * factor
-            value = value * factor if value.type.is_float else self._divided(value, factor)
+            if not value.type.is_float:
+                value = self._divided(value, factor)
+            else:
+                value = value / factor if spec.divides else value * factor
         if spec.norm == 2 and spec.reduction == SUM:
             value = k.square_root(value)
         row.store(value.to(spec.storage), offset)

@@ -82,6 +82,9 @@ class Factors(NamedTuple):
     divides: bool = False
 
 
+UNSCALED = Factors()
+
+
 @dataclass(frozen=True)
 class Memory:
     """Where the tensors lie: strides in elements of (batch, channel or channel block, plane, row), `step` from one
@@ -96,7 +99,7 @@ class Memory:
 
 def windowed(
     reduction: str, dtype: np.dtype[Any], geometry: Geometry, memory: Memory, target: Target, x: Argument, y: Argument,
-    *, scale: Factors = Factors(), nan: str = "propagate", norm: int = 0, blocked: bool = False,
+    *, scale: Factors = UNSCALED, nan: str = "propagate", norm: int = 0, blocked: bool = False,
     places: Places | None = None, rounding: str = "even",
 ) -> Call | None:  # fmt: skip
     """The call that pools; None when a strip of windows has no input at all (nothing to combine: a host step).
@@ -169,7 +172,7 @@ def windowed(
 
 def bounded(
     reduction: str, dtype: np.dtype[Any], bounds: Bounds, size: tuple[int, int, int], memory: Memory, target: Target,
-    x: Argument, y: Argument, *, scale: Factors = Factors(), nan: str = "propagate", blocked: bool = False,
+    x: Argument, y: Argument, *, scale: Factors = UNSCALED, nan: str = "propagate", blocked: bool = False,
     rounding: str = "even",
 ) -> Call:  # fmt: skip
     """The call that pools the ranges `bounds` (begin, end) of planes, rows and columns."""
@@ -195,7 +198,8 @@ def bounded(
     plane = size[1] * size[2] * memory.step * dtype.itemsize
     ranges = np.array([pair for axis in bounds for pair in axis], np.int64)
     return Call(
-        spec, (x, y, scale.rows, scale.columns, *numbers, ranges), items, grain=max(1, min(GRAIN_BYTES // plane, -(-items // 8))),
+        spec, (x, y, scale.rows, scale.columns, *numbers, ranges), items,
+        grain=max(1, min(GRAIN_BYTES // plane, -(-items // 8))),
         scratch=(2 * pitch + SLACK) * compute.nbytes,
     )  # fmt: skip
 
@@ -374,4 +378,4 @@ def _powers_of_two(values: Array) -> bool:
     return values.dtype.kind == "f" and bool((np.frexp(values)[0] == 0.5).all())
 
 
-__all__ = ["Bounds", "Factors", "Geometry", "Memory", "Places", "bounded", "factors", "windowed"]
+__all__ = ["UNSCALED", "Bounds", "Factors", "Geometry", "Memory", "Places", "bounded", "factors", "windowed"]
