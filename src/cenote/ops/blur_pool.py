@@ -97,12 +97,17 @@ class BlurPool(Op):
         x = only_input(self.name, inputs)
         ranges = list(box.ranges)
         for axis, windows in enumerate(self.geometry(x.shape), 1 if self.channels_last else 2):
-            low, high = windows.read(*ranges[axis])
-            reach = windows.reach
-            ranges[axis] = (
-                0 if low < reach else low,
-                windows.size if high > windows.size - reach and high > low else high,
-            )
+            first, stop = ranges[axis]
+            low, high = windows.read(first, stop)
+            if first < stop:
+                last = windows.size - 1
+                before = max(
+                    0, -windows.start(first)
+                )  # elements read before the map, mirrored about its first
+                beyond = max(0, windows.start(stop - 1) + windows.reach - 1 - last)
+                low = max(0, min(low, last - beyond))
+                high = min(last, max(high - 1, before)) + 1
+            ranges[axis] = (low, high)
         return (Box(tuple(ranges)),)
 
     @classmethod
