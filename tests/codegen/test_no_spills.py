@@ -120,6 +120,8 @@ def hot_specs(target: Target) -> list[KernelSpec]:
     wide = widest(2, target.registers)
     for sizes in ((4, 3, 4, 3), (2, 3, 2, 3), (2, 5, 2, 5), (1, 1, 2, 7)):
         specs.append(WinogradSpec("fused", *sizes, 2, wide, False, False, relu))
+    for m in (4, 2):
+        specs.append(WinogradSpec("fused", m, 3, m, 3, 2, wide, False, False, relu, pool=True))
     specs.append(WinogradSpec("product", 4, 3, 4, 3, 3, widest(3, target.registers), False, True, relu))
     return specs
 
