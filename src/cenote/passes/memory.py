@@ -171,7 +171,9 @@ class _Planner:
         """Let both names mean the same memory, if that memory can be what both need."""
         root, target = self._root(source)[0], self.buffers.get(result)
         if self.lanes.get(source, 0) != self.lanes.get(result, 0):
+            # Where others lie in either of them, their offsets count blocks or elements, not both.
             alone = root == source and len(self.buffers[root].members) == 1
+            alone = alone and (target is None or target.members == [result])
             if not alone or self.wanted_halo.get(source) or self.wanted_halo.get(result):
                 return False
         if target is not None and target.slot is None:
