@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when PyTorch is first imported
 
 
 @pytest.fixture(autouse=True)

@@ -111,7 +111,7 @@ def test_every_backward_has_a_case() -> None:
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_unpool_and_fractional(rank: int) -> None:
-    x = distinct(2, 2, *(6, 5, 4)[:rank])
+    x = distinct(1, 2, *(5, 4, 4)[:rank])
     y, where = getattr(F, f"max_pool{rank}d")(x, 3, 1, return_indices=True)  # overlapping: equal indices
     unpool = lambda value: getattr(F, f"max_unpool{rank}d")(value, where, 3, 1)  # noqa: E731
     grad = np.random.default_rng(1).standard_normal(unpool(y).shape)
@@ -171,11 +171,11 @@ def test_max_gradient_is_conserved() -> None:
 
 
 def test_narrow_types_round_once() -> None:
-    """2,048 overlapping windows add up in float64: float16 sums would stop at 2,048 ones and lose small steps."""
-    x = np.zeros((1, 1, 4096), np.float16)
-    got = F.avg_pool1d_backward(np.ones((1, 1, 2049), np.float16), x, 2048, 1)
+    """300 overlapping windows add up in float64: sums of 1 / 300 in float16 go wrong in the third digit."""
+    x = np.zeros((1, 1, 600), np.float16)
+    got = F.avg_pool1d_backward(np.ones((1, 1, 301), np.float16), x, 300, 1)
     assert got.dtype == np.float16
-    assert float(got[0, 0, 2047]) == 1.0
+    assert float(got[0, 0, 299]) == 1.0
 
 
 def test_errors() -> None:
@@ -247,7 +247,9 @@ def test_autograd() -> None:
     for name, args, kwargs, shape in CASES:
         x = torch.from_numpy(distinct(*shape)).requires_grad_()
         given = tuple(torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in args)
-        assert torch.autograd.gradcheck(lambda v: getattr(functions, name)(v, *given, **kwargs), (x,)), name  # noqa: B023
+        assert torch.autograd.gradcheck(
+            lambda v: getattr(functions, name)(v, *given, **kwargs), (x,), fast_mode=True
+        ), name  # noqa: B023
     x = torch.from_numpy(distinct(1, 2, 6, 6)).requires_grad_()
     y, where = functions.max_pool2d(x, 2, return_indices=True)
     assert where.dtype == torch.int64
