@@ -14,6 +14,7 @@ from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType
 from cenote.kernels.pool_base import compute_type
 from cenote.kernels.pool_plan import Factors, Geometry
+from cenote.ops.adaptive_pool import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.average_pool import AveragePool
 from cenote.ops.max_pool import MaxPool
 from tests.harness import lowerings_of, run_lowering
@@ -251,3 +252,12 @@ def test_windows_out_of_all_proportion_are_left_to_the_reference(
     pad = ((window * dilation - dilation + 1) // 2,) * 2
     op = MaxPool((window,), (stride,), (pad,), (dilation,))
     assert not list(op.lowerings((TensorType.of(np.float32, (1, 1, 2)),), HOST))
+
+
+@pytest.mark.parametrize(("width", "out"), [(37, 7), (5, 9), (90, 40), (95, 3), (97, 3), (200, 6)])
+def test_ranges_whose_columns_are_in_the_code_and_those_that_are_too_many(width: int, out: int) -> None:
+    x = noise((1, 3, 11, width))
+    for op in (AdaptiveAveragePool((4, out)), AdaptiveMaxPool((4, out))):
+        for lowering in lowerings_of(op, (x,), HOST, constants=False):
+            (y,) = run_lowering(op, lowering, (x,), HOST, constants=False)
+            np.testing.assert_allclose(y, op.reference(x)[0], rtol=1e-5, atol=1e-6)

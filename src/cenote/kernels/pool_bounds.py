@@ -25,10 +25,12 @@ UNROLLED = 16  # columns of a window that are unrolled at most
 @dataclass(frozen=True)
 class PoolBounds(PoolSpec):
     """`bounds` holds (begin, end) of every output plane, then row, then column. Every window has at least `fewest`
-    columns and `fewest_rows` rows."""
+    columns and `fewest_rows` rows. `columns`: the ranges of columns where they are few enough to be part
+    of the machine code (plain), else empty."""
 
     fewest: int
     fewest_rows: int
+    columns: tuple[tuple[int, int], ...]
 
     def emit(self, target: Target) -> Kernel:
         k = new_kernel(self, target, [Parameter("bounds", I64, pointer=True)])
@@ -63,6 +65,12 @@ class PoolBounds(PoolSpec):
     def _across(self, piece: Piece, combined: Pointer, row: Value) -> None:
         k, n = piece.k, piece.k.number
         y, factor = piece.y + row * n("y_h"), piece.factor(row)
+        for place, (start, stop) in enumerate(self.columns):
+            taps = [combined.load(tap, 1) for tap in range(start, stop)]
+            column = k.integer(place)
+            piece.store(combine_all(k, self.reduction, taps), y, column, factor, column)
+        if self.columns:
+            return
         for column in k.range(0, n("out_w")):
             low, high = self._range(k, n("out_d") + n("out_h") + column)
             for channel in spans(k, piece.step, self.out_lanes):

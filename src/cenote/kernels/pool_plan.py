@@ -26,6 +26,7 @@ BLOCK_ROWS = 8  # from this many rows on, windows go by blocks: below, row by ro
 PLANE_WINDOW = 3  # narrower windows are no faster plane by plane
 PLANE_WIDEST = 64
 PLANE_COLUMNS = 40  # longer rows keep vectors busy row by row; with windows below 5, rows half as long
+MOST_TAPS = 96  # taps of an output row that are unrolled, where windows differ
 GROUP_COLUMNS = 2048  # columns of the rows combined together before going across
 MOST_PLANES = 8  # windows of more planes are not unrolled
 GRAIN_BYTES = 256 << 10  # memory one thread takes at a time: about 10 us at 25 GB/s
@@ -188,6 +189,7 @@ def bounded(
         rounding=rounding if not compute.is_float else "", deep=size[0] > 1 or out[0] > 1,
         fewest=min(min(end - begin for begin, end in bounds[2]), 2 * UNROLLED),
         fewest_rows=min(min(end - begin for begin, end in bounds[1]), UNROLLED),
+        columns=_fixed_columns(bounds[2], memory.step),
     )  # fmt: skip
     pitch = (size[2] * memory.step + 2 * SLACK + 8 * spec.lanes) // 16 * 16 + 16
     numbers = (
@@ -202,6 +204,12 @@ def bounded(
         grain=max(1, min(GRAIN_BYTES // plane, -(-items // 8))),
         scratch=(2 * pitch + SLACK) * compute.nbytes,
     )  # fmt: skip
+
+
+def _fixed_columns(ranges: Sequence[tuple[int, int]], step: int) -> tuple[tuple[int, int], ...]:
+    """The ranges of columns if all their taps may be unrolled, so that no bounds are read nor compared."""
+    few = step == 1 and sum(end - begin for begin, end in ranges) <= MOST_TAPS
+    return tuple((int(begin), int(end)) for begin, end in ranges) if few else ()
 
 
 def fitting(widest: int, length: int) -> int:
