@@ -7,9 +7,10 @@ only a run computes, a stage is followed by others, compiled when that content i
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ import numpy as np
 
 from cenote import plan_file
 from cenote.compile import ConstantPool, Plan, compile_graph
-from cenote.core.errors import ArgumentError, CenoteError, InputError, UnsupportedError
+from cenote.core.errors import ArgumentError, CapacityError, CenoteError, InputError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Declared, Graph, Handover
 from cenote.passes.specialize import Rest, specialize
 from cenote.plan_file import StoredPlan
 from cenote.runtime.arrays import as_numpy
+from cenote.runtime.batches import Entry, ahead, batches
 from cenote.runtime.threads import resolve_threads
 
 _STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
@@ -72,11 +74,12 @@ class Stage:
             (name, type.shape, type.dtype.str, None if type.value is None else type.value.tobytes())
             for name, type in following.types.items()
         )
-        stage = kept(
-            self.following,
-            key,
-            lambda: Stage.compile(Handover(following.graph), following.types, self.options),
-        )
+        with self.options.lock:
+            stage = kept(
+                self.following,
+                key,
+                lambda: Stage.compile(Handover(following.graph), following.types, self.options),
+            )
         known.update(
             stage.run({name: np.ascontiguousarray(array) for name, array in following.inputs.items()})
         )
@@ -103,6 +106,7 @@ def kept(stages: OrderedDict[Any, Stage], key: Any, make: Callable[[], Stage]) -
         stage = stages[key] = make()
         if len(stages) > _STAGES_KEPT:
             stages.popitem(last=False)
+    stages.move_to_end(key)
     return stage
 
 
@@ -253,6 +257,55 @@ class Model:
         results, _ = self._run(inputs)
         return {name: results[name] for name in self.output_names}
 
+    def map(self, items: Iterable[Any], batch: int = 1) -> Iterator[Any]:
+        """The results for a stream of inputs, in order, each as calling the model gives it.
+
+            for image, scores in zip(images, model.map(load_pictures(images), batch=8)):
+
+        An item is an array, or, for a model of several inputs, a tuple of arrays in order or a dict by name. It may
+        leave out the batch axis (one axis less than the model declares); its result has none either. A background
+        thread draws from `items` (at most two batches ahead) and joins up to `batch` of them along the first axis while
+        the model computes; the last batch is smaller, and items whose other axes differ are not joined. With `batch`
+        above 1 the model's batch axis must be symbolic, and the first axis of each output must be the batch.
+
+        What `items` raises is raised here after the results of the items before; so are InputError for an item that
+        does not fit the model, ShapeError for an output that cannot be divided, and at once ArgumentError for a bad
+        `batch`. Closing the generator (or dropping it) stops the drawing.
+        """
+        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+            raise ArgumentError(f"batch: {batch!r} is not a whole number from 1 on")
+        return self._map(items, batch)
+
+    def _map(self, items: Iterable[Any], batch: int) -> Iterator[Any]:
+        stream = ahead(batches(items, batch, self._entry))
+        with contextlib.closing(stream):
+            for group, inputs in stream:
+                results, _ = self._run(inputs)
+                for made in group.parts({name: results[name] for name in self.output_names}):
+                    yield made[0] if len(made) == 1 else tuple(made)
+
+    def _entry(self, item: Any) -> Entry:
+        """An item of a stream by input name."""
+        if isinstance(item, Mapping):
+            given = dict(item)
+        else:
+            values = item if isinstance(item, tuple | list) else (item,)
+            if len(values) != len(self.inputs):
+                raise InputError(
+                    f"an item holds {len(values)} inputs, the model has {len(self.inputs)}: {self._shown_inputs()}"
+                )
+            given = {declared.name: array for declared, array in zip(self.inputs, values, strict=True)}
+        restore: Callable[[Array], Any] = _same
+        for name, array in given.items():
+            if type(array) is not np.ndarray:
+                given[name], restore = _foreign(array, name)
+        single = [
+            declared.shape is not None and given[declared.name].ndim == len(declared.shape) - 1
+            for declared in self.inputs
+            if declared.name in given
+        ]
+        return Entry(given, bool(single) and all(single), restore)
+
     def _run(self, given: Mapping[str, Any]) -> tuple[Mapping[str, Array], Callable[[Array], Any]]:
         arrays: dict[str, Array] = {}
         restore: Callable[[Array], Any] = _same
@@ -267,7 +320,13 @@ class Model:
         if len(given) > len(arrays):
             unknown = next(name for name in given if name not in arrays)
             raise InputError(f"'{unknown}' is no input of the model; its inputs: {self._shown_inputs()}")
-        stage = self._stages.get(key := tuple([array.shape for array in arrays.values()])) or self._stage(key)
+        key = tuple([array.shape for array in arrays.values()])
+        stage = self._stages.get(key)
+        if stage is None:
+            stage = self._stage(key)
+        else:
+            with contextlib.suppress(KeyError):  # another thread may just have dropped it
+                self._stages.move_to_end(key)
         return stage.run(arrays), restore
 
     def _stage(self, shapes: tuple[tuple[int, ...], ...]) -> Stage:
@@ -336,4 +395,9 @@ def _fitting(array: Array, declared: Declared) -> Array:
         array = array.astype(native)
     elif not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C")
+    if array.flags.c_contiguous and array.flags.aligned:
+        return array
+    try:
+        return np.array(array, order="C")
+    except MemoryError as error:
+        raise CapacityError(f"input '{declared.name}' needs {array.nbytes / 1e6:.0f} MB: {error}") from error
