@@ -23,7 +23,7 @@ ROWS = (
     ("graph",),
     ("frontends", "passes", "tiling"),
     ("compile",),
-    ("plan_file",),
+    ("plan_file", "tune"),
     ("model", "profile", "functional"),
     ("loading", "torch"),
     ("__init__", "backend", "torch"),

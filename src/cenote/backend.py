@@ -20,7 +20,7 @@ from cenote.core.types import Array
 from cenote.loading import load
 
 Run = Callable[[dict[str, Array]], Mapping[str, Array]]
-OPTIONS = ("threads", "precision", "weights")
+OPTIONS = ("threads", "precision", "weights", "tune")
 
 
 def _prepare(model: Any, options: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...], Run]:
@@ -78,7 +78,7 @@ class CenoteBackend:
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> CenoteBackendRep:
-        """Get a model (whatever `cenote.load` takes) ready; `kwargs`: threads, precision, weights as there."""
+        """Get a model (whatever `cenote.load` takes) ready; `kwargs`: threads, precision, weights, tune as there."""
         if not cls.supports_device(device):
             raise ArgumentError(f"device '{device}' is not supported (CPU is)")
         unknown = sorted(set(kwargs) - set(OPTIONS))

@@ -21,7 +21,7 @@ from cenote.ops.reorder import Reorder
 from cenote.passes.describe import PlanDescription, describe_plan
 from cenote.passes.memory import Buffer, MemoryPlan, plan_memory
 from cenote.passes.pipeline import optimize
-from cenote.passes.schedule import IN_PLACE_CONCAT, PIECES, VIEW, Schedule, nothing, schedule
+from cenote.passes.schedule import IN_PLACE_CONCAT, PIECES, VIEW, Decide, Schedule, nothing, schedule
 from cenote.runtime.memory import reserved_bytes
 from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
 
@@ -59,14 +59,24 @@ def compile_graph(
     exact: bool = False,
     weights: str = "float32",
     pool: ConstantPool | None = None,
+    decide: Decide | None = None,
 ) -> Plan:
     """Optimise, schedule, plan memory, generate code and assemble the program of a specialised graph.
 
-    The plan holds the weights as the program wants them, not the graph's own.
+    The plan holds the weights as the program wants them, not the graph's own. `decide`: see `schedule`.
     """
     target = jit.host_target()
     handover = source if isinstance(source, Handover) else Handover(source)
-    scheduled = schedule(optimize(handover.take(), target, exact=exact, weights=weights), target)
+
+    def make() -> Schedule:
+        return schedule(optimize(handover.take(), target, exact=exact, weights=weights), target, decide)
+
+    return assemble(make, threads, pool)
+
+
+def assemble(make: Callable[[], Schedule], threads: int, pool: ConstantPool | None = None) -> Plan:
+    """Plan memory, generate code and build the program of the schedule that `make` gives (and keeps no hold of)."""
+    target, scheduled = jit.host_target(), make()
     memory = plan_memory(scheduled)
     constants = dict(scheduled.graph.constants)
     alone = sum(option.seconds for option in scheduled.lowerings if option is not None) < _WORTH_THREADS
@@ -83,7 +93,7 @@ def _without_weights(scheduled: Schedule) -> Schedule:
     types = {name: TensorType(type.dtype, type.shape) for name, type in graph.types.items()}
     types.update({name: TensorType(x.dtype, x.shape) for name, x in graph.constants.items()})
     lowerings = tuple(option and replace(option, bind=nothing) for option in scheduled.lowerings)
-    return Schedule(graph.replace(constants={}, types=types), lowerings)
+    return Schedule(graph.replace(constants={}, types=types), lowerings, scheduled.reasons)
 
 
 class ConstantPool:

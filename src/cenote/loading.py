@@ -19,6 +19,7 @@ def load(
     threads: int | None = None,
     precision: str = "fast",
     weights: str = "float32",
+    tune: str = "cached",
 ) -> Model:
     """Load a model and make it ready to run.
 
@@ -27,7 +28,11 @@ def load(
     inference; by default one per physical core this process may use (CENOTE_THREADS overrides). `precision`: "fast", or
     "exact" for convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum. `weights`:
     "bfloat16" or "float16" keep those of linear layers (Gemm, one row at a time) in that type, which nearly halves
-    their time and rounds each weight relatively by up to 2**-9 or 2**-12.
+    their time and rounds each weight relatively by up to 2**-9 or 2**-12. `tune`: where a layer can be computed in
+    several ways that the cost model finds close, "full" times them now, on one thread (a few seconds for a large
+    network), and keeps the figures in the cache; "cached" uses the figures kept there, the cost model for other layers;
+    "off" is the cost model alone. `print(model.plan)` shows what was chosen and why. Loads that find the same figures
+    in the cache choose the same and give the same bits.
 
     Raises ModelError for what is no valid model, UnsupportedError for a valid one that Cenote cannot run (the message
     names the node), ArgumentError for a bad argument, OSError when the file cannot be read.
@@ -38,7 +43,7 @@ def load(
     imported = frontend.load_onnx(source)
     graph, metadata = Handover(imported.graph), imported.metadata
     del imported
-    return Model.from_graph(graph, metadata, threads, precision, weights)
+    return Model.from_graph(graph, metadata, threads, precision, weights, tune)
 
 
 def _starts_like_a_plan(path: str | os.PathLike[str]) -> bool:

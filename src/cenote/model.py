@@ -27,6 +27,7 @@ from cenote.plan_file import StoredPlan
 from cenote.runtime.arrays import as_numpy
 from cenote.runtime.batches import Entry, ahead, batches
 from cenote.runtime.threads import resolve_threads
+from cenote.tune import CACHED, Tuner
 
 _STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
 PRECISIONS = ("fast", "exact")
@@ -59,6 +60,7 @@ class Stage:
             exact=options.precision == "exact",
             weights=options.weights,
             pool=options.pool,
+            decide=options.decide,
         )
         return Stage(plan, inputs, outputs, options, rest)
 
@@ -89,12 +91,13 @@ class Stage:
 class Options:
     """What all stages of a model share."""
 
-    def __init__(self, threads: int, precision: str, weights: str = "float32") -> None:
+    def __init__(self, threads: int, precision: str, weights: str = "float32", tune: str = CACHED) -> None:
         if precision not in PRECISIONS:
             raise ArgumentError(f'precision: {precision!r} is not known ("fast", or "exact" for no Winograd)')
         if weights not in WEIGHTS:
             raise ArgumentError(f"weights: {weights!r} is not known ({', '.join(WEIGHTS)})")
         self.threads, self.precision, self.weights = threads, precision, weights
+        self.decide = Tuner(tune)
         self.pool = ConstantPool()
         self.lock = threading.RLock()
 
@@ -140,9 +143,10 @@ class Model:
         threads: int | None,
         precision: str,
         weights: str = "float32",
+        tune: str = CACHED,
     ) -> Model:
         """A model out of an imported graph, compiled now if its shapes are fixed."""
-        options = Options(resolve_threads(threads), precision, weights)
+        options = Options(resolve_threads(threads), precision, weights, tune)
         graph = source.take()
         model = Model(graph.inputs, graph.outputs, metadata, options)
         shapes = [_static_shape(declared) for declared in graph.inputs]

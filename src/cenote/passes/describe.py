@@ -14,7 +14,7 @@ from cenote.core.types import short_name
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Op
 from cenote.passes.memory import MemoryPlan
-from cenote.passes.schedule import IN_PLACE_CONCAT, PIECES, VIEW, Schedule
+from cenote.passes.schedule import BY_COST, IN_PLACE_CONCAT, PIECES, VIEW, Schedule
 from cenote.runtime.program import HostStep, KernelStep, Program, Step
 
 KERNEL, HOST, HALO = "kernel", "host", "halo"
@@ -27,7 +27,8 @@ class StepDescription:
 
     `node` is the node's name in its file (its first output where it has none), `op` the operator with its attributes,
     `algorithm` the lowering, `output` type and layout of the first output, `kernel` the symbol. `items` independent
-    pieces, `grain` of them at a time; `barrier`: all threads meet after it. `reason` says why a host step is one.
+    pieces, `grain` of them at a time; `barrier`: all threads meet after it. `reason` says why a host step is one, and
+    of a kernel, where there were several algorithms to choose from, why this one: "cost model", or what was measured.
     """
 
     kind: str
@@ -124,7 +125,7 @@ def _steps(schedule: Schedule, program: Program) -> Iterator[StepDescription]:
     index = 0
     for step in program.steps:
         if isinstance(step, KernelStep) and step.label.startswith("zero halo of "):
-            yield _kernel(step, HALO, "", "", step.label, "")
+            yield _kernel(step, HALO, "", "", step.label, "", "")
             continue
         while _title(schedule.graph.nodes[index]) != _owner(step):
             index += 1
@@ -134,12 +135,15 @@ def _steps(schedule: Schedule, program: Program) -> Iterator[StepDescription]:
             reason = _why_host(schedule.graph, node)
             yield StepDescription(HOST, title, op, "reference", output, reason=reason)
         else:
-            yield _kernel(step, KERNEL, title, op, step.label.rpartition(": ")[2], output)
+            reason = schedule.reasons[index] if schedule.reasons else ""
+            yield _kernel(step, KERNEL, title, op, step.label.rpartition(": ")[2], output, reason)
 
 
-def _kernel(step: KernelStep, kind: str, node: str, op: str, algorithm: str, output: str) -> StepDescription:
+def _kernel(
+    step: KernelStep, kind: str, node: str, op: str, algorithm: str, output: str, reason: str
+) -> StepDescription:
     numbers = (step.items, step.grain, step.barrier, step.scratch)
-    return StepDescription(kind, node, op, algorithm, output, step.symbol, *numbers)
+    return StepDescription(kind, node, op, algorithm, output, step.symbol, *numbers, reason=reason)
 
 
 def _owner(step: Step) -> str:
@@ -199,11 +203,22 @@ def _lines(plan: PlanDescription) -> Iterator[str]:
         yield f"  {number:3}  {'  '.join((*cells, row[3]))}".rstrip()
     for title, reason in plan.free:
         yield f"    -  {title}: {reason}"
+    yield from _choices(plan)
     memory = plan.memory
     yield f"memory: arena {memory.arena:,} bytes in {memory.buffers} buffers (largest live set {memory.peak:,})"
     yield f"        constants {memory.constants:,} bytes, scratch {memory.scratch:,} bytes per thread"
     for symbol, count in plan.kernels:
         yield f"kernel {count:3} x  {symbol}"
+
+
+def _choices(plan: PlanDescription) -> Iterator[str]:
+    """How algorithms were chosen where there were several, and what was measured."""
+    chosen = {step.node: step for step in plan.steps if step.kind == KERNEL and step.reason}
+    measured = [step for step in chosen.values() if step.reason != BY_COST]
+    if chosen:
+        yield f"choices: {len(chosen) - len(measured)} by the cost model, {len(measured)} measured"
+    for step in measured:
+        yield f"        {step.node}: {step.algorithm}, {step.reason}"
 
 
 def _how(step: StepDescription) -> str:

@@ -8,7 +8,7 @@ the output would need. A node without candidates becomes a host step on plain ar
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cenote.core.target import Target
@@ -29,6 +29,10 @@ IN_PLACE_CONCAT = "in place"
 PIECES = "pieces"
 ALIASES = (VIEW, IN_PLACE_CONCAT, PIECES)
 
+BY_COST = "cost model"
+_CLOSE = 2.0  # times the cheapest: the cost model is not that wrong
+_RIVALS = 3
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -36,6 +40,19 @@ class Schedule:
 
     graph: Graph
     lowerings: tuple[Lowering | None, ...]
+    reasons: tuple[str, ...] = ()  # per node: why this lowering, where there was a choice
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A lowering that may be the best for a node, and the seconds of conversions that it brings along."""
+
+    option: Lowering
+    conversions: float
+
+
+# Picks one of several rivals, the first being the cost model's choice, and says why; None leaves it to the cost model.
+Decide = Callable[[Node, Sequence[TensorType | None], Sequence[Rival]], tuple[int, str] | None]
 
 
 def nothing(inputs: Sequence[View | None], outputs: Sequence[View]) -> tuple[Call, ...]:
@@ -43,18 +60,19 @@ def nothing(inputs: Sequence[View | None], outputs: Sequence[View]) -> tuple[Cal
     return ()
 
 
-def schedule(graph: Graph, target: Target) -> Schedule:
-    """Pick lowerings and layouts for a specialised graph."""
-    return _Scheduler(graph, target).run()
+def schedule(graph: Graph, target: Target, decide: Decide | None = None) -> Schedule:
+    """Pick lowerings and layouts for a specialised graph; `decide` may overrule the cost model between close rivals."""
+    return _Scheduler(graph, target, decide).run()
 
 
 class _Scheduler:
-    def __init__(self, graph: Graph, target: Target) -> None:
-        self.graph, self.target = graph, target
+    def __init__(self, graph: Graph, target: Target, decide: Decide | None) -> None:
+        self.graph, self.target, self.decide = graph, target, decide
         self.types = dict(graph.types)
         self.layouts: dict[str, Layout] = {}
         self.nodes: list[Node] = []
         self.lowerings: list[Lowering | None] = []
+        self.reasons: list[str] = []
         self.converted: dict[tuple[str, int], str] = {}
         self.candidates = [self._candidates(node) for node in graph.nodes]
         self.users: dict[str, list[tuple[int, int]]] = {}
@@ -68,14 +86,13 @@ class _Scheduler:
 
     def run(self) -> Schedule:
         for index, node in enumerate(self.graph.nodes):
-            options = self.candidates[index]
-            best = min(options, key=lambda option: self._total(node, option), default=None)
-            self._commit(node, best)
+            best, reason = self._choose(node, self.candidates[index])
+            self._commit(node, best, reason)
         outputs = tuple(self._in_layout(name, 0) for name in self.graph.outputs)
         if outputs != self.graph.outputs:
             self._rename_outputs(outputs)
         graph = self.graph.replace(nodes=tuple(self.nodes), types=self.types, layouts=self.layouts)
-        return Schedule(graph, tuple(self.lowerings))
+        return Schedule(graph, tuple(self.lowerings), tuple(self.reasons))
 
     # ---- candidates and their cost ----------------------------------------------------------------------------
 
@@ -89,6 +106,24 @@ class _Scheduler:
         if isinstance(node.op, Split):
             options.extend(_piece_splits(node, types, self.target))
         return options
+
+    def _choose(self, node: Node, options: Sequence[Lowering]) -> tuple[Lowering | None, str]:
+        """The cheapest option and why, or the one that `decide` picks among those that cost little more."""
+        if not options:
+            return None, ""
+        ranked = sorted(((self._total(node, option), index) for index, option in enumerate(options)))
+        least, best = ranked[0][0], options[ranked[0][1]]
+        close = [(total, options[index]) for total, index in ranked if total <= _CLOSE * least]
+        rivals = [
+            Rival(option, total - option.seconds) for total, option in close if option.name not in ALIASES
+        ]
+        if best.name in ALIASES or len(rivals) < 2:
+            return best, ""
+        types = self.graph.input_types(node)
+        decided = None if self.decide is None else self.decide(node, types, rivals[:_RIVALS])
+        if decided is None:
+            return best, BY_COST
+        return rivals[decided[0]].option, decided[1]
 
     def _total(self, node: Node, option: Lowering) -> float:
         seconds = option.seconds
@@ -132,7 +167,7 @@ class _Scheduler:
 
     # ---- commitment -------------------------------------------------------------------------------------------
 
-    def _commit(self, node: Node, option: Lowering | None) -> None:
+    def _commit(self, node: Node, option: Lowering | None, reason: str) -> None:
         wanted = option.inputs if option else (PLAIN,) * len(node.inputs)
         inputs = []
         for name, layout in zip(node.inputs, wanted, strict=True):
@@ -146,7 +181,7 @@ class _Scheduler:
         if option is not None and option.name == PIECES:
             self._commit_pieces(node, option)
         else:
-            self._append(node, option)
+            self._append(node, option, reason)
 
     def _commit_pieces(self, node: Node, option: Lowering) -> None:
         """Outputs of the graph cannot lie in another value's memory: they get a copy of their piece."""
@@ -161,9 +196,10 @@ class _Scheduler:
                 lanes = self.layouts[name].lanes
                 self._derive(piece, name, Reorder(), self._reorder_option(self.types[name], lanes, lanes))
 
-    def _append(self, node: Node, option: Lowering | None) -> None:
+    def _append(self, node: Node, option: Lowering | None, reason: str = "") -> None:
         self.nodes.append(node)
         self.lowerings.append(option)
+        self.reasons.append(reason)
 
     def _in_layout(self, name: str, lanes: int) -> str:
         """The value's name in a layout, converting it once if need be."""
