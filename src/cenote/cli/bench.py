@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import cenote
 from cenote.cli.console import err, say, seconds, size, waiting
-from cenote.cli.options import Json, Precision, PrecisionOption, Shape, Threads
+from cenote.cli.options import Json, Precision, PrecisionOption, Shape, Threads, Tune, TuneOption
 from cenote.cli.shapes import Shapes, complete_shapes, parse_shapes
 
 WARM_UP = 3
@@ -32,13 +32,14 @@ def bench(
     threads: Threads = None,
     duration: Annotated[float, typer.Option("--seconds", min=0.01, help="How long to measure.")] = 5.0,
     precision: PrecisionOption = Precision.FAST,
+    tune: TuneOption = Tune.CACHED,
     as_json: Json = False,
 ) -> None:
     """Measure latency, throughput and memory of a model on seeded random inputs."""
     given = parse_shapes(shape or ())
     start = time.perf_counter()
     with waiting(f"loading {model.name}"):
-        loaded = cenote.load(model, threads=threads, precision=precision)
+        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune)
         shapes = complete_shapes(loaded, given)
         plan = loaded.plan_for(shapes)
     load_seconds = time.perf_counter() - start

@@ -10,7 +10,7 @@ import typer
 
 import cenote
 from cenote.cli.console import say, seconds, size, waiting
-from cenote.cli.options import Precision, PrecisionOption, Shape, Threads
+from cenote.cli.options import Precision, PrecisionOption, Shape, Threads, Tune, TuneOption
 from cenote.cli.shapes import complete_shapes, parse_shapes
 
 
@@ -23,6 +23,7 @@ def compile_model(
     shape: Shape = None,
     threads: Threads = None,
     precision: PrecisionOption = Precision.FAST,
+    tune: TuneOption = Tune.CACHED,
 ) -> None:
     """Write a plan file for this machine: program, packed weights, kernels. Load it as you would load the model.
 
@@ -31,7 +32,7 @@ def compile_model(
     given = parse_shapes(shape or ())
     target = output or model.with_suffix(".cenote")
     with waiting(f"compiling {model.name}"):
-        loaded = cenote.load(model, threads=threads, precision=precision)
+        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune)
         loaded.plan_for(complete_shapes(loaded, given))
         loaded.save(target, model)
     start = time.perf_counter()

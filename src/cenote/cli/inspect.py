@@ -10,7 +10,7 @@ import typer
 
 import cenote
 from cenote.cli.console import say, size, waiting
-from cenote.cli.options import Json, Precision, PrecisionOption, Shape, Threads
+from cenote.cli.options import Json, Precision, PrecisionOption, Shape, Threads, Tune, TuneOption
 from cenote.cli.shapes import complete_shapes, parse_shapes
 
 
@@ -23,11 +23,12 @@ def inspect(
     as_json: Json = False,
     threads: Threads = None,
     precision: PrecisionOption = Precision.FAST,
+    tune: TuneOption = Tune.CACHED,
 ) -> None:
     """Show a model's graph after optimisation, the plan (steps, kernels, what runs on the host and why), memory."""
     given = parse_shapes(shape or ())
     with waiting(f"loading {model.name}"):
-        loaded = cenote.load(model, threads=threads, precision=precision)
+        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune)
         plan = loaded.plan_for(complete_shapes(loaded, given))
     description = plan.describe()
     optimised = getattr(plan, "graph", None)  # a plan file holds none

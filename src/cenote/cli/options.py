@@ -15,11 +15,27 @@ class Precision(StrEnum):
     EXACT = "exact"
 
 
+class Tune(StrEnum):
+    """How algorithms are chosen where several come close."""
+
+    OFF = "off"
+    CACHED = "cached"
+    FULL = "full"
+
+
 Threads = Annotated[
     int | None,
     typer.Option("--threads", min=1, help="Threads per inference (default: one per physical core)."),
 ]
 PrecisionOption = Annotated[Precision, typer.Option("--precision", help="exact: no Winograd convolution.")]
+TuneOption = Annotated[
+    Tune,
+    typer.Option(
+        "--tune",
+        help="How algorithms are chosen. full: measured now where the cost model finds them close, and kept in the "
+        "cache; cached: by what is kept there; off: by the cost model alone.",
+    ),
+]
 Shape = Annotated[
     list[str] | None,
     typer.Option(
