@@ -128,8 +128,9 @@ def test_a_stale_plan_is_compiled_again_when_its_source_is_at_hand(
     with monkeypatch.context() as patch:
         made = plan_file.world()
         patch.setattr(plan_file, "world", lambda: {**made, "version": "0.0.0"})
-        cenote.load(source).save(plan, source)
+        cenote.load(source, precision="exact").save(plan, source)
     model = cenote.load(plan)
+    assert model.precision == "exact", "as it was"
     assert np.array_equal(model(picture()), cenote.load(source)(picture()))
     assert plan_file.read(plan, 1).outputs == ("y",), "the file was written anew"
 

@@ -279,14 +279,15 @@ def read(path: str | os.PathLike[str], threads: int) -> StoredModel:
         ) from error
 
 
-def source_of(path: str | os.PathLike[str]) -> str:
-    """The path of the model that a plan file was made from, as it was recorded; "" where unknown or unreadable."""
+def source_of(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """The path of the model that a plan file was made from, and the precision, as recorded; "" where unknown or
+    unreadable."""
     try:
         with open(path, "rb") as file:
             header, _ = _header(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except (OSError, ValueError, CenoteError, struct.error):
-        return ""
-    return str(header.get("source", ""))
+        return "", ""
+    return str(header.get("source", "")), str(header.get("precision", ""))
 
 
 def _header(content: mmap.mmap) -> tuple[dict[str, Any], int]:
