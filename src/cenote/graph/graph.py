@@ -41,7 +41,11 @@ class Node:
     @property
     def where(self) -> str:
         """How errors name the node."""
-        return f"node '{self.label}' ({self.op.name})" if self.label else f"node {self.op.name} -> {self.outputs[0]}"
+        return (
+            f"node '{self.label}' ({self.op.name})"
+            if self.label
+            else f"node {self.op.name} -> {self.outputs[0]}"
+        )
 
 
 @dataclass(frozen=True)

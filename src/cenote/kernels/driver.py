@@ -406,7 +406,7 @@ go:
 
 @dataclass(frozen=True)
 class Driver:
-    """One function of the driver (cenote_run, cenote_work, cenote_call): what `cenote.codegen.jit` needs to build it."""
+    """One function of the driver (cenote_run, cenote_work, cenote_call), as a thing to compile."""
 
     symbol: str
     target: Target

@@ -6,8 +6,9 @@
                 accumulate weights * x
         sum the lanes, add the bias, apply the activation
 
-Nothing is repacked: the weights stay where they were read to, (N, K) row-major. They may be stored as 16-bit floats, which
-halves what must be read; sums are in float32 all the same. Every row is summed in one fixed order, whatever the threads.
+Nothing is repacked: the weights stay where they were read to, (N, K) row-major. They may be stored as 16-bit floats,
+which halves what must be read; sums are in float32 all the same. Every row is summed in one fixed order, whatever the
+threads.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from cenote.core.types import Array, short_name
 from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.epilogue import Activation
 
-ROWS = 8  # streams at a time: as many accumulators as hide the latency of a multiply-add (4 cycles, 2 a cycle)
+ROWS = (
+    8  # streams at a time: as many accumulators as hide the latency of a multiply-add (4 cycles, 2 a cycle)
+)
 _AHEAD = 512  # bytes ahead of each stream that are asked for early
 _GRAIN = 256 << 10  # bytes of weights that a thread takes at a time
 
@@ -64,7 +67,13 @@ class LinearSpec(KernelSpec):
         return k.select(first < last, first, last)
 
     def _accumulate(
-        self, k: Kernel, streams: list[Pointer], sums: list[Variable], at: Value, lanes: int, mask: Value | None
+        self,
+        k: Kernel,
+        streams: list[Pointer],
+        sums: list[Variable],
+        at: Value,
+        lanes: int,
+        mask: Value | None,
     ) -> None:
         x = k.pointer("x").load(at, lanes, mask)
         for stream, total in zip(streams, sums, strict=True):
@@ -73,7 +82,9 @@ class LinearSpec(KernelSpec):
             total.value = k.fma(stream.load(at, lanes, mask).to(F32), x, total.value)
 
 
-def linear_call(x: View, weights: View | Array, bias: Array, y: View, n: int, k: int, activation: Activation) -> Call:
+def linear_call(
+    x: View, weights: View | Array, bias: Array, y: View, n: int, k: int, activation: Activation
+) -> Call:
     """y (1, n) = activation(x (1, k) @ weights (n, k)' + bias (n,))."""
     dtype = weights.type.dtype if isinstance(weights, View) else weights.dtype
     rows = min(ROWS, n)

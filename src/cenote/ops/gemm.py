@@ -155,7 +155,9 @@ class Gemm(Op):
         yield Sample(Gemm(), (seeded((2, 0), 1), seeded((0, 3), 2), seeded((3,), 3)), "empty sum")
         for stored, rows in (("bfloat16", 21), ("float16", 8), ("bfloat16", 3), ("", 1)):
             weights = seeded((rows, 203), 2)
-            yield Sample(Gemm(transpose_b=True, activation=relu, stored=stored), (seeded((1, 203), 1), weights), stored)
+            yield Sample(
+                Gemm(transpose_b=True, activation=relu, stored=stored), (seeded((1, 203), 1), weights), stored
+            )
         integers = (seeded((4, 6), 1, np.int64), seeded((6, 5), 2, np.int64), seeded((5,), 3, np.int64))
         yield Sample(Gemm(), integers, "int64")
 

@@ -104,7 +104,9 @@ def _linear(
     width = np.dtype(op.stored or np.float32).itemsize
     layouts = (PLAIN, None if op.stored else PLAIN, *(None,) * (len(inputs) - 2))
     error = {4: 0.0, 2: 2.0**-8}[width]
-    return Lowering("rows", layouts, (PLAIN,), bind, 0.95 * stream_seconds(width * n * k), _tolerance(k) + error)
+    return Lowering(
+        "rows", layouts, (PLAIN,), bind, 0.95 * stream_seconds(width * n * k), _tolerance(k) + error
+    )
 
 
 def _addend(op: Gemm, inputs: Sequence[TensorType | None], m: int, n: int) -> _Addend | None:
