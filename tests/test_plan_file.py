@@ -135,6 +135,26 @@ def test_a_stale_plan_is_compiled_again_when_its_source_is_at_hand(
     assert plan_file.read(plan, 1).outputs == ("y",), "the file was written anew"
 
 
+def test_a_stale_plan_is_compiled_again_as_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, plan = small_model(tmp_path / "m.onnx"), tmp_path / "m.cenote"
+    graph = onnx.load(source)
+    weights = np.ascontiguousarray(numpy_helper.to_array(graph.graph.initializer[2]).T)
+    graph.graph.initializer[2].CopyFrom(numpy_helper.from_array(weights, "v"))
+    graph.graph.node[-1].attribute.append(helper.make_attribute("transB", 1))
+    onnx.save(graph, source)
+    narrow = cenote.load(source, precision="exact", weights="bfloat16")
+    with monkeypatch.context() as patch:
+        made = plan_file.world()
+        patch.setattr(plan_file, "world", lambda: {**made, "version": "0.0.0"})
+        narrow.save(plan, source)
+    again = cenote.load(plan)
+    assert again.precision == "exact"
+    assert np.array_equal(again(picture()), narrow(picture()))
+    assert not np.array_equal(again(picture()), cenote.load(source)(picture()))
+
+
 def test_a_file_that_names_foreign_classes_is_refused() -> None:
     with pytest.raises(cenote.ModelError, match="damaged"):
         plan_file.decode({"class": ["os", "system"], "fields": {}})

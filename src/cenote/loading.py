@@ -59,10 +59,10 @@ def _load_plan(path: str | os.PathLike[str], threads: int | None) -> Model:
     try:
         return Model.from_plan_file(path, threads)
     except (UnsupportedError, ModelError):
-        source, precision = plan_file.source_of(path)
+        source, options = plan_file.source_of(path)
         if not source or not os.path.isfile(source):
             raise
-    model = load(source, threads=threads, precision=precision)
+    model = load(source, threads=threads, **options)
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time
         model.save(path, source)
     return model

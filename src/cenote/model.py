@@ -192,6 +192,7 @@ class Model:
         plan_file.save(
             path, plans, inputs=self.inputs, outputs=self.output_names, metadata=self.metadata,
             precision=self.precision, source=str(Path(source).resolve()) if source else "",
+            weights=self._options.weights,
         )  # fmt: skip
 
     # ---- description ------------------------------------------------------------------------------------------

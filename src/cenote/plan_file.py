@@ -87,6 +87,7 @@ def is_plan_file(start: bytes) -> bool:
 def save(
     path: str | os.PathLike[str], plans: Mapping[tuple[tuple[int, ...], ...], Plan], *,
     inputs: Sequence[Declared], outputs: Sequence[str], metadata: Mapping[str, str], precision: str, source: str = "",
+    weights: str = "float32",
 ) -> None:  # fmt: skip
     """Write a plan file, whole or not at all. Raises UnsupportedError for a host step that cannot be written down."""
     target = Path(path)
@@ -96,7 +97,8 @@ def save(
     objects = jit.objects(symbols, jit.host_target())
     header = {
         "world": world(), "inputs": [_declared_record(d) for d in inputs], "outputs": list(outputs),
-        "metadata": dict(metadata), "precision": precision, "source": source, "plans": stored,
+        "metadata": dict(metadata), "precision": precision, "weights": weights, "source": source,
+        "plans": stored,
         "kernels": {symbol: len(code) for symbol, code in objects.items()},
         "kernels_digest": hashlib.sha256(b"".join(objects.values())).hexdigest(),
         "constants": constants.records, "samples": constants.samples(),
@@ -279,15 +281,15 @@ def read(path: str | os.PathLike[str], threads: int) -> StoredModel:
         ) from error
 
 
-def source_of(path: str | os.PathLike[str]) -> tuple[str, str]:
-    """The path of the model that a plan file was made from, and the precision, as recorded; "" where unknown or
-    unreadable."""
+def source_of(path: str | os.PathLike[str]) -> tuple[str, dict[str, str]]:
+    """The path of the model that a plan file was made from ("" where unknown or unreadable), and how it was loaded."""
     try:
         with open(path, "rb") as file:
             header, _ = _header(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except (OSError, ValueError, CenoteError, struct.error):
-        return "", ""
-    return str(header.get("source", "")), str(header.get("precision", ""))
+        return "", {}
+    options = {name: str(header[name]) for name in ("precision", "weights") if header.get(name)}
+    return str(header.get("source", "")), options
 
 
 def _header(content: mmap.mmap) -> tuple[dict[str, Any], int]:
