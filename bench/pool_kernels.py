@@ -20,7 +20,7 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import Call, Slot, View, dense_strides, float_word
-from cenote.kernels.pool_plan import Geometry, Memory, factors, windowed
+from cenote.kernels.pool_plan import Factors, Geometry, Memory, factors, windowed
 
 TARGET = jit.host_target()
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
@@ -84,7 +84,7 @@ def ours(case: Case, x: Array) -> tuple[Callable[[], None], Array]:
         for i, s in enumerate((x5, y5))
     ]
     memory = Memory(*case.shape[:2], views[0].strides[:4], views[1].strides[:4])
-    reduction, scale = case.kind, (None, None)
+    reduction, scale = case.kind, Factors()
     if case.kind == "avg":
         reduction = "sum"
         scale = factors([counts(g, axis, case.include_pad) for axis in range(3)], np.dtype(np.float32))

@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
 
-Array = NDArray[Any]
+if (
+    TYPE_CHECKING
+):  # numpy.typing takes a tenth of the time that importing NumPy does, and only checkers need it
+    from numpy.typing import DTypeLike, NDArray
+
+    Array = NDArray[Any]
+else:
+    Array = np.ndarray
 
 BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 FLOAT16: np.dtype[Any] = np.dtype(np.float16)
