@@ -144,7 +144,10 @@ def _scale_filters(op: Conv | ConvTranspose, weights: Array, scale: Array) -> Ar
     """Weights times the scale of the filter (output channel) they belong to."""
     if isinstance(op, Conv):
         shape = (-1, *[1] * (weights.ndim - 1))
-        return (weights * scale.reshape(shape)).astype(weights.dtype)
+        scaled: Array = np.empty_like(weights)
+        # In float64, rounded once, without a float64 copy of the weights (ResNet-50: 0.2 s of page faults).
+        np.multiply(weights, scale.reshape(shape), out=scaled, casting="same_kind")
+        return scaled
     # ConvTranspose's weights are (C, M/groups, …): the filters of a group lie along axis 1.
     per_group = scale.reshape(op.groups, 1, -1, *[1] * (weights.ndim - 2))
     grouped = weights.reshape(op.groups, weights.shape[0] // op.groups, *weights.shape[1:])
