@@ -182,7 +182,7 @@ class Program:
 
     def run(self) -> None:
         for function, words, items, scratch, _ in self.launches:
-            function(words, 0, items, scratch)  # type: ignore[operator]
+            function(words, 0, items, scratch)  # type: ignore[operator]  # a ctypes function
 
     def seconds(self, repeats: int) -> float:
         """The fastest run, after a warm-up."""

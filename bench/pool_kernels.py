@@ -121,7 +121,7 @@ def launcher(call: Call, arrays: list[Array]) -> Callable[[], None]:
     memory = np.zeros(call.scratch + 64, np.uint8)
     address, scratch = ctypes.addressof(words), (memory.ctypes.data + 63) & ~63
     kept += [words, memory]
-    return lambda: (kept, function(address, 0, call.items, scratch))[1]  # type: ignore[func-returns-value]
+    return lambda: (kept, function(address, 0, call.items, scratch))[1]  # type: ignore[func-returns-value]  # kept alive
 
 
 def torch_peers(case: Case, x: Array) -> dict[str, Callable[[], Any]]:

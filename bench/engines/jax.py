@@ -19,8 +19,8 @@ class Pool(PoolEngine):
     def load(self, work: PoolCase, threads: int) -> None:
         if work.indices or work.kind == "adaptive average":
             raise UnavailableError("jax has no such operator")
-        jax.config.update("jax_platforms", "cpu")  # type: ignore[no-untyped-call]
-        sample = jax.ShapeDtypeStruct(work.shape, jnp.float32)  # type: ignore[no-untyped-call]
+        jax.config.update("jax_platforms", "cpu")  # type: ignore[no-untyped-call]  # jax has no types here
+        sample = jax.ShapeDtypeStruct(work.shape, jnp.float32)  # type: ignore[no-untyped-call]  # jax has no types here
         self.call = jax.jit(call_of(work)).lower(sample).compile()
 
     def adopt(self, x: np.ndarray) -> Any:

@@ -30,10 +30,10 @@ def targets() -> list[Target]:
     found = []
     for name in ("avx512", "avx2"):
         try:
-            found.append(jit._target(name))
+            found.append(jit.named_target(name))
         except ArgumentError:
             continue
-    return [*found[:1], jit._target("generic")]
+    return [*found[:1], jit.named_target("generic")]
 
 
 TARGETS = targets()

@@ -15,7 +15,7 @@ from cenote.kernels.pool_global_plan import PIECE, Maps, Reduce, partials, whole
 from tests.harness import Buffer, launch, pack, unpack
 
 HOST = jit.host_target()
-GENERIC = jit._target("generic")
+GENERIC = jit.named_target("generic")
 
 
 def reduced(x: Array, reduce: Reduce, target: Any = HOST, chunk: int = 0) -> Array:

@@ -21,7 +21,7 @@ from tests.harness import lowerings_of, run_lowering
 from tests.kernels.pool_oracle import LAYOUTS, geometry, has_empty_window, pooled, run_pool
 
 HOST = jit.host_target()
-TARGETS = list({target.name: target for target in (HOST, jit._target("generic"))}.values())
+TARGETS = list({target.name: target for target in (HOST, jit.named_target("generic"))}.values())
 NO_PADS = ((0, 0),) * 3
 
 

@@ -187,6 +187,3 @@ def _tell_profiler(placed: Mapping[str, loader.Placed]) -> None:
         for symbol, place in placed.items():
             for name, address, nbytes in place.functions:
                 file.write(f"{address:x} {nbytes:x} {name or symbol}\n")
-
-
-_target = named_target

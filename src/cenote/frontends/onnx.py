@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no types
 from numpy.typing import NDArray
 
 from cenote.core.errors import CenoteError, InputError, ModelError, UnsupportedError

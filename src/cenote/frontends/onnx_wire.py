@@ -55,7 +55,7 @@ class FileSource:
         self.file.seek(offset)
         filled = 0
         while filled < content.size:
-            count = self.file.readinto(content[filled:].data)  # type: ignore[attr-defined]
+            count = self.file.readinto(content[filled:].data)  # type: ignore[attr-defined]  # binary files have it
             if not count:
                 break
             filled += count
