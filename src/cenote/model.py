@@ -244,6 +244,15 @@ class Model:
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Outputs for inputs given in order or by name: one output as an array, several as a tuple."""
+        if not named and len(arrays) == len(self.inputs):
+            results, restore = self._run_in_order(arrays)
+        else:
+            results, restore = self._run(self._by_names(arrays, named))
+        if restore is not _same:
+            results = [restore(array) for array in results]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _by_names(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         if len(arrays) > len(self.inputs):
             raise InputError(
                 f"{len(arrays)} inputs given, the model has {len(self.inputs)}: {self._shown_inputs()}"
@@ -253,14 +262,12 @@ class Model:
             if name in given:
                 raise InputError(f"input '{name}' is given twice")
             given[name] = array
-        results, restore = self._run(given)
-        made = tuple(restore(results[name]) for name in self.output_names)
-        return made[0] if len(made) == 1 else made
+        return given
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Outputs by name, as NumPy arrays, for inputs by name."""
         results, _ = self._run(inputs)
-        return {name: results[name] for name in self.output_names}
+        return dict(zip(self.output_names, results, strict=True))
 
     def map(self, items: Iterable[Any], batch: int = 1) -> Iterator[Any]:
         """The results for a stream of inputs, in order, each as calling the model gives it.
@@ -286,7 +293,7 @@ class Model:
         with contextlib.closing(stream):
             for group, inputs in stream:
                 results, _ = self._run(inputs)
-                for made in group.parts({name: results[name] for name in self.output_names}):
+                for made in group.parts(dict(zip(self.output_names, results, strict=True))):
                     yield made[0] if len(made) == 1 else tuple(made)
 
     def _entry(self, item: Any) -> Entry:
@@ -311,28 +318,38 @@ class Model:
         ]
         return Entry(given, bool(single) and all(single), restore)
 
-    def _run(self, given: Mapping[str, Any]) -> tuple[Mapping[str, Array], Callable[[Array], Any]]:
-        arrays: dict[str, Array] = {}
-        restore: Callable[[Array], Any] = _same
+    def _run(self, given: Mapping[str, Any]) -> tuple[Sequence[Array], Callable[[Array], Any]]:
+        """The outputs in order, for inputs by name, and what makes them the caller's kind of array."""
         for declared in self.inputs:
-            name = declared.name
-            if name not in given:
-                raise InputError(f"input '{name}' is missing; the model's inputs: {self._shown_inputs()}")
-            array = given[name]
-            if type(array) is not np.ndarray:
-                array, restore = _foreign(array, name)
-            arrays[name] = _fitting(array, declared)
-        if len(given) > len(arrays):
-            unknown = next(name for name in given if name not in arrays)
+            if declared.name not in given:
+                raise InputError(
+                    f"input '{declared.name}' is missing; the model's inputs: {self._shown_inputs()}"
+                )
+        if len(given) > len(self.inputs):
+            unknown = next(name for name in given if name not in self._by_name)
             raise InputError(f"'{unknown}' is no input of the model; its inputs: {self._shown_inputs()}")
-        key = tuple([array.shape for array in arrays.values()])
+        return self._run_in_order([given[declared.name] for declared in self.inputs])
+
+    def _run_in_order(self, given: Sequence[Any]) -> tuple[Sequence[Array], Callable[[Array], Any]]:
+        arrays: list[Array] = []
+        restore: Callable[[Array], Any] = _same
+        for declared, array in zip(self.inputs, given, strict=True):
+            if type(array) is not np.ndarray:
+                array, restore = _foreign(array, declared.name)
+            arrays.append(_fitting(array, declared))
+        key = tuple([array.shape for array in arrays])
         stage = self._stages.get(key)
         if stage is None:
             stage = self._stage(key)
-        else:
+        elif len(self._stages) > 1:
             with contextlib.suppress(KeyError):  # another thread may just have dropped it
                 self._stages.move_to_end(key)
-        return stage.run(arrays), restore
+        if stage.rest is None:
+            return stage.plan.program.run(arrays), restore
+        results = stage.run(
+            {declared.name: array for declared, array in zip(self.inputs, arrays, strict=True)}
+        )
+        return [results[name] for name in self.output_names], restore
 
     def _stage(self, shapes: tuple[tuple[int, ...], ...]) -> Stage:
         with self._options.lock:
@@ -392,7 +409,9 @@ def _static_shape(declared: Declared) -> tuple[int, ...] | None:
 
 def _fitting(array: Array, declared: Declared) -> Array:
     """The array as native code wants it: native byte order, C-contiguous. The dtype must be the declared one."""
-    if array.dtype != declared.dtype:
+    if array.dtype is declared.dtype:  # NumPy's native dtypes are singletons
+        pass
+    elif array.dtype != declared.dtype:
         native = array.dtype.newbyteorder("=")
         if native != declared.dtype:
             hint = f"convert it with x.astype({declared.dtype.name!r})"

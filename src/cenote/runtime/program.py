@@ -163,7 +163,7 @@ class Instance:
     def run(self, inputs: Sequence[Array], out: Sequence[Array] | None) -> list[Array]:
         """One inference. The arrays' types have been checked: native code trusts their sizes."""
         program = self.program
-        outputs = list(out or [empty_output(type.shape, type.dtype) for type in program.outputs])
+        outputs = list(out) if out else [empty_output(type.shape, type.dtype) for type in program.outputs]
         words = self._words
         for (kind, index), places in self._patches.items():
             address = address_of(inputs[index] if kind == "input" else outputs[index])
