@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cenote.functional as F
-from cenote.core.errors import ArgumentError, InputError
+from cenote.core.errors import ArgumentError, CapacityError, InputError
 from cenote.core.types import BFLOAT16
 from cenote.functional import dispatch
 from cenote.runtime.arrays import as_numpy
@@ -97,6 +97,19 @@ def test_what_is_no_array() -> None:
             F.max_pool2d(np.zeros((4, 4), dtype), 2)
     with pytest.raises(TypeError, match="allowed"):
         F.lp_pool2d(np.zeros((4, 4), np.int32), 2, 2)
+
+
+def test_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before anything as large as the result is made."""
+    x = noise(1, 1, 4, 4)
+    for call in (
+        lambda: F.adaptive_avg_pool2d(x, 1 << 28),
+        lambda: F.adaptive_max_pool2d(x, (4, 1 << 50), True),
+    ):
+        with pytest.raises(CapacityError, match=r"adaptive_\w+_pool2d: the result f32\[1,1,.* needs"):
+            call()
+    with pytest.raises(CapacityError, match=r"input of shape \[1, 1, 4194304, 4194304\] needs"):
+        F.global_max_pool(np.broadcast_to(np.float32(0), (1, 1, 1 << 22, 1 << 22)))
 
 
 def test_scalars_and_matrices_are_arrays() -> None:

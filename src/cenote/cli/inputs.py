@@ -35,6 +35,8 @@ def read_runs(model: cenote.Model, texts: Sequence[str], preprocess: Preprocess)
             raise cenote.InputError(
                 f"{len(texts)} files given, the model has {len(names)} inputs: {', '.join(names)}"
             )
+        if name in found:
+            raise cenote.InputError(f"input '{name}' is given twice")
         found[name or free.pop(0)] = _array(path)
     return [(", ".join(texts), found)]
 

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, CenoteError, DTypeError, InputError
+from cenote.core.errors import ArgumentError, CapacityError, CenoteError, DTypeError, InputError
 from cenote.core.types import Array, TensorType
 from cenote.ops import eager
 from cenote.ops.base import Op
 from cenote.runtime.arrays import as_numpy, dense
+from cenote.runtime.memory import available_bytes
 from cenote.runtime.threads import resolve_threads
 
 Signature = tuple[TensorType, ...]
@@ -134,6 +135,7 @@ def prepare(
     op, given = _moved(plan) if moved else (plan.op, plan.batched)
     batched = tuple(TensorType(t.dtype, shape) for t, shape in zip(types, given, strict=True))
     made = op.infer(*batched)
+    _check_memory(arguments[0], made)
     prepared = Prepared(
         runner=eager.prepare(op, batched, count, () if moved else plan.shapes),
         outputs=tuple(TensorType(y.dtype, shape) for y, shape in zip(made, plan.shapes, strict=True)),
@@ -146,6 +148,15 @@ def prepare(
             _kept.clear()
         _kept[key] = prepared
     return prepared
+
+
+def _check_memory(name: str, outputs: Sequence[TensorType]) -> None:
+    """CapacityError for results that do not fit: the system may promise memory that is not there, and kill its user."""
+    needed, available = sum(y.nbytes for y in outputs), available_bytes()
+    if needed > available:
+        raise CapacityError(
+            f"{name}: the result {outputs[0]} needs {needed / 1e6:.0f} MB, only {available / 1e6:.0f} MB are available"
+        )
 
 
 def _is_channels_last_memory(plan: Plan, arrays: Sequence[Array]) -> bool:

@@ -63,7 +63,9 @@ class AdaptivePool(Op):
         spatial = spatial_of(x.shape, self.channels_last)
         if 0 in spatial:
             raise ShapeError(f"{self.name}: a spatial axis of the input is empty, got {list(x.shape)}")
-        out = tuple(map(len, self.bounds(x.shape)))
+        out = tuple(
+            size if extent is None else extent for size, extent in zip(spatial, self.output, strict=True)
+        )
         return TensorType(x.dtype, with_spatial(x.shape, out, self.channels_last))
 
     def walk(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.errors import InputError
+from cenote.core.errors import CapacityError, InputError
 from cenote.core.types import BFLOAT16, Array
 
 Restore = Callable[[Array], Any]
@@ -49,8 +49,16 @@ def is_native(x: Array) -> bool:
 
 
 def dense(x: Array) -> Array:
-    """The array in row-major order and native byte order: itself where it is so already, else a copy."""
-    return np.ascontiguousarray(x, x.dtype.newbyteorder("="))
+    """The array in row-major order and native byte order: itself where it is so already, else a copy.
+
+    Raises CapacityError when there is no memory for the copy (a broadcast view may stand for any number of elements).
+    """
+    try:
+        return np.ascontiguousarray(x, x.dtype.newbyteorder("="))
+    except MemoryError as error:
+        raise CapacityError(
+            f"an input of shape {list(x.shape)} needs {x.nbytes / 1e6:.0f} MB: {error}"
+        ) from error
 
 
 def _same(array: Array) -> Array:
