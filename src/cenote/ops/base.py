@@ -84,6 +84,9 @@ class Lowering:
     outputs. `seconds` is the estimate the chooser compares, `tolerance` the error allowed against the
     reference, relative to the largest output; 0 means equal bits. `in_place` names inputs whose memory the
     first output may take when nothing needs them afterwards.
+
+    Kernels note input content that is not acceptable (an index out of range) in the last of the temporaries and
+    never follow it; `check` then looks at that, after the calls, and raises the error.
     """
 
     name: str
@@ -94,6 +97,7 @@ class Lowering:
     tolerance: float = 0.0
     temporaries: tuple[TensorType, ...] = ()
     in_place: tuple[int, ...] = ()
+    check: Check | None = None
 
 
 @dataclass(frozen=True)
@@ -208,6 +212,29 @@ class Op:
         return f"{self.name}({', '.join(shown)})" if shown else self.name
 
 
+@dataclass(frozen=True)
+class Check(Op):
+    """What `Lowering.check` holds: an operator without outputs whose one input is what the kernels noted. Subclasses
+    say in `raise_if_wrong` what is wrong with the content; they are no operators of graphs.
+    """
+
+    name: ClassVar[str] = "check"
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        return ()
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (found,) = inputs
+        assert found is not None
+        if found.any():
+            self.raise_if_wrong(found)
+        return ()
+
+    def raise_if_wrong(self, found: Array) -> None:
+        """Raise InputError for what was found, some of which is not 0."""
+        raise NotImplementedError(f"{type(self).__name__}.raise_if_wrong")
+
+
 def _compact(value: object) -> str:
     if isinstance(value, np.dtype):
         return value.name
@@ -295,6 +322,7 @@ __all__ = [
     "Arrays",
     "Box",
     "Call",
+    "Check",
     "Cost",
     "Decoder",
     "Imported",

@@ -20,7 +20,7 @@ from cenote.kernels.base import Argument, Call, Slot, View, dense_strides, word_
 from cenote.kernels.driver import CALL_ARRAYS, direct_call, driver_abi, driver_sources
 from cenote.ops.base import Arrays, Lowering, Op, Types
 from cenote.runtime.memory import address_of, aligned_bytes, aligned_copy
-from cenote.runtime.program import KernelStep, Program
+from cenote.runtime.program import HostStep, KernelStep, Program, Step
 from cenote.runtime.threads import resolve_threads
 
 Runner = Callable[[Sequence[Array | None], Sequence[Array] | None], Arrays]
@@ -89,6 +89,10 @@ class _Native:
         sources: list[Source] = [*dict.fromkeys(call.spec for call in self.calls), *driver_sources(target)]
         self.addresses = jit.addresses(sources, target)
         self.steps = tuple(self._step(call) for call in self.calls)
+        self.checks: tuple[Step, ...] = ()
+        if option.check is not None:
+            noted = (temporaries[-1].slot, temporaries[-1].type)
+            self.checks = (HostStep("check", option.check.reference, (noted,), ()),)
 
     def _step(self, call: Call) -> KernelStep:
         words = tuple(word_of(self._constant(argument)) for argument in call.arguments)
@@ -108,8 +112,8 @@ class _Native:
             if short is not None:
                 return short
         program = Program(
-            self.steps, tuple(self.inputs), self.outputs, tuple(self.constants), self.arena_bytes, driver_abi(),
-            self.threads, self.alone,
+            (*self.steps, *self.checks), tuple(self.inputs), self.outputs, tuple(self.constants), self.arena_bytes,
+            driver_abi(), self.threads, self.alone,
         )  # fmt: skip
         shapes = self.shapes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.pool_geometry import Pairs, extents, padding_pairs
+from cenote.core.target import Target
 from cenote.core.types import INT64, Array, TensorType
 from cenote.ops.base import (
     Arrays,
@@ -18,6 +19,7 @@ from cenote.ops.base import (
     Cost,
     Decoder,
     Imported,
+    Lowering,
     Op,
     Sample,
     Types,
@@ -35,6 +37,7 @@ from cenote.ops.pool_window import (
     window_attributes,
     with_spatial,
 )
+from cenote.ops.scatter_lowerings import outside, scatter_lowerings
 
 
 def decode_max_unpool(node: Imported) -> Op:
@@ -145,6 +148,13 @@ class MaxUnpool(Op):
         )
         return (as_declared(whole, self.channels_last),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (y,) = require(self.name, inputs[0], "x"), self.infer(*inputs)
+        counted, _ = self.sizes(x, inputs[2] if len(inputs) > 2 else None)
+        yield from scatter_lowerings(
+            inputs, y, counted, self.index, target, adds=False, channels_last=self.channels_last, rest=None
+        )
+
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         x, indices = require(self.name, inputs[0], "x"), require(self.name, inputs[1], "indices")
         (y,) = self.infer(*inputs)
@@ -201,10 +211,7 @@ def within_plane(indices: Array, shape: Sequence[int], rule: str) -> Array:
     wrong = (plane < 0) | (plane >= size)
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
-        raise InputError(
-            f"max_unpool: index {int(indices[where])} at {list(where)} lies outside its plane of {size} "
-            f"elements (spatial extents {tuple(spatial)}; index rule '{rule}')"
-        )
+        raise outside("max_unpool", int(indices[where]), where, spatial, rule)
     if rule == "column":
         where_all = np.unravel_index(plane, tuple(spatial[::-1]))
         plane = np.ravel_multi_index(where_all[::-1], tuple(spatial))

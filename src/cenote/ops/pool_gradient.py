@@ -6,23 +6,25 @@ Sums run in a fixed order, so a gradient is the same bits on every run. With win
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
-from cenote.core.types import FLOATS, INT64, Array, TensorType
+from cenote.core.target import Target
+from cenote.core.types import FLOATS, INT64, PLAIN, Array, TensorType
 from cenote.ops.adaptive_pool import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.average_pool import AveragePool
-from cenote.ops.base import Arrays, Cost, Op, Sample, Types, narrow, require, seeded, wide
+from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types, narrow, require, seeded, wide
 from cenote.ops.global_pool import GlobalAveragePool, GlobalMaxPool
 from cenote.ops.lp_pool import GlobalLpPool, LpPool
 from cenote.ops.max_pool import INDEX_RULES, MaxPool, MinPool, extremum
 from cenote.ops.max_unpool import within_plane
 from cenote.ops.median_pool import MedianPool
 from cenote.ops.pool_window import as_declared, channels_first, check_dtype, taps_of
+from cenote.ops.scatter_lowerings import scatter_lowerings
 from cenote.ops.weighted_pool import GemPool, SoftPool, StochasticPool, draw, probabilities, uniform
 
 Slopes = Callable[[Any, Array, tuple[int, ...], tuple[int, ...]], Array]
@@ -246,6 +248,12 @@ class IndexGradient(Op):
             wide(above).reshape(planes, count),
         )
         return (narrow(as_declared(below.reshape(shape), self.channels_last), grad.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        yield from scatter_lowerings(
+            inputs, self.infer(*inputs)[0], self.spatial, self.index, target,
+            adds=True, channels_last=self.channels_last, rest=PLAIN,
+        )  # fmt: skip
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

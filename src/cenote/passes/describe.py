@@ -12,18 +12,19 @@ from typing import Any
 
 from cenote.core.types import short_name
 from cenote.graph.graph import Graph, Node
-from cenote.ops.base import Op
+from cenote.ops.base import Check, Op
 from cenote.passes.memory import MemoryPlan
 from cenote.passes.schedule import BY_COST, IN_PLACE_CONCAT, PIECES, VIEW, Schedule
 from cenote.runtime.program import HostStep, KernelStep, Program, Step
 
-KERNEL, HOST, HALO = "kernel", "host", "halo"
+KERNEL, HOST, HALO, CHECK = "kernel", "host", "halo", "check"
 _WIDEST = 56  # letters of a column of text
 
 
 @dataclass(frozen=True)
 class StepDescription:
-    """One step of a program. `kind` is "kernel", "host" (NumPy) or "halo" (zeros around a convolution's input).
+    """One step of a program. `kind` is "kernel", "host" (NumPy), "halo" (zeros around a convolution's input) or "check"
+    (a look at what a kernel noted: an index out of range is an error).
 
     `node` is the node's name in its file (its first output where it has none), `op` the operator with its attributes,
     `algorithm` the lowering, `output` type and layout of the first output, `kernel` the symbol. `items` independent
@@ -131,7 +132,11 @@ def _steps(schedule: Schedule, program: Program) -> Iterator[StepDescription]:
             index += 1
         node = schedule.graph.nodes[index]
         title, op, output = _title(node), str(node.op), _value(schedule.graph, node.outputs[0])
-        if isinstance(step, HostStep):
+        if isinstance(step, HostStep) and isinstance(getattr(step.node, "op", None), Check):
+            yield StepDescription(
+                CHECK, title, op, "", output, reason="of what the kernel noted in its input"
+            )
+        elif isinstance(step, HostStep):
             reason = _why_host(schedule.graph, node)
             yield StepDescription(HOST, title, op, "reference", output, reason=reason)
         else:
@@ -224,6 +229,8 @@ def _choices(plan: PlanDescription) -> Iterator[str]:
 def _how(step: StepDescription) -> str:
     if step.kind == HOST:
         return f"host: {step.reason}"
+    if step.kind == CHECK:
+        return f"check {step.reason}"
     return f"{step.algorithm}, {step.items} piece(s)" if step.kind == KERNEL else ""
 
 
@@ -232,6 +239,7 @@ def _cut(text: str, width: int) -> str:
 
 
 __all__ = [
+    "CHECK",
     "HALO",
     "HOST",
     "KERNEL",
