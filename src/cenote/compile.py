@@ -248,6 +248,11 @@ class _Assembler:
             draft.writes = [self._extent_of(name) for name in node.outputs if name]
             draft.writes += [Extent(view.slot, view.type.nbytes) for view in temporaries]
             self.drafts.append(draft)
+        if option.check is not None:
+            noted, label = temporaries[-1], f"{node.label or node.outputs[0]}: check"
+            check = replace(node, op=option.check)
+            place = ((noted.slot, noted.type),)
+            self.drafts.append(_Draft(label, None, HostStep(label, host_function(check), place, (), check)))
 
     def _input(self, name: str) -> View | None:
         """The view of an input, with its content if it is a constant."""
