@@ -229,8 +229,10 @@ class Watch:
     def __init__(self, k: Kernel, spec: PoolSpec) -> None:
         self.k, self.spec = k, spec
         self.needed = spec.compute.is_float and spec.reduction != SUM and spec.nan == "propagate"
-        zero = k.constant(spec.compute, 0, spec.lanes)
-        self.sums = [k.variable(zero) for _ in range(2)] if self.needed else []
+        one = k.constant(
+            spec.compute, 1, spec.lanes
+        )  # sums of tiny products stay normal numbers: those are quick
+        self.sums = [k.variable(one) for _ in range(2)] if self.needed else []
 
     def see(self, values: Sequence[Value]) -> None:
         """Take note of vectors of the input."""
@@ -238,6 +240,17 @@ class Watch:
             together = combine_all(self.k, SUM, values)
             self.sums[0].value = self.sums[0].value + together
             self.sums.reverse()  # two chains, so that the additions need not wait for each other
+
+    def see_products(self, values: Sequence[Value]) -> None:
+        """Take note of vectors of the input, half the instructions: NaN among them makes a product NaN. So does an
+        infinity times zero: not for what stands for padding."""
+        if self.needed:
+            for a, b in zip(values[::2], values[1::2], strict=False):
+                self.sums[0].value = self.k.fma(a, b, self.sums[0].value)
+                self.sums.reverse()
+            if len(values) % 2:
+                self.sums[0].value = self.sums[0].value + values[-1]
+                self.sums.reverse()
 
     def seen(self) -> Value:
         """True if there may have been a NaN."""

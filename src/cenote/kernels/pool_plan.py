@@ -16,11 +16,13 @@ from cenote.kernels.pool_base import SLACK, SUM, compute_type
 from cenote.kernels.pool_blocks import PoolBlocks
 from cenote.kernels.pool_bounds import UNROLLED, PoolBounds
 from cenote.kernels.pool_indices import WIDEST, PoolIndices
+from cenote.kernels.pool_narrow import PoolNarrow
+from cenote.kernels.pool_narrow_plan import narrow_fields
 from cenote.kernels.pool_plane import BUFFERS, PoolPlane
 from cenote.kernels.pool_rows import MOST_ROWS, PoolRows
 from cenote.kernels.pool_taps import PoolTaps
 
-Windowed = PoolRows | PoolBlocks | PoolTaps | PoolIndices | PoolPlane
+Windowed = PoolNarrow | PoolRows | PoolBlocks | PoolTaps | PoolIndices | PoolPlane
 
 BLOCK_ROWS = 8  # from this many rows on, windows go by blocks: below, row by row costs no more
 PLANE_WINDOW = 3  # narrower windows are no faster plane by plane
@@ -112,10 +114,15 @@ def windowed(
     if not all(geometry.out) or not memory.batches * memory.channels or not memory.step:
         return None
     compute = compute_type(reduction, dtype)
-    scheme = _scheme(geometry, memory, places is not None, target)
+    band = _band(geometry)
+    narrow = narrow_fields(
+        geometry, memory, reduction, dtype, norm, target, geometry.out[1] - (geometry.out[1] - 1) // band * band
+    )  # fmt: skip
+    narrow = None if places is not None or _is_fused(geometry, memory.step) else narrow
+    scheme = PoolNarrow if narrow else _scheme(geometry, memory, places is not None, target)
     strip = (
         geometry.out[2]
-        if scheme is PoolPlane
+        if scheme in (PoolNarrow, PoolPlane)
         else _strip_width(geometry, memory.step, compute.nbytes, target)
     )
     strips = -(-geometry.out[2] // strip)
@@ -148,7 +155,8 @@ def windowed(
         "prefetch": scheme is PoolBlocks and _prefetches(geometry, memory, target, dtype),
         "deep": geometry.size[0] > 1 or geometry.window[0] > 1,
     }  # fmt: skip
-    band = {PoolBlocks: geometry.window[1], PoolPlane: geometry.out[1]}.get(scheme, _band(geometry))
+    fields |= narrow or {}
+    band = {PoolBlocks: geometry.window[1], PoolPlane: geometry.out[1]}.get(scheme, band)
     group = _group(geometry, strip * memory.step * geometry.stride[2], band)
     spec = _specialised(scheme, fields, geometry, memory.step, group)
     starts = (geometry.out[1] - 1) * (geometry.stride[1] if scheme is PoolBlocks else 1)
@@ -324,6 +332,8 @@ def _specialised(
         return PoolIndices(**fields, unrolled=columns <= WIDEST)
     if scheme is PoolBlocks:
         return PoolBlocks(**fields, planes=planes)
+    if scheme is PoolNarrow:
+        return PoolNarrow(**fields)
     if scheme is PoolPlane:
         return PoolPlane(**fields, rows=rows)
     if scheme is PoolTaps:

@@ -1,0 +1,78 @@
+"""Which small windows are pooled in registers (`pool_narrow`), and what the kernel is specialised on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cenote.codegen.values import Scalar
+from cenote.core.target import Target
+from cenote.kernels.pool_base import compute_type
+from cenote.kernels.pool_narrow import MOST_COLUMNS, MOST_ROWS
+
+if TYPE_CHECKING:
+    from cenote.kernels.pool_plan import Geometry, Memory
+
+MANY_COLUMNS = 3  # wider windows pay in rows of at most SHORT_ROW outputs
+SHORT_ROW = 32
+FEWEST_LANES = 4  # shuffles at the ends of rows need as many as two columns
+
+
+def narrow_fields(
+    geometry: Geometry,
+    memory: Memory,
+    reduction: str,
+    dtype: np.dtype[Any],
+    norm: int,
+    target: Target,
+    shortest: int,
+) -> dict[str, Any] | None:
+    """What the kernel is specialised on besides the fields of all; None where it does not serve. `shortest`: output
+    rows of the shortest band."""
+    rows, width = geometry.window[1:]
+    stride = geometry.stride[2]
+    flat = memory.step == 1 and geometry.size[0] * geometry.window[0] * geometry.out[0] == 1
+    if not flat or norm or geometry.dilation[1:] != (1, 1) or geometry.stride[1] != stride:
+        return None
+    if compute_type(reduction, dtype) is not Scalar.of(dtype) or not 1 <= rows <= MOST_ROWS:
+        return None  # 16-bit floats would be converted once per column of a window
+    if width > MANY_COLUMNS and geometry.out[2] > SHORT_ROW:
+        return None
+    left, right = geometry.pad[2], max(geometry.overhang(2), 0)
+    if left < 0 or not (
+        _neighbours(width, left, right) if stride == 1 else _pairs(width, stride, left, right)
+    ):
+        return None
+    lanes = _lanes(target.lanes(dtype), geometry, left, right)
+    if lanes is None:
+        return None
+    return {
+        "rows": rows, "left": left, "right": right, "clipped": not geometry.inside(1), "lanes": lanes,
+        "out_lanes": lanes, "alone": geometry.out[2] == lanes,
+        "together": min(4 if stride == 1 else 2, _power_of_two(shortest)),
+    }  # fmt: skip
+
+
+def _neighbours(width: int, left: int, right: int) -> bool:
+    return 2 <= width <= MOST_COLUMNS and left + right < width and max(left, right) <= FEWEST_LANES // 2
+
+
+def _pairs(width: int, stride: int, left: int, right: int) -> bool:
+    return stride == 2 and width == 3 and max(left, right) <= 1
+
+
+def _lanes(widest: int, geometry: Geometry, left: int, right: int) -> int | None:
+    """Lanes so that a row is one vector, or its first and last vector lie apart enough."""
+    count, lanes = geometry.out[2], widest
+    while lanes >= FEWEST_LANES:
+        fits = count == lanes or count >= lanes + max(left, right)
+        if fits and geometry.size[2] >= lanes:
+            return lanes
+        lanes //= 2
+    return None
+
+
+def _power_of_two(rows: int) -> int:
+    """The largest within so many."""
+    return 1 << (rows.bit_length() - 1)
