@@ -81,8 +81,11 @@ def test_workers_compile_what_the_caller_would(monkeypatch: pytest.MonkeyPatch) 
     sources = [MoveSpec(), Driver("cenote_run", target), Driver("cenote_work", target)]
     assert worker.compile_in_processes(sources, target, made.__setitem__) == []
     assert made == {source.symbol: llvm.object_code(source.emit(target)) for source in sources}
-    monkeypatch.setattr(worker.sys, "executable", "/bin/false")
-    assert worker.compile_in_processes(sources, target, made.__setitem__) == sources, "no worker: all is left"
+    for useless in ("/bin/false", "/no/such/program"):  # ends at once, cannot be started
+        monkeypatch.setattr(worker.sys, "executable", useless)
+        left = worker.compile_in_processes(sources, target, made.__setitem__)
+        assert left == sources, "no worker: all is left"
+        assert worker.ask_for_host() is None
 
 
 def test_a_kernel_that_llvm_refuses_is_an_error_also_from_a_worker() -> None:

@@ -57,7 +57,9 @@ def _cpu_digest() -> str:
     except OSError:
         lines = [str(os.uname())]
     stable = [line for line in lines if not line.startswith(("cpu MHz", "bogomips", "processor", "apicid"))]
-    return hashlib.sha256("\n".join([*stable, object_cache.llvm_version()]).encode()).hexdigest()[:32]
+    # The machine type too: an emulator may show its host's description.
+    known = [*stable, os.uname().machine, object_cache.llvm_version()]
+    return hashlib.sha256("\n".join(known).encode()).hexdigest()[:32]
 
 
 @cache

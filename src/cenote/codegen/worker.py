@@ -53,7 +53,10 @@ def compile_in_processes(
     left: list[Source] = []
 
     def serve() -> None:
-        with _start() as process:
+        process = _start()
+        if process is None:
+            return
+        with process:
             while not failures:
                 try:
                     source = work.popleft()
@@ -82,20 +85,25 @@ def compile_in_processes(
 
 def ask_for_host() -> tuple[str, dict[str, bool], str] | None:
     """What LLVM says of this machine, asked in another process; None when none can be started."""
-    if not sys.executable:
+    process = _start() if sys.executable else None
+    if process is None:
         return None
-    with _start() as process:
+    with process:
         answer = _ask(process, None)
     return pickle.loads(answer) if isinstance(answer, bytes) else None
 
 
-def _start() -> subprocess.Popen[bytes]:
+def _start() -> subprocess.Popen[bytes] | None:
+    """A worker; None where the system starts no more processes (a sandbox, an emulator)."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.Popen(
-        [sys.executable, "-m", "cenote.codegen.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "cenote.codegen.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
+    except OSError:
+        return None
 
 
 def _ask(process: subprocess.Popen[bytes], question: Any) -> bytes | str | None:
