@@ -121,6 +121,15 @@ def test_whole_range(target, emit, wanted, bounds, limit) -> None:  # type: igno
 
 
 @pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize(("bounds", "limit"), [((-15.0, 100.0), 4.0), ((-80.0, -15.0), 6.0)])
+def test_swish(target: Target, bounds: tuple[float, float], limit: float) -> None:
+    x = dense(*bounds)
+    x = x[(x >= bounds[0]) & (x <= bounds[1])]  # below, results are flushed to zero
+    truth = x * sigmoid(x.astype(np.float64))
+    assert ulps(run(math.swish, [x], target), truth) <= limit
+
+
+@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
 @pytest.mark.parametrize(("emit", "wanted", "bounds"), [
     (math.exp, np.exp, (-750.0, 715.0)), (math.log, np.log, (-1.0, 1.7e308)), (math.expm1, np.expm1, (-60.0, 715.0)),
 ], ids=["exp", "log", "expm1"])  # fmt: skip

@@ -44,6 +44,28 @@ def test_emitted_code_equals_numpy(kind: str, target: Target) -> None:
     np.testing.assert_allclose(got, rounded, rtol=3e-6, atol=3e-7)
 
 
+@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize("kind", KINDS)
+def test_vectors_together_are_the_same_bits(kind: str, target: Target) -> None:
+    """One wide vector, emitted as parts that go through the activation together."""
+    activation, count = Activation(kind, *PARAMETERS.get(kind, (0.0, 0.0))), 3
+
+    def together(kernel: Kernel, value: Value) -> Value:
+        each = value.lanes // count
+        parts = [kernel.shuffle(value, value, range(i * each, (i + 1) * each)) for i in range(count)]
+        a, b, c = activation.emit_together(kernel, parts)
+        low = kernel.shuffle(a, b, range(2 * each))
+        return kernel.shuffle(low, kernel.shuffle(c, c, [*range(each), *[-1] * each]), range(count * each))
+
+    def alone(kernel: Kernel, value: Value) -> Value:
+        return activation.emit(kernel, value)
+
+    together.__name__, alone.__name__ = f"together_{kind}", f"alone_{kind}"
+    x = np.concatenate([np.random.default_rng(0).standard_normal(600) * 20, SPECIAL]).astype(np.float32)
+    got, wanted = run(together, [x], target, lanes=count * target.lanes()), run(alone, [x], target)
+    np.testing.assert_array_equal(got, wanted)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_nan_stays(kind: str) -> None:
     activation = Activation(kind, *PARAMETERS.get(kind, (0.0, 0.0)))

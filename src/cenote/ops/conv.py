@@ -275,6 +275,9 @@ def _samples() -> Iterator[Sample]:
     yield _sample(
         "SiLU, depthwise", Conv(pads=one, groups=9, activation=Activation("silu")), (1, 9, 9, 9), 9, (3, 3)
     )
+    yield _sample(
+        "SiLU, weights in chunks", Conv(pads=one, activation=Activation("silu")), (1, 120, 5, 6), 17, (3, 3)
+    )
     yield _sample("SiLU, pointwise", Conv(activation=Activation("silu")), (2, 40, 5, 8), 17, (1, 1))
     yield _sample("7x7 map", Conv(pads=one, residual=True, activation=RELU), (1, 40, 7, 7), 24, (3, 3))
     yield _sample("pointwise", Conv(activation=Activation("clip", 0.0, 6.0)), (1, 24, 14, 14), 40, (1, 1))
