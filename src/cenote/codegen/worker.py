@@ -11,17 +11,19 @@ import importlib
 import os
 import pickle
 import struct
-import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from cenote.core.errors import CodegenError
 from cenote.core.target import Target, physical_cores
 
 if TYPE_CHECKING:
+    import subprocess
+
     from cenote.codegen.llvm import Emitted
 
 _FEW = 4  # kernels that are compiled sooner than a worker has started (0.3 s)
@@ -53,11 +55,8 @@ def compile_in_processes(
     left: list[Source] = []
 
     def serve() -> None:
-        process = _start()
-        if process is None:
-            return
-        with process:
-            while not failures:
+        with _worker() as process:
+            while process is not None and not failures:
                 try:
                     source = work.popleft()
                 except IndexError:
@@ -85,25 +84,31 @@ def compile_in_processes(
 
 def ask_for_host() -> tuple[str, dict[str, bool], str] | None:
     """What LLVM says of this machine, asked in another process; None when none can be started."""
-    process = _start() if sys.executable else None
-    if process is None:
-        return None
-    with process:
-        answer = _ask(process, None)
+    with _worker() as process:
+        answer = None if process is None else _ask(process, None)
     return pickle.loads(answer) if isinstance(answer, bytes) else None
 
 
-def _start() -> subprocess.Popen[bytes] | None:
-    """A worker; None where the system starts no more processes (a sandbox, an emulator)."""
+@contextmanager
+def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
+    """A worker for a while; None where the system starts no more processes (a sandbox, an emulator)."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "cenote.codegen.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
         )  # fmt: skip
-    except OSError:
-        return None
+    except (OSError, TypeError):  # TypeError: an embedded interpreter has no executable
+        yield None
+        return
+    try:
+        yield process
+    finally:
+        for pipe in filter(None, (process.stdin, process.stdout)):
+            with suppress(BrokenPipeError):  # it has gone with a question unread
+                pipe.close()
+        process.wait()
 
 
 def _ask(process: subprocess.Popen[bytes], question: Any) -> bytes | str | None:
