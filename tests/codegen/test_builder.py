@@ -19,7 +19,7 @@ from cenote.core.types import Array
 from cenote.kernels.move import MoveSpec
 from tests.harness import KERNEL
 
-TARGETS = ["avx2", "generic"]
+TARGETS = sorted({jit.host_target().name, "generic"})
 Build = Callable[[Kernel], None]
 
 
