@@ -19,6 +19,7 @@ from cenote.ops.adaptive_pool import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.average_pool import AveragePool
 from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types, narrow, require, seeded, wide
 from cenote.ops.global_pool import GlobalAveragePool, GlobalMaxPool
+from cenote.ops.gradient_lowerings import gradient_lowerings
 from cenote.ops.lp_pool import GlobalLpPool, LpPool
 from cenote.ops.max_pool import INDEX_RULES, MaxPool, MinPool, extremum
 from cenote.ops.max_unpool import within_plane
@@ -129,7 +130,7 @@ _SLOPES: dict[type[Op], Slopes] = {
 @dataclass(frozen=True)
 class PoolGradient(Op):
     """Gradient of a pool of one input: inputs are the gradient of its (first) output and its input x; the output has
-    x's type. Floats only. Sums are taken in float64 and rounded once.
+    x's type. Floats only. Sums are taken in at least float32, in a fixed order, and rounded once.
     """
 
     forward: Op
@@ -162,6 +163,10 @@ class PoolGradient(Op):
             window: tuple[Any, ...] = (..., *slices)
             below[window] += part.reshape(below[window].shape)
         return (narrow(as_declared(below, op.channels_last), x.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        grad, x = require(self.name, inputs[0], "grad_output"), require(self.name, inputs[1], "input")
+        yield from gradient_lowerings(self.forward, grad, x, target)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
