@@ -161,7 +161,8 @@ def _check_memory(name: str, outputs: Sequence[TensorType]) -> None:
 
 def _is_channels_last_memory(plan: Plan, arrays: Sequence[Array]) -> bool:
     """True when all inputs are batched, channels-first in shape and dense once channels go last."""
-    if getattr(plan.op, "channels_last", True):
+    pool = getattr(plan.op, "forward", plan.op)  # a gradient lies as its pool does
+    if getattr(pool, "channels_last", True):
         return False
     return all(
         x.shape == shape
@@ -174,7 +175,10 @@ def _is_channels_last_memory(plan: Plan, arrays: Sequence[Array]) -> bool:
 
 def _moved(plan: Plan) -> tuple[Op, tuple[tuple[int, ...], ...]]:
     """The same plan for channels-last memory."""
-    op: Op = dataclasses.replace(plan.op, channels_last=True)  # type: ignore[type-var]  # operators are dataclasses
+    fields: dict[str, Any] = {"channels_last": True}
+    if hasattr(plan.op, "forward"):
+        fields = {"forward": dataclasses.replace(plan.op.forward, **fields)}
+    op: Op = dataclasses.replace(plan.op, **fields)  # type: ignore[type-var]  # operators are dataclasses
     return op, tuple((shape[0], *shape[2:], shape[1]) for shape in plan.batched)
 
 
