@@ -6,6 +6,8 @@ y = model(x)
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from cenote.codegen.jit import watching as watch_compilation
 from cenote.core.errors import (
     ArgumentError,
@@ -21,7 +23,9 @@ from cenote.core.errors import (
 from cenote.core.version import __version__
 from cenote.loading import load
 from cenote.model import Model
-from cenote.profile.info import Info, info
+
+if TYPE_CHECKING:
+    from cenote.profile.info import Info, info
 
 __all__ = [
     "ArgumentError",
@@ -40,3 +44,13 @@ __all__ = [
     "load",
     "watch_compilation",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`info` is imported when it is asked for: few programs ask."""
+    if name in ("Info", "info"):
+        from cenote.profile import info as module
+
+        globals().update(Info=module.Info, info=module.info)
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

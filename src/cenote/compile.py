@@ -12,7 +12,7 @@ from cenote.codegen import jit
 from cenote.core.errors import CenoteError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.graph.graph import Graph, Handover, Node
+from cenote.graph.graph import Graph, Handover, Node, host_function
 from cenote.kernels.base import Argument, Call, View, word_of
 from cenote.kernels.driver import driver_abi, driver_sources
 from cenote.kernels.pack import zero_halo_call
@@ -350,18 +350,6 @@ def _bare(type: TensorType | None) -> TensorType:
 def _whole(buffer: Buffer) -> Extent:
     assert buffer.slot is not None
     return Extent(buffer.slot, buffer.nbytes, buffer.root)
-
-
-def host_function(node: Node) -> Callable[..., Sequence[Array]]:
-    """What a host step runs: the operator's reference, its errors naming the node."""
-
-    def run(*inputs: Array | None) -> Sequence[Array]:
-        try:
-            return node.op.reference(*inputs)
-        except CenoteError as error:
-            raise error.located(node.where) from error
-
-    return run
 
 
 def meeting_points(drafts: Sequence[_Draft]) -> list[bool]:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
-from typing import Any, BinaryIO
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from cenote import plan_file
+from cenote import plan_cache, plan_file
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
-from cenote.graph.graph import Handover
 from cenote.model import Model
+from cenote.plan_cache import Keeper
+from cenote.runtime.threads import resolve_threads
+from cenote.stage import Options
+
+if TYPE_CHECKING:
+    from cenote.graph.graph import Graph, Handover
 
 
 def load(
@@ -39,11 +45,36 @@ def load(
     """
     if isinstance(source, str | os.PathLike) and _starts_like_a_plan(source):
         return _load_plan(source, threads)
-    frontend = importlib.import_module("cenote.frontends.onnx")
-    imported = frontend.load_onnx(source)
-    graph, metadata = Handover(imported.graph), imported.metadata
-    del imported
-    return Model.from_graph(graph, metadata, threads, precision, weights, tune)
+    options = Options(resolve_threads(threads), precision, weights, tune)
+    keeper = plan_cache.keeper(source, {"precision": precision, "weights": weights, "tune": tune})
+    stored = None if keeper is None else keeper.find(None, options.threads)
+    if keeper is not None and stored is not None:
+        return Model.from_stored(stored, options, keeper, _graph_of(source, keeper))
+    graph, metadata = _imported(source, keeper)
+    return Model.from_graph(graph, metadata, options, keeper)
+
+
+def _imported(source: Any, keeper: Keeper | None) -> tuple[Handover, Mapping[str, str]]:
+    """The graph of a model, and its metadata."""
+    from cenote.frontends.onnx import load_onnx
+    from cenote.graph.graph import Handover
+
+    imported = load_onnx(source)
+    if keeper is not None:
+        keeper.note_external(imported.external)
+    return Handover(imported.graph), imported.metadata
+
+
+def _graph_of(source: Any, keeper: Keeper) -> Callable[[], Graph]:
+    """Gives the graph of a model whose inputs and outputs came from the cache, read when it is first needed."""
+
+    @cache
+    def graph() -> Graph:
+        if not keeper.is_of(source):
+            raise ModelError(f"{source} has changed since it was loaded, and is needed again; load it anew")
+        return _imported(source, None)[0].take()
+
+    return graph
 
 
 def _starts_like_a_plan(path: str | os.PathLike[str]) -> bool:

@@ -8,109 +8,27 @@ only a run computes, a stage is followed by others, compiled when that content i
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cenote import plan_file
-from cenote.compile import ConstantPool, Plan, compile_graph
+from cenote import plan_file, plan_writer
 from cenote.core.errors import ArgumentError, CapacityError, CenoteError, InputError, UnsupportedError
-from cenote.core.types import Array, TensorType
-from cenote.graph.graph import Declared, Graph, Handover
-from cenote.passes.specialize import Rest, specialize
-from cenote.plan_file import StoredPlan
+from cenote.core.types import Array, Declared, TensorType
+from cenote.plan_cache import Keeper
+from cenote.plan_file import StoredModel, StoredPlan
 from cenote.runtime.arrays import as_numpy
 from cenote.runtime.batches import Entry, ahead, batches
 from cenote.runtime.threads import resolve_threads
-from cenote.tune import CACHED, Tuner
+from cenote.stage import Options, Stage, kept
 
-_STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
-PRECISIONS = ("fast", "exact")
-WEIGHTS = ("float32", "bfloat16", "float16")
-
-
-class Stage:
-    """A compiled part of a model for inputs of certain shapes, and the stages that may follow it."""
-
-    def __init__(
-        self, plan: Plan | StoredPlan, inputs: Sequence[str], outputs: Sequence[str], options: Options,
-        rest: Rest | None = None,
-    ) -> None:  # fmt: skip
-        self.plan, self.rest, self.options = plan, rest, options
-        self.input_names, self.output_names = tuple(inputs), tuple(outputs)
-        self.following: OrderedDict[Any, Stage] = OrderedDict()
-
-    @staticmethod
-    def compile(source: Handover, types: Mapping[str, TensorType], options: Options) -> Stage:
-        """Specialise a graph to these types and compile what can be."""
-        specialized = specialize(source.take(), types)
-        rest = specialized.rest
-        inputs = [declared.name for declared in specialized.graph.inputs]
-        outputs = specialized.graph.outputs
-        graph = Handover(specialized.graph)
-        del specialized
-        plan = compile_graph(
-            graph,
-            options.threads,
-            exact=options.precision == "exact",
-            weights=options.weights,
-            pool=options.pool,
-            decide=options.decide,
-        )
-        return Stage(plan, inputs, outputs, options, rest)
-
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """All outputs of the model by name."""
-        made = self.plan.program.run([inputs[name] for name in self.input_names])
-        values = dict(zip(self.output_names, made, strict=True))
-        if self.rest is None:
-            return values
-        known = {**inputs, **values}
-        following = self.rest.proceed(known)
-        key = tuple(
-            (name, type.shape, type.dtype.str, None if type.value is None else type.value.tobytes())
-            for name, type in following.types.items()
-        )
-        with self.options.lock:
-            stage = kept(
-                self.following,
-                key,
-                lambda: Stage.compile(Handover(following.graph), following.types, self.options),
-            )
-        known.update(
-            stage.run({name: np.ascontiguousarray(array) for name, array in following.inputs.items()})
-        )
-        return known
-
-
-class Options:
-    """What all stages of a model share."""
-
-    def __init__(self, threads: int, precision: str, weights: str = "float32", tune: str = CACHED) -> None:
-        if precision not in PRECISIONS:
-            raise ArgumentError(f'precision: {precision!r} is not known ("fast", or "exact" for no Winograd)')
-        if weights not in WEIGHTS:
-            raise ArgumentError(f"weights: {weights!r} is not known ({', '.join(WEIGHTS)})")
-        self.threads, self.precision, self.weights = threads, precision, weights
-        self.decide = Tuner(tune)
-        self.pool = ConstantPool()
-        self.lock = threading.RLock()
-
-
-def kept(stages: OrderedDict[Any, Stage], key: Any, make: Callable[[], Stage]) -> Stage:
-    """The stage of a key, made if need be; the one longest unused goes when there are too many."""
-    stage = stages.get(key)
-    if stage is None:
-        stage = stages[key] = make()
-        if len(stages) > _STAGES_KEPT:
-            stages.popitem(last=False)
-    stages.move_to_end(key)
-    return stage
+if TYPE_CHECKING:
+    from cenote.compile import Plan
+    from cenote.graph.graph import Graph, Handover
 
 
 class Model:
@@ -127,37 +45,50 @@ class Model:
         outputs: Sequence[str],
         metadata: Mapping[str, str],
         options: Options,
+        keeper: Keeper | None = None,
     ) -> None:
         self.inputs: tuple[Declared, ...] = tuple(inputs)
         self.output_names: tuple[str, ...] = tuple(outputs)
         self.metadata = dict(metadata)
         self._options = options
-        self._graph: Graph | None = None
+        self._keeper = keeper
+        self._source: Callable[[], Graph] | None = None  # of a model with symbolic dimensions: its graph
         self._stages: OrderedDict[Any, Stage] = OrderedDict()
         self._by_name = {declared.name: declared for declared in inputs}
 
     @staticmethod
     def from_graph(
-        source: Handover,
-        metadata: Mapping[str, str],
-        threads: int | None,
-        precision: str,
-        weights: str = "float32",
-        tune: str = CACHED,
+        source: Handover, metadata: Mapping[str, str], options: Options, keeper: Keeper | None = None
     ) -> Model:
-        """A model out of an imported graph, compiled now if its shapes are fixed."""
-        options = Options(resolve_threads(threads), precision, weights, tune)
+        """A model out of an imported graph, compiled now if its shapes are fixed. `keeper`: the plan cache's place."""
+        from cenote.graph.graph import Handover
+
         graph = source.take()
-        model = Model(graph.inputs, graph.outputs, metadata, options)
+        model = Model(graph.inputs, graph.outputs, metadata, options, keeper)
         shapes = [_static_shape(declared) for declared in graph.inputs]
         known = tuple(shape for shape in shapes if shape is not None)
         if len(known) < len(shapes):
-            model._graph = graph  # other shapes will need the weights again
+            whole = graph
+            model._source = lambda: whole  # other shapes will need the weights again
+            model._keep(None)
             return model
         handover = Handover(graph)
         del graph
         model._stages[known] = Stage.compile(handover, model._types(known), options)
         model._stages[known].plan.program.prepare()
+        model._keep(None)
+        return model
+
+    @staticmethod
+    def from_stored(
+        stored: StoredModel, options: Options, keeper: Keeper | None = None,
+        source: Callable[[], Graph] | None = None,
+    ) -> Model:  # fmt: skip
+        """A model out of a plan file or the cache. `source` gives the graph for shapes that it has no plan for."""
+        model = Model(stored.inputs, stored.outputs, stored.metadata, options, keeper)
+        model._source = source
+        for shapes, plan in stored.plans.items():
+            model._adopt(shapes, plan)
         return model
 
     @staticmethod
@@ -165,13 +96,7 @@ class Model:
         """A model out of a plan file; errors as `plan_file.read`."""
         count = resolve_threads(threads)
         stored = plan_file.read(path, count)
-        options = Options(count, stored.precision)
-        model = Model(stored.inputs, stored.outputs, stored.metadata, options)
-        names = [declared.name for declared in stored.inputs]
-        for shapes, plan in stored.plans.items():
-            model._stages[shapes] = Stage(plan, names, stored.outputs, options)
-            plan.program.prepare()
-        return model
+        return Model.from_stored(stored, Options(count, stored.precision, stored.weights))
 
     def save(self, path: str | PathLike[str], source: str | PathLike[str] = "") -> None:
         """Write a plan file: the program, the packed weights and the kernels, ready to be mapped by `cenote.load`.
@@ -182,18 +107,33 @@ class Model:
         """
         if not self._stages:
             raise InputError("the model has symbolic dimensions: call plan_for(shapes) before saving a plan")
-        plans = {}
-        for shapes, stage in self._stages.items():
-            if stage.rest is not None or not isinstance(stage.plan, Plan):
-                raise UnsupportedError(
-                    "a plan file holds models whose shapes do not depend on data, freshly compiled"
-                )
-            plans[shapes] = stage.plan
-        plan_file.save(
-            path, plans, inputs=self.inputs, outputs=self.output_names, metadata=self.metadata,
-            precision=self.precision, source=str(Path(source).resolve()) if source else "",
-            weights=self._options.weights,
+        if any(stage.rest is not None for stage in self._stages.values()):
+            raise UnsupportedError("a plan file holds models whose shapes do not depend on data")
+        plan_writer.save(
+            path,
+            self._stored(list(self._stages)),
+            source=str(Path(source).resolve()) if source else "",
+        )
+
+    def _stored(self, shapes: Sequence[Any]) -> StoredModel:
+        """The model and its plans for these shapes, to be written down."""
+        return StoredModel(
+            self.inputs, self.output_names, self.metadata, self._options.precision, self._options.weights,
+            {key: self._stages[key].plan for key in shapes},
         )  # fmt: skip
+
+    def _keep(self, shapes: tuple[tuple[int, ...], ...] | None) -> None:
+        """Put the plan for these shapes into the cache; None: what there is when the model has been loaded."""
+        wanted = [key for key in self._stages if shapes is None or key == shapes]
+        if self._keeper is not None and all(self._stages[key].rest is None for key in wanted):
+            self._keeper.keep(shapes, self._stored(wanted))
+
+    def _adopt(self, shapes: tuple[tuple[int, ...], ...], plan: Plan | StoredPlan) -> Stage:
+        """A stage of a plan that was read."""
+        names = [declared.name for declared in self.inputs]
+        plan.program.prepare()
+        stage = self._stages[shapes] = Stage(plan, names, self.output_names, self._options)
+        return stage
 
     # ---- description ------------------------------------------------------------------------------------------
 
@@ -359,11 +299,21 @@ class Model:
                 return found
             types = self._types(shapes)
             self._check_shapes(types)
-            graph = self._graph
-            if graph is None:
-                kept_shapes = "; ".join(str([list(shape) for shape in key]) for key in self._stages)
-                raise InputError(f"the plan file has no plan for these input shapes (it has: {kept_shapes})")
-            return kept(self._stages, shapes, lambda: Stage.compile(Handover(graph), types, self._options))
+            return kept(self._stages, shapes, lambda: self._new_stage(shapes, types))
+
+    def _new_stage(self, shapes: tuple[tuple[int, ...], ...], types: Mapping[str, TensorType]) -> Stage:
+        """A stage for shapes that this model has not seen: out of the cache, or compiled."""
+        stored = None if self._keeper is None else self._keeper.find(shapes, self.threads)
+        if stored is not None and shapes in stored.plans:
+            return self._adopt(shapes, stored.plans[shapes])
+        if self._source is None:
+            kept_shapes = "; ".join(str([list(shape) for shape in key]) for key in self._stages)
+            raise InputError(f"the plan file has no plan for these input shapes (it has: {kept_shapes})")
+        from cenote.graph.graph import Handover
+
+        stage = self._stages[shapes] = Stage.compile(Handover(self._source()), types, self._options)
+        self._keep(shapes)
+        return stage
 
     def _types(self, shapes: tuple[tuple[int, ...], ...]) -> dict[str, TensorType]:
         return {

@@ -1,10 +1,12 @@
 """Plan files: a compiled model on disk, loaded without parsing, packing or compiling.
 
-    magic, version │ length and digest of the header │ header (JSON) │ kernels │ constants, each at a page's start
+    magic, version │ length, digest of the header │ header (JSON) │ descriptions │ kernels │ constants, at pages' starts
 
-The header holds the program (steps, argument records, arena size), what `print(model.plan)` shows, the inputs and
-outputs, and what the file was made for: Cenote's version and generator, the CPU. Constants are mapped, not read: pages
-come in when they are first used, and all processes that load one file share them.
+The header holds the program (steps, argument records, arena size), the inputs and outputs, and what the file was made
+for: Cenote's version and generator, the CPU. A description is what `print(model.plan)` shows, and is read when that is
+asked for. Constants are mapped, not read: pages come in when they are first used, and all processes that load one file
+share them. Writing is in `plan_writer`. Neither needs what compiles, which would take 0.3 s to import; a plan with host
+steps needs the operators of those.
 
 A plan file is executable content, like a shared library: load only files that you trust.
 """
@@ -12,7 +14,6 @@ A plan file is executable content, like a shared library: load only files that y
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import importlib
 import json
@@ -20,30 +21,29 @@ import math
 import mmap
 import os
 import struct
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cenote.codegen import cache, jit
-from cenote.compile import Plan, host_function
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
-from cenote.core.types import Array, TensorType
+from cenote.core.types import Array, Declared, TensorType
 from cenote.core.version import __version__
-from cenote.graph.graph import Declared, Node
 from cenote.kernels.driver import driver_abi
-from cenote.ops.base import Op
-from cenote.passes.describe import PlanDescription
 from cenote.runtime.memory import address_of
 from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
 
-MAGIC = b"cenote-plan\x00\x00\x00\x00\x01"
-_PAGE = 4096
+if TYPE_CHECKING:
+    from cenote.compile import Plan
+    from cenote.passes.describe import PlanDescription
+
+MAGIC = b"cenote-plan\x00\x00\x00\x00\x02"
+PAGE = 4096
 _SAMPLES = 64  # pages of the constants whose digest is checked when loading (all of them in small files)
-_TRUSTED = ("cenote.ops.", "cenote.kernels.")  # where classes named in a file may come from
+TRUSTED = ("cenote.ops.", "cenote.kernels.")  # where classes named in a file may come from
 
 
 class StalePlanError(UnsupportedError):
@@ -55,7 +55,14 @@ class StoredPlan:
     """A plan out of a file: the program and its description."""
 
     program: Program
-    description: PlanDescription
+    text: bytes  # of the description, JSON
+
+    @cached_property
+    def description(self) -> PlanDescription:
+        """Steps, kernels, host steps, memory."""
+        from cenote.passes.describe import PlanDescription
+
+        return PlanDescription.from_dict({**json.loads(self.text), "threads": self.program.threads})
 
     def describe(self) -> PlanDescription:
         """Steps, kernels, host steps, memory, as they were when the file was written."""
@@ -67,55 +74,23 @@ class StoredPlan:
 
 @dataclass(frozen=True)
 class StoredModel:
-    """What a plan file holds: one plan per set of input shapes."""
+    """What a plan file holds: one plan per set of input shapes, and how the model was loaded.
+
+    `external` names the files beside the model that hold its weights, with the digest of each (plan cache only).
+    """
 
     inputs: tuple[Declared, ...]
     outputs: tuple[str, ...]
     metadata: Mapping[str, str]
     precision: str
-    plans: Mapping[tuple[tuple[int, ...], ...], StoredPlan]
+    weights: str
+    plans: Mapping[tuple[tuple[int, ...], ...], Plan | StoredPlan]
+    external: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_plan_file(start: bytes) -> bool:
     """Do these first bytes of a file say that it is a plan file (of any version)?"""
     return start[:11] == MAGIC[:11]
-
-
-# ---- writing --------------------------------------------------------------------------------------------------------
-
-
-def save(
-    path: str | os.PathLike[str], plans: Mapping[tuple[tuple[int, ...], ...], Plan], *,
-    inputs: Sequence[Declared], outputs: Sequence[str], metadata: Mapping[str, str], precision: str, source: str = "",
-    weights: str = "float32",
-) -> None:  # fmt: skip
-    """Write a plan file, whole or not at all. Raises UnsupportedError for a host step that cannot be written down."""
-    target = Path(path)
-    constants = _Constants()
-    stored = [_plan_record(shapes, plan, constants) for shapes, plan in plans.items()]
-    symbols = sorted({s.symbol for p in plans.values() for s in p.program.steps if isinstance(s, KernelStep)})
-    objects = jit.objects(symbols, jit.host_target())
-    header = {
-        "world": world(), "inputs": [_declared_record(d) for d in inputs], "outputs": list(outputs),
-        "metadata": dict(metadata), "precision": precision, "weights": weights, "source": source,
-        "plans": stored,
-        "kernels": {symbol: len(code) for symbol, code in objects.items()},
-        "kernels_digest": hashlib.sha256(b"".join(objects.values())).hexdigest(),
-        "constants": constants.records, "samples": constants.samples(),
-    }  # fmt: skip
-    text = json.dumps(header).encode()
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(MAGIC + struct.pack("<Q", len(text)) + hashlib.sha256(text).digest() + text)
-            file.write(b"".join(objects.values()))
-            file.write(b"\0" * (-file.tell() % _PAGE))
-            constants.write(file)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def world() -> dict[str, str]:
@@ -127,136 +102,11 @@ def world() -> dict[str, str]:
     }
 
 
-class _Constants:
-    """Arrays on their way into a file: each once, at a page's start."""
-
-    def __init__(self) -> None:
-        self.records: list[dict[str, Any]] = []
-        self._arrays: list[Array] = []
-        self._index: dict[int, int] = {}
-        self._end = 0
-
-    def add(self, array: Array) -> int:
-        if id(array) not in self._index:
-            self._index[id(array)] = len(self.records)
-            self._arrays.append(array)
-            self.records.append(
-                {"at": self._end, "dtype": _dtype_name(array.dtype), "shape": list(array.shape)}
-            )
-            self._end += -(-array.nbytes // _PAGE) * _PAGE
-        return self._index[id(array)]
-
-    def write(self, file: BinaryIO) -> None:
-        for array in self._arrays:
-            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-            file.write(b"\0" * (-array.nbytes % _PAGE))
-
-    def samples(self) -> dict[str, Any]:
-        """Digest of evenly spread pages, cheap enough to check at every load."""
-        pages = _sampled_pages(self._end)
-        digest, ends = hashlib.sha256(), [record["at"] for record in self.records]
-        for page in pages:
-            index = max(i for i, at in enumerate(ends) if at <= page)
-            body = np.ascontiguousarray(self._arrays[index]).reshape(-1).view(np.uint8)
-            start = page - ends[index]
-            digest.update(body[start : start + _PAGE].tobytes().ljust(_PAGE, b"\0"))
-        return {"nbytes": self._end, "digest": digest.hexdigest()}
-
-
-def _sampled_pages(nbytes: int) -> list[int]:
-    count = nbytes // _PAGE
+def sampled_pages(nbytes: int) -> list[int]:
+    """Where the pages lie whose digest is checked."""
+    count = nbytes // PAGE
     step = max(1, count // _SAMPLES)
-    return [page * _PAGE for page in sorted({*range(0, count, step), *([count - 1] if count else [])})]
-
-
-def _plan_record(shapes: tuple[tuple[int, ...], ...], plan: Plan, constants: _Constants) -> dict[str, Any]:
-    program = plan.program
-    indices = [constants.add(array) for array in program.constants]
-    return {
-        "shapes": [list(shape) for shape in shapes],
-        "steps": [_step_record(step) for step in program.steps],
-        "inputs": [_type_record(type) for type in program.inputs],
-        "outputs": [_type_record(type) for type in program.outputs],
-        "constants": indices,
-        "arena": program.arena_bytes,
-        "alone": program.alone,
-        "description": plan.describe().as_dict(),
-    }
-
-
-def _step_record(step: Step) -> dict[str, Any]:
-    if isinstance(step, KernelStep):
-        words = [w if isinstance(w, int) else [w.kind, w.index, w.offset] for w in step.words]
-        return {
-            "label": step.label, "symbol": step.symbol, "words": words, "items": step.items, "grain": step.grain,
-            "scratch": step.scratch, "barrier": step.barrier,
-        }  # fmt: skip
-    assert step.node is not None
-    return {
-        "label": step.label,
-        "op": encode(step.node.op),
-        "node": [list(step.node.inputs), list(step.node.outputs), step.node.label],
-        "inputs": [_place_record(place) for place in step.inputs],
-        "outputs": [_place_record(place) for place in step.outputs],
-    }
-
-
-def _place_record(place: tuple[Slot, TensorType] | None) -> list[Any] | None:
-    if place is None:
-        return None
-    slot, type = place
-    return [[slot.kind, slot.index, slot.offset], _type_record(type)]
-
-
-def _type_record(type: TensorType) -> list[Any]:
-    return [_dtype_name(type.dtype), list(type.shape)]
-
-
-def _declared_record(declared: Declared) -> list[Any]:
-    return [
-        declared.name,
-        _dtype_name(declared.dtype),
-        None if declared.shape is None else list(declared.shape),
-    ]
-
-
-def _dtype_name(dtype: np.dtype[Any]) -> str:
-    return dtype.name
-
-
-def encode(value: Any) -> Any:
-    """An operator or an attribute of one as JSON-able data."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, tuple):
-        return {"tuple": [encode(item) for item in value]}
-    if isinstance(value, np.dtype):
-        return {"dtype": value.name}
-    if isinstance(value, np.ndarray):
-        content = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
-        return {"array": [value.dtype.name, list(value.shape), content]}
-    if dataclasses.is_dataclass(value) and type(value).__module__.startswith(_TRUSTED):
-        fields = {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"class": [type(value).__module__, type(value).__qualname__], "fields": fields}
-    raise UnsupportedError(f"a plan file cannot hold the attribute {value!r} of a host step")
-
-
-def decode(data: Any) -> Any:
-    """The value that `encode` wrote down."""
-    if not isinstance(data, dict):
-        return data
-    if "tuple" in data:
-        return tuple(decode(item) for item in data["tuple"])
-    if "dtype" in data:
-        return np.dtype(data["dtype"])
-    if "array" in data:
-        name, shape, content = data["array"]
-        return np.frombuffer(base64.b64decode(content), np.dtype(name)).reshape(shape)
-    module, name = data["class"]
-    if not module.startswith(_TRUSTED):
-        raise ModelError(f"the plan file names a class of {module}; it is damaged")
-    found = getattr(importlib.import_module(module), name)
-    return found(**{key: decode(item) for key, item in data["fields"].items()})
+    return [page * PAGE for page in sorted({*range(0, count, step), *([count - 1] if count else [])})]
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
@@ -320,24 +170,26 @@ def _check_world(made: Mapping[str, str]) -> None:
 
 class _Reader:
     def __init__(self, content: mmap.mmap, header: dict[str, Any], start: int) -> None:
-        self.content, self.header = content, header
-        sizes = header["kernels"]
-        self.kernels: dict[str, bytes] = {}
-        for symbol, nbytes in sizes.items():
-            self.kernels[symbol] = content[start : start + nbytes]
-            start += nbytes
-        if hashlib.sha256(b"".join(self.kernels.values())).hexdigest() != header["kernels_digest"]:
+        self.content, self.header, self.start = content, header, start
+        self.texts = [self._piece(nbytes) for nbytes in header["descriptions"]]
+        self.kernels = {symbol: self._piece(nbytes) for symbol, nbytes in header["kernels"].items()}
+        if hashlib.sha256(content[start : self.start]).hexdigest() != header["kernels_digest"]:
             raise ModelError("the kernels in the plan file are damaged; compile it again")
-        self.start = -(-start // _PAGE) * _PAGE
+        self.start = -(-self.start // PAGE) * PAGE
         self._check_constants()
+
+    def _piece(self, nbytes: int) -> bytes:
+        """The next bytes of the file."""
+        begin, self.start = self.start, self.start + nbytes
+        return self.content[begin : self.start]
 
     def _check_constants(self) -> None:
         samples = self.header["samples"]
         if len(self.content) != self.start + samples["nbytes"]:
             raise ModelError("the plan file is cut short; compile it again")
         digest = hashlib.sha256()
-        for page in _sampled_pages(samples["nbytes"]):
-            digest.update(self.content[self.start + page : self.start + page + _PAGE])
+        for page in sampled_pages(samples["nbytes"]):
+            digest.update(self.content[self.start + page : self.start + page + PAGE])
         if digest.hexdigest() != samples["digest"]:
             raise ModelError("the weights in the plan file are damaged; compile it again")
 
@@ -348,16 +200,18 @@ class _Reader:
         if header["constants"] and (address_of(whole) + self.start) % 64:
             raise ModelError("the plan file's weights are not aligned")
         constants = [self._constant(whole, record) for record in header["constants"]]
-        plans = {}
-        for record in header["plans"]:
+        plans: dict[tuple[tuple[int, ...], ...], Plan | StoredPlan] = {}
+        for record, text in zip(header["plans"], self.texts, strict=True):
             shapes = tuple(tuple(shape) for shape in record["shapes"])
-            program = _program(record, constants, addresses, threads)
-            plans[shapes] = StoredPlan(program, PlanDescription.from_dict(record["description"]))
+            plans[shapes] = StoredPlan(_program(record, constants, addresses, threads), text)
         inputs = tuple(
             Declared(name, np.dtype(dtype), None if shape is None else tuple(shape))
             for name, dtype, shape in header["inputs"]
         )
-        return StoredModel(inputs, tuple(header["outputs"]), header["metadata"], header["precision"], plans)
+        return StoredModel(
+            inputs, tuple(header["outputs"]), header["metadata"], header["precision"], header["weights"], plans,
+            header["external"],
+        )  # fmt: skip
 
     def _constant(self, whole: Array, record: Mapping[str, Any]) -> Array:
         dtype, shape = np.dtype(record["dtype"]), tuple(record["shape"])
@@ -383,18 +237,21 @@ def _program(
 
 def _step(record: Mapping[str, Any], addresses: Mapping[str, int]) -> Step:
     if "op" in record:
-        op: Op = decode(record["op"])
-        inputs, outputs, label = record["node"]
-        node = Node(op, tuple(inputs), tuple(outputs), label)
-        return HostStep(
-            record["label"], host_function(node), tuple(map(_place, record["inputs"])),
-            tuple(map(_place, record["outputs"])), node,
-        )  # fmt: skip
+        return _host_step(record)
     words = tuple(word if isinstance(word, int) else Slot(*word) for word in record["words"])
     return KernelStep(
         record["label"], record["symbol"], addresses[record["symbol"]], words, record["items"], record["grain"],
         record["scratch"], record["barrier"],
     )  # fmt: skip
+
+
+def _host_step(record: Mapping[str, Any]) -> HostStep:
+    from cenote.graph.graph import Node, host_function
+
+    inputs, outputs, label = record["node"]
+    node = Node(decode(record["op"]), tuple(inputs), tuple(outputs), label)
+    places = [tuple(map(_place, record[side])) for side in ("inputs", "outputs")]
+    return HostStep(record["label"], host_function(node), places[0], places[1], node)
 
 
 def _place(record: list[Any] | None) -> tuple[Slot, TensorType] | None:
@@ -403,3 +260,21 @@ def _place(record: list[Any] | None) -> tuple[Slot, TensorType] | None:
 
 def _type(record: Sequence[Any]) -> TensorType:
     return TensorType(np.dtype(record[0]), tuple(record[1]))
+
+
+def decode(data: Any) -> Any:
+    """The value that `encode` wrote down."""
+    if not isinstance(data, dict):
+        return data
+    if "tuple" in data:
+        return tuple(decode(item) for item in data["tuple"])
+    if "dtype" in data:
+        return np.dtype(data["dtype"])
+    if "array" in data:
+        name, shape, content = data["array"]
+        return np.frombuffer(base64.b64decode(content), np.dtype(name)).reshape(shape)
+    module, name = data["class"]
+    if not module.startswith(TRUSTED):
+        raise ModelError(f"the plan file names a class of {module}; it is damaged")
+    found = getattr(importlib.import_module(module), name)
+    return found(**{key: decode(item) for key, item in data["fields"].items()})

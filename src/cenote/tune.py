@@ -141,6 +141,7 @@ class Tuner:
             return record  # no memory for it, say: the cost model will do
         record.update(zip(labels, seconds, strict=True))
         cache.write_text(name, json.dumps(record))
+        cache.write_text(cache.TUNED, f"{time.time_ns()} {name}")  # plans chosen by older figures are stale
         return record
 
 

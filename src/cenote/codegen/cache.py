@@ -14,23 +14,56 @@ import contextlib
 import hashlib
 import os
 import stat
-import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from functools import cache
+from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import BinaryIO
 
 from cenote.core.settings import cache_folder
 from cenote.core.target import Target
+from cenote.core.version import __version__
 
 _MAGIC = b"cenote-object-1\n"
 _DIGEST = 32
 _KEEP_SECONDS = 90 * 86400
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+TUNED = "tuned"  # the text under this name changes whenever a layer has been timed
+
+
+@cache
+def source_state() -> str:
+    """Digest of names, sizes and dates of all of Cenote's files: it changes with them, and costs 1 ms, not 10."""
+    lines = [__version__]
+    folders = [str(_PACKAGE)]
+    for folder in folders:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    state = entry.stat()
+                    lines.append(f"{entry.path} {state.st_size} {state.st_mtime_ns}")
+                elif entry.is_dir() and entry.name != "__pycache__":
+                    folders.append(entry.path)
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
 @cache
 def generator_digest() -> str:
-    """Digest of the source text that turns specs into kernels."""
-    package = Path(__file__).resolve().parent.parent
+    """Digest of the source text that turns specs into kernels; kept for as long as no file changes."""
+    name = f"generator-{source_state()}"
+    kept = read_text(name)
+    if kept is None:
+        kept = _generator_digest()
+        write_text(name, kept)
+    return kept
+
+
+def _generator_digest() -> str:
+    package = _PACKAGE
     digest = hashlib.sha256()
     for folder in ("codegen", "kernels"):
         for path in sorted((package / folder).glob("*.py")):
@@ -40,8 +73,19 @@ def generator_digest() -> str:
 
 @cache
 def llvm_version() -> str:
-    """Version of llvmlite, which decides LLVM's, without importing it."""
-    from importlib import metadata  # 30 ms, which only the first kernel should cost
+    """What identifies the installed llvmlite, which decides LLVM's version: its file of versions, without importing it.
+
+    (Asking importlib.metadata takes 30 ms.)
+    """
+    spec = PathFinder.find_spec("llvmlite")
+    try:
+        return Path((spec and spec.origin) or "").with_name("_version.py").read_text()
+    except (OSError, ValueError):
+        return _installed_version()
+
+
+def _installed_version() -> str:
+    from importlib import metadata
 
     return metadata.version("llvmlite")
 
@@ -72,12 +116,12 @@ def _usable(folder: Path) -> bool:
         return False
 
 
-def folder() -> Path | None:
-    """The cache's folder if it can be used."""
+def folder(name: str = "objects") -> Path | None:
+    """A folder of the cache if it can be used."""
     base = cache_folder()
     if base is None:
         return None
-    path = base / "objects"
+    path = base / name
     return path if _usable(path) else None
 
 
@@ -121,15 +165,23 @@ def _write(name: str, body: bytes) -> None:
     place = folder()
     if place is None:
         return
-    with contextlib.suppress(OSError):
-        handle, temporary = tempfile.mkstemp(dir=place, prefix=".new-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(body).digest() + body)
-            os.replace(temporary, place / name)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+    with contextlib.suppress(OSError), replacing(place / name) as file:
+        file.write(_MAGIC + hashlib.sha256(body).digest() + body)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
+    """A file that takes this place when it has been written: readers see the whole of it or none."""
+    aside = path.with_name(f".new-{os.getpid()}-{threading.get_ident()}-{time.monotonic_ns()}")
+    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        os.replace(aside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(aside)
+        raise
 
 
 def prune() -> int:

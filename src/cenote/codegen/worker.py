@@ -92,6 +92,8 @@ def ask_for_host() -> tuple[str, dict[str, bool], str] | None:
 @contextmanager
 def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
     """A worker for a while; None where the system starts no more processes (a sandbox, an emulator)."""
+    import subprocess  # 4 ms, which a process that compiles nothing need not spend
+
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
     try:

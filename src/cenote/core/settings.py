@@ -37,10 +37,17 @@ THREADS = Setting(
 TARGET = Setting(
     "CENOTE_TARGET", "", "Instruction set to generate for: avx512, avx2, generic; empty: the host's best."
 )
-CACHE = Setting("CENOTE_CACHE", "", "Folder of compiled kernels; empty: ~/.cache/cenote; 'off': no cache.")
+CACHE = Setting(
+    "CENOTE_CACHE", "", "Folder of compiled kernels and models; empty: ~/.cache/cenote; 'off': no cache."
+)
+PLAN_CACHE = Setting(
+    "CENOTE_PLAN_CACHE",
+    "4096",
+    "Megabytes of compiled models that the cache may hold, the least recently used go first; 0: none.",
+)
 SPIN = Setting("CENOTE_SPIN", "50", "Microseconds a waiting thread spins before it sleeps.")
 PERF_MAP = Setting("CENOTE_PERF_MAP", "", "1: write the map that lets Linux perf name generated kernels.")
-SETTINGS = (THREADS, TARGET, CACHE, SPIN, PERF_MAP)
+SETTINGS = (THREADS, TARGET, CACHE, PLAN_CACHE, SPIN, PERF_MAP)
 
 
 def cache_folder() -> Path | None:

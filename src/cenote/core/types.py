@@ -83,6 +83,22 @@ class TensorType:
         return f"{short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
 
 
+Dimension = int | str | None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An input or output as the model declares it: a dimension is a size, a name, or None when unknown."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[Dimension, ...] | None
+
+    def __str__(self) -> str:
+        shape = "?" if self.shape is None else ",".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.name}: {self.dtype}[{shape}]"
+
+
 @dataclass(frozen=True)
 class Layout:
     """How a value lies in memory.

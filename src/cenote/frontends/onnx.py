@@ -34,13 +34,14 @@ class ImportedModel:
     """A model as its file has it.
 
     `outputs` are the outputs that declare a type, by name; `metadata` the file's own key-value pairs;
-    `producer` the program that wrote it.
+    `producer` the program that wrote it; `external` the files beside the model that hold weights.
     """
 
     graph: Graph
     outputs: Mapping[str, Declared] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
     producer: str = ""
+    external: tuple[str, ...] = ()
 
 
 def load_onnx(source: str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto) -> ImportedModel:
@@ -148,6 +149,7 @@ def _import(model: Any, contents: Contents, folder: Path | None) -> ImportedMode
         {item.name: item for item in declared},
         {item.key: item.value for item in model.metadata_props},
         f"{model.producer_name} {model.producer_version}".strip(),
+        tuple(importer.tensors.external),
     )
 
 

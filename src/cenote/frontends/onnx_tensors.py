@@ -44,6 +44,7 @@ class Tensors:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
+        self.external: dict[str, None] = {}  # files that tensors were read from, as the model names them
 
     def array(self, tensor: Any, what: str, content: NDArray[np.uint8] | None = None) -> Array:
         """The content of a TensorProto, C-contiguous, perhaps read-only.
@@ -134,6 +135,7 @@ class Tensors:
             raise ModelError(
                 f"{what}: its external data '{location}' is missing; put it in the model's folder"
             )
+        self.external[location] = None
         return path
 
 

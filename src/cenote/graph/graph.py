@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from cenote.core.types import Array, Layout, TensorType
+from cenote.core.errors import CenoteError
+from cenote.core.types import Array, Declared, Dimension, Layout, TensorType
 from cenote.graph.text import print_graph
 from cenote.ops.base import Op
-
-Dimension = int | str | None
-
-
-@dataclass(frozen=True)
-class Declared:
-    """An input or output as the model declares it: a dimension is a size, a name, or None when unknown."""
-
-    name: str
-    dtype: np.dtype[Any]
-    shape: tuple[Dimension, ...] | None
-
-    def __str__(self) -> str:
-        shape = "?" if self.shape is None else ",".join("?" if d is None else str(d) for d in self.shape)
-        return f"{self.name}: {self.dtype}[{shape}]"
 
 
 @dataclass(frozen=True)
@@ -46,6 +30,18 @@ class Node:
             if self.label
             else f"node {self.op.name} -> {self.outputs[0]}"
         )
+
+
+def host_function(node: Node) -> Callable[..., Sequence[Array]]:
+    """What a host step runs: the operator's reference, its errors naming the node."""
+
+    def run(*inputs: Array | None) -> Sequence[Array]:
+        try:
+            return node.op.reference(*inputs)
+        except CenoteError as error:
+            raise error.located(node.where) from error
+
+    return run
 
 
 @dataclass(frozen=True)
@@ -130,3 +126,6 @@ class Handover:
         graph, self._graph = self._graph, None
         assert graph is not None, "the graph was already taken"
         return graph
+
+
+__all__ = ["Declared", "Dimension", "Graph", "Handover", "Node", "host_function"]

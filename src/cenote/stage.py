@@ -1,0 +1,129 @@
+"""Stages: compiled parts of a model, and the options that all stages of a model share.
+
+What compiles (passes, kernels, operators: 0.3 s of imports) is imported when something must be compiled: a model whose
+plan comes from a file or from the cache needs none of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError
+from cenote.core.types import Array, TensorType
+from cenote.plan_file import StoredPlan
+
+if TYPE_CHECKING:
+    from cenote.compile import ConstantPool, Plan
+    from cenote.graph.graph import Handover
+    from cenote.passes.specialize import Rest
+    from cenote.tune import Tuner
+
+_STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
+PRECISIONS = ("fast", "exact")
+WEIGHTS = ("float32", "bfloat16", "float16")
+TUNINGS = ("off", "cached", "full")
+
+
+class Stage:
+    """A compiled part of a model for inputs of certain shapes, and the stages that may follow it."""
+
+    def __init__(
+        self, plan: Plan | StoredPlan, inputs: Sequence[str], outputs: Sequence[str], options: Options,
+        rest: Rest | None = None,
+    ) -> None:  # fmt: skip
+        self.plan, self.rest, self.options = plan, rest, options
+        self.input_names, self.output_names = tuple(inputs), tuple(outputs)
+        self.following: OrderedDict[Any, Stage] = OrderedDict()
+
+    @staticmethod
+    def compile(source: Handover, types: Mapping[str, TensorType], options: Options) -> Stage:
+        """Specialise a graph to these types and compile what can be."""
+        from cenote.compile import compile_graph
+        from cenote.graph.graph import Handover
+        from cenote.passes.specialize import specialize
+
+        specialized = specialize(source.take(), types)
+        rest = specialized.rest
+        inputs = [declared.name for declared in specialized.graph.inputs]
+        outputs = specialized.graph.outputs
+        graph = Handover(specialized.graph)
+        del specialized
+        plan = compile_graph(
+            graph,
+            options.threads,
+            exact=options.precision == "exact",
+            weights=options.weights,
+            pool=options.pool,
+            decide=options.decide,
+        )
+        return Stage(plan, inputs, outputs, options, rest)
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """All outputs of the model by name."""
+        made = self.plan.program.run([inputs[name] for name in self.input_names])
+        values = dict(zip(self.output_names, made, strict=True))
+        if self.rest is None:
+            return values
+        known = {**inputs, **values}
+        from cenote.graph.graph import Handover
+
+        following = self.rest.proceed(known)
+        key = tuple(
+            (name, type.shape, type.dtype.str, None if type.value is None else type.value.tobytes())
+            for name, type in following.types.items()
+        )
+        with self.options.lock:
+            stage = kept(
+                self.following,
+                key,
+                lambda: Stage.compile(Handover(following.graph), following.types, self.options),
+            )
+        known.update(
+            stage.run({name: np.ascontiguousarray(array) for name, array in following.inputs.items()})
+        )
+        return known
+
+
+class Options:
+    """What all stages of a model share."""
+
+    def __init__(self, threads: int, precision: str, weights: str = "float32", tune: str = "cached") -> None:
+        if precision not in PRECISIONS:
+            raise ArgumentError(f'precision: {precision!r} is not known ("fast", or "exact" for no Winograd)')
+        if weights not in WEIGHTS:
+            raise ArgumentError(f"weights: {weights!r} is not known ({', '.join(WEIGHTS)})")
+        if tune not in TUNINGS:
+            raise ArgumentError(f'tune: {tune!r} is not known ("off", "cached" or "full")')
+        self.threads, self.precision, self.weights, self.tune = threads, precision, weights, tune
+        self.lock = threading.RLock()
+
+    @cached_property
+    def decide(self) -> Tuner:
+        """Chooses between algorithms."""
+        from cenote.tune import Tuner
+
+        return Tuner(self.tune)
+
+    @cached_property
+    def pool(self) -> ConstantPool:
+        """Weights that several plans share."""
+        from cenote.compile import ConstantPool
+
+        return ConstantPool()
+
+
+def kept(stages: OrderedDict[Any, Stage], key: Any, make: Callable[[], Stage]) -> Stage:
+    """The stage of a key, made if need be; the one longest unused goes when there are too many."""
+    stage = stages.get(key)
+    if stage is None:
+        stage = stages[key] = make()
+        if len(stages) > _STAGES_KEPT:
+            stages.popitem(last=False)
+    stages.move_to_end(key)
+    return stage
