@@ -57,6 +57,19 @@ class Prepared:
     single: bool
     moved: bool = False
 
+    def fits(self, arrays: Sequence[Array], out: Any) -> bool:
+        """Whether `out` is plainly right for the only result: the quick way past `_check_out`, which says what is
+        wrong. Memory that may overlap an input is looked at there."""
+        return (
+            self.single
+            and not self.moved
+            and type(out) is np.ndarray
+            and out.shape == self.outputs[0].shape
+            and out.dtype == self.outputs[0].dtype
+            and out.flags.carray
+            and not any([np.may_share_memory(x, out) for x in arrays])
+        )
+
     def __call__(self, arrays: Sequence[Array], out: Sequence[Array] | None) -> Any:
         """The outputs: one array, or a tuple. `out` must be row-major."""
         if self.moved:
@@ -75,19 +88,21 @@ def call(
     Raises InputError for inputs that are no arrays, DTypeError and ShapeError for those that do not fit,
     ArgumentError for arguments out of range.
     """
-    if out is None:
-        try:
-            key = (
-                planner,
-                marshal.dumps((arguments, threads), 2),
-                *[(x.shape, x.strides, x.dtype) for x in arrays if type(x) is np.ndarray],
-            )
-        except ValueError:
-            key = ()
-        if len(key) == len(arrays) + 2:
-            prepared = _kept.get(key)
-            if prepared is not None:
-                return prepared(arrays, None)
+    try:
+        key = (
+            planner,
+            marshal.dumps((arguments, threads), 2),
+            *[(x.shape, x.strides, x.dtype) for x in arrays if type(x) is np.ndarray],
+        )
+    except ValueError:
+        key = ()
+    prepared = _kept.get(key) if len(key) == len(arrays) + 2 else None
+    if prepared is not None:
+        if out is None:
+            return prepared(arrays, None)
+        if prepared.fits(arrays, out):
+            prepared(arrays, (out,))
+            return out
     return _convert_and_call(planner, arrays, arguments, out, threads)
 
 

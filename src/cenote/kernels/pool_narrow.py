@@ -41,6 +41,7 @@ from cenote.kernels.pool_base import (
 
 MOST_ROWS = 5  # of a window: with more, loads and maxima outnumber those that scratch rows need
 MOST_COLUMNS = 5
+AHEAD = 2048  # bytes that prefetches run ahead: 3x3 with stride 2 on 64x112x112 0.090 to 0.077 ms; none for stride 1
 PIECE_BYTES = 16  # lanes within such pieces are shuffled in one step, across them in two or three
 
 
@@ -49,7 +50,8 @@ class PoolNarrow(PoolSpec):
     """Windows of `rows` x `width`, undilated, in one plane, plain; the stride of the rows is that of the columns.
 
     `left`, `right`: columns by which windows hang over the ends of a row. `clipped`: some hang over the first or last
-    row. `together`: output rows computed at once. `alone`: a row of output is one vector. With stride 2, `width` is 3.
+    row. `together`: output rows computed at once. `alone`: a row of output is one vector; `tail`: it is no whole
+    number of vectors, or hangs over. With stride 2, `width` is 3.
     """
 
     rows: int
@@ -58,6 +60,7 @@ class PoolNarrow(PoolSpec):
     clipped: bool
     together: int
     alone: bool
+    tail: bool
 
     def emit(self, target: Target) -> Kernel:
         k = new_kernel(self, target)
@@ -192,22 +195,23 @@ class _Pairs(_Rows):
     def emit(self) -> None:
         k, spec, count, lanes = self.k, self.spec, self.piece.count, self.lanes
         before = [k.variable(value) for value in self._before_first()]
-        if not spec.alone:
-            for at in k.range(0, count - lanes, lanes):
-                odds = self._vector(at, [variable.value for variable in before], 0)
-                for variable, value in zip(before, odds, strict=True):
-                    variable.value = value
-            last = count - lanes
-            self._vector(last, self._column(last * 2 - spec.left), spec.right)
+        if spec.tail and spec.alone:
+            self._vector(k.integer(0), [variable.value for variable in before], spec.right)
             return
-        self._vector(k.integer(0), [variable.value for variable in before], spec.right)
+        last = count - lanes
+        for at in k.range(0, last if spec.tail else count, lanes):
+            odds = self._vector(at, [variable.value for variable in before], 0)
+            for variable, value in zip(before, odds, strict=True):
+                variable.value = value
+        if spec.tail:
+            self._vector(last, self._column(last * 2 - spec.left), spec.right)
 
     def _before_first(self) -> list[Value]:
-        """What stands before the first pair of a row: a column of the input, or of the padding."""
+        """What stands before the first pair of a row: nothing, or a column of the input."""
         k, spec = self.k, self.spec
-        if spec.left and spec.reduction == SUM:
-            return [k.constant(spec.compute, 0, self.lanes) for _ in self.rows]
-        return self._column(k.integer(0), fresh=not spec.left)
+        if spec.left:
+            return [k.constant(spec.compute, spec.identity, self.lanes) for _ in self.rows]
+        return self._column(k.integer(0), fresh=True)
 
     def _column(self, column: Value, fresh: bool = False) -> list[Value]:
         """One column down, in every lane; `fresh`: no vector holds it."""
@@ -220,6 +224,8 @@ class _Pairs(_Rows):
         """Outputs at, at+1 …; the odd columns, for the next vector. `over`: the last pair lacks its second column."""
         k, spec, lanes = self.k, self.spec, self.lanes
         start = at * 2 + (1 - spec.left)
+        for source in self.sources[1:]:
+            k.prefetch(source + (start + AHEAD // spec.storage.nbytes))
         low = [load(spec, source, start, lanes) for source in self.sources]
         high = [load(spec, source, start + (lanes - over), lanes) for source in self.sources]
         if self.watch is not None:

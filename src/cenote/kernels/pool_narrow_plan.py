@@ -50,6 +50,7 @@ def narrow_fields(
     return {
         "rows": rows, "left": left, "right": right, "clipped": not geometry.inside(1), "lanes": lanes,
         "out_lanes": lanes, "alone": geometry.out[2] == lanes,
+        "tail": right > 0 or geometry.out[2] % lanes > 0,
         "together": min(4 if stride == 1 else 2, _power_of_two(shortest)),
     }  # fmt: skip
 
