@@ -12,7 +12,7 @@ from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.epilogue import Activation
 from cenote.kernels.toom_cook import filtering, transform_weights
-from cenote.kernels.winograd_calls import cover
+from cenote.kernels.winograd_calls import WinogradPlan, cover
 from cenote.ops.base import Lowering
 from cenote.ops.conv import Conv
 from tests.harness import run_lowering
@@ -105,7 +105,7 @@ def test_exact_means_no_winograd() -> None:
 
 RAGGED = [
     (16, 16, (4, 4), 1), (20, 24, (5, 9), 2), (17, 40, (7, 7), 1), (24, 16, (13, 4), 3), (16, 72, (30, 31), 1),
-    (64, 16, (6, 47), 1),
+    (64, 16, (6, 47), 1), (16, 560, (5, 6), 1),
 ]  # fmt: skip
 
 
@@ -186,6 +186,14 @@ def test_pool_refuses_what_it_cannot_do() -> None:
     with pytest.raises(ShapeError, match="at least 2x2"):
         Conv(pool=True).infer(TensorType.of(np.float32, (1, 16, 3, 6)), *types[1:])
     assert candidates(Conv(pads=ONE, pool=True, exact=True), arrays) == {}
+
+
+def test_groups_that_share_an_input_are_several_and_ragged() -> None:
+    """The case of RAGGED with many filters: pieces of two groups, the last of one."""
+    shape = Conv(pads=ONE).shape(*(TensorType.of(np.float32, s) for s in ((1, 16, 5, 6), (560, 16, 3, 3))))
+    target = dataclasses.replace(TARGET, vector_bytes=32, registers=16)
+    product = WinogradPlan(shape, 4, 4, target).numbers("product")
+    assert (product["bundle"], product["groups"] % product["group_share"]) == (2, 1)
 
 
 def test_tiles_cover_counts() -> None:

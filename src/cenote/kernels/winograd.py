@@ -3,10 +3,10 @@
     item = block of `tiles` output tiles [, range of filters]          emitted
       for channel block, tile:                                         phase "input"
         d = window of the halo'd input; V[xi][channel block][tile] = B^T d B
-      for group of `blocks` filter vectors:                            phase "product"
-        for xi (a * a products):                                       emitted
+      for bundle of groups of `blocks` filter vectors:                 phase "product"
+        for xi (a * a products), group of the bundle:                  emitted
           for `width` or `width - 1` tiles: M[xi][tile] = sum over channels of V[xi] * U[xi]    as in conv_direct
-        for tile, filter vector: y = activation(A^T M A + bias + residual), or the maxima of 2x2 of these
+        for group, tile, filter vector: y = activation(A^T M A + bias + residual), or the maxima of 2x2 of these
 
 "fused" runs both phases per block of tiles, with V and M in the thread's scratch; "input" and "product" are two calls
 with V between them: better where the weights are larger than V (small maps, many channels), for then items are ranges
@@ -36,14 +36,19 @@ NUMBERS = (
     "channels", "channel_blocks", "filter_blocks", "groups", "group_share", "group_parts",
     "tiles", "block", "map_tiles", "row_tiles", "wide", "narrow", "wide_last", "narrow_last",
     "out_h", "out_w", "x_n", "x_block", "x_h", "y_n", "y_block", "y_h", "r_n", "r_block", "r_h",
-    "v_xi", "v_block", "v_item", "m_xi", "u_xi", "table_bytes", "temporary_bytes", "v_bytes",
+    "v_xi", "v_block", "v_item", "m_xi", "m_group", "u_xi", "bundle", "table_bytes", "temporary_bytes", "v_bytes",
 )  # fmt: skip
+LINE = 16  # floats of a cache line
 TABLE = 4  # words per tile: offset in x, offset in y, offset in r, rows * 256 + columns already written
 
 
 @dataclass(frozen=True)
 class WinogradSpec(KernelSpec):
-    """F(mv, rv) down and F(mh, rh) across; `blocks` filter vectors by `width` tiles in registers."""
+    """F(mv, rv) down and F(mh, rh) across; `blocks` filter vectors by `width` tiles in registers.
+
+    `ahead`: cache lines of the next product's weights that are asked for per step of a tile's sums (a channel block):
+    they come from memory while this product's are in use. 20 % less time for 512 channels at 14x14.
+    """
 
     phase: str
     mv: int
@@ -56,6 +61,7 @@ class WinogradSpec(KernelSpec):
     residual: bool
     activation: Activation
     pool: bool = False
+    ahead: int = 0
 
     @property
     def step(self) -> int:
@@ -115,9 +121,12 @@ class _Emitter:
             is_last = (first + k.number("block")) > k.number("tiles")
             wide = k.select(is_last, k.number("wide_last"), k.number("wide"))
             narrow = k.select(is_last, k.number("narrow_last"), k.number("narrow"))
-            for group in k.range(begin, _smaller(k, begin + k.number("group_share"), k.number("groups"))):
-                self.products(v, group, wide, narrow)
-                self.output(group, count)
+            end = _smaller(k, begin + k.number("group_share"), k.number("groups"))
+            for first_group in k.range(begin, end, k.number("bundle")):
+                last_group = _smaller(k, first_group + k.number("bundle"), end)
+                self.products(v, first_group, last_group, wide, narrow)
+                for group in k.range(first_group, last_group):
+                    self.output(group, self.m + (group - first_group) * k.number("m_group"), count)
 
     # ---- where the tiles are ----------------------------------------------------------------------------------
 
@@ -203,14 +212,14 @@ class _Emitter:
                     results += across([square.load(j * lanes, lanes) for j in range(columns)])
                 store(row, results)
 
-    def output(self, group: Value, count: Value) -> None:
+    def output(self, group: Value, products: Pointer, count: Value) -> None:
         """y of the group's filter vectors, tile by tile."""
         k, lanes, spec = self.k, self.lanes, self.spec
         left = k.number("filter_blocks") - group * spec.blocks
         for index in k.range(0, count):
             for o in k.range(0, _smaller(k, k.integer(spec.blocks), left)):
                 block = group * spec.blocks + o
-                m = self.m + (index * (spec.blocks * lanes) + o * lanes)
+                m = products + (index * (spec.blocks * lanes) + o * lanes)
                 self.output_tile(m, index, block)
 
     def output_tile(self, m: Pointer, index: Value, block: Value) -> None:
@@ -257,20 +266,31 @@ class _Emitter:
 
     # ---- products ---------------------------------------------------------------------------------------------
 
-    def products(self, v: Pointer, group: Value, wide: Value, narrow: Value) -> None:
-        """M[xi] = V[xi] U[xi] for all xi; tiles past the block's count are computed from whatever V holds there."""
-        k, spec = self.k, self.spec
-        for xi in k.range(0, spec.products):
-            weights = k.pointer("u") + (group * spec.products + xi) * k.number("u_xi")
-            source, to = v + xi * k.number("v_xi"), self.m + xi * k.number("m_xi")
-            for tile in k.range(0, wide):
-                self.product(source, to, weights, tile * spec.width, spec.width)
-            if spec.width > 1:
-                for tile in k.range(0, narrow):
-                    first = wide * spec.width + tile * (spec.width - 1)
-                    self.product(source, to, weights, first, spec.width - 1)
+    def products(self, v: Pointer, begin: Value, end: Value, wide: Value, narrow: Value) -> None:
+        """M[group][xi] = V[xi] U[group][xi] for all xi and the groups begin..end, which share V[xi] while it is near.
 
-    def product(self, v: Pointer, m: Pointer, weights: Pointer, tile: Value, width: int) -> None:
+        Tiles past the block's count are computed from whatever V holds there.
+        """
+        k, spec = self.k, self.spec
+        panel, groups = k.number("u_xi"), end - begin
+        to_next_group = panel * spec.products
+        to_next_product = panel - (groups - 1) * to_next_group
+        for xi in k.range(0, spec.products):
+            source = v + xi * k.number("v_xi")
+            for index in k.range(0, groups):
+                weights = k.pointer("u") + ((begin + index) * spec.products + xi) * panel
+                to = self.m + (index * k.number("m_group") + xi * k.number("m_xi"))
+                ahead = k.variable(k.select((index + 1) < groups, to_next_group, to_next_product))
+                for tile in k.range(0, wide):
+                    self.product(source, to, weights, tile * spec.width, spec.width, ahead)
+                if spec.width > 1:
+                    for tile in k.range(0, narrow):
+                        first = wide * spec.width + tile * (spec.width - 1)
+                        self.product(source, to, weights, first, spec.width - 1, ahead)
+
+    def product(
+        self, v: Pointer, m: Pointer, weights: Pointer, tile: Value, width: int, ahead: Variable
+    ) -> None:
         k, lanes, blocks = self.k, self.lanes, self.spec.blocks
         row = blocks * lanes
         zero = k.constant(F32, 0.0, lanes)
@@ -278,6 +298,11 @@ class _Emitter:
         source = v + tile * lanes
         for block in k.range(0, k.number("channel_blocks")):
             here, factors = source + block * k.number("v_block"), weights + block * (lanes * row)
+            if self.spec.ahead:
+                soon = ahead.value
+                for line in range(self.spec.ahead):
+                    k.prefetch(weights + soon + line * LINE)
+                ahead.value = soon + self.spec.ahead * LINE
             for channel in range(lanes):
                 vectors = [factors.load(channel * row + o * lanes, lanes) for o in range(blocks)]
                 for i in range(width):

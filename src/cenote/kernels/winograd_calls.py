@@ -15,7 +15,7 @@ from cenote.kernels.conv_shape import ConvShape
 from cenote.kernels.epilogue import Activation
 from cenote.kernels.estimate import peak_seconds, weight_seconds
 from cenote.kernels.toom_cook import Filtering, filtering, transform_weights
-from cenote.kernels.winograd import NUMBERS, TABLE, WinogradSpec
+from cenote.kernels.winograd import LINE, NUMBERS, TABLE, WinogradSpec
 
 SKEW = 16  # floats between products, so that their streams do not meet in the same cache sets
 
@@ -137,6 +137,13 @@ class WinogradPlan:
         )
 
     @property
+    def ahead(self) -> int:
+        """Cache lines of the next product's weights that are asked for per channel block and tile of registers."""
+        lines = self.lanes * self.group_blocks * self.lanes // LINE
+        passes = -(-self.block // self.width)
+        return next(n for n in (1, 2, 4, 8, lines) if n * passes >= lines or n >= lines)
+
+    @property
     def v_xi(self) -> int:
         return self.channel_blocks * self.capacity * self.lanes + SKEW
 
@@ -209,37 +216,48 @@ class WinogradPlan:
             phase, self.mv, rows[-2], self.mh, rows[-1], 1 if is_input else self.group_blocks,
             1 if is_input else self.width, self.shape.channels % self.lanes > 0 and phase != "product",
             residual and not is_input, Activation() if is_input else activation,
-            self.pool and not is_input,
+            self.pool and not is_input, 0 if is_input else self.ahead,
         )  # fmt: skip
+        numbers = self.numbers(phase)
+        for side, (n, block, h) in steps.items():
+            numbers |= {f"{side}_n": n, f"{side}_block": block, f"{side}_h": h}
+        scratch = numbers["table_bytes"] + numbers["temporary_bytes"] + numbers["v_bytes"]
+        scratch += 0 if is_input else numbers["bundle"] * numbers["m_group"] * 4
+        arguments = (*pointers, *(numbers[name] for name in NUMBERS))
+        return Call(spec, arguments, items=self.blocks * numbers["group_parts"], scratch=scratch)
+
+    def numbers(self, phase: str) -> dict[str, int]:
+        """The numbers of a launch, but for the tensors' strides."""
         last = self.tiles - (self.blocks - 1) * self.block
         wide, narrow = cover(self.block, self.width)
         wide_last, narrow_last = cover(last, self.width)
+        is_input = phase == "input"
         pieces = self.channel_blocks if is_input else self.groups
         share = pieces if phase == "fused" else self._share(pieces, is_input)
-        parts = -(-pieces // share)
-        temporary = -(-(self.products + 1) * self.lanes * 4 // 64) * 64
-        table = -(-self.block * TABLE * 8 // 64) * 64
         v_bytes = self.v_elements * 4 if phase == "fused" else 0
-        v_bytes = -(-v_bytes // 64) * 64
-        numbers = {
+        return {
             "channels": self.shape.channels, "channel_blocks": self.channel_blocks,
-            "filter_blocks": self.filter_blocks, "groups": self.groups, "group_share": share, "group_parts": parts,
+            "filter_blocks": self.filter_blocks, "groups": self.groups, "group_share": share,
+            "group_parts": -(-pieces // share), "bundle": self._bundle(share),
             "tiles": self.tiles, "block": self.block, "map_tiles": self.map_tiles, "row_tiles": self.row_tiles,
             "wide": wide, "narrow": narrow, "wide_last": wide_last, "narrow_last": narrow_last,
             "out_h": self.shape.out[-2], "out_w": self.shape.out[-1],
-            "v_xi": self.v_xi, "v_block": self.capacity * self.lanes, "v_item": self.v_elements, "m_xi": self.m_xi,
+            "v_xi": self.v_xi, "v_block": self.capacity * self.lanes, "v_item": self.v_elements,
+            "m_xi": self.m_xi, "m_group": self.products * self.m_xi,
             "u_xi": self.channel_blocks * self.lanes * self.group_blocks * self.lanes,
-            "table_bytes": table, "temporary_bytes": temporary, "v_bytes": v_bytes,
+            "table_bytes": -(-self.block * TABLE * 8 // 64) * 64,
+            "temporary_bytes": -(-(self.products + 1) * self.lanes * 4 // 64) * 64,
+            "v_bytes": -(-v_bytes // 64) * 64,
         }  # fmt: skip
-        for side, (n, block, h) in steps.items():
-            numbers |= {f"{side}_n": n, f"{side}_block": block, f"{side}_h": h}
-        scratch = table + temporary + v_bytes + (0 if is_input else self.products * self.m_xi * 4)
-        return Call(
-            spec,
-            (*pointers, *(numbers[name] for name in NUMBERS)),
-            items=self.blocks * parts,
-            scratch=scratch,
-        )
+
+    def _bundle(self, share: int) -> int:
+        """Filter groups at a time: those of a piece, while their products fit half the level 2 cache.
+
+        V[xi] is then read from the level 3 cache once for all of them; when fused it stays in level 2 as it is.
+        """
+        if not self.split:
+            return 1
+        return max(1, min(share, self.target.level2 // 2 // (4 * self.products * self.m_xi)))
 
     def _share(self, pieces: int, is_input: bool) -> int:
         """Channel blocks, or filter groups, per piece of work: some 16 pieces in all, none very small."""
