@@ -19,6 +19,10 @@ from cenote.kernels.depthwise import DepthwiseSpec, widest_row
 from cenote.kernels.epilogue import Activation
 from cenote.kernels.winograd import WinogradSpec
 
+pytestmark = pytest.mark.skipif(
+    not jit.host_target().triple.startswith("x86_64"), reason="reads x86-64 assembly only"
+)
+
 LABEL = re.compile(r"^(\.LBB\w+|[\w\".]+):")
 JUMP = re.compile(r"^\s+(j\w+)\s+(\.LBB\w+)")
 SPILL = re.compile(r"%[xyz]mm\d+.*\(%rsp\)|\(%rsp\).*%[xyz]mm\d+")  # %rbp is an ordinary register here
