@@ -200,7 +200,9 @@ def elementwise_call(
     numbers = [columns, rows, column_step, row_step, *row_strides, *slab_numbers(axes)]
     work = column_step * row_step * weight
     arguments = (y, *(operand.argument for operand in operands), *numbers)
-    return Call(spec, arguments, items=pieces if y.type.size else 0, grain=max(1, min(64, 8 * PIECE // work)))
+    # A few pieces at a time, but never all of them: other threads want some of a small tensor too.
+    grain = max(1, min(64, 8 * PIECE // work, pieces // 4))
+    return Call(spec, arguments, items=pieces if y.type.size else 0, grain=grain)
 
 
 def _dtype(argument: Argument) -> np.dtype[Any]:

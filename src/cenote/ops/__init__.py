@@ -38,6 +38,7 @@ _FILES: dict[str, str] = {
     "depth_space": "CenterCropPad DepthToSpace SpaceToDepth",
     "einsum": "Einsum",
     "fractional_pool": "",
+    "gated_conv": "",
     "gather": "Gather GatherElements GatherND",
     "gemm": "Gemm MatMul",
     "global_pool": "GlobalAveragePool GlobalMaxPool",

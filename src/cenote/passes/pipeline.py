@@ -14,6 +14,7 @@ from cenote.passes.channels import compose_channels
 from cenote.passes.common import eliminate_common
 from cenote.passes.dead import eliminate_dead
 from cenote.passes.fuse import fuse
+from cenote.passes.gate import fuse_gates
 from cenote.passes.identity import remove_identities
 from cenote.passes.outputs import own_outputs
 
@@ -28,6 +29,7 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         eliminate_common,
         eliminate_dead,
         fuse,
+        fuse_gates,
         lambda graph: compose_channels(graph, target.lanes()),
         eliminate_dead,
         own_outputs,
