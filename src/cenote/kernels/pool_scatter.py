@@ -15,7 +15,7 @@ number of the first wrong index (place * width + channel of the group), and that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,6 @@ import numpy as np
 from cenote.codegen.builder import F32, I64, Kernel, Parameter
 from cenote.codegen.values import U64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.core.types import is_float
 from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.planes import (
     Item,
@@ -78,13 +77,32 @@ class PoolScatter(KernelSpec):
                 )
             else:
                 self._zero(k, y, item)
-            walk = _Walk(k, self, item, k.pointer("found") + number * 2)
-            for place, at_x, at_index in _places(k):
+            walk = Walk(k, self.rule, self.width, item, k.pointer("found") + number * 2)
+            for place, at_x, at_index in places(k, "x", "index"):
                 for lane in k.range(0, item.count) if self.width > 1 else [k.integer(0)]:
-                    walk.put(target_memory, x + at_x + lane, (index + at_index).load(lane), place, lane)
+                    value, wanted = (x + at_x).load(lane), (index + at_index).load(lane)
+                    position, valid = walk.position(wanted, lane)
+                    with k.when(valid):
+                        at = self._offset(k, position, lane)
+                        added = (
+                            target_memory.load(at) + value.to(target_memory.element) if self.adds else value
+                        )
+                        target_memory.store(added, at)
+                    walk.note(valid, wanted, place, lane)
             if self.by_scratch:
                 self._narrow(k, y, item)
         return k
+
+    def _offset(self, k: Kernel, position: Value, lane: Value) -> Value:
+        """Where a position of a plane lies in the memory that is written."""
+        if self.by_scratch:
+            return position * self.width + lane
+        if self.dense:
+            return position * k.number("y_column") + lane if self.width > 1 else position
+        column, rest = position % k.number("breadth"), position // k.number("breadth")
+        row, plane = rest % k.number("height"), rest // k.number("height")
+        outer = plane * k.number("y_plane") + row * k.number("y_row")
+        return outer + column * k.number("y_column") + lane
 
     def _fill(self, k: Kernel, pointer: Pointer, places: Value) -> None:
         lanes = k.target.lanes(np.float32)
@@ -92,7 +110,7 @@ class PoolScatter(KernelSpec):
         for at in k.range(0, places * self.width, lanes):
             pointer.store(zero, at)
 
-    def _rows(self, k: Kernel) -> Any:
+    def _rows(self, k: Kernel) -> Iterator[tuple[Value, Value, Value]]:
         for plane in k.range(0, k.number("y_planes")):
             for row in k.range(0, k.number("y_rows")):
                 yield plane, row, plane * k.number("y_plane") + row * k.number("y_row")
@@ -122,45 +140,41 @@ class PoolScatter(KernelSpec):
                     (y + at + column * k.number("y_column")).store(value.to(self.element), lane)
 
 
-def _places(k: Kernel) -> Any:
-    """Places of x's planes, row-major: number, offset in x, offset in the indices."""
+def places(k: Kernel, first: str, second: str) -> Iterator[tuple[Value, Value, Value]]:
+    """Places of the planes that indices were given for, row-major: number, and offsets in two tensors of that shape."""
     for plane in k.range(0, k.number("planes")):
         for row in k.range(0, k.number("rows")):
-            first = (plane * k.number("rows") + row) * k.number("columns")
-            at_x = plane * k.number("x_plane") + row * k.number("x_row")
-            at_index = plane * k.number("index_plane") + row * k.number("index_row")
+            start = (plane * k.number("rows") + row) * k.number("columns")
+            one, two = (
+                plane * k.number(f"{name}_plane") + row * k.number(f"{name}_row") for name in (first, second)
+            )
             for column in k.range(0, k.number("columns")):
                 yield (
-                    first + column,
-                    at_x + column * k.number("x_column"),
-                    at_index + column * k.number("index_column"),
+                    start + column,
+                    one + column * k.number(f"{first}_column"),
+                    two + column * k.number(f"{second}_column"),
                 )
 
 
-class _Walk:
+class Walk:
     """What the places of one item share: the size of its planes, what indices start from, the first wrong index."""
 
-    def __init__(self, k: Kernel, spec: PoolScatter, item: Item, found: Pointer) -> None:
-        self.k, self.spec, self.item, self.found = k, spec, item, found
+    def __init__(self, k: Kernel, rule: str, width: int, item: Item, found: Pointer) -> None:
+        self.k, self.rule, self.width, self.item, self.found = k, rule, width, item, found
         self.size = k.number("depth") * k.number("height") * k.number("breadth")
         self.base = (item.image * k.number("channels") + item.channel) * self.size
         found.store(k.integer(0))
 
-    def put(self, y: Pointer, x: Pointer, index: Value, place: Value, lane: Value) -> None:
-        """One value to the place that its index names."""
+    def note(self, valid: Value, index: Value, place: Value, lane: Value) -> None:
+        """Keep the first wrong index."""
         k = self.k
-        position, valid = self._position(index, lane)
-        with k.when(valid):
-            at = self._offset(position, lane)
-            value = x.load(0)
-            y.store(y.load(at) + value.to(y.element) if self.spec.adds else value, at)
         with k.unless(valid), k.when(self.found.load(0).equals(0)):
-            self.found.store(place * self.spec.width + lane + 1, 0)
+            self.found.store(place * self.width + lane + 1, 0)
             self.found.store(index, 1)
 
-    def _position(self, index: Value, lane: Value) -> tuple[Value, Value]:
+    def position(self, index: Value, lane: Value) -> tuple[Value, Value]:
         """The row-major position within the plane, and whether there is one."""
-        k, rule = self.k, self.spec.rule
+        k, rule = self.k, self.rule
         if rule == "nhwc":
             channels = k.number("channels")
             own = index - (self.item.channel + lane)
@@ -176,17 +190,6 @@ class _Walk:
 
     def _inside(self, position: Value) -> Value:
         return position.bits(U64) < self.size.bits(U64)
-
-    def _offset(self, position: Value, lane: Value) -> Value:
-        k, spec = self.k, self.spec
-        if spec.by_scratch:
-            return position * spec.width + lane
-        if spec.dense:
-            return position * k.number("y_column") + lane if spec.width > 1 else position
-        column, rest = position % k.number("breadth"), position // k.number("breadth")
-        row, plane = rest % k.number("height"), rest // k.number("height")
-        outer = plane * k.number("y_plane") + row * k.number("y_row")
-        return outer + column * k.number("y_column") + lane
 
 
 def scatter_call(
@@ -210,9 +213,4 @@ def scatter_call(
     return Call(spec, (y, x, index, found, *numbers), y.shape[0] * groups, max(1, WORK // work), scratch)
 
 
-def scatters(dtype: np.dtype[Any]) -> bool:
-    """Whether sums of this type are known."""
-    return is_float(dtype)
-
-
-__all__ = ["PoolScatter", "scatter_call", "scatters"]
+__all__ = ["PoolScatter", "Walk", "places", "scatter_call"]

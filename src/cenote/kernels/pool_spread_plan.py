@@ -35,11 +35,9 @@ class AxisSpread:
         """For each element of the input, the windows that read it."""
         reached: list[list[int]] = [[] for _ in range(self.size)]
         for o in range(len(self.weights)):
-            if isinstance(self.windows, AxisWindow):
-                places = self.windows.positions(o)
-            else:
-                places = slice(*self.windows[o])
-            for element in reached[places]:
+            windows = self.windows
+            read = windows.positions(o) if isinstance(windows, AxisWindow) else slice(*windows[o])
+            for element in reached[read]:
                 element.append(o)
         return reached
 
@@ -90,8 +88,8 @@ def spread_call(
     runs, row_taps, row_weights = rows.groups()
     plane_runs, plane_taps, plane_weights = planes.groups()
     plane_ranges = np.repeat(plane_runs[:, 2:], plane_runs[:, 1] - plane_runs[:, 0], 0)
-    column_runs, column_taps, column_weights = (None, None, None) if width else columns.groups()
-    shares = np.array(columns.weights) if scaled else column_weights
+    column_runs, column_taps, column_weights = columns.groups()
+    shares = np.array(columns.weights) if scaled else column_weights  # regular columns take no groups
     row_bytes = max(1, columns.size * step * y.type.dtype.itemsize * rows.size // len(runs))
     band = min(len(runs), max(1, ITEM // row_bytes))
     bands = -(-len(runs) // band)
@@ -100,11 +98,11 @@ def spread_call(
     strides = [(p.strides[0], 0 if channels_last else p.strides[1], *p.strides[2:4]) for p in (to, of)]
     numbers = (
         channels, bands, band, len(runs), planes.size, out, columns.size, step, pad, left, length,
-        0 if width else len(column_runs), *strides[0], *strides[1],
+        len(column_runs), *strides[0], *strides[1],
     )  # fmt: skip
     tables = (
         runs, row_taps, np.ascontiguousarray(plane_ranges), plane_taps, column_runs, column_taps,
-        (row_weights * common).astype(real), plane_weights.astype(real), None if shares is None else shares.astype(real),
+        (row_weights * common).astype(real), plane_weights.astype(real), shares.astype(real),
     )  # fmt: skip
     items = y.shape[0] * channels * planes.size * bands
     return Call(

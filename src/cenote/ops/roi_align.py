@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
-from cenote.core.types import BFLOAT16, FLOAT64, FLOATS, Array, TensorType
-from cenote.ops.base import Arrays, Cost, Decoder, Imported, Op, Sample, Types, narrow, require, seeded, wide
+from cenote.core.target import Target
+from cenote.core.types import BFLOAT16, FLOAT64, FLOATS, INT64, PLAIN, Array, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.roi_align import (
+    MOST_SAMPLES,
+    NO_IMAGE,
+    NOT_FINITE,
+    TOO_LARGE,
+    roi_align_call,
+    table_capacity,
+)
+from cenote.ops.base import (
+    Arrays,
+    Check,
+    Cost,
+    Decoder,
+    Imported,
+    Lowering,
+    Op,
+    Sample,
+    Types,
+    narrow,
+    require,
+    seeded,
+    wide,
+)
+from cenote.ops.pool_lowerings import BANDWIDTH, TOLERANCES, layouts
 from cenote.ops.pool_window import INTEGERS, check_dtype
 
 MODES = ("avg", "max")
+ITEMS = 16  # pieces of work at least, where there are channels enough
+PART = 8  # planes or channel blocks of a piece at least
+MOST_ENTRIES = 1 << 20  # of a table of samples; sampling ratios beyond are left to the reference
+PER_BIN = 4e-9  # seconds per bin, for estimates
 Terms = tuple[Array, Array, tuple[Array, ...], tuple[Array, ...]]
 
 
@@ -149,6 +178,35 @@ class RoiAlign(Op):
         high = np.minimum(low + 1, size - 1)
         return low, high, np.where(inside, 1 - fraction, 0.0), np.where(inside, fraction, 0.0)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, rois, batches = (require(self.name, value, "input") for value in inputs)
+        (y,) = self.infer(*inputs)
+        room = table_capacity(self.output, self.sampling_ratio, *x.shape[2:])
+        if not y.size or batches.dtype.kind != "i" or room > MOST_ENTRIES:
+            return
+        for layout in layouts(False, target):
+            units = -(-x.shape[1] // max(layout.lanes, 1))
+            part = -(-units // max(1, min(units // PART, -(-ITEMS // rois.shape[0]))))
+            noted = TensorType(INT64, (rois.shape[0] * -(-units // part), 2))
+
+            def bind(
+                inputs: Sequence[View | None], outputs: Sequence[View], part: int = part
+            ) -> Sequence[Call]:
+                views = [view for view in inputs if view is not None]
+                call = roi_align_call(
+                    views[0], views[1], views[2], outputs[0], outputs[1], target, bins=self.output,
+                    scale=self.spatial_scale, ratio=self.sampling_ratio, aligned=self.aligned,
+                    largest=self.mode == "max", terms=self.max_of_terms, part=part,
+                )  # fmt: skip
+                return [call]
+
+            seconds = (x.nbytes + y.nbytes) / BANDWIDTH + y.size * PER_BIN * (4 if layout == PLAIN else 1)
+            check = RegionCheck("roi_align", x.shape[0], -(-units // part))
+            error = max(TOLERANCES[x.dtype.name], 4e-6 if x.dtype.itemsize == 4 else 0.0)
+            yield Lowering(
+                "boxes", (layout, PLAIN, PLAIN), (layout,), bind, seconds, error, (noted,), check=check
+            )
+
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         """Eight operations per sample; adaptive grids are counted as 2 x 2."""
         (y,) = self.infer(*inputs)
@@ -210,11 +268,48 @@ def check_regions(
 def check_region_values(op: str, boxes: Array, batches: Array, images: int) -> None:
     """InputError for coordinates that are not finite and images that do not exist."""
     if not np.isfinite(boxes.astype(np.float64)).all():
-        raise InputError(f"{op}: a box has a coordinate that is not finite")
+        raise _not_finite(op)
     wrong = (batches < 0) | (batches >= images)
     if wrong.any():
         first = int(np.argmax(wrong))
+        raise _no_image(op, first, batches[first], images)
+
+
+def _not_finite(op: str) -> InputError:
+    return InputError(f"{op}: a box has a coordinate that is not finite")
+
+
+def _no_image(op: str, box: int, image: Any, images: int) -> InputError:
+    return InputError(
+        f"{op}: box {box} names image {image}, but the batch has {images} (allowed: 0 to {images - 1})"
+    )
+
+
+@dataclass(frozen=True)
+class RegionCheck(Check):
+    """Names the first box that cannot be pooled; kernels note the boxes in `parts` items each."""
+
+    op: str
+    images: int
+    parts: int
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (found,) = inputs
+        assert found is not None
+        if found[:, 0].any():
+            self.raise_if_wrong(found)
+        return ()
+
+    def raise_if_wrong(self, found: Array) -> None:
+        boxes = found[:: self.parts]
+        if (boxes[:, 0] == NOT_FINITE).any():
+            raise _not_finite(self.op)
+        wrong = boxes[:, 0] == NO_IMAGE
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            raise _no_image(self.op, first, int(boxes[first, 1]), self.images)
+        large = int(np.argmax(boxes[:, 0] == TOO_LARGE))
         raise InputError(
-            f"{op}: box {first} names image {batches[first]}, but the batch has {images} "
-            f"(allowed: 0 to {images - 1})"
+            f"{self.op}: box {large} is so large that a bin would have over {MOST_SAMPLES} samples along an axis; give "
+            "sampling_ratio"
         )

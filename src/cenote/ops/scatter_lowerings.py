@@ -13,6 +13,7 @@ from cenote.core.target import Target
 from cenote.core.types import INT64, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.planes import GROUP
+from cenote.kernels.pool_gather import gather_call
 from cenote.kernels.pool_scatter import scatter_call
 from cenote.ops.base import Check, Lowering
 from cenote.ops.pool_lowerings import BANDWIDTH, TOLERANCES, layouts
@@ -99,4 +100,32 @@ def scatter_lowerings(
         )  # fmt: skip
 
 
-__all__ = ["IndexCheck", "index_check", "outside", "scatter_lowerings"]
+def gather_lowerings(
+    inputs: Sequence[TensorType | None],
+    counted: Sequence[int],
+    rule: str,
+    target: Target,
+    channels_last: bool,
+) -> Iterator[Lowering]:
+    """Ways to read from input 0 what each index (input 2) of a value (input 1) names: gradients of unpooling."""
+    g, x, _ = inputs
+    assert g is not None
+    assert x is not None
+    if not x.size or not g.size or not 1 <= x.rank - 2 <= 3 or math.prod(counted) >= 1 << 31:
+        return
+    if math.prod(counted) * GROUP * 4 > SCRATCH:
+        return
+    noted, check = index_check(x, PLAIN, counted, rule, channels_last)
+
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
+        grad, _, places = inputs
+        assert grad is not None
+        assert places is not None
+        result, found = outputs
+        return [gather_call(grad, places, result, found, counted, rule, channels_last=channels_last)]
+
+    seconds = (x.nbytes + g.nbytes) / BANDWIDTH + 2 * x.size * PER_VALUE
+    yield Lowering("gather", (PLAIN, PLAIN, PLAIN), (PLAIN,), bind, seconds, 0.0, (noted,), check=check)
+
+
+__all__ = ["IndexCheck", "gather_lowerings", "index_check", "outside", "scatter_lowerings"]

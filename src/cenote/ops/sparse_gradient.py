@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ShapeError, UnsupportedError
+from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types, narrow, require, seeded, wide
+from cenote.ops.base import Arrays, Lowering, Op, Sample, Types, narrow, require, seeded, wide
 from cenote.ops.blur_pool import BORDERS, BlurPool, binomial
 from cenote.ops.fractional_pool import FractionalMaxPool
 from cenote.ops.max_pool import extremum
@@ -21,6 +22,7 @@ from cenote.ops.pool_window import as_declared, channels_first, spatial_of
 from cenote.ops.pyramid_pool import SpatialPyramidPool
 from cenote.ops.roi_align import RoiAlign, coordinate_type
 from cenote.ops.roi_pool import MaxRoiPool, PsRoiPool, bins
+from cenote.ops.scatter_lowerings import gather_lowerings
 
 Gradient = Callable[[Any, Array, tuple[Array, ...]], Array]
 """(op, gradient of the output, inputs) -> gradient of the first input, in float64 or its type."""
@@ -183,6 +185,13 @@ class SparseGradient(Op):
         arrays = tuple(value for value in inputs if value is not None)
         (result,) = self.infer(*(TensorType.of(value.dtype, value.shape) for value in arrays))
         return (narrow(_GRADIENTS[type(self.forward)](self.forward, arrays[0], arrays[1:]), result.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        if isinstance(self.forward, MaxUnpool) and len(inputs) == 3:
+            x = require(self.name, inputs[1], "input")
+            counted, _ = self.forward.sizes(x, None)
+            last = self.forward.channels_last
+            yield from gather_lowerings(inputs, counted, self.forward.index, target, last)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
