@@ -143,6 +143,10 @@ class AdaptiveMaxPool(AdaptivePool):
                 channels_last=self.channels_last,
                 nan=self.nan,
             )
+        elif self.index != "column" or len(self.output) < 3:
+            yield from lower.search_lowerings(
+                self.bounds(x.shape), x, y, self.index, self.nan, target, channels_last=self.channels_last
+            )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -17,6 +17,7 @@ from cenote.kernels.base import Call, View
 from cenote.kernels.pool_base import MAXIMUM, MINIMUM, SUM
 from cenote.kernels.pool_global_plan import Maps, Reduce, partials, whole_maps
 from cenote.kernels.pool_plan import Bounds, Factors, Geometry, Memory, Places, bounded, factors, windowed
+from cenote.kernels.range_search import search_call
 from cenote.ops.base import Lowering
 
 SCRATCH = 1 << 31  # bytes of scratch rows at most, by an estimate up to 16 times too high for plain memory
@@ -221,6 +222,23 @@ def range_lowerings(
         yield Lowering("ranges", (layout,), (layout,), bind, seconds, tolerance(reduction, x.dtype, 0))
 
 
+def search_lowerings(
+    bounds: Bounds, x: TensorType, y: TensorType, index: str, nan: str, target: Target, *, channels_last: bool
+) -> Iterator[Lowering]:
+    """The largest values of ranges with their indices, in the caller's memory."""
+    if not x.size or not y.size or x.size // x.shape[0] >= 1 << 31:
+        return
+
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
+        y, places = outputs
+        return [
+            search_call(source(inputs), y, places, bounds, index, nan, target, channels_last=channels_last)
+        ]
+
+    seconds = (x.nbytes + 3 * y.nbytes) / BANDWIDTH + 2 * x.size / BANDWIDTH
+    yield Lowering("range search", (PLAIN,), (PLAIN, PLAIN), bind, seconds)
+
+
 def _spatial(x: TensorType, channels_last: bool) -> tuple[int, ...]:
     return x.shape[1:-1] if channels_last else x.shape[2:]
 
@@ -318,6 +336,7 @@ __all__ = [
     "lp_pool",
     "max_pool",
     "range_lowerings",
+    "search_lowerings",
     "whole_map_lowerings",
     "window_lowerings",
 ]

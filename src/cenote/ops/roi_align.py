@@ -186,7 +186,7 @@ class RoiAlign(Op):
             return
         for layout in layouts(False, target):
             units = -(-x.shape[1] // max(layout.lanes, 1))
-            part = -(-units // max(1, min(units // PART, -(-ITEMS // rois.shape[0]))))
+            part = units_of_item(units, rois.shape[0])
             noted = TensorType(INT64, (rois.shape[0] * -(-units // part), 2))
 
             def bind(
@@ -240,6 +240,11 @@ class RoiAlign(Op):
         yield Sample(cls((2, 2)), (x[..., :1, :1], rois, batches), "roi_align 1x1 map")
 
 
+def units_of_item(units: int, boxes: int) -> int:
+    """Planes or channel blocks of a piece of work."""
+    return -(-units // max(1, min(units // PART, -(-ITEMS // boxes))))
+
+
 _INPUTS = ("x", "rois", "batch_indices")
 
 
@@ -287,11 +292,14 @@ def _no_image(op: str, box: int, image: Any, images: int) -> InputError:
 
 @dataclass(frozen=True)
 class RegionCheck(Check):
-    """Names the first box that cannot be pooled; kernels note the boxes in `parts` items each."""
+    """Names the first box that cannot be pooled; kernels note the boxes in `parts` items each, the image they name as
+    a whole number or, with `real`, as the bits of a float64.
+    """
 
     op: str
     images: int
     parts: int
+    real: bool = False
 
     def reference(self, *inputs: Array | None) -> Arrays:
         (found,) = inputs
@@ -307,7 +315,8 @@ class RegionCheck(Check):
         wrong = boxes[:, 0] == NO_IMAGE
         if wrong.any():
             first = int(np.argmax(wrong))
-            raise _no_image(self.op, first, int(boxes[first, 1]), self.images)
+            image = boxes[first, 1]
+            raise _no_image(self.op, first, image.view(np.float64) if self.real else image, self.images)
         large = int(np.argmax(boxes[:, 0] == TOO_LARGE))
         raise InputError(
             f"{self.op}: box {large} is so large that a bin would have over {MOST_SAMPLES} samples along an axis; give "

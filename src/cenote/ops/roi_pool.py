@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,10 +10,34 @@ import numpy as np
 
 from cenote.core.errors import ShapeError
 from cenote.core.pool_geometry import adaptive_bounds
-from cenote.core.types import BFLOAT16, Array, TensorType
-from cenote.ops.base import Arrays, Cost, Decoder, Imported, Op, Sample, Types, narrow, require, seeded, wide
+from cenote.core.target import Target
+from cenote.core.types import BFLOAT16, INT64, PLAIN, Array, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.region_pool import region_pool_call
+from cenote.ops.base import (
+    Arrays,
+    Cost,
+    Decoder,
+    Imported,
+    Lowering,
+    Op,
+    Sample,
+    Types,
+    narrow,
+    require,
+    seeded,
+    wide,
+)
 from cenote.ops.max_pool import extremum
-from cenote.ops.roi_align import check_region_values, check_regions, coordinate_type
+from cenote.ops.pool_lowerings import BANDWIDTH, TOLERANCES, layouts
+from cenote.ops.roi_align import (
+    PER_BIN,
+    RegionCheck,
+    check_region_values,
+    check_regions,
+    coordinate_type,
+    units_of_item,
+)
 
 
 def decode_max_roi_pool(node: Imported) -> Op:
@@ -51,6 +75,36 @@ class RegionPool(Op):
         rounded = np.copysign(np.floor(np.abs(scaled) + 0.5), scaled)
         for image, box in zip(images, rounded, strict=True):
             yield int(image), [int(corner) for corner in box]
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        """Boxes as they are, maps plain or (maxima) blocked."""
+        x, rois = self.check(inputs)
+        (y,) = self.infer(*inputs)
+        if not y.size:
+            return
+        largest = isinstance(self, MaxRoiPool)
+        for layout in layouts(not largest, target):
+            units = -(-y.shape[1] // max(layout.lanes, 1))
+            part = units_of_item(units, rois.shape[0])
+            parts = -(-units // part)
+
+            def bind(
+                inputs: Sequence[View | None], outputs: Sequence[View], part: int = part
+            ) -> Sequence[Call]:
+                source, boxes = inputs
+                assert source is not None
+                assert boxes is not None
+                call = region_pool_call(
+                    source, boxes, outputs[0], outputs[1], target, bins=self.output, scale=self.spatial_scale,
+                    largest=largest, part=part,
+                )  # fmt: skip
+                return [call]
+
+            seconds = (x.nbytes + y.nbytes) / BANDWIDTH + y.size * PER_BIN * (4 if layout == PLAIN else 1)
+            check = RegionCheck(self.name, x.shape[0], parts, real=True)
+            noted = TensorType(INT64, (rois.shape[0] * parts, 2))
+            error = 0.0 if largest else TOLERANCES[x.dtype.name]
+            yield Lowering("boxes", (layout, PLAIN), (layout,), bind, seconds, error, (noted,), check=check)
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         """As if every region were the whole map."""
