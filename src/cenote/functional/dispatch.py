@@ -57,18 +57,22 @@ class Prepared:
     single: bool
     moved: bool = False
 
-    def fits(self, arrays: Sequence[Array], out: Any) -> bool:
-        """Whether `out` is plainly right for the only result: the quick way past `_check_out`, which says what is
-        wrong. Memory that may overlap an input is looked at there."""
-        return (
-            self.single
-            and not self.moved
-            and type(out) is np.ndarray
-            and out.shape == self.outputs[0].shape
-            and out.dtype == self.outputs[0].dtype
-            and out.flags.carray
-            and not any([np.may_share_memory(x, out) for x in arrays])
-        )
+    def fits(self, arrays: Sequence[Array], out: Any) -> Sequence[Array] | None:
+        """The arrays to write to where `out` is plainly right: the quick way past `_check_out`, which says what is
+        wrong. Memory that may overlap is looked at there."""
+        if self.moved or not (self.single or type(out) is tuple):
+            return None
+        targets = (out,) if self.single else out
+        if len(targets) != len(self.outputs):
+            return None
+        others = list(arrays)
+        for target, wanted in zip(targets, self.outputs, strict=True):
+            if type(target) is not np.ndarray or target.shape != wanted.shape or target.dtype != wanted.dtype:
+                return None
+            if not target.flags.carray or any(np.may_share_memory(x, target) for x in others):
+                return None
+            others.append(target)
+        return targets
 
     def __call__(self, arrays: Sequence[Array], out: Sequence[Array] | None) -> Any:
         """The outputs: one array, or a tuple. `out` must be row-major."""
@@ -100,8 +104,9 @@ def call(
     if prepared is not None:
         if out is None:
             return prepared(arrays, None)
-        if prepared.fits(arrays, out):
-            prepared(arrays, (out,))
+        targets = prepared.fits(arrays, out)
+        if targets is not None:
+            prepared(arrays, targets)
             return out
     return _convert_and_call(planner, arrays, arguments, out, threads)
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cenote.codegen.values import Scalar
 from cenote.core.target import Target
 from cenote.kernels.pool_base import compute_type
+from cenote.kernels.pool_indexed import MOST_ROWS as MOST_INDEXED_ROWS
 from cenote.kernels.pool_narrow import MOST_COLUMNS, MOST_ROWS
-
-if TYPE_CHECKING:
-    from cenote.kernels.pool_plan import Geometry, Memory
+from cenote.kernels.pool_shape import Geometry, Memory, Places
 
 MANY_COLUMNS = 3  # wider windows pay in rows of at most SHORT_ROW outputs
 SHORT_ROW = 32
@@ -77,3 +76,18 @@ def _lanes(widest: int, geometry: Geometry, left: int, right: int) -> int | None
 def _power_of_two(rows: int) -> int:
     """The largest within so many."""
     return 1 << (rows.bit_length() - 1)
+
+
+def indexed_fields(
+    geometry: Geometry, memory: Memory, places: Places, strips: int, lanes: int
+) -> dict[str, Any]:
+    """What the separable kernel with indices (`pool_indexed`) is specialised on besides the fields of all."""
+    rows, width = geometry.window[1:]
+    left, right = geometry.pad[2], max(geometry.overhang(2), 0)
+    plain = memory.step == 1 and strips == 1 and lanes >= FEWEST_LANES
+    pairs = plain and left >= 0 and _pairs(width, geometry.stride[2], left, right)
+    return {
+        "rows": rows if rows <= MOST_INDEXED_ROWS else 0, "unit": places.steps[2] == 1,
+        "pairs": pairs, "left": left if pairs else 0, "right": right if pairs else 0,
+        **({"lanes": lanes} if pairs else {}),
+    }  # fmt: skip

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from cenote.core.target import Target
-from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call
 from cenote.kernels.pool_base import SLACK, SUM, compute_type
 from cenote.kernels.pool_blocks import PoolBlocks
 from cenote.kernels.pool_bounds import UNROLLED, PoolBounds
+from cenote.kernels.pool_indexed import PoolIndexed
 from cenote.kernels.pool_indices import WIDEST, PoolIndices
 from cenote.kernels.pool_narrow import PoolNarrow
-from cenote.kernels.pool_narrow_plan import narrow_fields
+from cenote.kernels.pool_narrow_plan import indexed_fields, narrow_fields
 from cenote.kernels.pool_plane import BUFFERS, PoolPlane
 from cenote.kernels.pool_rows import MOST_ROWS, PoolRows
+from cenote.kernels.pool_shape import UNSCALED, Bounds, Factors, Geometry, Memory, Places, factors
 from cenote.kernels.pool_taps import PoolTaps
 
-Windowed = PoolNarrow | PoolRows | PoolBlocks | PoolTaps | PoolIndices | PoolPlane
+Windowed = PoolNarrow | PoolRows | PoolBlocks | PoolTaps | PoolIndices | PoolIndexed | PoolPlane
 
 BLOCK_ROWS = 8  # from this many rows on, windows go by blocks: below, row by row costs no more
 PLANE_WINDOW = 3  # narrower windows are no faster plane by plane
@@ -32,72 +32,6 @@ MOST_TAPS = 96  # taps of an output row that are unrolled, where windows differ
 GROUP_COLUMNS = 2048  # columns of the rows combined together before going across
 MOST_PLANES = 8  # windows of more planes are not unrolled
 GRAIN_BYTES = 256 << 10  # memory one thread takes at a time: about 10 us at 25 GB/s
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """Windowed pooling over (planes, rows, columns). `pad` is what lies before the input; what lies after follows
-    from `out`."""
-
-    size: tuple[int, int, int]
-    out: tuple[int, int, int]
-    window: tuple[int, int, int]
-    stride: tuple[int, int, int] = (1, 1, 1)
-    dilation: tuple[int, int, int] = (1, 1, 1)
-    pad: tuple[int, int, int] = (0, 0, 0)
-
-    def reach(self, axis: int) -> int:
-        """Elements a window spans, holes included."""
-        return (self.window[axis] - 1) * self.dilation[axis] + 1
-
-    def overhang(self, axis: int) -> int:
-        """How far the last window reaches past the end of the input (negative: not at all)."""
-        return (self.out[axis] - 1) * self.stride[axis] - self.pad[axis] + self.reach(axis) - self.size[axis]
-
-    def inside(self, axis: int) -> bool:
-        """True when every window lies within the input."""
-        return self.pad[axis] <= 0 and self.overhang(axis) <= 0
-
-    def columns(self, begin: int, end: int) -> tuple[int, int]:
-        """Input columns within the windows of output columns begin..end-1."""
-        start = begin * self.stride[2] - self.pad[2]
-        stop = (end - 1) * self.stride[2] - self.pad[2] + self.reach(2)
-        return max(start, 0), min(stop, self.size[2])
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where indices go, and what they count: steps of (plane, row, column, batch, channel)."""
-
-    indices: Argument
-    steps: tuple[int, int, int, int, int]
-
-
-Bounds = Sequence[Sequence[tuple[int, int]]]
-
-
-class Factors(NamedTuple):
-    """What results are multiplied by, or with `divides` (and for integers) divided by: per output row (planes x
-    rows), and per output column."""
-
-    rows: Array | None = None
-    columns: Array | None = None
-    divides: bool = False
-
-
-UNSCALED = Factors()
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Where the tensors lie: strides in elements of (batch, channel or channel block, plane, row), `step` from one
-    column to the next (1: plain), and how many batches and channels (blocks) there are."""
-
-    batches: int
-    channels: int
-    x: tuple[int, int, int, int]
-    y: tuple[int, int, int, int]
-    step: int = 1
 
 
 def windowed(
@@ -132,9 +66,7 @@ def windowed(
     fewest = geometry.out[2] - (strips - 1) * strip
     if shortest <= 0 or fewest <= 0:
         return None
-    by_row = memory.step == 1 or (
-        scheme is not PoolIndices and geometry.stride[2] == 1 and scale.columns is None
-    )
+    by_row = memory.step == 1 or (places is None and geometry.stride[2] == 1 and scale.columns is None)
     by_row = by_row and not (memory.step != 1 and scheme is PoolRows and _is_fused(geometry, memory.step))
     widest = min(target.lanes(dtype), target.vector_bytes // compute.nbytes)
     if places is not None:
@@ -156,7 +88,12 @@ def windowed(
         "deep": geometry.size[0] > 1 or geometry.window[0] > 1,
     }  # fmt: skip
     fields |= narrow or {}
-    band = {PoolBlocks: geometry.window[1], PoolPlane: geometry.out[1]}.get(scheme, band)
+    if scheme is PoolIndexed and places is not None:
+        fields |= indexed_fields(geometry, memory, places, strips, out_lanes)
+    if scheme in (PoolBlocks, PoolPlane):
+        band = geometry.window[1] if scheme is PoolBlocks else geometry.out[1]
+    if scheme is PoolIndexed:  # neighbouring bands both go across the rows they share
+        band = min(max(band, 2 * geometry.window[1]), geometry.out[1])
     group = _group(geometry, strip * memory.step * geometry.stride[2], band)
     spec = _specialised(scheme, fields, geometry, memory.step, group)
     starts = (geometry.out[1] - 1) * (geometry.stride[1] if scheme is PoolBlocks else 1)
@@ -262,7 +199,8 @@ def _by_blocks(geometry: Geometry) -> bool:
 def _scheme(geometry: Geometry, memory: Memory, places: bool, target: Target) -> type[Windowed]:
     """Which kernel."""
     if places:
-        return PoolIndices
+        undilated = _depth(geometry) == 1 and geometry.dilation[1:] == (1, 1)
+        return PoolIndexed if undilated else PoolIndices
     if _is_small(geometry, memory, target):
         return PoolPlane
     if _by_blocks(geometry):
@@ -273,16 +211,18 @@ def _scheme(geometry: Geometry, memory: Memory, places: bool, target: Target) ->
 def _is_small(geometry: Geometry, memory: Memory, target: Target) -> bool:
     """Whether whole planes of scratch fit the level 2 cache, and windows are wide enough to make up for the copy."""
     step = memory.step
-    flat = (
-        geometry.size[0] * geometry.window[0] * geometry.out[0] == 1
-        and memory.x[3] == geometry.size[2] * step
-    )
+    flat = _depth(geometry) == 1 and memory.x[3] == geometry.size[2] * step
     if not flat or geometry.dilation[1:] != (1, 1) or max(geometry.window[1:]) < PLANE_WINDOW:
         return False
     longest = PLANE_COLUMNS if max(geometry.window[1:]) >= 5 else PLANE_COLUMNS // 2
     if max(geometry.window[1:]) > PLANE_WIDEST or geometry.size[2] * step > longest:
         return False
     return BUFFERS * _plane_elements(geometry, step) * 4 <= target.level2 // 2
+
+
+def _depth(geometry: Geometry) -> int:
+    """1 where there is one plane only."""
+    return geometry.size[0] * geometry.window[0] * geometry.out[0]
 
 
 def _row_pitch(geometry: Geometry, step: int) -> int:
@@ -299,7 +239,7 @@ def _plane_elements(geometry: Geometry, step: int) -> int:
 
 def _strides_in_lanes(geometry: Geometry, scheme: type[Windowed]) -> bool:
     """Whether the kernel knows how to shuffle this stride (plain)."""
-    if scheme is PoolIndices:
+    if scheme in (PoolIndices, PoolIndexed):
         return geometry.stride[2] <= 2
     return geometry.stride[2] in (1, 2, 4)
 
@@ -332,8 +272,8 @@ def _specialised(
         return PoolIndices(**fields, unrolled=columns <= WIDEST)
     if scheme is PoolBlocks:
         return PoolBlocks(**fields, planes=planes)
-    if scheme is PoolNarrow:
-        return PoolNarrow(**fields)
+    if scheme in (PoolIndexed, PoolNarrow):
+        return scheme(**fields)
     if scheme is PoolPlane:
         return PoolPlane(**fields, rows=rows)
     if scheme is PoolTaps:
@@ -352,6 +292,8 @@ def _specialised(
 def _scratch_rows(spec: Windowed, geometry: Geometry, group: int) -> int:
     if isinstance(spec, PoolIndices):
         return 1 + geometry.window[0] * geometry.window[1]
+    if isinstance(spec, PoolIndexed):
+        return spec.scratch_rows(geometry.window[1])
     if isinstance(spec, PoolPlane):
         return BUFFERS
     return spec.scratch_rows + (geometry.window[1] if isinstance(spec, PoolBlocks) else group)
@@ -371,29 +313,6 @@ def _pitch(geometry: Geometry, strip: int, step: int, spec: Windowed) -> int:
     longest = ((strip - 1) * spec.stride + 1 + 3 * geometry.reach(2)) * step + 2 * SLACK + 8 * spec.lanes
     lines = -(-longest // 16) | 1
     return lines * 16
-
-
-def factors(counts: Sequence[Sequence[float]], dtype: np.dtype[Any]) -> Factors:
-    """What turns sums of the dtype into averages: a factor per output row (planes x rows), and one per column unless
-    all columns are alike; divisors for integers, and where a reciprocal is not exact: the mean of equal elements is
-    that element. `counts` has the divisor's share of each axis, per output position."""
-    compute = compute_type(SUM, dtype)
-    kind = np.dtype({"f32": np.float32, "f64": np.float64, "i32": np.int32}.get(compute.name, np.int64))
-    whole = np.float64 if compute.is_float else np.int64
-    planes, rows, columns = (np.asarray(count, whole) for count in counts)
-    products: Array = np.multiply.outer(planes, rows)
-    alike = bool((columns == columns[0]).all())
-    if alike:
-        products = products * columns[0]
-    divides = not (_powers_of_two(products) and _powers_of_two(columns))
-    if not divides:
-        products, columns = np.reciprocal(products), np.reciprocal(columns)
-    return Factors(products.astype(kind), None if alike else columns.astype(kind), divides)
-
-
-def _powers_of_two(values: Array) -> bool:
-    """Whether all reciprocals are exact; never those of integers."""
-    return values.dtype.kind == "f" and bool((np.frexp(values)[0] == 0.5).all())
 
 
 __all__ = ["UNSCALED", "Bounds", "Factors", "Geometry", "Memory", "Places", "bounded", "factors", "windowed"]
