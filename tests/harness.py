@@ -28,14 +28,18 @@ from cenote.kernels.base import (
 from cenote.ops.base import Lowering, Op
 
 GUARD = 256  # bytes on either side of a buffer
-NAN_GUARD = b"\xa5\xff"  # repeated: NaN in 16 and 32 bits, -6e305 in 64; not all ones, so that stray writes show
-LARGE_GUARD = b"\x7f\x7f"  # the largest int8, close to the largest integers and floats: what a maximum would keep
+NAN_GUARD = (
+    b"\xa5\xff"  # repeated: NaN in 16 and 32 bits, -6e305 in 64; not all ones, so that stray writes show
+)
+LARGE_GUARD = (
+    b"\x7f\x7f"  # the largest int8, close to the largest integers and floats: what a maximum would keep
+)
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
 class Buffer:
-    """Memory of one tensor between guards, aligned to 64 bytes, pre-filled with junk: NaN-like bytes 0xFF between guards
-    of NaN, or others (0x5A) between guards of large numbers."""
+    """Memory of one tensor between guards, aligned to 64 bytes, pre-filled with junk: NaN-like bytes 0xFF between
+    guards of NaN, or others (0x5A) between guards of large numbers."""
 
     def __init__(self, nbytes: int, junk: int = 0xFF) -> None:
         pattern = NAN_GUARD if junk == 0xFF else LARGE_GUARD

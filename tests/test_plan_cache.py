@@ -20,6 +20,7 @@ from onnx import external_data_helper, numpy_helper
 import cenote
 from cenote import plan_cache
 from cenote.codegen import cache as object_cache
+from cenote.codegen import jit
 from cenote.plan_file import StoredPlan
 from tests.test_plan_file import picture, small_model
 
@@ -138,6 +139,16 @@ def test_shapes_are_cached_too(tmp_path: Path, plans: Path) -> None:
     assert np.array_equal(second(picture(3)), expected[3]), "not kept: compiled from the model"
     assert not from_cache(second)
     assert len(list(plans.iterdir())) == 3, "the model, the first shapes of the first, of the second"
+
+
+def test_the_first_model_of_a_process_may_have_no_plan_yet(
+    tmp_path: Path, plans: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing has asked for the driver, which is written down too."""
+    monkeypatch.setattr(jit, "_addresses", {})
+    monkeypatch.setattr(jit, "_objects", {})
+    path = small_model(tmp_path / "m.onnx", batch="N")
+    assert cenote.load(path, threads=1)(picture(3)).shape[0] == 3
 
 
 def test_a_model_that_changed_meanwhile_is_not_mixed_with_the_old_one(tmp_path: Path, plans: Path) -> None:

@@ -63,7 +63,9 @@ def _objects(model: StoredModel) -> dict[str, bytes]:
     target = jit.host_target()
     steps = [step for plan in model.plans.values() for step in plan.program.steps]
     symbols = sorted({step.symbol for step in steps if isinstance(step, KernelStep)})
-    return jit.objects([*symbols, *(source.symbol for source in driver_sources(target))], target)
+    drivers = driver_sources(target)
+    jit.addresses(drivers, target)  # a model without a plan has not asked for them yet
+    return jit.objects([*symbols, *(source.symbol for source in drivers)], target)
 
 
 class _Constants:
