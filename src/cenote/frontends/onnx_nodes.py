@@ -151,6 +151,7 @@ class Importer:
             present=tuple(bool(name) for name in inputs),
             outputs=len(outputs),
             constants=constants,
+            listed=len(node.output),
         )
         op, wiring = _decoded(imported)
         made = tuple(self.define(name, scope) for name in outputs)

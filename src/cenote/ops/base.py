@@ -106,7 +106,8 @@ class Imported:
 
     `attributes` hold Python ints, floats, strings, tuples of them, NumPy arrays (tensors), and "graph"
     objects as they came. `present` says for each input whether it is there; `outputs` how many outputs were
-    asked for. `constant(i)` is the content of input i when it is a constant, else None.
+    asked for, up to the last that is there; `listed` counts all, those without a name too (0: unknown).
+    `constant(i)` is the content of input i when it is a constant, else None.
     """
 
     op: str
@@ -116,6 +117,7 @@ class Imported:
     present: tuple[bool, ...]
     outputs: int
     constants: Mapping[int, Array] = field(default_factory=dict)
+    listed: int = 0
 
     def constant(self, index: int) -> Array | None:
         return self.constants.get(index)

@@ -20,9 +20,10 @@ def _decode_split(node: Imported) -> Op | Rewired:
         node.expect("axis", "split")
     else:
         node.expect("axis", *(("num_outputs",) if node.opset >= 18 else ()))
-    wanted = int(node.get("num_outputs", node.outputs))
-    if wanted != node.outputs:
-        raise ArgumentError(f"split: num_outputs is {wanted}, but the node has {node.outputs} outputs")
+    listed = node.listed or node.outputs
+    wanted = int(node.get("num_outputs", listed))
+    if wanted != listed:
+        raise ArgumentError(f"split: num_outputs is {wanted}, but the node has {listed} outputs")
     uneven = node.opset >= 18 and "num_outputs" in node.attributes
     op = Split(count=wanted, axis=int(node.get("axis", 0)), uneven=uneven)
     sizes = node.get("split")

@@ -1,8 +1,12 @@
-"""Gives the program outputs that it makes itself."""
+"""Gives the program outputs that it makes itself, and every node with a kernel all of its outputs."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from cenote.core.target import Target
 from cenote.graph.graph import Graph, Node
+from cenote.ops.max_pool import MaxPool
 from cenote.ops.reorder import Reorder
 from cenote.ops.reshape import Identity
 
@@ -29,3 +33,42 @@ def own_outputs(graph: Graph) -> Graph:
             nodes.append(Node(op, (name,), (outputs[position],)))
             types[outputs[position]] = type
     return graph.replace(nodes=tuple(nodes), types=types, outputs=tuple(outputs))
+
+
+def forget_indices(graph: Graph) -> Graph:
+    """Pools whose indices nobody reads make none.
+
+    %y, _ = max_pool[indices] %x         ->    %y = max_pool %x
+    """
+    nodes = tuple(
+        replace(node, op=replace(node.op, return_indices=False))
+        if isinstance(node.op, MaxPool) and node.op.return_indices and len(node.outputs) == 1
+        else node
+        for node in graph.nodes
+    )
+    return graph.replace(nodes=nodes)
+
+
+def complete_outputs(graph: Graph, target: Target) -> Graph:
+    """Name the outputs that a kernel writes and nobody reads, so that they have memory.
+
+        _, %i = max_pool[indices] %x         ->    %i.unread0, %i = max_pool[indices] %x
+
+    Split needs none of it: its parts lie in its input. Operators that run as NumPy drop what is absent.
+    """
+    nodes, types = list(graph.nodes), dict(graph.types)
+    for position, node in enumerate(nodes):
+        op, read = node.op, [*node.outputs]
+        if "" not in read:
+            continue
+        inputs = [graph.type_of(name) if name else None for name in node.inputs]
+        if next(iter(op.lowerings(inputs, target)), None) is None:
+            continue
+        stem = next(name for name in read if name)
+        made = op.infer(*inputs)
+        for index, (name, type) in enumerate(zip(read, made, strict=False)):
+            if not name:
+                read[index] = graph.fresh(f"{stem}.unread{index}")
+                types[read[index]] = type
+        nodes[position] = replace(node, outputs=tuple(read))
+    return graph.replace(nodes=tuple(nodes), types=types)

@@ -16,7 +16,7 @@ from cenote.passes.dead import eliminate_dead
 from cenote.passes.fuse import fuse
 from cenote.passes.gate import fuse_gates
 from cenote.passes.identity import remove_identities
-from cenote.passes.outputs import own_outputs
+from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 
 GraphPass = Callable[[Graph], Graph]
 
@@ -28,11 +28,13 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         remove_identities,
         eliminate_common,
         eliminate_dead,
+        forget_indices,
         fuse,
         fuse_gates,
         lambda graph: compose_channels(graph, target.lanes()),
         eliminate_dead,
         own_outputs,
+        lambda graph: complete_outputs(graph, target),
         *((lambda graph: narrow_weights(graph, weights),) if weights != "float32" else ()),
     )
 
