@@ -29,6 +29,7 @@ from cenote.codegen.values import Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.pool_base import compute_type, smaller_of, spans
+from cenote.kernels.power import product, real_power
 
 DIRECT = 4  # taps added up for every row of a group; wider windows are added up once, into scratch
 UNROLLED = 16  # taps of a row; more are a loop
@@ -50,7 +51,7 @@ class PoolSpread(KernelSpec):
     channels innermost. `lanes` along rows of y, `sum_lanes` of grad_output, `out_lanes` of one column of it (channels
     innermost). `scaled`: regular columns have weights.
     `slope` is what x makes of the sums: "none"; times "x"; times its "sign"; times sign(x) |x|^e ("power"); times x^e
-    where x is at least `floor` ("above").
+    where x is at least `floor` ("above"); `twice` the exponent e if that is small and whole, else 0.
     """
 
     dtype: np.dtype[Any]
@@ -63,6 +64,7 @@ class PoolSpread(KernelSpec):
     out_lanes: int
     scaled: bool
     slope: str
+    twice: int = 0
 
     @property
     def compute(self) -> Scalar:
@@ -249,35 +251,33 @@ class _Piece:
         for at in self._columns():
             value = taken(at)
             if spec.slope != PLAIN_SLOPE:
-                value = sloped(k, spec.slope, value, x.load(at, spec.lanes).to(spec.compute))
+                value = sloped(k, spec, value, x.load(at, spec.lanes).to(spec.compute))
             y.store(value.to(y.element), at)
 
     def _columns(self) -> Iterator[Value]:
         return spans(self.k, self.size, self.spec.lanes, 2 if self.spec.slope == PLAIN_SLOPE else 1)
 
 
-def sloped(k: Kernel, slope: str, total: Value, x: Value) -> Value:
+def sloped(k: Kernel, spec: PoolSpread, total: Value, x: Value) -> Value:
     """What an element gets of the sums that reach it; one without influence gets 0, even of an infinite gradient."""
     zero = k.constant(total.type, 0.0, total.lanes)
-    if slope == BY_X:
+    if spec.slope == BY_X:
         return k.select(x.equals(0.0), zero, total * x)
-    if slope == BY_SIGN:
+    if spec.slope == BY_SIGN:
         signed = k.select(x < 0.0, -total, total)
         return k.select(x.is_nan(), x, k.select(x.equals(0.0), zero, signed))
-    exponent = k.splat(k.number("exponent"), x.lanes)
-    if slope == BY_POWER:
-        size = math.copy_sign(k, power(k, k.absolute(x), exponent), x)
-        return k.select(x.equals(0.0), zero, total * size)
+    base = x if spec.slope == ABOVE else k.absolute(x)
+    raised = product(k, base, spec.twice) if spec.twice else power(k, base)
+    if spec.slope == BY_POWER:
+        return k.select(x.equals(0.0), zero, total * math.copy_sign(k, raised, x))
     floor = k.splat(k.number("floor").to(x.type), x.lanes)
-    return k.select(x < floor, zero, total * power(k, x, exponent))
+    return k.select(x >= floor, total * raised, zero)
 
 
-def power(k: Kernel, size: Value, exponent: Value) -> Value:
+def power(k: Kernel, size: Value) -> Value:
     """size^exponent for size >= 0, in float64 on the way, rounded to the type of size; NaN stays."""
-    wide = size.to(F64)
-    logarithm = math.log(k, wide)
-    product = k.select(logarithm.equals(0.0), k.constant(F64, 0.0, wide.lanes), exponent * logarithm)
-    return math.exp(k, product).to(size.type)
+    exponent = k.splat(k.number("exponent"), size.lanes)
+    return real_power(k, size.to(F64), exponent).to(size.type)
 
 
 __all__ = ["ABOVE", "BY_POWER", "BY_SIGN", "BY_X", "F32", "PLAIN_SLOPE", "PoolSpread", "power", "sloped"]

@@ -15,7 +15,8 @@ from cenote.kernels.base import Call, View
 from cenote.kernels.planes import planes_of
 from cenote.kernels.pool_base import compute_type
 from cenote.kernels.pool_plan import fitting
-from cenote.kernels.pool_spread import PLAIN_SLOPE, PoolSpread
+from cenote.kernels.pool_spread import ABOVE, BY_POWER, PLAIN_SLOPE, PoolSpread
+from cenote.kernels.power import doubled
 
 ITEM = 1 << 16  # bytes of the gradient that an item makes, about
 SLACK = 128  # elements past a scratch row that vectors may touch
@@ -82,6 +83,7 @@ def spread_call(
     spec = PoolSpread(
         y.type.dtype, width, stride, dilation, 0 if channels_last else 1, lanes,
         fitting(widest, out * step), fitting(widest, step), scaled, slope,
+        doubled(exponent) if slope in (BY_POWER, ABOVE) else 0,
     )  # fmt: skip
     left = max(0, (width - 1) * dilation - pad) * step if width else 0
     length = (left + max(columns.size + pad, out * stride) * step + SLACK) // 16 * 16 + 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -15,10 +16,13 @@ from cenote.ops.adaptive_pool import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.average_pool import AveragePool
 from cenote.ops.base import Lowering, Op
 from cenote.ops.global_pool import GlobalAveragePool, GlobalMaxPool
+from cenote.ops.lp_pool import GlobalLpPool, LpPool
 from cenote.ops.max_pool import MaxPool
 from cenote.ops.pool_lowerings import BANDWIDTH, TOLERANCES
 from cenote.ops.pool_window import spatial_of
+from cenote.ops.power_lowerings import inner_sum, power_gradient
 from cenote.ops.scatter_lowerings import PER_VALUE, index_check
+from cenote.ops.weighted_pool import GemPool
 
 SCRATCH = 1 << 28  # bytes a thread may need; windows that need more are left to the reference
 
@@ -29,6 +33,9 @@ def gradient_lowerings(forward: Op, g: TensorType, x: TensorType, target: Target
         return
     if isinstance(forward, MaxPool | AdaptiveMaxPool | GlobalMaxPool):
         yield from _by_search(forward, g, x, target)
+        return
+    if isinstance(forward, LpPool | GlobalLpPool | GemPool):
+        yield from _by_powers(forward, g, x, target)
         return
     axes = spread_axes(forward, x.shape)
     if axes is not None and scratch_bytes(axes, _step(forward, x)) <= SCRATCH:
@@ -82,6 +89,35 @@ def _by_spread(
 
     seconds = (g.nbytes + x.nbytes) / BANDWIDTH
     return Lowering("spread", (PLAIN, PLAIN), (PLAIN,), bind, seconds, TOLERANCES[x.dtype.name])
+
+
+# ---- norms and generalised means ------------------------------------------------------------------------------------
+
+
+def _by_powers(
+    forward: LpPool | GlobalLpPool | GemPool, g: TensorType, x: TensorType, target: Target
+) -> Iterator[Lowering]:
+    last, p = forward.channels_last, forward.p
+    signed = isinstance(forward, LpPool) and forward.signed_powers
+    if not 1 <= p < math.inf or (signed and p != 2):
+        return
+    if isinstance(forward, GlobalLpPool):
+        spreads = [AxisSpread(size, ((0, size),), (1.0,)) for size in spatial_of(x.shape, last)]
+        inner = inner_sum(None, (), x, g, target, last)
+        yield from power_gradient(inner, spreads, g, x, target, p, base="absolute", channels_last=last)
+        return
+    axes = forward.geometry(x.shape)
+    ones = [(1.0,) * axis.out for axis in axes]
+    shares = ones
+    if isinstance(forward, GemPool):
+        shares = [tuple(1.0 / axis.count(o) for o in range(axis.out)) for axis in axes]
+    elif signed:
+        shares = [tuple(axis.window / axis.padded_count(o) for o in range(axis.out)) for axis in axes]
+    counts = tuple(tuple(1.0 / share for share in column) for column in shares) if shares is not ones else ()
+    spreads = [AxisSpread(axis.size, axis, share) for axis, share in zip(axes, shares, strict=True)]
+    inner = inner_sum(axes, counts, x, g, target, last)
+    base, floor = ("above", forward.eps) if isinstance(forward, GemPool) else ("absolute", 0.0)
+    yield from power_gradient(inner, spreads, g, x, target, p, base=base, floor=floor, channels_last=last)
 
 
 # ---- maxima ---------------------------------------------------------------------------------------------------------

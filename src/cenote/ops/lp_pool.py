@@ -27,6 +27,7 @@ from cenote.ops.pool_window import (
     type_of,
     window_attributes,
 )
+from cenote.ops.power_lowerings import inner_sum, multiplied, power_lowerings
 
 
 def decode_lp_pool(node: Imported) -> Op:
@@ -98,6 +99,11 @@ class LpPool(WindowPool):
         pool = lower.lp_pool(axes, self.p, self.channels_last, self.signed_powers, overhang)
         if pool is not None:
             yield from lower.window_lowerings(pool, x, y, target)
+            return
+        signed = self.signed_powers
+        if x.size and y.size and (multiplied(self.p) or not signed):
+            inner = inner_sum(axes, overhang if signed else (), x, y, target, self.channels_last)
+            yield from power_lowerings(inner, x, y, self.p, base="plain" if signed else "absolute")
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -127,6 +133,9 @@ class GlobalLpPool(GlobalPool):
         reduce = lower.global_norm(x.dtype, self.p)
         if reduce is not None:
             yield from lower.whole_map_lowerings(reduce, x, y, target, self.channels_last)
+        elif x.size:
+            inner = inner_sum(None, (), x, y, target, self.channels_last)
+            yield from power_lowerings(inner, x, y, self.p, base="absolute")
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

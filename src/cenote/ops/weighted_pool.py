@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError
+from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, INT64, Array, TensorType
-from cenote.ops.base import Arrays, Sample, Types, narrow, seeded, wide
+from cenote.ops import pool_lowerings as lower
+from cenote.ops.base import Arrays, Lowering, Sample, Types, narrow, seeded, wide
 from cenote.ops.max_pool import special
 from cenote.ops.pool_window import (
     DType,
@@ -22,6 +24,7 @@ from cenote.ops.pool_window import (
     taps_of,
     type_of,
 )
+from cenote.ops.power_lowerings import inner_sum, power_lowerings
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,19 @@ class GemPool(FloatWindowPool):
             return extreme
         mean: Array = np.power(np.power(size, self.p).mean(-1), 1 / self.p)
         return mean
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        if not x.size or not y.size:
+            return
+        axes = self.geometry(x.shape)
+        counts = tuple(tuple(float(axis.count(o)) for o in range(axis.out)) for axis in axes)
+        if math.isinf(self.p):
+            reduction = lower.MAXIMUM if self.p > 0 else lower.MINIMUM
+            inner = inner_sum(axes, (), x, y, target, self.channels_last, reduction)
+        else:
+            inner = inner_sum(axes, counts, x, y, target, self.channels_last)
+        yield from power_lowerings(inner, x, y, self.p, base="above", floor=self.eps)
 
 
 @dataclass(frozen=True)
