@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
+import pickle
 import threading
 import weakref
 from typing import Any
@@ -158,7 +160,18 @@ BAD_CALLS = {
     "masked": (lambda m: m(np.ma.masked_array(GOOD)), "input 'x': is a masked array"),
     "strings": (lambda m: m(np.array(["a"])), "input 'x' is <U1"),
     "run": (lambda m: m.run({"y": GOOD}), "input 'x' is missing"),
+    "run without names": (lambda m: m.run(GOOD), "run takes a dict of arrays by input name, not ndarray"),
+    "run nothing": (lambda m: m.run(None), "run takes a dict of arrays by input name, not NoneType"),
     "plan_for": (lambda m: m.plan_for({}), "a shape is missing for input 'x'"),
+    "plan_for more": (lambda m: m.plan_for({"x": (1, 3, 8, 8), "z": ()}), "'z' is no input of the model"),
+    "plan_for a list": (lambda m: m.plan_for([(1, 3, 8, 8)]), "plan_for takes the shapes by input name"),
+    "plan_for half": (lambda m: m.plan_for({"x": (1, 3, 8.5, 8)}), r"input 'x' must be whole numbers.*8\.5"),
+    "plan_for None": (lambda m: m.plan_for({"x": (1, 3, None, 8)}), r"input 'x' must be whole numbers.*None"),
+    "plan_for a number": (lambda m: m.plan_for({"x": 5}), r"input 'x' must be whole numbers.*not 5"),
+    "plan_for minus": (
+        lambda m: m.plan_for({"x": (1, 3, -8, 8)}),
+        r"input 'x' has a negative size: \[1, 3, -8, 8\]",
+    ),
 }
 
 
@@ -167,6 +180,13 @@ def test_bad_input_is_named(network: cenote.Model, name: str) -> None:
     call, message = BAD_CALLS[name]
     with pytest.raises(InputError, match=message):
         call(network)
+
+
+def test_a_model_is_copied_by_sharing_and_not_pickled(network: cenote.Model) -> None:
+    assert copy.copy(network) is network
+    assert copy.deepcopy({"model": network})["model"] is network
+    with pytest.raises(TypeError, match=r"cannot be pickled.*Load it in every process"):
+        pickle.dumps(network)
 
 
 @pytest.mark.parametrize("batch", [0, 1])

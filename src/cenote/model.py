@@ -8,11 +8,12 @@ only a run computes, a stage is followed by others, compiled when that content i
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -170,11 +171,36 @@ class Model:
         return next(reversed(self._stages.values())).plan
 
     def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan | StoredPlan:
-        """The plan for inputs of these shapes, compiled now if it is new."""
-        missing = [name for name in self._by_name if name not in shapes]
-        if missing:
-            raise InputError(f"a shape is missing for input '{missing[0]}'")
-        return self._stage(tuple(tuple(shapes[declared.name]) for declared in self.inputs)).plan
+        """The plan for inputs of these shapes, by name, compiled now if it is new.
+
+        Raises InputError for a missing or unknown name, and for what is no shape that the model takes.
+        """
+        if not isinstance(shapes, Mapping):
+            raise InputError(
+                f"plan_for takes the shapes by input name, like {{'x': (1, 3, 8, 8)}}, not {shapes!r}"
+            )
+        self._check_names(shapes, "a shape is missing for input '{}'")
+        return self._stage(tuple(_extents(name, shapes[name]) for name in self._by_name)).plan
+
+    def _check_names(self, given: Mapping[str, Any], missing: str) -> None:
+        for name in self._by_name:
+            if name not in given:
+                raise InputError(f"{missing.format(name)}; the model's inputs: {self._shown_inputs()}")
+        if len(given) > len(self.inputs):
+            unknown = next(name for name in given if name not in self._by_name)
+            raise InputError(f"'{unknown}' is no input of the model; its inputs: {self._shown_inputs()}")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a cenote.Model cannot be pickled: it holds machine code and threads. Load it in every process; from a "
+            "plan file (Model.save) that takes milliseconds, and the processes share its weights"
+        )
+
+    def __copy__(self) -> Model:
+        return self  # immutable but for its plans, which may be shared
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        return self
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))
@@ -206,6 +232,11 @@ class Model:
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Outputs by name, as NumPy arrays, for inputs by name."""
+        if not isinstance(inputs, Mapping):
+            raise InputError(
+                f"run takes a dict of arrays by input name, not {type(inputs).__name__}; call the model itself to give "
+                f"inputs in order: {self._shown_inputs()}"
+            )
         results, _ = self._run(inputs)
         return dict(zip(self.output_names, results, strict=True))
 
@@ -260,14 +291,7 @@ class Model:
 
     def _run(self, given: Mapping[str, Any]) -> tuple[Sequence[Array], Callable[[Array], Any]]:
         """The outputs in order, for inputs by name, and what makes them the caller's kind of array."""
-        for declared in self.inputs:
-            if declared.name not in given:
-                raise InputError(
-                    f"input '{declared.name}' is missing; the model's inputs: {self._shown_inputs()}"
-                )
-        if len(given) > len(self.inputs):
-            unknown = next(name for name in given if name not in self._by_name)
-            raise InputError(f"'{unknown}' is no input of the model; its inputs: {self._shown_inputs()}")
+        self._check_names(given, "input '{}' is missing")
         return self._run_in_order([given[declared.name] for declared in self.inputs])
 
     def _run_in_order(self, given: Sequence[Any]) -> tuple[Sequence[Array], Callable[[Array], Any]]:
@@ -348,6 +372,18 @@ def _foreign(array: Any, name: str) -> tuple[Array, Callable[[Array], Any]]:
         return as_numpy(array)
     except CenoteError as error:
         raise error.located(f"input '{name}'") from None
+
+
+def _extents(name: str, shape: Any) -> tuple[int, ...]:
+    try:
+        extents = tuple(map(operator.index, shape))
+    except TypeError:
+        raise InputError(
+            f"the shape of input '{name}' must be whole numbers like (1, 3, 8, 8), not {shape!r}"
+        ) from None
+    if any(extent < 0 for extent in extents):
+        raise InputError(f"the shape of input '{name}' has a negative size: {list(extents)}")
+    return extents
 
 
 def _static_shape(declared: Declared) -> tuple[int, ...] | None:
