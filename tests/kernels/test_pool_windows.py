@@ -261,3 +261,47 @@ def test_ranges_whose_columns_are_in_the_code_and_those_that_are_too_many(width:
         for lowering in lowerings_of(op, (x,), HOST, constants=False):
             (y,) = run_lowering(op, lowering, (x,), HOST, constants=False)
             np.testing.assert_allclose(y, op.reference(x)[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.float64, np.float16, BFLOAT16, np.int8, np.uint8, np.int32, np.int64]
+)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_ranges_turned(dtype: Any, target: Target) -> None:
+    """More and fewer output rows and columns than lanes, overlapping ranges, rows of one vector and a tail."""
+    for size, out in (
+        ((37, 37), (7, 7)),
+        ((9, 8), (3, 9)),
+        ((20, 33), (11, 13)),
+        ((40, 19), (17, 2)),
+        ((5, 9), (9, 1)),
+    ):
+        x = noise((2, 3, *size), dtype)
+        for op in (AdaptiveAveragePool(out), AdaptiveMaxPool(out)):
+            want = op.reference(x)[0].astype(np.float64)
+            loose = (
+                {np.dtype(np.float16): 2e-3, BFLOAT16: 2e-2}.get(x.dtype, 1e-5)
+                if x.dtype.kind not in "iu"
+                else 0.0
+            )
+            for lowering in lowerings_of(op, (x,), target, constants=False):
+                for chunk, junk in ((0, 0xFF), (2, 0x5A)):
+                    (y,) = run_lowering(op, lowering, (x,), target, constants=False, chunk=chunk, junk=junk)
+                    np.testing.assert_allclose(
+                        y.astype(np.float64), want, rtol=loose, atol=loose, err_msg=f"{op}"
+                    )
+
+
+def test_a_nan_reaches_the_ranges_that_hold_it_and_no_others() -> None:
+    for column in range(0, 37, 5):
+        x = noise((1, 2, 37, 37), seed=column)
+        x[0, 1, (7 * column) % 37, column], x[0, 0, column, 3] = np.nan, np.inf
+        for op in (
+            AdaptiveAveragePool((7, 7)),
+            AdaptiveMaxPool((7, 7)),
+            AdaptiveMaxPool((7, 7), nan="ignore"),
+        ):
+            want = op.reference(x)[0]
+            for lowering in lowerings_of(op, (x,), HOST, constants=False):
+                (y,) = run_lowering(op, lowering, (x,), HOST, constants=False)
+                np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-6)

@@ -338,14 +338,14 @@ class Piece:
                 lanes = value.lanes if spec.step == 1 else 1
                 factor = columns.load(column, lanes) * factor
             if not value.type.is_float:
-                value = self._divided(value, factor)
+                value = self.divided(value, factor)
             else:
                 value = value / factor if spec.divides else value * factor
         if spec.norm == 2 and spec.reduction == SUM:
             value = k.square_root(value)
         row.store(value.to(spec.storage), offset)
 
-    def _divided(self, total: Value, divisor: Value) -> Value:
+    def divided(self, total: Value, divisor: Value) -> Value:
         """Whole numbers divided and rounded by the rule, within the output's type."""
         k, spec = self.k, self.spec
         divisor = k.splat(divisor, total.lanes)

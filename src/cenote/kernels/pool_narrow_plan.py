@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ from cenote.core.target import Target
 from cenote.kernels.pool_base import compute_type
 from cenote.kernels.pool_indexed import MOST_ROWS as MOST_INDEXED_ROWS
 from cenote.kernels.pool_narrow import MOST_COLUMNS, MOST_ROWS
-from cenote.kernels.pool_shape import Geometry, Memory, Places
+from cenote.kernels.pool_shape import Bounds, Geometry, Memory, Places
 
 MANY_COLUMNS = 3  # wider windows pay in rows of at most SHORT_ROW outputs
 SHORT_ROW = 32
+FEWEST_TURNED = 3  # output rows: below, most lanes would be idle
+MOST_TAPS = 96  # of an axis that are unrolled, where windows differ
 FEWEST_LANES = 4  # shuffles at the ends of rows need as many as two columns
 
 
@@ -91,3 +94,16 @@ def indexed_fields(
         "pairs": pairs, "left": left if pairs else 0, "right": right if pairs else 0,
         **({"lanes": lanes} if pairs else {}),
     }  # fmt: skip
+
+
+def turned_fields(bounds: Bounds, size: Sequence[int], memory: Memory, lanes: int) -> dict[str, Any] | None:
+    """What the kernel of ranges in registers (`pool_turned`) is specialised on besides the fields of all; None where
+    it does not serve."""
+    down, across = (tuple((int(begin), int(end)) for begin, end in axis) for axis in bounds[1:])
+    flat = memory.step == 1 and size[0] * len(bounds[0]) == 1
+    if not flat or min(lanes, size[2] // lanes, len(down) // FEWEST_TURNED) < 1 or lanes < FEWEST_LANES:
+        return None
+    if max(sum(end - begin for begin, end in axis) for axis in (down, across)) > MOST_TAPS:
+        return None
+    dense = memory.y[3] == len(across) or len(down) == 1
+    return {"lanes": lanes, "down": down, "across": across, "row": memory.x[3], "dense": dense}

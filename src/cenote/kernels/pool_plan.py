@@ -16,11 +16,12 @@ from cenote.kernels.pool_bounds import UNROLLED, PoolBounds
 from cenote.kernels.pool_indexed import PoolIndexed
 from cenote.kernels.pool_indices import WIDEST, PoolIndices
 from cenote.kernels.pool_narrow import PoolNarrow
-from cenote.kernels.pool_narrow_plan import indexed_fields, narrow_fields
+from cenote.kernels.pool_narrow_plan import MOST_TAPS, indexed_fields, narrow_fields, turned_fields
 from cenote.kernels.pool_plane import BUFFERS, PoolPlane
 from cenote.kernels.pool_rows import MOST_ROWS, PoolRows
 from cenote.kernels.pool_shape import UNSCALED, Bounds, Factors, Geometry, Memory, Places, factors
 from cenote.kernels.pool_taps import PoolTaps
+from cenote.kernels.pool_turned import PoolTurned
 
 Windowed = PoolNarrow | PoolRows | PoolBlocks | PoolTaps | PoolIndices | PoolIndexed | PoolPlane
 
@@ -28,10 +29,10 @@ BLOCK_ROWS = 8  # from this many rows on, windows go by blocks: below, row by ro
 PLANE_WINDOW = 3  # narrower windows are no faster plane by plane
 PLANE_WIDEST = 64
 PLANE_COLUMNS = 40  # longer rows keep vectors busy row by row; with windows below 5, rows half as long
-MOST_TAPS = 96  # taps of an output row that are unrolled, where windows differ
 GROUP_COLUMNS = 2048  # columns of the rows combined together before going across
 MOST_PLANES = 8  # windows of more planes are not unrolled
-GRAIN_BYTES = 256 << 10  # memory one thread takes at a time: about 10 us at 25 GB/s
+GRAIN_BYTES = 256 << 10  # memory of a band of rows at most
+CHUNK_BYTES = 64 << 10  # memory one thread takes at a time: 2 us, so that threads end nearly together
 
 
 def windowed(
@@ -111,7 +112,7 @@ def windowed(
     extra = () if places is None else (places.indices, *places.steps, geometry.window[2])
     return Call(
         spec, (x, y, scale.rows, scale.columns, *numbers, *extra), items,
-        grain=max(1, min(GRAIN_BYTES // max(work, 1), -(-items // 8))),
+        grain=max(1, min(CHUNK_BYTES // max(work, 1), -(-items // 8))),
         scratch=(_scratch_rows(spec, geometry, group) * pitch + SLACK) * compute.nbytes,
     )  # fmt: skip
 
@@ -125,17 +126,28 @@ def bounded(
     compute = compute_type(reduction, dtype)
     widest = min(target.lanes(dtype), target.vector_bytes // compute.nbytes)
     out = (len(bounds[0]), len(bounds[1]), len(bounds[2]))
-    spec = PoolBounds(
-        reduction=reduction, dtype=dtype, width=1, stride=1, dilation=1,
-        lanes=fitting(widest, size[2] * memory.step), out_lanes=1 if memory.step == 1 else fitting(widest, memory.step),
-        step=memory.step if blocked or memory.step == 1 else 0,
-        scale="none" if scale.rows is None else "row" if scale.columns is None else "both", divides=scale.divides,
-        nan=nan if reduction != SUM else "propagate", norm=0, prefetch=False,
-        rounding=rounding if not compute.is_float else "", deep=size[0] > 1 or out[0] > 1,
-        fewest=min(min(end - begin for begin, end in bounds[2]), 2 * UNROLLED),
-        fewest_rows=min(min(end - begin for begin, end in bounds[1]), UNROLLED),
-        columns=_fixed_columns(bounds[2], memory.step),
-    )  # fmt: skip
+    fields = {
+        "reduction": reduction, "dtype": dtype, "width": 1, "stride": 1, "dilation": 1,
+        "lanes": fitting(widest, size[2] * memory.step),
+        "out_lanes": 1 if memory.step == 1 else fitting(widest, memory.step),
+        "step": memory.step if blocked or memory.step == 1 else 0,
+        "scale": "none" if scale.rows is None else "row" if scale.columns is None else "both",
+        "divides": scale.divides, "nan": nan if reduction != SUM else "propagate", "norm": 0, "prefetch": False,
+        "rounding": rounding if not compute.is_float else "", "deep": size[0] > 1 or out[0] > 1,
+    }  # fmt: skip
+    spec: PoolTurned | PoolBounds
+    turned = turned_fields(bounds, size, memory, widest)
+    rows = scale.rows
+    if turned:
+        spec = PoolTurned(**fields | turned)
+        rows = None if rows is None else np.pad(rows.ravel(), (0, -out[1] % widest), constant_values=1)
+    else:
+        spec = PoolBounds(
+            **fields,
+            fewest=min(min(end - begin for begin, end in bounds[2]), 2 * UNROLLED),
+            fewest_rows=min(min(end - begin for begin, end in bounds[1]), UNROLLED),
+            columns=_fixed_columns(bounds[2], memory.step),
+        )
     pitch = (size[2] * memory.step + 2 * SLACK + 8 * spec.lanes) // 16 * 16 + 16
     numbers = (
         memory.channels, *memory.x, *memory.y, memory.step, 1, 1, *size, *out, *(1,) * 4, *(0,) * 3,
@@ -143,11 +155,11 @@ def bounded(
     )  # fmt: skip
     items = memory.batches * memory.channels * out[0]
     plane = size[1] * size[2] * memory.step * dtype.itemsize
-    ranges = np.array([pair for axis in bounds for pair in axis], np.int64)
+    ranges = () if turned else (np.array([pair for axis in bounds for pair in axis], np.int64),)
+    elements = spec.scratch_elements if isinstance(spec, PoolTurned) else 2 * pitch + SLACK
     return Call(
-        spec, (x, y, scale.rows, scale.columns, *numbers, ranges), items,
-        grain=max(1, min(GRAIN_BYTES // plane, -(-items // 8))),
-        scratch=(2 * pitch + SLACK) * compute.nbytes,
+        spec, (x, y, rows, scale.columns, *numbers, *ranges), items,
+        grain=max(1, min(CHUNK_BYTES // plane, -(-items // 8))), scratch=elements * compute.nbytes,
     )  # fmt: skip
 
 
