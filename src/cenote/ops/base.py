@@ -216,8 +216,9 @@ class Op:
 
 @dataclass(frozen=True)
 class Check(Op):
-    """What `Lowering.check` holds: an operator without outputs whose one input is what the kernels noted. Subclasses
-    say in `raise_if_wrong` what is wrong with the content; they are no operators of graphs.
+    """What `Lowering.check` holds: an operator without outputs whose one input is what the kernels noted, a row per
+    item of work that starts with 0 where nothing is wrong (the rest of such a row is junk). Subclasses say in
+    `raise_if_wrong` what is wrong; they are no operators of graphs.
     """
 
     name: ClassVar[str] = "check"
@@ -228,12 +229,12 @@ class Check(Op):
     def reference(self, *inputs: Array | None) -> Arrays:
         (found,) = inputs
         assert found is not None
-        if found.any():
+        if found[:, 0].any():
             self.raise_if_wrong(found)
         return ()
 
     def raise_if_wrong(self, found: Array) -> None:
-        """Raise InputError for what was found, some of which is not 0."""
+        """Raise InputError for what was found: some row does not start with 0."""
         raise NotImplementedError(f"{type(self).__name__}.raise_if_wrong")
 
 

@@ -301,13 +301,6 @@ class RegionCheck(Check):
     parts: int
     real: bool = False
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (found,) = inputs
-        assert found is not None
-        if found[:, 0].any():
-            self.raise_if_wrong(found)
-        return ()
-
     def raise_if_wrong(self, found: Array) -> None:
         boxes = found[:: self.parts]
         if (boxes[:, 0] == NOT_FINITE).any():
