@@ -206,6 +206,14 @@ def test_integer_conversions_keep_signs(target: Target) -> None:
     assert real.tolist() == [-128, -1, 0, 127]
 
 
+def test_a_prefetch_may_leave_its_memory() -> None:
+    """Pointer arithmetic that says "in bounds" and is not gives poison."""
+    k = Kernel("test_prefetch", jit.host_target(), [Parameter("a", F32, pointer=True)])
+    k.prefetch(k.pointer("a"), 1 << 20)
+    assert "getelementptr float" in k.module()
+    assert "inbounds float" not in k.module()
+
+
 def test_mixed_operands_are_refused() -> None:
     k = Kernel("mixed", jit.named_target("generic"), [Parameter("x", F32, pointer=True)])
     with pytest.raises(TypeError, match=r"convert one with \.to"):

@@ -305,10 +305,15 @@ class Pointer:
     def __add__(self, offset: Value | int) -> Pointer:
         if _is_constant(offset, 0):
             return self
+        return self._moved("getelementptr inbounds", offset)
+
+    def beyond(self, offset: Value | int) -> Pointer:
+        """As +, but the address may leave the memory that this one belongs to, where nothing may be read or written."""
+        return self if _is_constant(offset, 0) else self._moved("getelementptr", offset)
+
+    def _moved(self, instruction: str, offset: Value | int) -> Pointer:
         index = offset.text if isinstance(offset, Value) else str(offset)
-        moved = self.kernel.assign(
-            f"getelementptr inbounds {self.element.ir}, ptr {self.text}, i64 {index}", I64, 1
-        )
+        moved = self.kernel.assign(f"{instruction} {self.element.ir}, ptr {self.text}, i64 {index}", I64, 1)
         return Pointer(self.kernel, self.element, moved.text)
 
     def cast(self, element: Scalar) -> Pointer:

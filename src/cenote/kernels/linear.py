@@ -78,7 +78,7 @@ class LinearSpec(KernelSpec):
         x = k.pointer("x").load(at, lanes, mask)
         for stream, total in zip(streams, sums, strict=True):
             if mask is None:
-                k.prefetch(stream + at + _AHEAD // stream.element.nbytes)
+                k.prefetch(stream + at, _AHEAD // stream.element.nbytes)
             total.value = k.fma(stream.load(at, lanes, mask).to(F32), x, total.value)
 
 

@@ -225,7 +225,7 @@ class _Pairs(_Rows):
         k, spec, lanes = self.k, self.spec, self.lanes
         start = at * 2 + (1 - spec.left)
         for source in self.sources[1:]:
-            k.prefetch(source + (start + AHEAD // spec.storage.nbytes))
+            k.prefetch(source, start + AHEAD // spec.storage.nbytes)
         low = [load(spec, source, start, lanes) for source in self.sources]
         high = [load(spec, source, start + (lanes - over), lanes) for source in self.sources]
         if self.watch is not None:

@@ -168,7 +168,7 @@ class PoolRows(PoolSpec):
             return
         for source in sources:
             for place in places[:: max(1, k.target.line // (self.lanes * self.storage.nbytes))]:
-                k.prefetch(source + (place + AHEAD // self.storage.nbytes))
+                k.prefetch(source, place + AHEAD // self.storage.nbytes)
 
     def _neighbours(self, k: Kernel, parts: list[Value]) -> Value:
         """Windows as wide as there are parts, none overlapping, of the parts put end to end."""

@@ -301,7 +301,7 @@ class _Emitter:
             if self.spec.ahead:
                 soon = ahead.value
                 for line in range(self.spec.ahead):
-                    k.prefetch(weights + soon + line * LINE)
+                    k.prefetch(weights, soon + line * LINE)
                 ahead.value = soon + self.spec.ahead * LINE
             for channel in range(lanes):
                 vectors = [factors.load(channel * row + o * lanes, lanes) for o in range(blocks)]
