@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,27 @@ def test_the_life_of_a_layer() -> None:
     assert len(programs) >= 10
     for program in programs:
         exec(program, namespace)
+
+
+def test_using_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {}
+    programs = PROGRAM.findall((DOCS / "using_models.md").read_text(encoding="utf-8"))
+    assert len(programs) >= 7
+    for program in programs:
+        exec(program, namespace)
+
+
+@pytest.mark.parametrize("option", ["threads", "precision", "weights", "tune"])
+def test_every_option_of_load_is_described(option: str) -> None:
+    assert set(inspect.signature(cenote.load).parameters) == {
+        "source",
+        "threads",
+        "precision",
+        "weights",
+        "tune",
+    }
+    assert f"\n| `{option}` |" in (DOCS / "using_models.md").read_text(encoding="utf-8")
 
 
 def test_generated_pages_are_fresh() -> None:
