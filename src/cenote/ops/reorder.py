@@ -44,10 +44,12 @@ class Reorder(Op):
         if x.rank not in (3, 4, 5):
             return
         seconds = 2 * x.nbytes / 10e9 + 1e-6  # strided on one side: about 10 GB/s
-        blocked = Layout(target.lanes(x.dtype))
-        yield Lowering("to_blocked", (PLAIN,), (blocked,), _bind, seconds)
-        yield Lowering("to_plain", (blocked,), (PLAIN,), _bind, seconds)
-        yield Lowering("copy_blocked", (blocked,), (blocked,), _bind_copy, copy)
+        # Pools block other types as they block float32: the indices of a maximum lie as the maximum does.
+        for lanes in dict.fromkeys((target.lanes(x.dtype), target.lanes())):
+            blocked = Layout(lanes)
+            yield Lowering("to_blocked", (PLAIN,), (blocked,), _bind, seconds)
+            yield Lowering("to_plain", (blocked,), (PLAIN,), _bind, seconds)
+            yield Lowering("copy_blocked", (blocked,), (blocked,), _bind_copy, copy)
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         return Cost(0, 2 * require("reorder", inputs[0], "x").nbytes)
@@ -68,7 +70,7 @@ class Reorder(Op):
         ]
         for shape in shapes:
             yield Sample(Reorder(), (seeded(shape, 1),), "float32")
-        for dtype in (np.int32, np.float64, np.float16, np.int8):
+        for dtype in (np.int32, np.int64, np.float64, np.float16, np.int8):
             yield Sample(Reorder(), (seeded((2, 11, 5, 9), 1, dtype),), np.dtype(dtype).name)
 
 
