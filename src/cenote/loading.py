@@ -40,6 +40,10 @@ def load(
     "off" is the cost model alone. `print(model.plan)` shows what was chosen and why. Loads that find the same figures
     in the cache choose the same and give the same bits.
 
+    The compiled model is kept in the cache (but for file objects and ModelProtos, and models whose shapes depend on
+    data). A later load of a model with the same content, by any process, finds it there: it parses, packs and compiles
+    nothing, and shares the weights with the other processes. CENOTE_PLAN_CACHE limits the megabytes kept.
+
     Raises ModelError for what is no valid model, UnsupportedError for a valid one that Cenote cannot run (the message
     names the node), ArgumentError for a bad argument, OSError when the file cannot be read.
     """

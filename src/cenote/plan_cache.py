@@ -205,7 +205,8 @@ def _joined(nbytes: int, piece: Callable[[int], bytes]) -> str:
         except (OSError, MemoryError) as error:
             failures.append(error)
 
-    helpers = [threading.Thread(target=work) for _ in range(min(count, physical_cores()) - 1)]
+    most = min(count, physical_cores()) if count > 1 else 1
+    helpers = [threading.Thread(target=work) for _ in range(most - 1)]
     for helper in helpers:
         helper.start()
     work()

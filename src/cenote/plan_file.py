@@ -30,7 +30,7 @@ import numpy as np
 
 from cenote.codegen import cache, jit
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
-from cenote.core.types import Array, Declared, TensorType
+from cenote.core.types import Array, Declared, TensorType, dtype_named
 from cenote.core.version import __version__
 from cenote.kernels.driver import driver_abi
 from cenote.runtime.memory import address_of
@@ -205,7 +205,7 @@ class _Reader:
             shapes = tuple(tuple(shape) for shape in record["shapes"])
             plans[shapes] = StoredPlan(_program(record, constants, addresses, threads), text)
         inputs = tuple(
-            Declared(name, np.dtype(dtype), None if shape is None else tuple(shape))
+            Declared(name, dtype_named(dtype), None if shape is None else tuple(shape))
             for name, dtype, shape in header["inputs"]
         )
         return StoredModel(
@@ -214,7 +214,7 @@ class _Reader:
         )  # fmt: skip
 
     def _constant(self, whole: Array, record: Mapping[str, Any]) -> Array:
-        dtype, shape = np.dtype(record["dtype"]), tuple(record["shape"])
+        dtype, shape = dtype_named(record["dtype"]), tuple(record["shape"])
         start = self.start + record["at"]
         array: Array = whole[start : start + math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
         return array
@@ -259,7 +259,7 @@ def _place(record: list[Any] | None) -> tuple[Slot, TensorType] | None:
 
 
 def _type(record: Sequence[Any]) -> TensorType:
-    return TensorType(np.dtype(record[0]), tuple(record[1]))
+    return TensorType(dtype_named(record[0]), tuple(record[1]))
 
 
 def decode(data: Any) -> Any:
@@ -269,10 +269,10 @@ def decode(data: Any) -> Any:
     if "tuple" in data:
         return tuple(decode(item) for item in data["tuple"])
     if "dtype" in data:
-        return np.dtype(data["dtype"])
+        return dtype_named(data["dtype"])
     if "array" in data:
         name, shape, content = data["array"]
-        return np.frombuffer(base64.b64decode(content), np.dtype(name)).reshape(shape)
+        return np.frombuffer(base64.b64decode(content), dtype_named(name)).reshape(shape)
     module, name = data["class"]
     if not module.startswith(TRUSTED):
         raise ModelError(f"the plan file names a class of {module}; it is damaged")

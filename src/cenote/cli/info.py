@@ -33,8 +33,11 @@ def info(
     table.add_row(
         "target", f"{target.name} ({target.cpu}): {target.lanes} lanes, {target.registers} registers"
     )
-    kept = f"{cache.folder}: {cache.files} kernels, {size(cache.nbytes)}" if cache.folder else "off"
-    table.add_row("kernel cache", kept)
+    kernels, models = (
+        f"{cache.files} kernels, {size(cache.nbytes)}",
+        f"{cache.plans} models, {size(cache.plan_bytes)}",
+    )
+    table.add_row("cache", f"{cache.folder}: {kernels}; {models}" if cache.folder else "off")
     table.add_row("versions", ", ".join(f"{name} {version}" for name, version in found.versions.items()))
     out().print(table)
     settings = Table(box=None, pad_edge=False, title="settings (environment variables)", title_justify="left")

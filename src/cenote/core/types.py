@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 if (
@@ -16,27 +16,52 @@ if (
     from numpy.typing import DTypeLike, NDArray
 
     Array = NDArray[Any]
+    BFLOAT16: np.dtype[Any]
+    FLOATS: frozenset[np.dtype[Any]]
 else:
     Array = np.ndarray
 
-BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 FLOAT16: np.dtype[Any] = np.dtype(np.float16)
 FLOAT32: np.dtype[Any] = np.dtype(np.float32)
 FLOAT64: np.dtype[Any] = np.dtype(np.float64)
 INT64: np.dtype[Any] = np.dtype(np.int64)
-FLOATS = frozenset({BFLOAT16, FLOAT16, FLOAT32, FLOAT64})
+_NUMPY_FLOATS = frozenset({FLOAT16, FLOAT32, FLOAT64})
 
 _SHORT = {"float": "f", "int": "i", "uint": "u", "complex": "c"}
 
 
+@cache
+def _bfloat16() -> np.dtype[Any]:
+    import ml_dtypes  # 8 ms and 3 MB, which a process that only loads float32 plans need not spend
+
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def __getattr__(name: str) -> Any:
+    """BFLOAT16, which NumPy does not have by itself, and FLOATS, which it is one of."""
+    if name not in ("BFLOAT16", "FLOATS"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals().update(BFLOAT16=_bfloat16(), FLOATS=_NUMPY_FLOATS | {_bfloat16()})
+    return globals()[name]
+
+
+def dtype_named(name: str) -> np.dtype[Any]:
+    """The dtype of a name, also of those that ml_dtypes adds ("bfloat16", "int4"). Raises TypeError for no dtype."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        _bfloat16()
+        return np.dtype(name)
+
+
 def is_float(dtype: np.dtype[Any]) -> bool:
     """True for float64, float32, float16 and bfloat16."""
-    return dtype in FLOATS
+    return dtype in _NUMPY_FLOATS or dtype == _bfloat16()
 
 
 def short_name(dtype: np.dtype[Any]) -> str:
     """`f32`, `bf16`, `i8`, `bool`: how types print in graphs, plans and kernel names."""
-    if dtype == BFLOAT16:
+    if dtype.name == "bfloat16":
         return "bf16"
     for prefix, letter in _SHORT.items():
         if dtype.name.startswith(prefix) and dtype.name[len(prefix) :].isdigit():

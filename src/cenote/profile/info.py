@@ -42,11 +42,16 @@ class TargetInfo:
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """The folder of compiled kernels; `folder` is empty when caching is off."""
+    """The cache: `files` and `nbytes` are those of compiled kernels, `plans` and `plan_bytes` those of compiled models.
+
+    `folder` is empty when caching is off.
+    """
 
     folder: str
     files: int
     nbytes: int
+    plans: int = 0
+    plan_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -123,14 +128,15 @@ def _memory() -> int:
 def _cache(folder: Path | None) -> CacheInfo:
     if folder is None:
         return CacheInfo("", 0, 0)
-    sizes = []
+    kernels, plans = [], []
     for parent, _, names in os.walk(folder):
         for name in names:
             try:
-                sizes.append((Path(parent) / name).stat().st_size)
+                size = (Path(parent) / name).stat().st_size
             except OSError:
                 continue  # removed meanwhile
-    return CacheInfo(str(folder), len(sizes), sum(sizes))
+            (plans if Path(parent).name == "plans" else kernels).append(size)
+    return CacheInfo(str(folder), len(kernels), sum(kernels), len(plans), sum(plans))
 
 
 def _versions() -> dict[str, str]:

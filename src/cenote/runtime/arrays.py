@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from cenote.core import types
 from cenote.core.errors import CapacityError, InputError
-from cenote.core.types import BFLOAT16, Array
+from cenote.core.types import Array
 
 Restore = Callable[[Array], Any]
 
@@ -76,7 +77,7 @@ def _from_torch(x: Any, torch: Any) -> tuple[Array, Restore]:
     x = x.detach()
     try:
         if x.dtype == torch.bfloat16:
-            return x.view(torch.int16).numpy().view(BFLOAT16), _to_torch
+            return x.view(torch.int16).numpy().view(types.BFLOAT16), _to_torch
         return x.numpy(), _to_torch
     except (RuntimeError, TypeError) as error:
         raise InputError(f"cannot be read as a CPU array ({error}); move it to the CPU first") from error
@@ -84,7 +85,7 @@ def _from_torch(x: Any, torch: Any) -> tuple[Array, Restore]:
 
 def _to_torch(array: Array) -> Any:
     torch = importlib.import_module("torch")
-    if array.dtype == BFLOAT16:
+    if array.dtype == types.BFLOAT16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
