@@ -11,7 +11,7 @@ from cenote.codegen import jit
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.epilogue import Activation
-from cenote.kernels.toom_cook import filtering, transform_weights
+from cenote.kernels.toom_cook import filtering, shortened, transform_weights
 from cenote.kernels.winograd_calls import WinogradPlan, cover
 from cenote.ops.base import Lowering
 from cenote.ops.conv import Conv
@@ -60,6 +60,21 @@ def test_matrices_filter_exactly(m: int, r: int) -> None:
         assert all(float(np.float32(float(c))) == c for row in matrix for c in row), "inexact in float32"
 
 
+@pytest.mark.parametrize(("m", "r"), SIZES[:-1])
+def test_shorter_filterings_use_the_weights_of_the_larger(m: int, r: int) -> None:
+    full = filtering(m, r)
+    for fewer in range(1, m):
+        f = shortened(full, fewer)
+        inputs, weights = np.arange(1, f.a + 1) ** 2 % 7 - 3.0, np.arange(r) ** 2 % 5 - 1.5
+        a_t, b_t = (np.array(x, np.float64) for x in (f.output_matrix, f.input_matrix))
+        products = np.array(full.weight_matrix, np.float64) @ weights
+        products = products[[*range(f.a - 1), full.a - 1]]  # the first points, and infinity
+        wanted = [sum(weights[k] * inputs[i + k] for k in range(r)) for i in range(fewer)]
+        np.testing.assert_allclose(a_t @ (products * (b_t @ inputs)), wanted, atol=1e-12)
+        for matrix in (f.output_matrix, f.input_matrix):
+            assert all(float(np.float32(float(c))) == c for row in matrix for c in row), "inexact in float32"
+
+
 def test_weights_are_transformed_along_both_axes() -> None:
     down, across = filtering(4, 3), filtering(2, 5)
     taps = np.random.default_rng(0).standard_normal((3, 5, 2))
@@ -69,9 +84,11 @@ def test_weights_are_transformed_along_both_axes() -> None:
     )
 
 
-@pytest.mark.parametrize("channels", [64, 256])
-def test_error_is_at_most_four_times_that_of_a_plain_sum(channels: int) -> None:
-    op, arrays = Conv(pads=ONE), he_inputs(channels, 32, (12, 12), (3, 3))
+@pytest.mark.parametrize(
+    ("channels", "size"), [(64, (12, 12)), (256, (12, 12)), (128, (13, 14)), (128, (5, 15)), (128, (7, 7))]
+)
+def test_error_is_at_most_four_times_that_of_a_plain_sum(channels: int, size: tuple[int, int]) -> None:
+    op, arrays = Conv(pads=ONE), he_inputs(channels, 32, size, (3, 3))
     wanted = reference(op, arrays)
     found = candidates(op, arrays)
     errors = {name: rms(run_lowering(op, found[name], arrays, TARGET)[0], wanted) for name in found}
@@ -105,7 +122,7 @@ def test_exact_means_no_winograd() -> None:
 
 RAGGED = [
     (16, 16, (4, 4), 1), (20, 24, (5, 9), 2), (17, 40, (7, 7), 1), (24, 16, (13, 4), 3), (16, 72, (30, 31), 1),
-    (64, 16, (6, 47), 1), (16, 560, (5, 6), 1),
+    (64, 16, (6, 47), 1), (16, 560, (5, 6), 1), (16, 16, (29, 31), 3),
 ]  # fmt: skip
 
 

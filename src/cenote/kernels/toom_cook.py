@@ -36,11 +36,16 @@ POINTS: dict[int, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Filtering:
-    """F(m, r): `a` inputs, the matrices as exact fractions."""
+    """F(m, r): `a` inputs, the matrices as exact fractions.
+
+    `others` are points of a larger filtering whose transformed weights this one shares: the weights' divisors by them
+    move into the input matrix.
+    """
 
     m: int
     r: int
     points: tuple[Fraction, ...]
+    others: tuple[Fraction, ...] = ()
 
     @property
     def a(self) -> int:
@@ -54,7 +59,10 @@ class Filtering:
     @cached_property
     def input_matrix(self) -> Matrix:
         """B^T, a by a: the coefficients of the product of (x - p) over the other points; last over all."""
-        rows = [_product([q for q in self.points if q != p], self.a) for p in self.points]
+        rows = []
+        for p in self.points:
+            scale = math.prod((p - q for q in self.others), start=Fraction(1))
+            rows.append(tuple(scale * c for c in _product([q for q in self.points if q != p], self.a)))
         return (*rows, _product(self.points, self.a))
 
     @cached_property
@@ -62,7 +70,7 @@ class Filtering:
         """G, a by r."""
         rows = []
         for p in self.points:
-            scale = math.prod((p - q for q in self.points if q != p), start=Fraction(1))
+            scale = math.prod((p - q for q in (*self.points, *self.others) if q != p), start=Fraction(1))
             rows.append(tuple(p**k / scale for k in range(self.r)))
         return (*rows, tuple(Fraction(int(k == self.r - 1)) for k in range(self.r)))
 
@@ -76,6 +84,13 @@ class Filtering:
 def filtering(m: int, r: int) -> Filtering:
     """F(m, r) with the best points known for its size."""
     return Filtering(m, r, tuple(Fraction(p) for p in POINTS[m + r - 2]))
+
+
+@cache
+def shortened(f: Filtering, m: int) -> Filtering:
+    """F(m, r) with fewer outputs than f, on the first of its points and infinity: it needs no weights of its own."""
+    count = m + f.r - 2
+    return Filtering(m, f.r, f.points[:count], f.points[count:])
 
 
 def _product(roots: Sequence[Fraction], length: int) -> Row:

@@ -10,8 +10,11 @@
 
 "fused" runs both phases per block of tiles, with V and M in the thread's scratch; "input" and "product" are two calls
 with V between them: better where the weights are larger than V (small maps, many channels), for then items are ranges
-of filters and the weights are read once. A map that is no multiple of the tile has last tiles that overlap the ones
-before: nothing outside the map is read, and what was already written is not written again.
+of filters and the weights are read once.
+
+A map that is no multiple of the tile ends in shorter tiles: F(2, 3) after F(4, 3), on some of its points, so that the
+transformed weights are the same, and the products of the other points leave them out (14x14: 484 tile products instead
+of 576). Tiles are sorted so that each product's lie together: last column, inner ones, last row, corner.
 
 With `pool` the map's extents are even (an odd map's last row or column is in no window), so tiles start on even rows
 and columns, and the output transform keeps the largest of every 2x2: a quarter of the stores, no step for the pool.
@@ -30,21 +33,23 @@ from cenote.codegen.values import F32, I64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.epilogue import Activation
-from cenote.kernels.toom_cook import Filtering, apply_input, apply_output, filtering
+from cenote.kernels.toom_cook import Filtering, apply_input, apply_output, filtering, shortened
 
 NUMBERS = (
-    "channels", "channel_blocks", "filter_blocks", "groups", "group_share", "group_parts",
-    "tiles", "block", "map_tiles", "row_tiles", "wide", "narrow", "wide_last", "narrow_last",
-    "out_h", "out_w", "x_n", "x_block", "x_h", "y_n", "y_block", "y_h", "r_n", "r_block", "r_h",
-    "v_xi", "v_block", "v_item", "m_xi", "m_group", "u_xi", "bundle", "table_bytes", "temporary_bytes", "v_bytes",
+    "channels", "channel_blocks", "filter_blocks", "groups", "group_share", "group_parts", "bundle",
+    "tiles", "block", "rows", "columns", "columns_end", "inner_end", "rows_end",
+    "x_n", "x_block", "x_h", "y_n", "y_block", "y_h", "r_n", "r_block", "r_h",
+    "v_xi", "v_block", "v_item", "m_xi", "m_group", "u_xi", "table_bytes", "temporary_bytes", "v_bytes",
 )  # fmt: skip
 LINE = 16  # floats of a cache line
-TABLE = 4  # words per tile: offset in x, offset in y, offset in r, rows * 256 + columns already written
+TABLE = 3  # words per tile: offset in x, offset in y, offset in r
 
 
 @dataclass(frozen=True)
 class WinogradSpec(KernelSpec):
     """F(mv, rv) down and F(mh, rh) across; `blocks` filter vectors by `width` tiles in registers.
+
+    `last_v`, `last_h`: outputs of the last tile of a column, of a row, if fewer; else 0.
 
     `ahead`: cache lines of the next product's weights that are asked for per step of a tile's sums (a channel block):
     they come from memory while this product's are in use. 20 % less time for 512 channels at 14x14.
@@ -62,6 +67,8 @@ class WinogradSpec(KernelSpec):
     activation: Activation
     pool: bool = False
     ahead: int = 0
+    last_v: int = 0
+    last_h: int = 0
 
     @property
     def step(self) -> int:
@@ -81,6 +88,12 @@ class WinogradSpec(KernelSpec):
         """Matrix products per block: elements of a transformed tile."""
         return self.vertical.a * self.horizontal.a
 
+    @property
+    def kinds(self) -> list[tuple[bool, bool]]:
+        """Kinds of tiles in their order: whether they are last in their column, in their row."""
+        wanted = ((False, True), (False, False), (True, False), (True, True))
+        return [(v, h) for v, h in wanted if (self.last_v or not v) and (self.last_h or not h)]
+
     def emit(self, target: Target) -> Kernel:
         pointers = ("x", "u", "bias", "residual", "y", "v")
         aliases = ("residual", "y")
@@ -89,6 +102,16 @@ class WinogradSpec(KernelSpec):
         kernel = Kernel(self.symbol, target, parameters)
         _Emitter(self, kernel, target.lanes()).run()
         return kernel
+
+
+@dataclass(frozen=True)
+class _Tiles:
+    """Tiles of one kind in a block: from `begin` to `end`, with their filterings and where those products lie."""
+
+    begin: Value
+    end: Value
+    down: Filtering
+    across: Filtering
 
 
 class _Emitter:
@@ -107,77 +130,112 @@ class _Emitter:
             block, part = item // parts, item % parts
             first = block * k.number("block")
             count = _smaller(k, k.number("block"), k.number("tiles") - first)
-            self.locate(first, count)
+            self.sort(first, count)
+            self.locate(first)
             v = self.v if spec.phase == "fused" else self.v + block * k.number("v_item")
             if spec.phase == "input":
                 share = k.number("group_share")
-                self.input(
-                    v, count, part * share, _smaller(k, part * share + share, k.number("channel_blocks"))
-                )
+                self.input(v, part * share, _smaller(k, part * share + share, k.number("channel_blocks")))
                 continue
             if spec.phase == "fused":
-                self.input(v, count, k.integer(0), k.number("channel_blocks"))
+                self.input(v, k.integer(0), k.number("channel_blocks"))
             begin = part * k.number("group_share")
-            is_last = (first + k.number("block")) > k.number("tiles")
-            wide = k.select(is_last, k.number("wide_last"), k.number("wide"))
-            narrow = k.select(is_last, k.number("narrow_last"), k.number("narrow"))
             end = _smaller(k, begin + k.number("group_share"), k.number("groups"))
             for first_group in k.range(begin, end, k.number("bundle")):
                 last_group = _smaller(k, first_group + k.number("bundle"), end)
-                self.products(v, first_group, last_group, wide, narrow)
+                self.products(v, first_group, last_group, count)
                 for group in k.range(first_group, last_group):
-                    self.output(group, self.m + (group - first_group) * k.number("m_group"), count)
+                    self.output(group, self.m + (group - first_group) * k.number("m_group"))
 
     # ---- where the tiles are ----------------------------------------------------------------------------------
 
-    def locate(self, first: Value, count: Value) -> None:
-        """Fill the table: per tile its offsets, and how much of it the tile before has written."""
+    def sort(self, first: Value, count: Value) -> None:
+        """Where each kind of tile begins and ends in the block."""
         k, spec = self.k, self.spec
-        for index in k.range(0, count):
-            tile = first + index
-            n, rest = tile // k.number("map_tiles"), tile % k.number("map_tiles")
-            h, w = (rest // k.number("row_tiles")) * spec.mv, (rest % k.number("row_tiles")) * spec.mh
-            top = _smaller(k, h, k.number("out_h") - spec.mv)
-            left = _smaller(k, w, k.number("out_w") - spec.mh)
-            slot = index * TABLE
-            for offset, side in enumerate("xyr"):
-                row, column = (top, left) if side == "x" else (top // spec.step, left // spec.step)
-                place = n * k.number(f"{side}_n") + row * k.number(f"{side}_h") + column * self.lanes
-                self.table.store(place, slot + offset)
-            written = (h - top) // spec.step * 256 + (w - left) // spec.step
-            self.table.store(written, slot + 3)
+        ends = []
+        for name in ("columns_end", "inner_end", "rows_end"):
+            left = k.number(name) - first
+            ends.append(k.select(left < 0, k.integer(0), _smaller(k, left, count)))
+        self.columns_end, self.inner_end, self.rows_end = ends
+        limits = {
+            (False, True): (k.integer(0), self.columns_end),
+            (False, False): (self.columns_end, self.inner_end),
+            (True, False): (self.inner_end, self.rows_end),
+            (True, True): (self.rows_end, count),
+        }
+        self.kinds = {
+            (v, h): _Tiles(
+                *limits[v, h],
+                shortened(spec.vertical, spec.last_v) if v else spec.vertical,
+                shortened(spec.horizontal, spec.last_h) if h else spec.horizontal,
+            )
+            for v, h in spec.kinds
+        }
+
+    def locate(self, first: Value) -> None:
+        """Fill the table: per tile its offsets."""
+        k, spec = self.k, self.spec
+        rows, columns, zero = k.number("rows"), k.number("columns"), k.integer(0)
+        before = {
+            (False, True): zero,
+            (False, False): k.number("columns_end"),
+            (True, False): k.number("inner_end"),
+            (True, True): k.number("rows_end"),
+        }
+        for (v, h), tiles in self.kinds.items():
+            across = k.integer(1) if h else columns
+            per_image = across if v else rows * across
+            for index in k.range(tiles.begin, tiles.end):
+                tile = first + index - before[v, h]
+                n, rest = tile // per_image, tile % per_image
+                top = (rows if v else rest // across) * spec.mv
+                left = (columns if h else rest % across) * spec.mh
+                for offset, side in enumerate("xyr"):
+                    row, column = (top, left) if side == "x" else (top // spec.step, left // spec.step)
+                    place = n * k.number(f"{side}_n") + row * k.number(f"{side}_h") + column * self.lanes
+                    self.table.store(place, index * TABLE + offset)
 
     # ---- transforms -------------------------------------------------------------------------------------------
 
-    def input(self, v: Pointer, count: Value, begin: Value, end: Value) -> None:
+    def input(self, v: Pointer, begin: Value, end: Value) -> None:
         """V of the channel blocks begin..end."""
         k, lanes = self.k, self.lanes
         for block in k.range(begin, end):
             mask = k.tail_mask(k.number("channels") - block * lanes, lanes) if self.spec.ragged else None
-            for index in k.range(0, count):
-                x = k.pointer("x") + (self.table.load(index * TABLE) + block * k.number("x_block"))
-                self.input_tile(x, v + (block * k.number("v_block") + index * lanes), mask)
+            for tiles in self.kinds.values():
+                for index in k.range(tiles.begin, tiles.end):
+                    x = k.pointer("x") + (self.table.load(index * TABLE) + block * k.number("x_block"))
+                    to = v + (block * k.number("v_block") + index * lanes)
+                    self.input_tile(x, to, mask, tiles.down, tiles.across)
 
-    def input_tile(self, x: Pointer, to: Pointer, mask: Value | None) -> None:
+    def input_tile(
+        self, x: Pointer, to: Pointer, mask: Value | None, down: Filtering, across: Filtering
+    ) -> None:
         """One tile of one channel block: down the columns into a small square, then along its rows."""
-        k, lanes, down, across = self.k, self.lanes, self.spec.vertical, self.spec.horizontal
+        k, lanes, spec = self.k, self.lanes, self.spec
 
         def load(i: int, j: Value | int) -> Value:
             value = x.load(k.number("x_h") * i + j * lanes, lanes)
             return value if mask is None else k.select(mask, value, k.constant(F32, 0.0, lanes))
 
         def store(i: Value | int, results: Sequence[Value]) -> None:
-            self.store_row(to, i, results)
+            row = self.place(i, down, spec.vertical) * spec.horizontal.a
+            for j, value in enumerate(results):
+                column = self.place(j, across, spec.horizontal)
+                to.store(value, k.number("v_xi") * row + k.number("v_xi") * column)
 
         self.down_then_across(
             load, down.a, across.a,
-            lambda d: apply_input(k, down, d), lambda d: apply_input(k, across, d),
-            down.a, k.integer(0), store,
+            lambda d: apply_input(k, down, d), lambda d: apply_input(k, across, d), down.a, store,
         )  # fmt: skip
 
-    def store_row(self, to: Pointer, i: Value | int, results: Sequence[Value]) -> None:
-        for j, value in enumerate(results):
-            to.store(value, (self.k.number("v_xi") * len(results)) * i + self.k.number("v_xi") * j)
+    def place(self, index: Value | int, f: Filtering, full: Filtering) -> Value | int:
+        """Where a point's product is among the full filtering's: the same, but infinity is always the last."""
+        if f.a == full.a:
+            return index
+        if isinstance(index, int):
+            return full.a - 1 if index == f.a - 1 else index
+        return self.k.select(index.equals(f.a - 1), self.k.integer(full.a - 1), index)
 
     def down_then_across(
         self,
@@ -187,13 +245,12 @@ class _Emitter:
         down: Callable[[Sequence[Value]], list[Value]],
         across: Callable[[Sequence[Value]], list[Value]],
         rows_out: int,
-        first_row: Value,
         store: Callable[[Value | int, Sequence[Value]], None],
         step: int = 1,
     ) -> None:
         """A separable transform: through a square in scratch, or along the one row there is.
 
-        `store` gets the results of `step` rows at once; `first_row` and `rows_out` count these.
+        `store` gets the results of `step` rows at once; `rows_out` counts these.
         """
         k, lanes = self.k, self.lanes
         if rows_in == 1:
@@ -202,7 +259,7 @@ class _Emitter:
         for j in k.range(0, columns):
             for i, value in enumerate(down([load(i, j) for i in range(rows_in)])):
                 self.temporary.store(value, j * lanes + i * columns * lanes)
-        for row in k.range(first_row, rows_out):
+        for row in k.range(0, rows_out):
             if columns == 1:
                 store(row, [self.temporary.load(row * lanes, lanes)])
             else:
@@ -212,27 +269,27 @@ class _Emitter:
                     results += across([square.load(j * lanes, lanes) for j in range(columns)])
                 store(row, results)
 
-    def output(self, group: Value, products: Pointer, count: Value) -> None:
+    def output(self, group: Value, products: Pointer) -> None:
         """y of the group's filter vectors, tile by tile."""
         k, lanes, spec = self.k, self.lanes, self.spec
         left = k.number("filter_blocks") - group * spec.blocks
-        for index in k.range(0, count):
-            for o in k.range(0, _smaller(k, k.integer(spec.blocks), left)):
-                block = group * spec.blocks + o
-                m = products + (index * (spec.blocks * lanes) + o * lanes)
-                self.output_tile(m, index, block)
+        for tiles in self.kinds.values():
+            for index in k.range(tiles.begin, tiles.end):
+                for o in k.range(0, _smaller(k, k.integer(spec.blocks), left)):
+                    block = group * spec.blocks + o
+                    m = products + (index * (spec.blocks * lanes) + o * lanes)
+                    self.output_tile(m, index, block, tiles.down, tiles.across)
 
-    def output_tile(self, m: Pointer, index: Value, block: Value) -> None:
+    def output_tile(self, m: Pointer, index: Value, block: Value, down: Filtering, across: Filtering) -> None:
         k, lanes, spec = self.k, self.lanes, self.spec
-        down, across = spec.vertical, spec.horizontal
         y = k.pointer("y") + (self.table.load(index * TABLE + 1) + block * k.number("y_block"))
         r = k.pointer("residual") + (self.table.load(index * TABLE + 2) + block * k.number("r_block"))
-        written = self.table.load(index * TABLE + 3)
         bias = k.pointer("bias").load(block * lanes, lanes)
         step = k.number("m_xi")
 
         def load(i: int, j: Value | int) -> Value:
-            return m.load(step * (i * across.a) + step * j, lanes)
+            row = self.place(i, down, spec.vertical) * spec.horizontal.a
+            return m.load(step * row + step * self.place(j, across, spec.horizontal), lanes)
 
         def finish(value: Value, i: Value | int, j: int) -> Value:
             total = value + bias
@@ -253,40 +310,62 @@ class _Emitter:
             if spec.pool:
                 results = _larger_of_pairs(k, results[: len(results) // 2], results[len(results) // 2 :])
             for j, value in enumerate(results):
-                # What the tile before has written goes to the scratch square instead.
-                place = y + (k.number("y_h") * i + j * lanes)
-                if j < len(results) - 1:
-                    place = _either(k, (written & 255) > j, self.temporary + down.a * across.a * lanes, place)
-                k.store(finish(value, i, j) if late else value, place)
+                y.store(finish(value, i, j) if late else value, k.number("y_h") * i + j * lanes)
 
         self.down_then_across(
-            load, down.a, across.a, lambda d: apply_output(k, down, d), along, down.m // spec.step, written >> 8,
-            store, spec.step,
+            load, down.a, across.a, lambda d: apply_output(k, down, d), along, down.m // spec.step, store,
+            spec.step,
         )  # fmt: skip
 
     # ---- products ---------------------------------------------------------------------------------------------
 
-    def products(self, v: Pointer, begin: Value, end: Value, wide: Value, narrow: Value) -> None:
+    def products(self, v: Pointer, begin: Value, end: Value, count: Value) -> None:
         """M[group][xi] = V[xi] U[group][xi] for all xi and the groups begin..end, which share V[xi] while it is near.
 
-        Tiles past the block's count are computed from whatever V holds there.
+        Tiles past those that a product is for are computed from whatever V holds there.
         """
         k, spec = self.k, self.spec
         panel, groups = k.number("u_xi"), end - begin
         to_next_group = panel * spec.products
         to_next_product = panel - (groups - 1) * to_next_group
         for xi in k.range(0, spec.products):
+            start, stop = self.involved(xi, count)
             source = v + xi * k.number("v_xi")
+            passes = (stop - start + (spec.width - 1)) // spec.width
+            narrow = _smaller(k, passes, passes * spec.width - (stop - start))
+            wide = passes - narrow if spec.width > 1 else passes
             for index in k.range(0, groups):
                 weights = k.pointer("u") + ((begin + index) * spec.products + xi) * panel
                 to = self.m + (index * k.number("m_group") + xi * k.number("m_xi"))
                 ahead = k.variable(k.select((index + 1) < groups, to_next_group, to_next_product))
                 for tile in k.range(0, wide):
-                    self.product(source, to, weights, tile * spec.width, spec.width, ahead)
+                    self.product(source, to, weights, start + tile * spec.width, spec.width, ahead)
                 if spec.width > 1:
                     for tile in k.range(0, narrow):
-                        first = wide * spec.width + tile * (spec.width - 1)
+                        first = start + wide * spec.width + tile * (spec.width - 1)
                         self.product(source, to, weights, first, spec.width - 1, ahead)
+
+    def involved(self, xi: Value, count: Value) -> tuple[Value, Value]:
+        """The tiles that have the product xi: short ones lack some points."""
+        k, spec, zero = self.k, self.spec, self.k.integer(0)
+        start, stop = zero, count
+        if spec.last_h:
+            short = shortened(spec.horizontal, spec.last_h)
+            has_all = self.is_point(xi % spec.horizontal.a, short, spec.horizontal)
+            start = k.select(has_all, zero, self.columns_end)
+            stop = k.select(has_all, count, self.rows_end)
+        if spec.last_v:
+            short = shortened(spec.vertical, spec.last_v)
+            has_all = self.is_point(xi // spec.horizontal.a, short, spec.vertical)
+            stop = k.select(has_all, stop, self.inner_end)
+        return start, stop
+
+    def is_point(self, index: Value, f: Filtering, full: Filtering) -> Value:
+        """Whether a shorter filtering has the point."""
+        k = self.k
+        one, zero = k.integer(1), k.integer(0)
+        found = k.select(index.equals(full.a - 1), one, k.select(index < (f.a - 1), one, zero))
+        return found.differs(0)
 
     def product(
         self, v: Pointer, m: Pointer, weights: Pointer, tile: Value, width: int, ahead: Variable
@@ -321,9 +400,3 @@ def _smaller(k: Kernel, a: Value, b: Value) -> Value:
 def _larger_of_pairs(k: Kernel, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
     """Elementwise maxima, NaN where either is NaN."""
     return [k.maximum(a, b) for a, b in zip(left, right, strict=True)]
-
-
-def _either(k: Kernel, condition: Value, a: Pointer, b: Pointer) -> Pointer:
-    """Pointer a where the condition holds, else b."""
-    chosen = k.assign(f"select i1 {condition.text}, ptr {a.text}, ptr {b.text}", I64, 1)
-    return Pointer(k, a.element, chosen.text)

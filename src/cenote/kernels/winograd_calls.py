@@ -14,7 +14,7 @@ from cenote.kernels.conv_direct import widest
 from cenote.kernels.conv_shape import ConvShape
 from cenote.kernels.epilogue import Activation
 from cenote.kernels.estimate import peak_seconds, weight_seconds
-from cenote.kernels.toom_cook import Filtering, filtering, transform_weights
+from cenote.kernels.toom_cook import Filtering, filtering, shortened, transform_weights
 from cenote.kernels.winograd import LINE, NUMBERS, TABLE, WinogradSpec
 
 SKEW = 16  # floats between products, so that their streams do not meet in the same cache sets
@@ -58,12 +58,34 @@ class WinogradPlan:
         return -(-self.shape.filters // self.lanes)
 
     @property
-    def row_tiles(self) -> int:
-        return -(-self.shape.out[-1] // self.mh)
+    def last_v(self) -> int:
+        """Outputs of the last tile of a column where they are fewer, else 0."""
+        return self.shape.out[-2] % self.mv
+
+    @property
+    def last_h(self) -> int:
+        return self.shape.out[-1] % self.mh
+
+    @property
+    def rows(self) -> int:
+        """Whole tiles of a column."""
+        return self.shape.out[-2] // self.mv
+
+    @property
+    def columns(self) -> int:
+        return self.shape.out[-1] // self.mh
+
+    @property
+    def ends(self) -> tuple[int, int, int]:
+        """Tiles up to the end of the last columns, the inner tiles, the last rows; corners follow."""
+        last_columns = self.rows * (self.last_h > 0)
+        inner = last_columns + self.rows * self.columns
+        last_rows = inner + self.columns * (self.last_v > 0)
+        return self.shape.n * last_columns, self.shape.n * inner, self.shape.n * last_rows
 
     @property
     def map_tiles(self) -> int:
-        return self.row_tiles * -(-self.shape.out[-2] // self.mv)
+        return (self.rows + (self.last_v > 0)) * (self.columns + (self.last_h > 0))
 
     @property
     def tiles(self) -> int:
@@ -111,30 +133,54 @@ class WinogradPlan:
         return -(-self.tiles // self.block)
 
     @cached_property
+    def involved(self) -> tuple[tuple[int, int, int], ...]:
+        """How many products have which tiles (first, last) of a block, for all kinds of blocks that there are."""
+        shorter = [
+            shortened(f, last).a if last else f.a
+            for f, last in ((self.vertical, self.last_v), (self.horizontal, self.last_h))
+        ]
+        (down, across), total = shorter, (self.vertical.a, self.horizontal.a)
+        found = set()
+        for first in range(0, self.tiles, self.block):
+            count = min(self.block, self.tiles - first)
+            columns, inner, rows = (min(max(end - first, 0), count) for end in self.ends)
+            found.add((columns, inner, rows, count))
+        cases = []
+        for columns, inner, rows, count in sorted(found):
+            cases += [
+                (down * across, 0, count),
+                (down * (total[1] - across), columns, rows),
+                ((total[0] - down) * across, 0, inner),
+                ((total[0] - down) * (total[1] - across), columns, inner),
+            ]
+        return tuple(case for case in cases if case[0])
+
+    @cached_property
     def width(self) -> int:
-        """Tiles in registers: the most that cover both a block and the last one without waste."""
-        most = widest(self.group_blocks, self.target.registers)
-        last = self.tiles - (self.blocks - 1) * self.block
+        """Tiles in registers: what takes least time for all kinds of blocks.
 
-        def waste(width: int) -> int:
-            return sum(
-                a * width + b * (width - 1) - n for n in (self.block, last) for a, b in [cover(n, width)]
-            )
+        A pass of few sums waits for the multiply-adds' latency, and each costs as much as a third of a tile besides.
+        """
+        least = 8 / self.group_blocks
 
-        return min(
-            range(most, 0, -1),
-            key=lambda width: (waste(width) > 0, waste(width) if width > 1 else 99, -width),
-        )
+        def cost(width: int) -> float:
+            total = 0.0
+            for products, first, last in self.involved:
+                wide, narrow = cover(last - first, width)
+                total += products * (wide * (max(width, least) + 0.35))
+                total += products * (narrow * (max(width - 1, least) + 0.35))
+            return total
+
+        return min(range(widest(self.group_blocks, self.target.registers), 0, -1), key=cost)
 
     @property
     def capacity(self) -> int:
-        """Tiles that V and M have room for."""
-        last = self.tiles - (self.blocks - 1) * self.block
-        return max(
-            a * self.width + b * (self.width - 1)
-            for n in (self.block, last)
-            for a, b in [cover(n, self.width)]
-        )
+        """Tiles that V and M have room for: the last pass of a product may reach past its tiles."""
+        reach = [self.block]
+        for _, first, last in self.involved:
+            wide, narrow = cover(last - first, self.width)
+            reach.append(first + wide * self.width + narrow * (self.width - 1))
+        return max(reach)
 
     @property
     def ahead(self) -> int:
@@ -163,15 +209,28 @@ class WinogradPlan:
 
     def seconds(self) -> float:
         """Estimate: products at 88 % of peak or at the memory's speed for the weights, and the transforms."""
-        lanes, padded = self.lanes, self.blocks * self.capacity
-        products = (
-            2 * self.products * padded * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
-        )
+        lanes = self.lanes
+        per_tile = 2 * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
+        products = per_tile * self._tile_products()
         weights = 4 * self.products * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
         passes = 1 if self.split else max(1, self.blocks if weights > self.target.level3 // 2 else 1)
         per_tile = 5 * self.products * (self.channel_blocks + self.filter_blocks)  # vector instructions
         transforms = peak_seconds(per_tile * self.tiles * lanes * 2, self.target, 0.5)
         return max(peak_seconds(products, self.target, 0.88), weight_seconds(weights * passes)) + transforms
+
+    def _tile_products(self) -> int:
+        """Products times the tiles that have them."""
+        columns, inner, rows = self.ends
+        down = shortened(self.vertical, self.last_v).a if self.last_v else 0
+        across = shortened(self.horizontal, self.last_h).a if self.last_h else 0
+        tall, wide = self.vertical.a, self.horizontal.a
+        corners = self.tiles - rows
+        return (
+            columns * tall * across
+            + (inner - columns) * tall * wide
+            + (rows - inner) * down * wide
+            + corners * down * across
+        )
 
     def pack(self, weights: Array) -> Array:
         """Weights (M, C, kh, kw) as U: (group, xi, channel, filter vector, lane), rounded once."""
@@ -217,6 +276,7 @@ class WinogradPlan:
             1 if is_input else self.width, self.shape.channels % self.lanes > 0 and phase != "product",
             residual and not is_input, Activation() if is_input else activation,
             self.pool and not is_input, 0 if is_input else self.ahead,
+            self.last_v, self.last_h,
         )  # fmt: skip
         numbers = self.numbers(phase)
         for side, (n, block, h) in steps.items():
@@ -228,9 +288,7 @@ class WinogradPlan:
 
     def numbers(self, phase: str) -> dict[str, int]:
         """The numbers of a launch, but for the tensors' strides."""
-        last = self.tiles - (self.blocks - 1) * self.block
-        wide, narrow = cover(self.block, self.width)
-        wide_last, narrow_last = cover(last, self.width)
+        columns_end, inner_end, rows_end = self.ends
         is_input = phase == "input"
         pieces = self.channel_blocks if is_input else self.groups
         share = pieces if phase == "fused" else self._share(pieces, is_input)
@@ -239,9 +297,8 @@ class WinogradPlan:
             "channels": self.shape.channels, "channel_blocks": self.channel_blocks,
             "filter_blocks": self.filter_blocks, "groups": self.groups, "group_share": share,
             "group_parts": -(-pieces // share), "bundle": self._bundle(share),
-            "tiles": self.tiles, "block": self.block, "map_tiles": self.map_tiles, "row_tiles": self.row_tiles,
-            "wide": wide, "narrow": narrow, "wide_last": wide_last, "narrow_last": narrow_last,
-            "out_h": self.shape.out[-2], "out_w": self.shape.out[-1],
+            "tiles": self.tiles, "block": self.block, "rows": self.rows, "columns": self.columns,
+            "columns_end": columns_end, "inner_end": inner_end, "rows_end": rows_end,
             "v_xi": self.v_xi, "v_block": self.capacity * self.lanes, "v_item": self.v_elements,
             "m_xi": self.m_xi, "m_group": self.products * self.m_xi,
             "u_xi": self.channel_blocks * self.lanes * self.group_blocks * self.lanes,
