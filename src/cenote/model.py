@@ -153,8 +153,9 @@ class Model:
         """Name, dtype and shape of each output: those of the plan used last, no shape before the first."""
         if not self._stages:
             return tuple(Declared(name, np.dtype(np.float32), None) for name in self.output_names)
-        stage = next(reversed(self._stages.values()))
-        types = dict(zip(stage.output_names, stage.plan.program.outputs, strict=True))
+        types: dict[str, TensorType] = {}
+        for stage in self._chain():
+            types.update(zip(stage.output_names, stage.plan.program.outputs, strict=True))
         return tuple(
             Declared(name, types[name].dtype, types[name].shape)
             if name in types
@@ -169,6 +170,19 @@ class Model:
         if not self._stages:
             raise InputError("the model has symbolic dimensions: run it once, or call plan_for(shapes)")
         return next(reversed(self._stages.values())).plan
+
+    @property
+    def plans(self) -> tuple[Plan | StoredPlan, ...]:
+        """The plans used last, in the order in which they run: one, or more where shapes depend on the content of
+        values. Those after the first are there once the model has run. Raises InputError as `plan` does."""
+        return (self.plan, *(stage.plan for stage in self._chain()[1:]))
+
+    def _chain(self) -> list[Stage]:
+        """The stages used last."""
+        chain = [next(reversed(self._stages.values()))]
+        while chain[-1].following:
+            chain.append(next(reversed(chain[-1].following.values())))
+        return chain
 
     def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan | StoredPlan:
         """The plan for inputs of these shapes, by name, compiled now if it is new.

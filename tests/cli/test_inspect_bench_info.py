@@ -62,6 +62,27 @@ def test_inspect_as_json(cenote_command: Command, network: Path) -> None:
     assert launched == sum(step["kind"] != "host" for step in found["plan"]["steps"])
 
 
+def test_inspect_shows_the_stages_of_shapes_that_depend_on_data(
+    cenote_command: Command, tmp_path: Path
+) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"], name="before"),
+        helper.make_node("NonZero", ["r"], ["i"], name="places"),
+        helper.make_node("Cast", ["i"], ["f"], name="after", to=TensorProto.FLOAT),
+        helper.make_node("Neg", ["f"], ["y"], name="last"),
+    ]
+    path = save_model(tmp_path / "places.onnx", nodes, [("x", TensorProto.FLOAT, [4, 4])], ["y"])
+    ended = cenote_command("inspect", path)
+    assert ended.code == 0
+    assert "output y: float32[2," in ended.out
+    first, later = ended.out.split("stage 2 of 2: its shapes depend on values")
+    assert "before" in first
+    assert "last" in later
+    content = json.loads(cenote_command("inspect", path, "--json").out)
+    assert [step["node"] for step in content["plan"]["steps"]] == ["before"]
+    assert "last" in [step["node"] for stage in content["later_stages"] for step in stage["plan"]["steps"]]
+
+
 def test_a_shape_that_is_not_known_must_be_given(cenote_command: Command, identity: Path) -> None:
     ended = cenote_command("inspect", identity)
     assert ended.code == 2
