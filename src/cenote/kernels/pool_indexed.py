@@ -10,8 +10,8 @@
 
 Across first and down second, both in order and with strict comparison, so of equal values the first in row-major order
 wins; the other way round it would be the first column's. A row's taps are compared one by one up to DIRECT of them (in
-registers for windows of 3 columns with stride 2), else windows of 2, 4, 8 … columns are joined from two halves, which
-may overlap: of two equal values the first half's stands. So a 13x13 window costs 4 + 13 comparisons, not 169.
+registers for windows of 2 or 3 columns with stride 2), else windows of 2, 4, 8 … columns are joined from two halves,
+which may overlap: of two equal values the first half's stands. So a 13x13 window costs 4 + 13 comparisons, not 169.
 
 NaN rules: "propagate", a NaN beats everything before it, and nothing but another NaN beats it (the last NaN wins, as
 in PyTorch); a quick pass leaves that out, and an item where there was a NaN is done again. "ignore": everything else
@@ -38,7 +38,7 @@ from cenote.kernels.pool_base import (
     smaller_of,
     spans,
 )
-from cenote.kernels.pool_indices import PLACES
+from cenote.kernels.pool_indices import PLACES, index_shift
 from cenote.kernels.pool_narrow import apart, following
 
 DIRECT = 6  # columns compared one by one
@@ -52,7 +52,8 @@ Best = tuple[Value, Value]
 @dataclass(frozen=True)
 class PoolIndexed(PoolSpec):
     """Windows of `rows` rows (0: the word `window_h`). `unit`: neighbouring columns' indices differ by 1. `pairs`:
-    plain windows of 3 columns with stride 2, at most `left` and `right` (0 or 1) columns over the ends of a row."""
+    plain windows of 2 or 3 columns with stride 2, at most `left` and `right` (0 or 1) columns over the ends of a
+    row."""
 
     rows: int
     unit: bool
@@ -258,15 +259,20 @@ def picked(k: Kernel, a: Value, b: Value, spec: PoolIndexed) -> Value:
 
 
 class _Pairs(_Search):
-    """Across a row of windows of 3 columns with stride 2, in registers: a pair of columns, and the second column of
-    the pair before."""
+    """Across a row of windows of 2 or 3 columns with stride 2, in registers: a pair of columns, and (3) the second
+    column of the pair before."""
 
     def row(self, y: Value) -> None:
         k, spec, lanes, count = self.k, self.spec, self.lanes, self.piece.count
         source = self.piece.x + y * k.number("x_h")
         values, indices = self.ring(y)
-        before = k.variable(self._before(source, k.integer(0)))
         last = count - lanes
+        if spec.width == 2:
+            for at in k.range(0, last, lanes):
+                self._vector(source, y, at, None, 0, values, indices)
+            self._vector(source, y, last, None, spec.right, values, indices)
+            return
+        before = k.variable(self._before(source, k.integer(0)))
         for at in k.range(0, last, lanes):
             before.value = self._vector(source, y, at, before.value, 0, values, indices)
         column = k.variable(before.value)
@@ -288,13 +294,13 @@ class _Pairs(_Search):
         source: Pointer,
         y: Value,
         at: Value,
-        before: Value,
+        before: Value | None,
         over: int,
         values: Pointer,
         indices: Pointer,
     ) -> Value:
         k, spec, lanes = self.k, self.spec, self.lanes
-        start = at * 2 + (1 - spec.left)
+        start = at * 2 + (0 if before is None else 1 - spec.left)
         low = source.load(start, lanes).to(spec.compute)
         high = source.load(start + (lanes - over), lanes).to(spec.compute)
         if self.watch is not None:
@@ -303,9 +309,10 @@ class _Pairs(_Search):
             nothing = k.constant(spec.compute, float("nan") if spec.raw else spec.identity, lanes)
             high = k.shuffle(high, nothing, range(1, lanes + 1))
         even, odd = apart(k, low, high)
-        best = following(k, before, odd), self.tap(0, lanes)
-        best = self.better(best, (even, self.tap(1, lanes)))
-        best = self.better(best, (odd, self.tap(2, lanes)))
+        taps = [even, odd] if before is None else [following(k, before, odd), even, odd]
+        best = taps[0], self.tap(0, lanes)
+        for number, tap in enumerate(taps[1:], 1):
+            best = self.better(best, (tap, self.tap(number, lanes)))
         columns = k.splat((at * 2 - spec.left).to(I32), lanes) + k.lanes_constant(I32, range(0, 2 * lanes, 2))
         column = columns + best[1]
         if spec.left:  # only the first window has a tap before column 0
@@ -322,6 +329,7 @@ class _Down(_Search):
         """Emit one output row, whose windows start at input row `first` and have low..high-1."""
         k, piece, spec, lanes = self.k, self.piece, self.spec, self.lanes
         target = piece.y_offset + row * k.number("y_h")
+        self.shift = index_shift(piece, row)
         sources = []
         for tap in range(spec.rows):
             sources.append(self.ring(smaller_of(k, larger_of(k, first + tap, 0), high - 1)))
@@ -366,7 +374,7 @@ class _Down(_Search):
         if channel is not None:
             lane = k.iota(index.lanes, I64) if index.lanes > 1 else k.integer(0)
             wide = wide + (lane + channel) * n("i_c")
-        k.pointer("indices").store(wide, target + at)
+        k.pointer("indices").store(wide, target + at + self.shift)
 
 
 __all__ = ["PoolIndexed"]

@@ -35,8 +35,9 @@ from cenote.kernels.pool_base import (
 WIDEST = 16  # columns of a window that are unrolled
 FIRST_ROW = 1  # of the copied rows in scratch
 
-# Places: index = plane * i_d + row * i_h + column * i_w, plus batch * i_n + channel * i_c.
-PLACES = ("i_d", "i_h", "i_w", "i_n", "i_c")
+# Places: index = plane * i_d + row * i_h + column * i_w, plus batch * i_n + channel * i_c. They lie by strides of their
+# own, j: values that a convolution reads have a halo, their indices none.
+PLACES = ("i_d", "i_h", "i_w", "i_n", "i_c", "j_n", "j_c", "j_d", "j_h")
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class PoolIndices(PoolSpec):
             for row in k.range(piece.first_row, piece.last_row):
                 search = _Search(piece, first_plane, row * n("stride_h") - n("pad_h"))
                 search.copy_rows()
+                search.shift = index_shift(piece, row)
                 search.results(piece.y_offset + row * n("y_h"))
         return k
 
@@ -65,6 +67,13 @@ class PoolIndices(PoolSpec):
     def raw(self) -> bool:
         """True when NaN is kept while searching, although it is ignored in the end."""
         return self.nan == "ignore" and self.compute.is_float
+
+
+def index_shift(piece: Piece, row: Value) -> Value:
+    """From where the values of an output row lie to where their indices do, in elements."""
+    n, parts = piece.k.number, (piece.batch, piece.channel, piece.depth, row)
+    moves = [part * (n(f"j_{axis}") - n(f"y_{axis}")) for part, axis in zip(parts, "ncdh", strict=True)]
+    return moves[0] + moves[1] + moves[2] + moves[3]
 
 
 class _Search:
@@ -77,6 +86,7 @@ class _Search:
         self.first_plane, self.first_row = first_plane, first_row
         self.planes, self.rows = taps_inside(self.k, first_plane, "d"), taps_inside(self.k, first_row, "h")
         self.many = self.rows[1] - self.rows[0]
+        self.shift: Value = piece.k.integer(0)  # from where a value lies to where its index does
         self.by_pairs = piece.spec.step == 1 and piece.spec.stride == 2 and piece.spec.out_lanes > 1
 
     def copy_rows(self) -> None:
@@ -188,4 +198,4 @@ class _Search:
         if channel is not None:
             lane = k.iota(best.lanes, I64) if best.lanes > 1 else k.integer(0)
             wide = wide + (lane + channel) * n("i_c")
-        k.pointer("indices").store(wide, at)
+        k.pointer("indices").store(wide, at + self.shift)

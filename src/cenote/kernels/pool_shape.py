@@ -46,10 +46,11 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Places:
-    """Where indices go, and what they count: steps of (plane, row, column, batch, channel)."""
+    """Where indices go, and what they count: steps of (plane, row, column, batch, channel), then the strides of the
+    indices themselves (batch, channel or block, plane, row)."""
 
     indices: Argument
-    steps: tuple[int, int, int, int, int]
+    steps: tuple[int, ...]
 
 
 Bounds = Sequence[Sequence[tuple[int, int]]]

@@ -115,7 +115,7 @@ def window_call(pool: Pool, layout: Layout, target: Target, x: View, outputs: Se
     call = windowed(
         pool.reduction, x.type.dtype, geometry_of(pool, axes), memory, target, x, y,
         scale=scale, nan=pool.nan, norm=pool.norm, blocked=layout.is_blocked, rounding=pool.rounding,
-        places=Places(outputs[1], _steps(pool, axes, x)) if pool.index else None,
+        places=Places(outputs[1], _places(pool, axes, x, outputs[1])) if pool.index else None,
     )  # fmt: skip
     assert call is not None, "a window without elements was let through"
     return call
@@ -149,6 +149,14 @@ def arranged(pool: Pool, x: View, y: View) -> tuple[Axes, Memory]:
     channels = x.blocks if x.layout.is_blocked else 1 if pool.channels_last else x.shape[1]
     places = [(*outside, *inside) for outside, inside in zip(outer, inner, strict=True)]
     return axes, Memory(x.shape[0], channels, places[0], places[1], step)  # type: ignore[arg-type]
+
+
+def _places(pool: Pool, axes: Axes, x: View, indices: View) -> tuple[int, ...]:
+    """What an index adds, and where the indices lie."""
+    first = 1 if pool.channels_last else 2
+    inner = [0 if axis is None else indices.strides[first + axis] for axis in axes[:2]]
+    outer = indices.strides[0], 0 if pool.channels_last else indices.strides[1]
+    return (*_steps(pool, axes, x), *outer, *inner)
 
 
 def _steps(pool: Pool, axes: Axes, x: View) -> tuple[int, int, int, int, int]:
