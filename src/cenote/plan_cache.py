@@ -37,7 +37,7 @@ from cenote.plan_writer import save
 Shapes = tuple[tuple[int, ...], ...]
 
 _CHUNK = 1 << 20  # bytes that one thread digests at a time
-_BLOCK = 1 << 18  # bytes read at a time: they stay in the level 2 cache, and no model is in memory for its digest
+_BLOCK = 1 << 18  # bytes read at a time: they stay in the cache, and no model is in memory for its digest
 _ABANDONED = 3600.0  # seconds after which a file that is still being written belongs to a process that died
 _MEGABYTE = 1_000_000
 _FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -34,7 +34,8 @@ _SHORT = {"float": "f", "int": "i", "uint": "u", "complex": "c"}
 def _bfloat16() -> np.dtype[Any]:
     import ml_dtypes  # 8 ms and 3 MB, which a process that only loads float32 plans need not spend
 
-    return np.dtype(ml_dtypes.bfloat16)
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
 
 
 def __getattr__(name: str) -> Any:

@@ -128,7 +128,7 @@ def _memory() -> int:
 def _cache(folder: Path | None) -> CacheInfo:
     if folder is None:
         return CacheInfo("", 0, 0)
-    kernels, plans = [], []
+    kernels, plans = list[int](), list[int]()
     for parent, _, names in os.walk(folder):
         for name in names:
             try:
