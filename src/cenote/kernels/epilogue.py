@@ -108,7 +108,7 @@ def store_activated(
     """Write a tile's sums: their activations where `is_last`, else as they are, for more is to be added.
 
     Long activations take the sums from where they have just been written, some at a time: beside a tile of sums there
-    are no registers left for several chains (SiLU on Zen 3: 7.3 cycles per vector, 9.1 straight from the registers).
+    are no registers left for several chains (SiLU on Zen 3: 7.3 cycles per vector, 8.9 straight from the registers).
     """
 
     def write(activation: Activation) -> None:
