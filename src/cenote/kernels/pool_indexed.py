@@ -52,8 +52,7 @@ Best = tuple[Value, Value]
 @dataclass(frozen=True)
 class PoolIndexed(PoolSpec):
     """Windows of `rows` rows (0: the word `window_h`). `unit`: neighbouring columns' indices differ by 1. `pairs`:
-    plain windows of 2 or 3 columns with stride 2, at most `left` and `right` (0 or 1) columns over the ends of a
-    row."""
+    plain windows of 2 or 3 columns with stride 2, `left` and `right` (0 or 1) columns over the ends of a row."""
 
     rows: int
     unit: bool

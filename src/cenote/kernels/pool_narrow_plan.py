@@ -88,7 +88,9 @@ def indexed_fields(
     rows, width = geometry.window[1:]
     left, right = geometry.pad[2], max(geometry.overhang(2), 0)
     plain = memory.step == 1 and strips == 1 and lanes >= FEWEST_LANES
-    pairs = plain and left >= 0 and _pairs(width, geometry.stride[2], left, right)
+    stride = geometry.stride[2]
+    apart = width == 2 and stride == 2 and left == 0 and right <= 1
+    pairs = plain and left >= 0 and (apart or _pairs(width, stride, left, right))
     return {
         "rows": rows if rows <= MOST_INDEXED_ROWS else 0, "unit": places.steps[2] == 1,
         "pairs": pairs, "left": left if pairs else 0, "right": right if pairs else 0,
