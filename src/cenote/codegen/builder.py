@@ -61,6 +61,7 @@ class Kernel:
         self._declarations: dict[str, str] = {}
         self._count = 0
         self._block = "entry"
+        self._has_metadata = False
         self.begin, self.end = Value(self, I64, 1, "%begin"), Value(self, I64, 1, "%end")
         self.scratch = Pointer(self, U8, "%scratch")
         self._arguments: dict[str, Value | Pointer] = {}
@@ -255,6 +256,21 @@ class Kernel:
             f"call void @{name}({ir} {value.text}, ptr {pointer.text}, i32 {type.nbytes}, {mask.ir} {mask.text})"
         )
 
+    def store_past_caches(self, value: Value, pointer: Pointer) -> None:
+        """Write a whole vector to an address that is a multiple of its size, without reading the cache line first and
+        without keeping it: for results larger than the last cache. `settle` before others look at them."""
+        nbytes = value.lanes * value.type.nbytes
+        self._has_metadata = True
+        self.line(f"store {value.ir} {value.text}, ptr {pointer.text}, align {nbytes}, !nontemporal !0")
+
+    def settle(self) -> None:
+        """Have all stores, those past the caches too, done before any that follow."""
+        self.line("fence seq_cst")
+
+    def misaligned(self, pointer: Pointer, nbytes: int) -> Value:
+        """Bytes from the multiple of `nbytes` (a power of two) at or before the address."""
+        return self.assign(f"ptrtoint ptr {pointer.text} to i64", I64, 1) & (nbytes - 1)
+
     def tail_mask(self, count: Value | int, lanes: int) -> Value:
         """True in the first `count` lanes (i64 count; 0 or less: none)."""
         count = count if isinstance(count, Value) else self.integer(count)
@@ -321,7 +337,8 @@ class Kernel:
 
     def module(self) -> str:
         """The LLVM module: the body, and the entry that unpacks the argument record and calls it."""
-        return "\n".join([*self._declarations.values(), *self._body(), *self._unpacking(), ""])
+        metadata = ["!0 = !{i32 1}"] if self._has_metadata else []
+        return "\n".join([*self._declarations.values(), *self._body(), *self._unpacking(), *metadata, ""])
 
     def _body(self) -> list[str]:
         declared = [

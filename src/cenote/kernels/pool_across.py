@@ -4,7 +4,7 @@ The rows of a window, already combined, lie in a scratch row with identities whe
 nothing here knows about edges. The cost per output does not grow with the window:
 
 - up to 5 columns (or any with dilation): one load and one step per column;
-- wider, plain: windows of 2, 4 … g columns by doubling in registers (g: up to one vector), then m = width // g of
+- wider, plain: windows of 2, 4 … g columns by doubling in registers (`pool_ladder`), then m = width // g of
   those side by side: up to 4 directly, more by the block scheme of van Herk (1992) and Gil & Werman (1993) on whole
   vectors. What is left over, for maxima, is one more window of g that overlaps the last; sums may not overlap and add
   the binary pieces of the rest. No difference of sums is ever taken, so nothing cancels and an infinity stays where
@@ -16,22 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
-from cenote.kernels.pool_base import (
-    SUM,
-    Piece,
-    PoolSpec,
-    combine_all,
-    evens,
-    in_order,
-    pick,
-    spans,
+from cenote.kernels.pool_base import SUM, Piece, PoolSpec, combine_all, evens, in_order, pick, spans
+from cenote.kernels.pool_ladder import (
+    UNROLLED,
+    Ladder,
+    Part,
+    Use,
+    binary_parts,
+    ends_of,
+    lined_up_spans,
+    parts_of,
 )
 
 DIRECT = 5  # widest window taken column by column: 6 columns by doubling take as many instructions
 SIDE_BY_SIDE = 4  # most vectors combined one by one
 Windows = Callable[[Value | int, int], Value]
+ENDS = 1  # scratch row for the ends of rows that are written past the caches
 FIRST_ROW = 2  # scratch rows from here on are this module's
 
 
@@ -42,7 +43,7 @@ def levels(width: int) -> list[int]:
 
 def scratch_rows(spec: PoolSpec) -> int:
     """Scratch rows that `Across` uses from FIRST_ROW on."""
-    if not _needs_levels(spec):
+    if not _needs_levels(spec) or (spec.step == 1 and _in_registers(spec)):
         return 0
     return 4 if spec.step == 1 else len(levels(spec.width)) - 1
 
@@ -54,9 +55,17 @@ def _needs_levels(spec: PoolSpec) -> bool:
 class Across:
     """Windows of one scratch row (`source`), for one kernel and piece."""
 
-    def __init__(self, piece: Piece, source: Pointer, exact: bool = True) -> None:
+    def __init__(self, piece: Piece, source: Pointer, exact: bool = True, past_caches: bool = False) -> None:
         self.piece, self.k, self.spec, self.source, self.exact = piece, piece.k, piece.spec, source, exact
+        self.past_caches = past_caches
         self._at: Windows = self._columns
+        self._ladder: Ladder | None = None
+        self._along: Callable[[Value, int], None] = lambda at, turn: None
+
+    def also(self, along: Callable[[Value, int], None]) -> None:
+        """Have something else done along with windows in registers: called with the place, in elements, and a number
+        of the vector within the turn of the loop."""
+        self._along = along
 
     def use(self, windows: Windows) -> None:
         """Take windows from elsewhere: a function of the place and the number of lanes."""
@@ -86,17 +95,28 @@ class Across:
 
     def _prepare_plain(self) -> None:
         spec, lanes = self.spec, self.spec.lanes
-        group = min(levels(spec.width)[-1], lanes)
+        if _in_registers(spec):
+            self._ladder = self._ladder_of(parts_of(spec.width, lanes, spec.reduction == SUM))
+            return
+        group = _group(spec)
         blocks, rest = divmod(spec.width, group)
         groups, rests = self.piece.row(FIRST_ROW), self.piece.row(FIRST_ROW + 1)
         windows = (self.piece.count - 1) * spec.stride + 1
-        self._double(group, rest if spec.reduction == SUM else 0, windows + spec.width, groups, rests)
+        disjoint = spec.reduction == SUM
+        ladder = self._ladder_of([Part(group, 0)], *([binary_parts(rest)] if rest and disjoint else []))
+
+        def use(values: list[Value], at: Value, turn: int) -> None:
+            self._along(at, turn)
+            for row, value in zip((groups, rests), values, strict=False):
+                (row + at).store(value)
+
+        ladder.run(((windows + (spec.width + lanes - 1)) // lanes, UNROLLED, use))
 
         def beyond(offset: Value | int, lanes: int) -> list[Value]:
             """What the blocks leave of the window: nothing, or one value."""
             if not rest:
                 return []
-            if spec.reduction == SUM:
+            if disjoint:
                 return [(rests + offset).load(blocks * group, lanes)]
             return [(groups + offset).load(spec.width - group, lanes)]
 
@@ -114,53 +134,8 @@ class Across:
             (whole + offset).load(0, lanes), *beyond(offset, lanes)
         )
 
-    def _double(self, group: int, rest: int, count: Value, groups: Pointer, rests: Pointer) -> None:
-        """Windows of `group` columns at 0, 1 … count-1 into `groups`, and of `rest` columns into `rests`.
-
-        Each turn of the loop reads one vector and moves every level one vector on; level j lags j-1 vectors behind.
-        """
-        k, spec, lanes = self.k, self.spec, self.spec.lanes
-        sizes = levels(group)
-        lag = max(len(sizes) - 2, 0)
-        junk = k.constant(spec.compute, 0, lanes)
-        # history[level][age]: the level's vector of `age` turns before the newest
-        history = {size: [k.variable(junk) for _ in range(lag + 2)] for size in sizes[1:]}
-        for at in k.range(0, count + lag * lanes, lanes):
-            newest: dict[int, list[Value]] = {}
-            for level, size in enumerate(sizes[1:], 1):
-                before = [variable.value for variable in history[size][:-1]]
-                if size == 2:
-                    made = self._combine(self.source.load(at, lanes), self.source.load(at + 1, lanes))
-                else:
-                    half = newest[size // 2]
-                    made = self._combine(half[1], shifted(k, half[1], half[0], size // 2))
-                newest[size] = [made, *before]
-                assert level - 1 <= lag
-            if group == 1:
-                (groups + at).store(self.source.load(at, lanes))
-                continue
-            (groups + (at - lag * lanes)).store(newest[group][0])
-            if rest:
-                (rests + (at - lag * lanes)).store(self._rest(newest, rest, at, lag))
-            for size, variables in history.items():
-                for variable, value in zip(variables, newest[size], strict=False):
-                    variable.value = value
-
-    def _rest(self, newest: dict[int, list[Value]], rest: int, at: Value, lag: int) -> Value:
-        """The window of `rest` < group columns, from the levels of its binary digits."""
-        k, lanes, offset = self.k, self.spec.lanes, 0
-        parts: list[Value] = []
-        for size in reversed(levels(rest)):
-            if not rest & size:
-                continue
-            if size == 1:
-                parts.append(self.source.load(at + (offset - lag * lanes), lanes))
-            else:
-                age = lag - (size.bit_length() - 2)  # turns since the level made the vector of that place
-                vectors = newest[size]
-                parts.append(shifted(k, vectors[age], vectors[age - 1], offset) if offset else vectors[age])
-            offset += size
-        return self._combine(*parts)
+    def _ladder_of(self, *windows: list[Part]) -> Ladder:
+        return Ladder(self.k, self._combine, self.source, self.spec.lanes, windows)
 
     def _van_herk(self, groups: Pointer, whole: Pointer, windows: Value, blocks: int) -> None:
         """Windows of `blocks` vectors: in blocks of that many, suffixes of one block joined to prefixes of the next."""
@@ -216,12 +191,62 @@ class Across:
 
     def results(self, y: Pointer, row: Value) -> None:
         """Emit one output row: windows at every stride-th column, scaled and written."""
-        factor = self.piece.factor(row)
+        factor, piece, lanes = self.piece.factor(row), self.piece, self.spec.out_lanes
         if self.spec.step != 1:
             self._results_channels(y, factor)
+        elif self._ladder is not None:
+            self._results_in_registers(self._ladder, y, factor)
+        elif self.past_caches:
+            for at, aligned in lined_up_spans(self.k, y, piece.count, lanes):
+                piece.store(self.strided(at, lanes), y, at, factor, at, past_caches=aligned)
+        else:
+            for at in spans(self.k, piece.count, lanes, unroll=2):
+                piece.store(self.strided(at, lanes), y, at, factor, at)
+
+    def _results_in_registers(self, ladder: Ladder, y: Pointer, factor: Value | None) -> None:
+        k, piece, lanes = self.k, self.piece, self.spec.lanes
+        if self.past_caches:
+            self._results_past_caches(ladder, y, factor)
             return
-        for at in spans(self.k, self.piece.count, self.spec.out_lanes, unroll=2):
-            self.piece.store(self.strided(at, self.spec.out_lanes), y, at, factor, at)
+        (window,), rest, last = ladder.windows, piece.count & (lanes - 1), piece.count - lanes
+
+        def use(values: list[Value], at: Value, turn: int) -> None:
+            piece.store(values[0], y, at, factor, at)
+
+        ladder.run((piece.count // lanes, UNROLLED, use))
+        with k.when(rest > 0):
+            piece.store(ladder.at(window, last), y, last, factor, last)
+
+    def _results_past_caches(self, ladder: Ladder, y: Pointer, factor: Value | None) -> None:
+        """Whole cache lines past the caches; what is left at the ends by way of a scratch row."""
+        k, piece, lanes = self.k, self.piece, self.spec.lanes
+        count, ends = piece.count, piece.row(ENDS).cast(self.spec.storage)
+        head, rest = ends_of(k, y, count, lanes)
+        before, after = (head + (lanes - 1)) // lanes, (rest + (lanes - 1)) // lanes
+        begin = head - before * lanes  # up to a vector before the row
+        whole = count - head - rest
+        tail = begin + before * lanes + whole
+
+        def aside(place: Value) -> Use:
+            def use(values: list[Value], at: Value, turn: int) -> None:
+                piece.store(values[0], ends, at - place, factor, begin + at)
+
+            return use
+
+        def use(values: list[Value], at: Value, turn: int) -> None:
+            self._along(at, turn)
+            piece.store(values[0], y, begin + at, factor, begin + at, past_caches=True)
+
+        ladder.source = self.source + begin
+        ladder.run(
+            (before, 1, aside(k.integer(0))),
+            (whole // lanes, UNROLLED, use),
+            (after, 1, aside(whole)),
+        )  # fmt: skip
+        for start, stop, moved in ((k.integer(0), head, begin), (count - rest, count, tail - before * lanes)):
+            for at in k.range(start, stop, lanes):
+                place = k.intrinsic("smin", at, stop - lanes)
+                y.store(ends.load(place - moved, lanes), place)
 
     def strided(self, at: Value, lanes: int) -> Value:
         """Windows of outputs at, at+1 … in the lanes (plain)."""
@@ -252,9 +277,15 @@ class Across:
                 self.piece.store(value, y, base + channel, factor, column)
 
 
-def shifted(k: Kernel, a: Value, b: Value, count: int) -> Value:
-    """Lanes count, count+1 … of a followed by b: the vector that starts `count` lanes later."""
-    return k.shuffle(a, b, range(count, count + a.lanes))
+def _in_registers(spec: PoolSpec) -> bool:
+    """Whether results of a wide window, plain, are made in one pass over the row."""
+    return spec.stride == 1 and spec.lanes == spec.out_lanes and spec.width // spec.lanes <= SIDE_BY_SIDE
+
+
+def _group(spec: PoolSpec) -> int:
+    """Columns of the windows that are put side by side: up to four vectors, but one where they go by blocks."""
+    group = min(levels(spec.width)[-1], SIDE_BY_SIDE * spec.lanes)
+    return group if spec.width // group <= SIDE_BY_SIDE else min(group, spec.lanes)
 
 
 __all__ = ["FIRST_ROW", "Across", "scratch_rows"]

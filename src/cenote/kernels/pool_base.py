@@ -148,8 +148,8 @@ class PoolSpec(KernelSpec):
     (one factor per output row) or "both" (that times one per column); `divides`: divide by
     it instead. `nan` is "propagate" or "ignore". `norm` 1 takes
     absolute values first, 2 squares; the square root of sums of squares is the result. `deep`: there are planes.
-    `prefetch`: ask for memory ahead of use (tensors that do not stay in the caches). `rounding` of means of integers,
-    whose scales are divisors: "zero", "even" or "away" (from ties).
+    `past_caches`: the tensors do not stay in the caches, so inputs are asked for ahead of use and results are written
+    past the caches. `rounding` of means of integers, whose scales are divisors: "zero", "even" or "away" (from ties).
     """
 
     reduction: str
@@ -165,7 +165,7 @@ class PoolSpec(KernelSpec):
     nan: str
     norm: int
     deep: bool
-    prefetch: bool
+    past_caches: bool
     rounding: str
 
     @property
@@ -329,8 +329,10 @@ class Piece:
         self.fill(row, self.left)
         self.fill(row + (self.left + self.length), self.right)
 
-    def store(self, value: Value, row: Pointer, offset: Value, factor: Value | None, column: Value) -> None:
-        """Scale, round to the output's type, write."""
+    def store(
+        self, value: Value, row: Pointer, offset: Value, factor: Value | None, column: Value, past_caches: bool = False
+    ) -> None:  # fmt: skip
+        """Scale, round to the output's type, write (`past_caches`: to an aligned place)."""
         k, spec = self.k, self.spec
         if factor is not None:
             if spec.scale == "both":
@@ -343,7 +345,11 @@ class Piece:
                 value = value / factor if spec.divides else value * factor
         if spec.norm == 2 and spec.reduction == SUM:
             value = k.square_root(value)
-        row.store(value.to(spec.storage), offset)
+        value = value.to(spec.storage)
+        if past_caches:
+            k.store_past_caches(value, row + offset)
+        else:
+            row.store(value, offset)
 
     def divided(self, total: Value, divisor: Value) -> Value:
         """Whole numbers divided and rounded by the rule, within the output's type."""

@@ -4,24 +4,29 @@ The rows of the padded input are cut into blocks as high as the window. A window
 beginning of the next: a suffix joined to a prefix, three combinations per row however high the window is. With sums
 in place of maxima the same scheme gives averages without a running sum: nothing is ever subtracted.
 
-    for item in items:                              # a strip of columns of one block of one plane
-        for row in the block, upwards:              # suffixes, into scratch rows
-            suffix[row] = combine(x[row], suffix[row + 1])
-        for row in output rows that start in the block:
-            prefix = combine(prefix, x[last row of the window])        # in one scratch row
-            combined = combine(suffix[first row of the window], prefix)
-            across: `pool_across`
+    for item in items:                              # a strip of columns of a run of blocks of one plane
+        for block of the run:
+            for row in the block, upwards:          # suffixes, each in the place of the row below
+                block[row + 1] = suffix = combine(block[row], suffix)
+            for row in output rows that start in the block:
+                prefix = combine(prefix, x[last row of the window])
+                combined = combine(block[row + 1], prefix)
+                block[row - 1] = x[last row of the window]      # which is a row of the next block
+                across: `pool_across`
 
-`x[row]` is the combination of the window's planes (unrolled) when there are several. Blocks do not depend on each
-other, so they are the pieces of work. The maxima are computed twice if need be: first with one instruction each,
-which may lose a NaN, while the inputs are summed up lane by lane; where that sum is NaN, again exactly.
+So the input is read once, and what is kept of it lies close together: rows of images 2^n wide would push each other out
+of the caches (31x31 on 3x2048x2048 twice as slow). `x[row]` is the combination of the window's planes (unrolled)
+when there are several. Runs do not depend on each other. The maxima are computed twice if need be: first with one
+instruction each, which may lose a NaN, while the inputs are summed up lane by lane; where that sum is NaN, again
+exactly.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cenote.codegen.builder import BOOL, Kernel
+from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels import pool_across
@@ -36,15 +41,22 @@ from cenote.kernels.pool_base import (
     load,
     new_kernel,
     smaller_of,
-    spans,
 )
+
+TOGETHER = 2  # output rows joined at a time: a prefix then stays in registers for as many rows
+UPWARDS = 4  # suffixes made at a time
 
 
 @dataclass(frozen=True)
 class PoolBlocks(PoolSpec):
-    """Windows of `planes` planes (unrolled) and any number of rows, which the word `band` tells."""
+    """Windows of `planes` planes (unrolled) and any number of rows.
+
+    The word `band` counts the rows of a run: whole blocks. `together`: output rows joined at a time; more than 1 only
+    for windows one row apart.
+    """
 
     planes: int
+    together: int
 
     def emit(self, target: Target) -> Kernel:
         k = new_kernel(self, target)
@@ -52,89 +64,192 @@ class PoolBlocks(PoolSpec):
         for item in k.range(k.begin, k.end):
             piece = Piece(k, self, item)
             watch = Watch(k, self)
-            _Block(piece, watch).emit()
+            _Run(piece, watch).emit()
             if watch.needed:
                 with k.when(watch.seen()):
-                    _Block(piece, None).emit()
+                    _Run(piece, None).emit()
+        if self.past_caches:
+            k.settle()
         return k
 
     @property
     def scratch_rows(self) -> int:
-        """Scratch rows a thread needs, without the suffixes (as many as the window has rows)."""
-        return pool_across.FIRST_ROW + pool_across.scratch_rows(self) + 2
+        """Scratch rows a thread needs, without those of a block (as many as the window has rows)."""
+        return self.first_combined + self.together + 2
+
+    @property
+    def tail(self) -> int:
+        return pool_across.FIRST_ROW + pool_across.scratch_rows(self)
+
+    @property
+    def first_combined(self) -> int:
+        return self.tail + 3
 
 
-class _Block:
+class _Run:
     """One piece of work: exact where there is no watch for NaN, else quick."""
 
     def __init__(self, piece: Piece, watch: Watch | None) -> None:
         assert isinstance(piece.spec, PoolBlocks)
         self.piece, self.k, self.watch = piece, piece.k, watch
         self.spec: PoolBlocks = piece.spec
-        n = piece.k.number
-        self.rows = n("band")
-        self.top = piece.band * self.rows - n("pad_h")  # input row of the block's first row
-        self.first_suffix = self.spec.scratch_rows
+        self.rows = piece.k.number("window_h")
+        self.tail = piece.row(self.spec.tail)
+        self.combined = [
+            piece.edged_row(self.spec.first_combined + index) for index in range(self.spec.together)
+        ]
 
     def emit(self) -> None:
-        k, n, piece = self.k, self.k.number, self.piece
-        combined = piece.edged_row(1)
-        piece.fill_edges(combined)
-        for turn in (0, 1):
-            piece.fill(self._prefix(k.integer(turn)), piece.length)
-        self._suffixes()
-        across = pool_across.Across(piece, combined, exact=self.watch is None)
-        stride, start = n("stride_h"), piece.band * self.rows
-        first = (start + stride - 1) // stride
-        last = smaller_of(k, (start + self.rows + stride - 1) // stride, n("out_h"))
+        k, n, piece, stride = self.k, self.k.number, self.piece, self.k.number("stride_h")
+        for combined in self.combined:
+            piece.fill_edges(combined)
+        piece.fill(self.tail + self.spec.lanes, k.integer(self.spec.lanes))
+        begin = piece.band * n("band")
+        end = smaller_of(k, begin + n("band"), (n("out_h") - 1) * stride + 1)
+        taken = k.variable(k.integer(0))  # rows of the block that are there already
+        for start in k.range(begin, end, self.rows):
+            self.top = start - n("pad_h")  # input row of the block's first row
+            for row in k.range(taken.value, self.rows - 1):
+                self._take(row, row)
+            self._take(self.rows - 1, self.rows)
+            self._suffixes()
+            for turn in (0, 1):
+                piece.fill(self._prefix(turn), piece.length)
+            taken.value = self._join_all(start, smaller_of(k, start + self.rows, end))
+
+    def _join_all(self, start: Value, stop: Value) -> Value:
+        """The output rows of windows that start in rows start..stop-1; gives the rows taken of the next block."""
+        k, stride, together = self.k, self.k.number("stride_h"), self.spec.together
+        if together > 1:
+            whole = (stop - start) & ~(together - 1)
+            for offset in k.range(0, whole, together):
+                self._join(start + offset, offset, offset // together, together)
+            for offset in k.range(whole, stop - start):
+                self._join(start + offset, offset, offset - whole + whole // together, 1)
+            return stop - start - 1
+        first, last = (start + stride - 1) // stride, (stop + stride - 1) // stride
         for row in k.range(first, last):
             offset = row * stride - start
             for skipped in k.range(larger_of(k, offset - stride, 0), offset - 1):
-                sources = self._sources(self.rows + skipped)
-                before, after = self._prefix(skipped), self._prefix(skipped + 1)
-                for at in spans(k, piece.length, self.spec.lanes):
-                    after.store(self._joined(sources, at, before), at)
-            self._join(offset, combined, piece.y + row * n("y_h"))
-            across.prepare()
-            across.results(piece.y + row * n("y_h"), row)
+                self._skip(skipped)
+            self._join(row, offset, offset + 1, 1)
+        return (last - 1) * stride - start
 
-    def _prefix(self, count: Value) -> Pointer:
-        """The scratch row of the prefix of `count` rows: two in turn, because `spans` may do an element twice."""
-        return self.piece.row((count & 1) + (self.spec.scratch_rows - 2))
+    def _block(self, row: Value | int) -> Pointer:
+        """Where a row of the block is kept, its suffix in the next; -1 is there as well, for what is not needed."""
+        return self.piece.row(row + (self.spec.first_combined + self.spec.together + 1))
+
+    def _prefix(self, turn: Value | int) -> Pointer:
+        """The prefix before a turn: two rows, because LLVM makes maxima in place masked stores, which are slow."""
+        return self.piece.row((turn & 1) + (self.spec.tail + 1))
+
+    def _take(self, row: Value, place: Value) -> None:
+        """Fetch a row of the block."""
+        sources = self._sources(row)
+        for at, is_tail in self._vectors():
+            self._block(place).store(self._loaded(sources, at, is_tail), at)
+
+    def _skip(self, row: Value) -> None:
+        """A row of the next block that no window ends in: into the prefix, and into its place."""
+        sources, lanes = self._sources(self.rows + row), self.spec.lanes
+        before, after = self._prefix(row), self._prefix(row + 1)
+        for at, is_tail in self._vectors():
+            value = self._loaded(sources, at, is_tail)
+            after.store(self._combine(before.load(at, lanes), value), at)
+            self._block(row).store(value, at)
 
     def _suffixes(self) -> None:
-        """The block's rows combined from each row to the last."""
-        k, piece = self.k, self.piece
-        for index in k.range(0, self.rows):
-            row = self.rows - 1 - index
-            sources = self._sources(row)
-            mine = piece.row(row + self.first_suffix)
-            below = piece.row(
-                k.select(index > 0, row + (self.first_suffix + 1), k.integer(self.spec.scratch_rows - 1))
-            )
-            for at in spans(k, piece.length, self.spec.lanes, unroll=2):
-                mine.store(self._joined(sources, at, below), at)
+        """The block's rows combined from each row to the last, upwards."""
+        k, last = self.k, self.rows - 1
+        rest = last % UPWARDS
+        for index in k.range(0, rest):
+            self._upwards(last - 1 - index, 1)
+        for index in k.range(rest, last, UPWARDS):
+            self._upwards(last - UPWARDS - index, UPWARDS)
 
-    def _join(self, offset: Value, combined: Pointer, y: Pointer) -> None:
-        """Take the window's last row into the prefix, and join the prefix to the suffix."""
+    def _upwards(self, top: Value, count: int) -> None:
+        """The suffixes of `count` rows from `top` on; runs over by up to a vector."""
+        rows = [self._block(top + index) for index in range(count + 2)]
+        for at in self.k.range(0, self.piece.length, self.spec.lanes):
+            suffix = rows[count + 1].load(at, self.spec.lanes)
+            for index in reversed(range(count)):
+                suffix = self._combine(rows[index].load(at, self.spec.lanes), suffix)
+                rows[index + 1].store(suffix, at)
+
+    def _join(self, first: Value, offset: Value, turn: Value, count: int) -> None:
+        """The output rows from `first` on, whose windows start `offset` rows into the block: take the windows' last
+        rows into the prefix, one after the other, join each to its suffix, and go across."""
         k, piece, lanes = self.k, self.piece, self.spec.lanes
-        sources = self._sources(self.rows - 1 + offset, offset > 0)
-        before, after = self._prefix(offset + 1), self._prefix(offset)
-        suffix, combined = piece.row(offset + self.first_suffix), combined + piece.left
-        for at in spans(k, piece.length, lanes, unroll=2):
-            if self.spec.prefetch:  # the next row, and this one's outputs: 31x31 on 2048x2048 takes 15 % less
-                k.prefetch(piece.x, (self.top + self.rows + offset) * k.number("x_h") + at)
-                k.prefetch(y + at, write=True)
-            prefix = self._joined(sources, at, before)
+        sources = [
+            self._sources(self.rows - 1 + (offset + index), (offset > 0) if index == 0 else None)
+            for index in range(count)
+        ]
+        before, after = self._prefix(turn), self._prefix(turn + 1)
+        rows = [self._block(offset + (index - 1)) for index in range(count + 2)]
+        targets = [piece.y + (first + index) * k.number("y_h") for index in range(count)]
+        if self.spec.past_caches:
+            self._ask_for_ends(targets)
+        for at, is_tail in self._vectors():
+            prefix = before.load(at, lanes)
+            for index in range(count):
+                value = self._loaded(sources[index], at, is_tail)
+                prefix = self._combine(prefix, value)
+                joined = self._combine(rows[index + 2].load(at, lanes), prefix)
+                rows[index].store(value, at)
+                (self.combined[index] + piece.left).store(joined, at)
             after.store(prefix, at)
-            combined.store(self._combine(suffix.load(at, lanes), prefix), at)
+        for index in range(count):
+            exact, past_caches = self.watch is None, self.spec.past_caches
+            across = pool_across.Across(piece, self.combined[index], exact, past_caches)
+            if self.spec.past_caches:
+                across.also(self._asking(self.rows - 1 + offset + (index + self.spec.together)))
+            across.prepare()
+            across.results(targets[index], first + index)
 
-    def _joined(self, sources: list[Pointer], at: Value, row: Pointer) -> Value:
-        """The planes' rows and a scratch row."""
-        values = [load(self.spec, source, at, self.spec.lanes) for source in sources]
+    def _ask_for_ends(self, targets: list[Pointer]) -> None:
+        """Prefetch the cache lines that are not written past the caches: waiting for them took a quarter of the
+        time."""
+        k, count = self.k, self.piece.count
+        line = k.target.line // self.spec.storage.nbytes
+        for target in targets:
+            for place in (k.integer(0), k.integer(line), count - line, count - 1):
+                k.prefetch(target, place, write=True)
+
+    def _asking(self, row: Value) -> Callable[[Value, int], None]:
+        """Prefetch a row of the input while results are written, so that memory is read and written at once."""
+        k, lanes = self.k, self.spec.lanes
+        line = max(1, k.target.line // (lanes * self.spec.storage.nbytes))
+        offset = (self.top + row) * k.number("x_h")
+
+        def ask(at: Value, turn: int) -> None:
+            if turn % line == 0:
+                k.prefetch(self.piece.x, offset + at)
+
+        return ask
+
+    def _vectors(self) -> Iterator[tuple[Value, bool]]:
+        """Starts of vectors that cover a row, each element once; the last, which may run over, is the tail."""
+        k, length, lanes = self.k, self.piece.length, self.spec.lanes
+        whole = length & ~(lanes - 1)
+        for at in k.range(0, whole, lanes):
+            yield at, False
+        if lanes > 1:
+            with k.when(whole < length):
+                yield whole, True
+
+    def _loaded(self, sources: list[Pointer], at: Value, is_tail: bool) -> Value:
+        """The planes' rows. The tail is loaded from where it ends with the row, and moved in memory."""
+        lanes, values = self.spec.lanes, []
+        for source in sources:
+            if is_tail:
+                last = self.piece.length - lanes
+                self.tail.store(load(self.spec, source, last, lanes))
+                values.append((self.tail + (at - last)).load(0, lanes))
+            else:
+                values.append(load(self.spec, source, at, lanes))
         if self.watch is not None:
             self.watch.see(values)
-        return self._combine(*values, row.load(at, self.spec.lanes))
+        return self._combine(*values)
 
     def _combine(self, *values: Value) -> Value:
         return combine_all(self.k, self.spec.reduction, values, exact=self.watch is None)
@@ -157,4 +272,4 @@ class _Block:
         return sources
 
 
-__all__ = ["BOOL", "PoolBlocks"]
+__all__ = ["TOGETHER", "PoolBlocks"]

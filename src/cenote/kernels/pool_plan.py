@@ -11,12 +11,13 @@ import numpy as np
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call
 from cenote.kernels.pool_base import SLACK, SUM, compute_type
-from cenote.kernels.pool_blocks import PoolBlocks
+from cenote.kernels.pool_blocks import TOGETHER, PoolBlocks
 from cenote.kernels.pool_bounds import UNROLLED, PoolBounds
 from cenote.kernels.pool_indexed import PoolIndexed
 from cenote.kernels.pool_indices import WIDEST, PoolIndices
 from cenote.kernels.pool_narrow import PoolNarrow
 from cenote.kernels.pool_narrow_plan import MOST_TAPS, indexed_fields, narrow_fields, turned_fields
+from cenote.kernels.pool_outbox import Outbox
 from cenote.kernels.pool_plane import BUFFERS, PoolPlane
 from cenote.kernels.pool_rows import MOST_ROWS, PoolRows
 from cenote.kernels.pool_shape import UNSCALED, Bounds, Factors, Geometry, Memory, Places, factors
@@ -30,6 +31,8 @@ PLANE_WINDOW = 3  # narrower windows are no faster plane by plane
 PLANE_WIDEST = 64
 PLANE_COLUMNS = 40  # longer rows keep vectors busy row by row; with windows below 5, rows half as long
 GROUP_COLUMNS = 2048  # columns of the rows combined together before going across
+RUNS = ((16, 8), (8, 3))  # runs of blocks over all planes that are aimed at, and the fewest blocks of each
+STREAMED_ROW, STREAMED_VECTOR = 256, 16  # bytes of the shortest rows and vectors written past the caches
 MOST_PLANES = 8  # windows of more planes are not unrolled
 GRAIN_BYTES = 256 << 10  # memory one thread takes at a time: about 5 us (with 64 KiB, 3x3 takes 5 % longer)
 
@@ -84,14 +87,17 @@ def windowed(
         "divides": scale.divides,
         "nan": nan if reduction != SUM else "propagate", "norm": norm,
         "rounding": rounding if not compute.is_float else "",
-        "prefetch": scheme is PoolBlocks and _prefetches(geometry, memory, target, dtype),
+        "past_caches": _passes_caches(geometry, memory, target, dtype) and _streams(
+            scheme, geometry, memory, strips, fewest * dtype.itemsize, out_lanes * dtype.itemsize
+        ),
         "deep": geometry.size[0] > 1 or geometry.window[0] > 1,
     }  # fmt: skip
     fields |= narrow or {}
     if scheme is PoolIndexed and places is not None:
         fields |= indexed_fields(geometry, memory, places, strips, out_lanes)
     if scheme in (PoolBlocks, PoolPlane):
-        band = geometry.window[1] if scheme is PoolBlocks else geometry.out[1]
+        columns = memory.batches * memory.channels * geometry.out[0] * strips
+        band = _run(geometry, columns) if scheme is PoolBlocks else geometry.out[1]
     if scheme is PoolIndexed:  # neighbouring bands both go across the rows they share
         band = min(max(band, 2 * geometry.window[1]), geometry.out[1])
     group = _group(geometry, strip * memory.step * geometry.stride[2], band)
@@ -131,7 +137,7 @@ def bounded(
         "out_lanes": 1 if memory.step == 1 else fitting(widest, memory.step),
         "step": memory.step if blocked or memory.step == 1 else 0,
         "scale": "none" if scale.rows is None else "row" if scale.columns is None else "both",
-        "divides": scale.divides, "nan": nan if reduction != SUM else "propagate", "norm": 0, "prefetch": False,
+        "divides": scale.divides, "nan": nan if reduction != SUM else "propagate", "norm": 0, "past_caches": False,
         "rounding": rounding if not compute.is_float else "", "deep": size[0] > 1 or out[0] > 1,
     }  # fmt: skip
     spec: PoolTurned | PoolBounds
@@ -188,7 +194,7 @@ def _strip_width(geometry: Geometry, step: int, nbytes: int, target: Target) -> 
     """Output columns whose scratch rows stay in cache: level 1 for few rows, level 2 for a block of rows."""
     rows = geometry.window[1]
     if _by_blocks(geometry):
-        room = target.level2 // 4 // rows
+        room = target.level2 * 9 // 16 // rows  # narrower strips are slower: more ends of rows, more overlap
     else:
         room = target.level1 // (
             16 if geometry.stride[1] == 1 and rows > 1 else 4
@@ -255,10 +261,22 @@ def _strides_in_lanes(geometry: Geometry, scheme: type[Windowed]) -> bool:
     return geometry.stride[2] in (1, 2, 4)
 
 
-def _prefetches(geometry: Geometry, memory: Memory, target: Target, dtype: np.dtype[Any]) -> bool:
+def _passes_caches(geometry: Geometry, memory: Memory, target: Target, dtype: np.dtype[Any]) -> bool:
     """Whether the tensors are too large for the last cache, so that memory is what limits."""
     elements = math.prod(geometry.size) + math.prod(geometry.out)
     return elements * memory.step * memory.batches * memory.channels * dtype.itemsize > target.level3
+
+
+def _streams(
+    scheme: type[Windowed], geometry: Geometry, memory: Memory, strips: int, row: int, vector: int
+) -> bool:
+    """Whether the kernel can write past the caches: rows and vectors of so many bytes are long enough, and what
+    PoolRows writes is dense."""
+    if memory.step != 1 or vector < STREAMED_VECTOR or row < STREAMED_ROW:
+        return False
+    if scheme is PoolRows:
+        return strips == 1 and memory.y[3] == geometry.out[2] and not _is_fused(geometry, 1)
+    return scheme is PoolBlocks
 
 
 def _group(geometry: Geometry, columns: int, band: int) -> int:
@@ -282,7 +300,8 @@ def _specialised(
     if scheme is PoolIndices:
         return PoolIndices(**fields, unrolled=columns <= WIDEST)
     if scheme is PoolBlocks:
-        return PoolBlocks(**fields, planes=planes)
+        together = TOGETHER if planes == 1 and geometry.stride[1] == 1 else 1
+        return PoolBlocks(**fields, planes=planes, together=together)
     if scheme in (PoolIndexed, PoolNarrow):
         return scheme(**fields)
     if scheme is PoolPlane:
@@ -307,6 +326,8 @@ def _scratch_rows(spec: Windowed, geometry: Geometry, group: int) -> int:
         return spec.scratch_rows(geometry.window[1])
     if isinstance(spec, PoolPlane):
         return BUFFERS
+    if isinstance(spec, PoolRows) and spec.past_caches:
+        return spec.scratch_rows + group + Outbox.scratch_rows(group)
     return spec.scratch_rows + (geometry.window[1] if isinstance(spec, PoolBlocks) else group)
 
 
@@ -316,6 +337,15 @@ def _band(geometry: Geometry) -> int:
     rows = max(1, GRAIN_BYTES // row)
     pieces = -(-geometry.out[1] // rows)
     return -(-geometry.out[1] // pieces)
+
+
+def _run(geometry: Geometry, columns: int) -> int:
+    """Rows of a run of blocks, of which there are `columns` side by side: enough runs for many threads, but not so
+    short that their first blocks, which are fetched for themselves, count."""
+    rows = geometry.window[1]
+    blocks = ((geometry.out[1] - 1) * geometry.stride[1]) // rows + 1
+    runs = max(1, *(min(-(-aim // columns), blocks // fewest) for aim, fewest in RUNS))
+    return -(-blocks // runs) * rows
 
 
 def _pitch(geometry: Geometry, strip: int, step: int, spec: Windowed) -> int:

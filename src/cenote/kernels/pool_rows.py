@@ -37,6 +37,7 @@ from cenote.kernels.pool_base import (
     smaller_of,
     spans,
 )
+from cenote.kernels.pool_outbox import Outbox
 
 AHEAD = 4096  # bytes that prefetches run ahead: beyond the page, where the hardware's prefetcher stops
 MOST_ROWS = 27  # rows of a window (planes times rows) that are unrolled
@@ -75,11 +76,14 @@ class PoolRows(PoolSpec):
             if watch.needed:
                 with k.when(watch.seen()):
                     self._separate(piece, None)
+        if self.past_caches:
+            k.settle()
         return k
 
     def _separate(self, piece: Piece, watch: Watch | None) -> None:
         """Down into scratch rows, then across: quickly while there is a watch for NaN, else exactly."""
         k, group = piece.k, piece.k.number("group")
+        outbox = self._outbox(piece) if self.past_caches else None
         for following in k.range(piece.first_row, piece.last_row, group):
             start = smaller_of(
                 k, following, piece.last_row - group
@@ -90,7 +94,18 @@ class PoolRows(PoolSpec):
             for row in k.range(0, group):
                 across = pool_across.Across(piece, self._combined(piece, row), exact=watch is None)
                 across.prepare()
-                across.results(piece.y + (start + row) * k.number("y_h"), start + row)
+                y = outbox.row(start + row) if outbox else piece.y + (start + row) * k.number("y_h")
+                across.results(y, start + row)
+            if outbox:
+                outbox.send(start + group)
+        if outbox:
+            outbox.finish()
+
+    def _outbox(self, piece: Piece) -> Outbox:
+        k, group = piece.k, piece.k.number("group")
+        buffer = piece.row(group + self.scratch_rows).cast(self.storage)
+        room = group * k.number("out_w") + 2 * k.target.line  # before the buffer: the last group reaches back
+        return Outbox(piece, buffer + ((room + (k.target.line - 1)) & ~(k.target.line - 1)))
 
     def _combined(self, piece: Piece, row: Value) -> Pointer:
         return piece.edged_row(row + self.scratch_rows)

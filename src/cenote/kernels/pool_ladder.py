@@ -1,0 +1,204 @@
+"""Windows of 2, 4, 8 … columns of a row in registers: the horizontal half of pooling with wide windows, plain.
+
+A vector of windows twice as wide is two vectors of windows, the second as many columns later: `shifted` lanes of two
+neighbours, or for windows of whole vectors simply a later one. The loop reads one new vector per turn and moves every
+level on; a level lags behind the one below it, because it needs a vector that comes later. So a row is read once and
+written once, whatever the width (31 columns of float32: 3 loads, 5 shuffles, 7 steps per vector).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from cenote.codegen.builder import Kernel, Variable
+from cenote.codegen.values import Pointer, Value
+
+Combine = Callable[..., Value]
+Use = Callable[[list[Value], Value, int], None]
+UNROLLED = 4  # vectors of a turn: the levels' older vectors then need not be moved from register to register
+
+
+@dataclass(frozen=True)
+class Part:
+    """A window of `size` columns (a power of two) that starts `offset` columns into the whole window."""
+
+    size: int
+    offset: int
+
+
+def parts_of(width: int, largest: int, disjoint: bool) -> list[Part]:
+    """A window as the fewest windows of powers of two up to `largest`; the last may overlap unless `disjoint`."""
+    group = min(largest, 1 << (width.bit_length() - 1))
+    parts = [Part(group, offset) for offset in range(0, width - group + 1, group)]
+    offset = len(parts) * group
+    if disjoint:
+        return parts + binary_parts(width - offset, offset)
+    return [*parts, Part(group, width - group)] if offset < width else parts
+
+
+def binary_parts(width: int, offset: int = 0) -> list[Part]:
+    """A window as the powers of two of its width, the largest first."""
+    parts: list[Part] = []
+    while width:
+        size = 1 << (width.bit_length() - 1)
+        parts.append(Part(size, offset))
+        offset, width = offset + size, width - size
+    return parts
+
+
+class Ladder:
+    """Windows of the row at `source`, each given by its parts, for all of `windows` at once.
+
+    The row is read up to `reach` vectors beyond the last that is asked for.
+    """
+
+    def __init__(
+        self, k: Kernel, combine: Combine, source: Pointer, lanes: int, windows: Sequence[Sequence[Part]]
+    ) -> None:
+        self.k, self.combine, self.source, self.lanes, self.windows = k, combine, source, lanes, windows
+        top = max(part.size for window in windows for part in window)
+        self.sizes = [1 << bit for bit in range(1, top.bit_length())]
+        self.delay: dict[int, int] = {}
+        for size in self.sizes:
+            self.delay[size] = self.delay[size // 2] + self._apart(size // 2) if size > 2 else 0
+        every = [part for window in windows for part in window]
+        self.lag = max(self._needed(part) for part in every)
+        self.kept = {size: self._ages(size, every) for size in self.sizes}
+
+    def _apart(self, size: int) -> int:
+        """Vectors between the two halves of a window twice the size, rounded up."""
+        return max(1, size // self.lanes)
+
+    def _needed(self, part: Part) -> int:
+        """How many vectors after its own a window's vector can be made, as far as this part goes."""
+        if part.size == 1:
+            return 0
+        return self.delay[part.size] + -(-part.offset // self.lanes)
+
+    def _ages(self, size: int, parts: Sequence[Part]) -> int:
+        """How many turns back a level's vectors are needed."""
+        ages = [self._apart(size)] if size < self.sizes[-1] else [0]
+        return max(ages + [self._age(part) for part in parts if part.size == size])
+
+    def _age(self, part: Part) -> int:
+        return self.lag - self.delay[part.size] - part.offset // self.lanes
+
+    def run(self, *stretches: tuple[Value, int, Use]) -> None:
+        """Emit the loops, one for each stretch of (vectors, how many of them a turn does, what uses them); what does
+        not fill a turn goes to a loop of single vectors.
+
+        A use gets every window's values for columns at, at+1 …, `at` (from the start of the first stretch), and the
+        number of the vector within the turn.
+        """
+        k, lanes = self.k, self.lanes
+        history: dict[int, list[Value]] = {size: [] for size in self.sizes}
+        for turn in range(self.lag):
+            self._turn(history, k.integer(turn * lanes))
+        nothing = self.source.load(0, lanes)
+        variables = {
+            size: [k.variable(age) for age in (values + [nothing] * self.kept[size])[: self.kept[size]]]
+            for size, values in history.items()
+        }
+        begin: Value = k.integer(0)
+        for vectors, unrolled, use in stretches:
+            whole = begin + (vectors & ~(unrolled - 1))
+            self._loop(variables, begin, whole, unrolled, use)
+            begin = begin + vectors
+            if unrolled > 1:
+                self._loop(variables, whole, begin, 1, use)
+
+    def _loop(
+        self, variables: dict[int, list[Variable]], begin: Value, end: Value, unrolled: int, use: Use
+    ) -> None:
+        for index in self.k.range(begin, end, unrolled):
+            history = {size: [v.value for v in kept] for size, kept in variables.items()}
+            for turn in range(unrolled):
+                at = (index + turn) * self.lanes
+                self._turn(history, at + self.lag * self.lanes)
+                use([self._window(history, window, at) for window in self.windows], at, turn)
+            for size, kept in variables.items():
+                for variable, value in zip(kept, history[size], strict=False):
+                    variable.value = value
+
+    def _turn(self, history: dict[int, list[Value]], at: Value) -> None:
+        """Take in the vector at `at`: the newest of every level comes first in its history."""
+        for size in self.sizes:
+            half, apart = size // 2, self._apart(size // 2)
+            if size == 2:
+                made = self.combine(self.source.load(at, self.lanes), self.source.load(at + 1, self.lanes))
+            elif len(history[half]) <= apart:
+                return  # the first turns: too few vectors yet
+            else:
+                first, later = history[half][apart], history[half][0]
+                if half < self.lanes:
+                    later = shifted(self.k, first, later, half)
+                made = self.combine(first, later)
+            history[size] = [made, *history[size]][: self.kept[size] + 1]
+
+    def _window(self, history: dict[int, list[Value]], window: Sequence[Part], at: Value) -> Value:
+        values: list[Value] = []
+        for part in window:
+            if part.size == 1:
+                values.append(self.source.load(at + part.offset, self.lanes))
+                continue
+            age, lane = self._age(part), part.offset % self.lanes
+            vector = history[part.size][age]
+            values.append(shifted(self.k, vector, history[part.size][age - 1], lane) if lane else vector)
+        return self.combine(*values)
+
+    def at(self, window: Sequence[Part], offset: Value | int) -> Value:
+        """A window's values at any place, from memory: the same steps in the same order, so the same bits."""
+        made: dict[tuple[int, int], Value] = {}
+        source = self.source + offset
+
+        def level(size: int, place: int) -> Value:
+            if (size, place) not in made:
+                made[size, place] = (
+                    source.load(place, self.lanes)
+                    if size == 1
+                    else self.combine(level(size // 2, place), level(size // 2, place + size // 2))
+                )
+            return made[size, place]
+
+        return self.combine(*(level(part.size, part.offset) for part in window))
+
+
+def shifted(k: Kernel, a: Value, b: Value, count: int) -> Value:
+    """Lanes count, count+1 … of a followed by b: the vector that starts `count` lanes later."""
+    return k.shuffle(a, b, range(count, count + a.lanes))
+
+
+def ends_of(k: Kernel, y: Pointer, count: Value, lanes: int) -> tuple[Value, Value]:
+    """How many of `count` elements from y on, at the beginning and at the end, not to write past the caches: those in
+    cache lines that others share, and a line more where fewer than a vector would be left to write."""
+    size, line = y.element.nbytes, k.target.line // y.element.nbytes
+
+    def enough(few: Value) -> Value:
+        return k.select((few > 0) & (few < lanes), few + line, few)
+
+    head = enough(((0 - k.misaligned(y, k.target.line)) & (k.target.line - 1)) // size)
+    return head, enough((count - head) & (line - 1))
+
+
+def lined_up_spans(k: Kernel, y: Pointer, count: Value, lanes: int) -> Iterator[tuple[Value, bool]]:
+    """Starts of vectors that cover `count` elements from y on, and whether they may be written past the caches."""
+    head, rest = ends_of(k, y, count, lanes)
+    for begin, end in ((k.integer(0), head), (count - rest, count)):
+        for at in k.range(begin, end, lanes):
+            yield k.intrinsic("smin", at, end - lanes), False
+    for at in k.range(head, count - rest, lanes):
+        yield at, True
+
+
+__all__ = [
+    "UNROLLED",
+    "Ladder",
+    "Part",
+    "Use",
+    "binary_parts",
+    "ends_of",
+    "lined_up_spans",
+    "parts_of",
+    "shifted",
+]
