@@ -41,9 +41,8 @@ _BLOCK = 1 << 18  # bytes read at a time: they stay in the cache, and no model i
 _ABANDONED = 3600.0  # seconds after which a file that is still being written belongs to a process that died
 _MEGABYTE = 1_000_000
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_SHAPES_KEPT = (
-    1  # sets of shapes that a process adds for a model with symbolic dimensions: each holds all weights
-)
+# Sets of shapes that a process adds for a model with symbolic dimensions: each holds all weights.
+_SHAPES_KEPT = 1
 
 
 class Keeper:
