@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from cenote.ops.base import Decoder, Op
+from cenote.ops.base import Check, Decoder, Op
 
 _FILES: dict[str, str] = {
     "activation": (
@@ -112,13 +112,14 @@ DECODERS: Mapping[str, Decoder] = _Decoders()
 
 @cache
 def operators_in(file: str) -> tuple[type[Op], ...]:
-    """The operators that a file of this folder defines (those with a name: bases have none)."""
+    """The operators that a file of this folder defines (those with a name: bases have none; a Check is in no graph)."""
     module = importlib.import_module(f"{__name__}.{file}")
     return tuple(
         thing
         for thing in vars(module).values()
         if isinstance(thing, type)
         and issubclass(thing, Op)
+        and not issubclass(thing, Check)
         and thing.__module__ == module.__name__
         and thing.__dict__.get("name")
     )
