@@ -127,11 +127,11 @@ RAGGED = [
 
 
 @pytest.mark.parametrize(("channels", "filters", "size", "n"), RAGGED)
-@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize(("residual", "kind"), [(False, "relu"), (True, "relu"), (True, "silu")])
 def test_ragged_maps_channels_and_wider_halos(
-    channels: int, filters: int, size: tuple[int, int], n: int, residual: bool
+    channels: int, filters: int, size: tuple[int, int], n: int, residual: bool, kind: str
 ) -> None:
-    op = Conv(pads=ONE, residual=residual, activation=Activation("relu"))
+    op = Conv(pads=ONE, residual=residual, activation=Activation(kind))
     arrays = he_inputs(channels, filters, size, (3, 3), n)
     if residual:
         arrays.append(np.random.default_rng(5).standard_normal((n, filters, *size)).astype(np.float32))

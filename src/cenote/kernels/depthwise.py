@@ -23,7 +23,7 @@ from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.conv_shape import ConvShape
-from cenote.kernels.epilogue import Activation, in_parts
+from cenote.kernels.epilogue import Activation, activated
 from cenote.kernels.pack import deep_strides
 
 PIECE_BYTES = 256 << 10  # of input and output per piece of work: 10 to 20 us
@@ -103,14 +103,8 @@ class DepthwiseSpec(KernelSpec):
             source = x + k.pointer("table").load(row).to(I64)
             factors = weights + row * (self.taps * lanes)
             self._window_row(k, source, factors, accumulators, lanes)
-        for index, value in enumerate(self._activated(k, [each.value for each in accumulators])):
+        for index, value in enumerate(activated(k, self.activation, [each.value for each in accumulators])):
             y.store(value, index * lanes)
-
-    def _activated(self, k: Kernel, values: Sequence[Value]) -> Sequence[Value]:
-        if not self.activation.is_long:
-            return [self.activation.emit(k, value) for value in values]
-        parts = in_parts(values, k.target)
-        return [value for part in parts for value in self.activation.emit_together(k, part)]
 
     def _window_row(
         self, k: Kernel, source: Pointer, factors: Pointer, accumulators: Sequence[Variable], lanes: int

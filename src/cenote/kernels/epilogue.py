@@ -131,6 +131,14 @@ def store_activated(
                     place.pointer.store(value, 0, place.mask)
 
 
+def activated(k: Kernel, activation: Activation, values: Sequence[Value]) -> list[Value]:
+    """The activation of vectors in registers: long ones together, as many as there are registers for."""
+    if not activation.is_long:
+        return [activation.emit(k, value) for value in values]
+    parts = in_parts(values, k.target)
+    return [value for part in parts for value in activation.emit_together(k, part)]
+
+
 def in_parts(items: Sequence[T], target: Target) -> Iterator[Sequence[T]]:
     """As few equal parts as go through a long activation together: six chains fill 16 registers."""
     parts = -(-len(items) // (12 if target.registers > 16 else 6))

@@ -32,7 +32,7 @@ from cenote.codegen.builder import Kernel, Parameter, Variable
 from cenote.codegen.values import F32, I64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
-from cenote.kernels.epilogue import Activation
+from cenote.kernels.epilogue import Activation, activated
 from cenote.kernels.toom_cook import Filtering, apply_input, apply_output, filtering, shortened
 
 NUMBERS = (
@@ -291,11 +291,12 @@ class _Emitter:
             row = self.place(i, down, spec.vertical) * spec.horizontal.a
             return m.load(step * row + step * self.place(j, across, spec.horizontal), lanes)
 
-        def finish(value: Value, i: Value | int, j: int) -> Value:
-            total = value + bias
+        def finish(values: Sequence[Value], i: Value | int) -> list[Value]:
+            totals = [value + bias for value in values]
             if spec.residual:
-                total = total + r.load(k.number("r_h") * i + j * lanes, lanes)
-            return spec.activation.emit(k, total)
+                row = r + k.number("r_h") * i
+                totals = [total + row.load(j * lanes, lanes) for j, total in enumerate(totals)]
+            return activated(k, spec.activation, totals)
 
         # A maximum is the same before and after what never decreases, and there are fewer after it.
         late = not spec.pool or spec.activation.never_decreases
@@ -303,14 +304,14 @@ class _Emitter:
         def along(d: Sequence[Value]) -> list[Value]:
             values = apply_output(k, across, d)
             if not late:
-                values = [finish(value, 0, 0) for value in values]
+                values = finish(values, 0)
             return _larger_of_pairs(k, values[::2], values[1::2]) if spec.pool else values
 
         def store(i: Value | int, results: Sequence[Value]) -> None:
             if spec.pool:
                 results = _larger_of_pairs(k, results[: len(results) // 2], results[len(results) // 2 :])
-            for j, value in enumerate(results):
-                y.store(finish(value, i, j) if late else value, k.number("y_h") * i + j * lanes)
+            for j, value in enumerate(finish(results, i) if late else results):
+                y.store(value, k.number("y_h") * i + j * lanes)
 
         self.down_then_across(
             load, down.a, across.a, lambda d: apply_output(k, down, d), along, down.m // spec.step, store,
