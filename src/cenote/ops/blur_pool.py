@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,8 +11,12 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.pool_geometry import AxisWindow, explicit_axis, extents
-from cenote.core.types import BFLOAT16, FLOATS, Array, TensorType
-from cenote.ops.base import Arrays, Box, Cost, Op, Sample, Types, narrow, seeded, wide
+from cenote.core.target import Target
+from cenote.core.types import BFLOAT16, FLOATS, PLAIN, Array, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.pool_blur import OUTSIDE, blur_call, line_bytes
+from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, narrow, seeded, wide
+from cenote.ops.pool_lowerings import BANDWIDTH, TOLERANCES, source
 from cenote.ops.pool_window import (
     as_declared,
     channels_first,
@@ -25,6 +29,10 @@ from cenote.ops.pool_window import (
 )
 
 BORDERS = {"reflect": "reflect", "replicate": "edge", "zeros": "constant"}
+MOST_TAPS = (
+    16  # per axis, and the longest stride: what a kernel unrolls; larger filters are left to the reference
+)
+SCRATCH = 1 << 24  # bytes of a line of a thread at most
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,32 @@ class BlurPool(Op):
             with np.errstate(invalid="ignore"):
                 total += weight * padded[(slice(None), slice(None), *part)]
         return (narrow(as_declared(total, self.channels_last), result.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        axes = self.geometry(x.shape)
+        if not x.size or not y.size or len(axes) > 2:
+            return
+        if max(self.window) > MOST_TAPS or axes[-1].stride > MOST_TAPS:
+            return
+        if line_bytes(axes[-1], x.shape[-1] if self.channels_last else 1, max(4, x.dtype.itemsize)) > SCRATCH:
+            return
+        places = [self._places(axis) for axis in axes]
+
+        def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
+            weights = [binomial(k) for k in self.window]
+            view, last = source(inputs), self.channels_last
+            return [blur_call(axes, weights, places, view, outputs[0], target, channels_last=last)]
+
+        seconds = (x.nbytes + y.nbytes) / BANDWIDTH
+        yield Lowering("blur", (PLAIN,), (PLAIN,), bind, seconds, TOLERANCES[x.dtype.name])
+
+    def _places(self, axis: AxisWindow) -> Array:
+        """Which element of x each position of the padded axis holds."""
+        inner, beside = np.arange(axis.size), (axis.begin, axis.end)
+        if self.border == "zeros":
+            return np.pad(inner, beside, constant_values=OUTSIDE)
+        return np.pad(inner, beside, mode="reflect" if self.border == "reflect" else "edge")
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         x = only_input(self.name, inputs)

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from cenote.core.types import BFLOAT16, Array, is_float
+from cenote.core.target import Target
+from cenote.core.types import BFLOAT16, Array, TensorType, is_float
+from cenote.kernels.pool_combined import MEDIAN
 from cenote.ops.average_pool import fit
-from cenote.ops.base import Arrays, Sample, seeded, wide
+from cenote.ops.base import Arrays, Lowering, Sample, seeded, wide
+from cenote.ops.combined_lowerings import combined_lowerings
 from cenote.ops.max_pool import special
-from cenote.ops.pool_window import NUMBERS, DType, WindowPool, as_declared, channels_first, taps_of, type_of
+from cenote.ops.pool_window import (
+    NUMBERS,
+    DType,
+    WindowPool,
+    as_declared,
+    channels_first,
+    only_input,
+    taps_of,
+    type_of,
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,10 @@ class MedianPool(WindowPool):
             here: tuple[Any, ...] = (..., *position)
             y[here] = middle(np.sort(taps_of(first, slices).astype(kind), -1))
         return (fit(as_declared(y, self.channels_last), result.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        yield from combined_lowerings(MEDIAN, self.geometry(x.shape), x, y, target, self.channels_last)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -12,8 +12,10 @@ import numpy as np
 from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, INT64, Array, TensorType
+from cenote.kernels.pool_combined import SOFT
 from cenote.ops import pool_lowerings as lower
 from cenote.ops.base import Arrays, Lowering, Sample, Types, narrow, seeded, wide
+from cenote.ops.combined_lowerings import combined_lowerings
 from cenote.ops.max_pool import special
 from cenote.ops.pool_window import (
     DType,
@@ -81,6 +83,10 @@ class SoftPool(FloatWindowPool):
         weights = np.where(taps == top, 1.0, np.exp(taps - top))
         total: Array = np.where(weights == 0, 0.0, weights * taps).sum(-1) / weights.sum(-1)
         return total
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        yield from combined_lowerings(SOFT, self.geometry(x.shape), x, y, target, self.channels_last)
 
 
 @dataclass(frozen=True)
