@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError
-from cenote.core.types import INT64, Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types, require, seeded
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, FLOAT64, INT64, PLAIN, Array, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.pool_fractional import fractional_call
+from cenote.ops.base import Arrays, Check, Lowering, Op, Sample, Types, require, seeded
 from cenote.ops.max_pool import extremum
+from cenote.ops.pool_lowerings import BANDWIDTH
 from cenote.ops.pool_window import (
     ORDERED,
     as_declared,
@@ -24,6 +28,22 @@ from cenote.ops.pool_window import (
     taps_of,
     with_spatial,
 )
+
+PER_TAP = 5e-10  # seconds, for estimates
+
+
+@dataclass(frozen=True)
+class SamplesCheck(Check):
+    """Some sample lies outside 0 to 1."""
+
+    op: str
+
+    def raise_if_wrong(self, found: Array) -> None:
+        raise _outside(self.op)
+
+
+def _outside(op: str) -> InputError:
+    return InputError(f"{op}: samples must lie between 0 and 1")
 
 
 @dataclass(frozen=True)
@@ -73,7 +93,7 @@ class FractionalMaxPool(Op):
         assert samples is not None
         self.infer(*(TensorType.of(value.dtype, value.shape) for value in (x, samples)))
         if not ((samples >= 0) & (samples <= 1)).all():
-            raise InputError(f"{self.name}: samples must lie between 0 and 1")
+            raise _outside(self.name)
         first = channels_first(x, self.channels_last)
         spatial = first.shape[2:]
         values = np.empty((*first.shape[:2], *self.output), x.dtype)
@@ -91,6 +111,27 @@ class FractionalMaxPool(Op):
                 places[here] = plane[slices].ravel()[winner]
         results = (values, places) if self.return_indices else (values,)
         return tuple(as_declared(y, self.channels_last) for y in results)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, samples = (require(self.name, value, "input") for value in inputs)
+        y, *places = self.infer(x, samples)
+        if not x.size or samples.dtype not in (FLOAT32, FLOAT64):
+            return
+        noted = TensorType(INT64, (math.prod(samples.shape[:2]), 1))
+
+        def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
+            views = [view for view in inputs if view is not None]
+            index = outputs[1] if places else None
+            call = fractional_call(
+                views[0], views[1], outputs[0], index, outputs[-1], self.window, channels_last=self.channels_last
+            )  # fmt: skip
+            return [call]
+
+        seconds = (x.nbytes + y.nbytes) / BANDWIDTH + y.size * math.prod(self.window) * PER_TAP
+        yield Lowering(
+            "drawn windows", (PLAIN, PLAIN), (PLAIN,) * (1 + len(places)), bind, seconds, 0.0, (noted,),
+            check=SamplesCheck(self.name),
+        )  # fmt: skip
 
     def starts(self, sample: Array, spatial: Sequence[int]) -> list[list[int]]:
         """Per axis, where the windows of one plane start.
