@@ -119,6 +119,8 @@ LAYERS = (
     conv("efficientnet dw 5x5 240@28", 240, 28, 240, (5, 5), groups=240),
     conv("mobilenet dw 3x3 960@7", 960, 7, 960, (3, 3), groups=960),
     conv("resnext 3x3 32x4@56", 128, 56, 128, (3, 3), groups=32),
+    conv("resnext 3x3/2 32x8@56", 256, 56, 256, (3, 3), 2, groups=32),
+    conv("grouped 3x3 2 each 64@28", 64, 28, 64, (3, 3), groups=32),
     Layer("transposed 4x4/2 64@28", ConvTranspose((2, 2), ((1, 1), (1, 1))), (1, 64, 28, 28), (64, 64, 4, 4)),
     Layer("linear 4096-4096", Gemm(transpose_b=True), (1, 4096), (4096, 4096)),
     Layer("linear 2048-1000", Gemm(transpose_b=True), (1, 2048), (1000, 2048)),

@@ -15,7 +15,7 @@ from cenote.codegen.values import F32
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.conv_direct import ConvDirectSpec, widest
-from cenote.kernels.depthwise import DepthwiseSpec, widest_row
+from cenote.kernels.depthwise import DepthwiseSpec, widest_group, widest_row
 from cenote.kernels.epilogue import Activation
 from cenote.kernels.winograd import WinogradSpec
 
@@ -119,6 +119,11 @@ def hot_specs(target: Target) -> list[KernelSpec]:
     specs += [
         DepthwiseSpec(widest_row(taps, target.registers), taps, stride, False, clip)
         for taps in (1, 3, 5, 7)
+        for stride in (1, 2)
+    ]
+    specs += [
+        DepthwiseSpec(widest_group(target.registers), 1, stride, False, clip, group)
+        for group in (2, target.lanes() // 2)
         for stride in (1, 2)
     ]
     wide = widest(2, target.registers)

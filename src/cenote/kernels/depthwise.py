@@ -1,4 +1,5 @@
-"""Depthwise convolution on channel-blocked tensors: every lane is a channel, no lane sees another.
+"""Convolution whose groups lie within a vector, on channel-blocked tensors: depthwise, where no lane sees another, and
+groups of 2 or 4 channels, whose lanes see each other only.
 
     item = image, channel block, band of output rows       emitted
       for row of the band:                                 emitted
@@ -7,6 +8,15 @@
             for kw, pixel: acc[pixel] += x * weights[kw]   unrolled
 
 Pixels of a tile lie constant steps apart, so LLVM loads each input vector once per row and uses it for all kw.
+
+With groups of several channels the inner loops are
+
+          for tap of the window (kd, kh, kw):              emitted, offsets come from a table
+            for pixel, channel of the group:               unrolled
+              acc[pixel] += x[lanes of the channel] * weights[channel]
+
+where x[lanes of the channel] gives every lane of a group that channel: one shuffle within the vector. Every
+multiply-add counts; with groups joined until they fill a vector (`conv_calls.merge_groups`) half or more are by zero.
 """
 
 from __future__ import annotations
@@ -40,15 +50,24 @@ def widest_row(taps: int, registers: int) -> int:
     return min(8, registers - 3 - taps)
 
 
+def widest_group(registers: int) -> int:
+    """Pixels of a tile with groups of several channels: LLVM keeps a tile's input beside its sums."""
+    return (registers - 4) // 2
+
+
 @dataclass(frozen=True)
 class DepthwiseSpec(KernelSpec):
-    """`width` pixels per tile; a window row of `taps` columns, pixels `stride` apart in x (both in vectors)."""
+    """`width` pixels per tile; a window row of `taps` columns, pixels `stride` apart in x (both in vectors).
+
+    `group`: channels of a group, as many filters as channels; more than 1 goes with 1 tap.
+    """
 
     width: int
     taps: int
     stride: int
     residual: bool
     activation: Activation
+    group: int = 1
 
     def emit(self, target: Target) -> Kernel:
         pointers = ("x", "weights", "bias", "residual", "y")
@@ -101,8 +120,11 @@ class DepthwiseSpec(KernelSpec):
                 accumulator.value = bias + r.load(index * lanes, lanes)
         for row in k.range(0, k.number("rows")):
             source = x + k.pointer("table").load(row).to(I64)
-            factors = weights + row * (self.taps * lanes)
-            self._window_row(k, source, factors, accumulators, lanes)
+            factors = weights + row * (self.taps * self.group * lanes)
+            if self.group > 1:
+                self._window_tap(k, source, factors, accumulators, lanes)
+            else:
+                self._window_row(k, source, factors, accumulators, lanes)
         for index, value in enumerate(activated(k, self.activation, [each.value for each in accumulators])):
             y.store(value, index * lanes)
 
@@ -124,34 +146,53 @@ class DepthwiseSpec(KernelSpec):
             for pixel, tap in users:
                 accumulators[pixel].value = k.fma(value, vectors[tap], accumulators[pixel].value)
 
+    def _window_tap(
+        self, k: Kernel, source: Pointer, factors: Pointer, accumulators: Sequence[Variable], lanes: int
+    ) -> None:
+        """One tap for all pixels: each channel of a group goes to all lanes of its group."""
+        vectors = [factors.load(channel * lanes, lanes) for channel in range(self.group)]
+        for pixel, accumulator in enumerate(accumulators):
+            value = source.load(pixel * self.stride * lanes, lanes)
+            for channel, vector in enumerate(vectors):
+                spread = [lane - lane % self.group + channel for lane in range(lanes)]
+                accumulator.value = k.fma(k.shuffle(value, value, spread), vector, accumulator.value)
+
+
+def suits(shape: ConvShape, lanes: int) -> bool:
+    """Whether every group has as many filters as channels and lies within a vector."""
+    group = shape.group_channels
+    return shape.groups > 1 and group == shape.group_filters and group < lanes and lanes % group == 0
+
 
 def depthwise_call(
     shape: ConvShape, weights: Array, bias: Array | None, activation: Activation, x: View, y: View,
     residual: View | None, target: Target,
 ) -> Call:  # fmt: skip
-    """The call for a convolution over three axes with one channel and one filter per group."""
+    """The call for a convolution over three axes whose groups lie within a vector (`suits`), or of one channel."""
     lanes, blocks = y.layout.lanes, y.blocks
     stride, dilation = shape.strides[2], shape.dilations[2]
     strides = {"x": deep_strides(x), "y": deep_strides(y), "r": deep_strides(residual or y)}
     rows = [range(extent) for extent in shape.window[:2]]
     steps = [step * d for step, d in zip(strides["x"][2:], shape.dilations, strict=True)]
     origin = sum(begin * step for (begin, _), step in zip(shape.pads, strides["x"][2:], strict=True))
-    unrolled = dilation == 1 and widest_row(shape.window[2], target.registers) >= 4
+    group = shape.group_channels
+    unrolled = group == 1 and dilation == 1 and widest_row(shape.window[2], target.registers) >= 4
     taps_in_row = shape.window[2] if unrolled else 1
     columns = range(1) if unrolled else range(shape.window[2])
     table = [
         d * steps[0] + h * steps[1] + w * steps[2] - origin for d, h, w in itertools.product(*rows, columns)
     ]
-    tiles = max(1, -(-shape.out[2] // widest_row(taps_in_row, target.registers)))
+    widest = widest_row(taps_in_row, target.registers) if group == 1 else widest_group(target.registers)
+    tiles = max(1, -(-shape.out[2] // widest))
     narrow, wide = divmod(shape.out[2], tiles)
     narrow, wide = (narrow, wide) if wide else (narrow - 1, tiles)
     spec = DepthwiseSpec(
-        narrow + 1, shape.window[2] if unrolled else 1, stride, residual is not None, activation
+        narrow + 1, shape.window[2] if unrolled else 1, stride, residual is not None, activation, group
     )
     taps = shape.taps
-    packed = np.zeros((blocks * lanes, taps), np.float32)
-    packed[: shape.channels] = weights.reshape(shape.channels, taps)
-    packed = np.ascontiguousarray(packed.reshape(blocks, lanes, taps).transpose(0, 2, 1))
+    packed = np.zeros((blocks * lanes, group, taps), np.float32)
+    packed[: shape.channels] = weights.reshape(shape.channels, group, taps)
+    packed = np.ascontiguousarray(packed.reshape(blocks, lanes, group, taps).transpose(0, 3, 2, 1))
     offsets = np.zeros(blocks * lanes, np.float32)
     if bias is not None:
         offsets[: shape.channels] = bias
@@ -162,7 +203,7 @@ def depthwise_call(
     band = max(1, -(-all_rows // max(1, bands)))
     numbers = {
         "rows": len(table), "wide": wide, "tiles": tiles, "narrow": narrow, "blocks": blocks, "out_d": shape.out[0],
-        "out_h": shape.out[1], "band": band, "bands": bands, "slab": taps * lanes,
+        "out_h": shape.out[1], "band": band, "bands": bands, "slab": taps * group * lanes,
     }  # fmt: skip
     for side, (n, c, d, h, _) in strides.items():
         scale = shape.strides if side == "x" else (1, 1, 1)

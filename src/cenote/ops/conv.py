@@ -296,6 +296,14 @@ def _samples() -> Iterator[Sample]:
     yield _sample("depthwise, multiplier 2", Conv(pads=one, groups=6), (1, 6, 8, 8), 12, (3, 3))
     yield _sample("depthwise, dilated", Conv(pads=two, dilations=(2, 2), groups=8), (1, 8, 9, 9), 8, (3, 3))
     yield _sample("groups of 8", Conv(pads=one, groups=2), (1, 16, 8, 9), 32, (3, 3))
+    yield _sample(
+        "groups of 4", Conv(pads=one, groups=5, residual=True, activation=RELU), (2, 20, 9, 10), 20, (3, 3)
+    )
+    yield _sample("groups of 4, stride 2", Conv((2, 2), two, groups=4), (1, 16, 13, 14), 16, (5, 5))
+    yield _sample(
+        "groups of 2, dilated", Conv(pads=two, dilations=(2, 2), groups=7), (1, 14, 9, 9), 14, (3, 3)
+    )
+    yield _sample("groups of 4, twice the filters", Conv(pads=one, groups=3), (1, 12, 6, 6), 24, (3, 3))
     yield _sample("groups of 3", Conv(pads=one, groups=4), (2, 12, 7, 7), 20, (3, 3))
     yield _sample("1-D", Conv((2,), ((2, 1),)), (2, 10, 25), 12, (5,))
     yield _sample("1-D depthwise", Conv(pads=((1, 1),), groups=9), (1, 9, 12), 9, (3,))

@@ -12,7 +12,7 @@ from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.conv_calls import DirectProblem, direct_calls, merge_groups
 from cenote.kernels.conv_shape import ConvShape
-from cenote.kernels.depthwise import depthwise_call
+from cenote.kernels.depthwise import depthwise_call, suits
 from cenote.kernels.epilogue import Activation
 from cenote.kernels.estimate import moved_seconds, peak_seconds
 from cenote.kernels.pack import pad_call
@@ -58,6 +58,8 @@ def conv_lowerings(
         yield _depthwise(shape, weights, bias, inputs, fused, target)
         if shape.groups > 1:
             return
+    elif suits(shape, target.lanes()):
+        yield _depthwise(shape, weights, bias, inputs, fused, target)
     yield from _direct(shape, weights, bias, inputs, fused, target)
     if not exact:
         yield from _winograd(shape, weights[:, :, 0], bias, inputs, fused, target)
@@ -145,7 +147,7 @@ def _depthwise(
     shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Fused,
     target: Target,
 ) -> Lowering:  # fmt: skip
-    """One filter per channel: bound by the caches' bandwidth."""
+    """Groups within a vector. One filter per channel: bound by the caches' bandwidth; more: by the shuffles."""
     lanes = target.lanes()
 
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
@@ -157,9 +159,10 @@ def _depthwise(
         ]
 
     moved = 4 * shape.n * shape.channels * (math.prod(shape.size) + shape.pixels)
+    alone = shape.group_channels == 1
     seconds = max(peak_seconds(shape.operations, target, 0.6), moved_seconds(moved))
     return Lowering(
-        "depthwise", _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes), (Layout(lanes),), bind,
+        "depthwise" if alone else "grouped", _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes), (Layout(lanes),), bind,
         seconds, summation_tolerance(shape), in_place=() if fused.residual is None else (fused.residual,),
     )  # fmt: skip
 
