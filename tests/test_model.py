@@ -390,6 +390,7 @@ def test_several_python_threads_run_one_model(threads: int, monkeypatch: pytest.
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, where another test imported it
 @pytest.mark.parametrize("threads", [1, 2])
 def test_after_a_fork(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cenote.compile, "_WORTH_THREADS", 0.0)

@@ -124,7 +124,7 @@ def test_info_tells_the_settings_in_force(
     for folder, nbytes in (("objects", 10), ("plans", 300)):
         (tmp_path / "kernels" / folder).mkdir(parents=True)
         (tmp_path / "kernels" / folder / "file").write_bytes(b"0" * nbytes)
-    text = cenote_command("info").out.replace("\n", " ")
+    text = " ".join(cenote_command("info").out.split())  # a long folder wraps the line
     assert "1 kernels" in text
     assert "1 models" in text
     counts = {"files": 1, "nbytes": 10, "plans": 1, "plan_bytes": 300}
