@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -184,3 +185,23 @@ def test_processes_share_the_weights(tmp_path: Path) -> None:
     anonymous, resident = map(int, result.stdout.split())
     assert anonymous == 0, "no page of the map was copied into the process"
     assert resident > 15_000, "the weights were read through the map"
+
+
+def test_a_plan_file_is_loaded_by_its_path(files: tuple[Path, Path]) -> None:
+    content = files[1].read_bytes()
+    with files[1].open("rb") as opened:
+        for source in (content, bytearray(content), memoryview(content), io.BytesIO(content), opened):
+            with pytest.raises(cenote.ArgumentError, match="load it by its path"):
+                cenote.load(source)
+    with files[0].open("rb") as opened:  # looking at the start takes nothing away
+        assert cenote.load(opened, threads=1).output_names == ("y",)
+
+
+def test_what_cannot_be_written_is_named(files: tuple[Path, Path], tmp_path: Path) -> None:
+    model = cenote.load(files[0], threads=1)
+    for path in (tmp_path / "folder", tmp_path / "missing" / "x.cenote"):
+        if path.name == "folder":
+            path.mkdir()
+        with pytest.raises(OSError, match=rf"{path}'$"):
+            model.save(path)
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".new")] == []

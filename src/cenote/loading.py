@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cenote import plan_cache, plan_file
-from cenote.core.errors import CenoteError, ModelError, UnsupportedError
+from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError
 from cenote.model import Model
 from cenote.plan_cache import Keeper
 from cenote.runtime.threads import resolve_threads
@@ -47,8 +47,10 @@ def load(
     Raises ModelError for what is no valid model, UnsupportedError for a valid one that Cenote cannot run (the message
     names the node), ArgumentError for a bad argument, OSError when the file cannot be read.
     """
-    if isinstance(source, str | os.PathLike) and _starts_like_a_plan(source):
+    if isinstance(source, str | os.PathLike) and plan_file.is_plan_at(source):
         return _load_plan(source, threads)
+    if plan_file.is_plan_file(_start(source)):
+        raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
     options = Options(resolve_threads(threads), precision, weights, tune)
     keeper = plan_cache.keeper(source, {"precision": precision, "weights": weights, "tune": tune})
     stored = None if keeper is None else keeper.find(None, options.threads)
@@ -81,12 +83,19 @@ def _graph_of(source: Any, keeper: Keeper) -> Callable[[], Graph]:
     return graph
 
 
-def _starts_like_a_plan(path: str | os.PathLike[str]) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return plan_file.is_plan_file(file.read(16))
-    except OSError:
-        return False  # the front end says what is wrong
+def _start(source: Any) -> bytes:
+    """The first bytes of a model given as bytes or as an open file that can go back; else nothing."""
+    if isinstance(source, bytes | bytearray | memoryview):
+        return bytes(source[:16])
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # the front end says what is wrong
+        if source.seekable():
+            at = source.tell()
+            try:
+                start = source.read(16)
+            finally:
+                source.seek(at)
+            return start if isinstance(start, bytes) else b""
+    return b""
 
 
 def _load_plan(path: str | os.PathLike[str], threads: int | None) -> Model:

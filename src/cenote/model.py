@@ -104,8 +104,13 @@ class Model:
 
         Holds a plan for each set of input shapes compiled so far (`plan_for`). `source` is recorded as the model to
         compile again when the file meets another CPU or version. Raises UnsupportedError for a model whose shapes
-        depend on data, InputError when nothing has been compiled.
+        depend on data, InputError when nothing has been compiled, ArgumentError when `source` is a plan file itself,
+        OSError when the file cannot be written.
         """
+        if source and plan_file.is_plan_at(source):
+            raise ArgumentError(
+                f"source: {source} is a plan file itself; name the model that it was made from (an ONNX file)"
+            )
         if not self._stages:
             raise InputError("the model has symbolic dimensions: call plan_for(shapes) before saving a plan")
         if any(stage.rest is not None for stage in self._stages.values()):

@@ -93,6 +93,15 @@ def is_plan_file(start: bytes) -> bool:
     return start[:11] == MAGIC[:11]
 
 
+def is_plan_at(path: str | os.PathLike[str]) -> bool:
+    """Is there a plan file (of any version) at this path?"""
+    try:
+        with open(path, "rb") as file:
+            return is_plan_file(file.read(16))
+    except OSError:
+        return False
+
+
 def world() -> dict[str, str]:
     """What a plan depends on besides the model."""
     return {

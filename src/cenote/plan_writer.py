@@ -30,7 +30,7 @@ def save(
 ) -> None:
     """Write a plan file, whole or not at all, readable by its owner alone when `private`.
 
-    Raises UnsupportedError for a host step that cannot be written down.
+    Raises UnsupportedError for a host step that cannot be written down, OSError naming `path`.
     """
     constants = _Constants()
     stored = [_plan_record(shapes, plan, constants) for shapes, plan in model.plans.items()]
@@ -47,11 +47,14 @@ def save(
         "constants": constants.records, "samples": constants.samples(),
     }  # fmt: skip
     text = json.dumps(header, separators=(",", ":")).encode()
-    with cache.replacing(Path(path), 0o600 if private else 0o644) as file:
-        file.write(MAGIC + struct.pack("<Q", len(text)) + hashlib.sha256(text).digest() + text)
-        file.write(code)
-        file.write(b"\0" * (-file.tell() % PAGE))
-        constants.write(file)
+    try:
+        with cache.replacing(Path(path), 0o600 if private else 0o644) as file:
+            file.write(MAGIC + struct.pack("<Q", len(text)) + hashlib.sha256(text).digest() + text)
+            file.write(code)
+            file.write(b"\0" * (-file.tell() % PAGE))
+            constants.write(file)
+    except OSError as error:  # it names the file that would have taken the place
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 def _text(plan: Plan | StoredPlan) -> bytes:

@@ -63,3 +63,16 @@ def test_tune_reaches_the_loader(
 def test_a_bad_tune_is_refused(cenote_command: Command, network: Path) -> None:
     ended = cenote_command("inspect", network, "--tune", "fast")
     assert ended.code == 2
+
+
+def test_a_plan_is_no_source(cenote_command: Command, network: Path, tmp_path: Path) -> None:
+    """Not of itself either: the plan would name itself as what to compile again when it is stale."""
+    assert cenote_command("compile", network).code == 0
+    plan = network.with_suffix(".cenote")
+    content = plan.read_bytes()
+    for options in ((), ("-o", tmp_path / "other.cenote")):
+        ended = cenote_command("compile", plan, *options)
+        assert ended.code == 1
+        assert "net.cenote is a plan file itself" in " ".join(ended.err.split())
+    assert plan.read_bytes() == content
+    assert not (tmp_path / "other.cenote").exists()
