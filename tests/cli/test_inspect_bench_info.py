@@ -137,11 +137,35 @@ def test_info_tells_the_settings_in_force(
     assert json.loads(cenote_command("info", "--json").out)["cache"]["folder"] == ""
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("CENOTE_TARGET", "abacus", "is not known or this CPU cannot run it"),
+        ("CENOTE_THREADS", "abc", "is not a whole number"),
+        ("CENOTE_THREADS", "1000", "is not a whole number from 1 to 256"),
+        ("CENOTE_SPIN", "-1", "is not a whole number of 0 or more"),
+        ("CENOTE_PLAN_CACHE", "4GB", "is not a whole number of 0 or more"),
+    ],
+)
+def test_info_shows_a_bad_setting_and_the_reason(
+    cenote_command: Command, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, reason: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    ended = cenote_command("info", "--json")
+    assert (ended.code, ended.err) == (0, "")
+    settings = {item["variable"]: item for item in json.loads(ended.out)["settings"]}
+    assert settings[variable]["value"] == value
+    assert reason in settings[variable]["problem"]
+    assert [name for name, item in settings.items() if item["problem"]] == [variable]
+    text = " ".join(cenote_command("info").out.split())
+    assert reason[:20] in text
+
+
 def test_a_target_that_the_machine_lacks_is_an_error(
     cenote_command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CENOTE_TARGET", "abacus")
-    ended = cenote_command("info")
+    ended = cenote_command("run")
     assert ended.code == 1
     assert "CENOTE_TARGET: 'abacus'" in ended.err
 

@@ -44,6 +44,6 @@ def info(
     for column in ("variable", "value", "meaning"):
         settings.add_column(column)
     for item in found.settings:
-        settings.add_row(item.variable, item.value or "(empty)", item.help)
+        settings.add_row(item.variable, item.value or "(empty)", item.problem or item.help)
     out().print()
     out().print(settings)

@@ -16,6 +16,7 @@ class Setting:
     variable: str
     default: str
     help: str
+    whole: bool = False  # a whole number of 0 or more
 
     def text(self) -> str:
         return os.environ.get(self.variable, self.default).strip()
@@ -32,7 +33,7 @@ class Setting:
 
 
 THREADS = Setting(
-    "CENOTE_THREADS", "0", "Threads per inference; 0: one per physical core this process may use."
+    "CENOTE_THREADS", "0", "Threads per inference; 0: one per physical core this process may use.", whole=True
 )
 TARGET = Setting(
     "CENOTE_TARGET", "", "Instruction set to generate for: avx512, avx2, generic; empty: the host's best."
@@ -44,8 +45,9 @@ PLAN_CACHE = Setting(
     "CENOTE_PLAN_CACHE",
     "4096",
     "Megabytes of compiled models that the cache may hold, the least recently used go first; 0: none.",
+    whole=True,
 )
-SPIN = Setting("CENOTE_SPIN", "50", "Microseconds a waiting thread spins before it sleeps.")
+SPIN = Setting("CENOTE_SPIN", "50", "Microseconds a waiting thread spins before it sleeps.", whole=True)
 PERF_MAP = Setting("CENOTE_PERF_MAP", "", "1: write the map that lets Linux perf name generated kernels.")
 SETTINGS = (THREADS, TARGET, CACHE, PLAN_CACHE, SPIN, PERF_MAP)
 

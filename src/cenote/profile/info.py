@@ -8,10 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cenote.codegen.jit import host_target, llvm_version
+from cenote.codegen.jit import host_target, llvm_version, named_target
 from cenote.core import settings
+from cenote.core.errors import ArgumentError
+from cenote.core.settings import Setting
 from cenote.core.target import cache_sizes, physical_cores
 from cenote.core.version import __version__
+from cenote.runtime.threads import resolve_threads
 
 _PACKAGES = ("numpy", "llvmlite", "onnx", "ml_dtypes", "pillow", "typer", "rich")
 
@@ -56,12 +59,13 @@ class CacheInfo:
 
 @dataclass(frozen=True)
 class SettingInfo:
-    """An environment variable: its value now, its default, its meaning."""
+    """An environment variable: its value now, its default, its meaning; `problem` says why the value cannot be used."""
 
     variable: str
     value: str
     default: str
     help: str
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,9 +87,10 @@ class Info:
 def info() -> Info:
     """The machine, the target, the kernel cache, the versions and the settings in force.
 
-    Raises ArgumentError when CENOTE_TARGET names an instruction set that this CPU does not have.
+    A setting that cannot be used says so in `problem`; the target is then the host's best.
     """
-    target = host_target()
+    problems = {item.variable: _problem(item) for item in settings.SETTINGS}
+    target = named_target("") if problems[settings.TARGET.variable] else host_target()
     return Info(
         version=__version__,
         machine=_machine(),
@@ -93,9 +98,24 @@ def info() -> Info:
         cache=_cache(settings.cache_folder()),
         versions=_versions(),
         settings=tuple(
-            SettingInfo(item.variable, item.text(), item.default, item.help) for item in settings.SETTINGS
+            SettingInfo(item.variable, item.text(), item.default, item.help, problems[item.variable])
+            for item in settings.SETTINGS
         ),
     )
+
+
+def _problem(item: Setting) -> str:
+    """Why a setting cannot be used; "" when it can."""
+    try:
+        if item is settings.TARGET:
+            host_target()
+        elif item is settings.THREADS:
+            resolve_threads(None)
+        elif item.whole:
+            item.integer()
+    except ArgumentError as error:
+        return str(error)
+    return ""
 
 
 def _machine() -> Machine:
