@@ -186,8 +186,21 @@ def test_out_does_not_overlap() -> None:
         F.max_pool2d(x, 2, out=out.astype(np.float64))
     with pytest.raises(ArgumentError, match="tuple of 2"):
         F.max_pool2d(x, 2, out=out, return_indices=True)
-    strided = np.zeros((1, 2, 3, 6), np.float32)[..., ::2]
-    np.testing.assert_array_equal(F.max_pool2d(x, 2, out=strided), F.max_pool2d(x, 2))
+    room = np.zeros((2, 3, 2, 6), np.float32)
+    views = np.zeros((1, 2, 3, 6), np.float32)[..., ::2], room.transpose(2, 0, 3, 1)[1:, ::-1, ::-2]
+    for view in views:
+        np.testing.assert_array_equal(F.max_pool2d(x, 2, out=view), F.max_pool2d(x, 2))
+
+
+def test_out_does_not_overlap_itself() -> None:
+    """Elements in one place would leave what was written last."""
+    x, memory = noise(1, 2, 6, 6), np.zeros(200, np.float32)
+    for strides in ((0, 0, 12, 4), (0, 12, 12, 4), (0, 36, 8, 4), (0, 36, 4, -2)):
+        with pytest.raises(ArgumentError, match=r"out: its own elements overlap .*strides"):
+            F.max_pool2d(x, 2, out=np.lib.stride_tricks.as_strided(memory[100:], (1, 2, 3, 3), strides))
+    indices = np.lib.stride_tricks.as_strided(np.zeros(1, np.int64), (1, 2, 3, 3), (0, 0, 0, 0))
+    with pytest.raises(ArgumentError, match=r"out\[1\]: its own elements overlap"):
+        F.max_pool2d(x, 2, return_indices=True, out=(np.zeros((1, 2, 3, 3), np.float32), indices))
 
 
 def test_pools_never_work_in_place() -> None:

@@ -233,12 +233,29 @@ def _check_out(name: str, out: Any, prepared: Prepared, inputs: Sequence[Array])
             raise ArgumentError(f"{what} must have shape {list(wanted.shape)}, got {list(array.shape)}")
         if not array.flags.writeable:
             raise ArgumentError(f"{what} is read-only")
+        if not array.flags.c_contiguous and _overlaps_itself(array):
+            raise ArgumentError(f"{what}: its own elements overlap in memory (strides {list(array.strides)})")
         if any(_overlap(array, x) for x in (*inputs, *targets)):
             raise ArgumentError(
                 f"{what} overlaps an input or another output in memory; give it memory of its own"
             )
         targets.append(array)
     return targets
+
+
+def _overlaps_itself(array: Array) -> bool:
+    """Whether the steps of some axis are shorter than what lies within one step.
+
+    So it is when elements share memory. Of views without shared memory only those that weave their axes into each
+    other (as_strided alone makes such) are taken for overlapping too.
+    """
+    within = array.itemsize
+    axes = zip(map(abs, array.strides), array.shape, strict=True)
+    for stride, extent in sorted(axis for axis in axes if axis[1] > 1):
+        if stride < within:
+            return array.size > 0
+        within += stride * (extent - 1)
+    return False
 
 
 def _overlap(a: Array, b: Array) -> bool:
