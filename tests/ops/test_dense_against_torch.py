@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
+import cenote
 from cenote.core.errors import ArgumentError, CenoteError, DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import TensorType
 from cenote.ops.activation import Clip, Gelu, Relu
@@ -109,3 +111,20 @@ WRONG: list[tuple[Op, list[TensorType | None], type[CenoteError], str]] = [
 def test_refused(op: Op, types: list[TensorType | None], error: type[CenoteError], message: str) -> None:
     with pytest.raises(error, match=message):
         op.infer(*types)
+
+
+def test_group_normalization_of_opset_18() -> None:
+    """Its scale and bias per group: ONNX deprecates it, exporters wrote it and onnxruntime runs it."""
+    kind, rng = onnx.TensorProto.FLOAT, np.random.default_rng(0)
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2, epsilon=1e-3)], "groups",
+        [value("x", kind, ["N", 6, 3, 5]), value("s", kind, [2]), value("b", kind, [2])], [value("y", kind, None)],
+    )  # fmt: skip
+    model = cenote.load(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)]))
+    scale, bias = rng.standard_normal((2, 2)).astype(np.float32)
+    for batch in (1, 3):
+        x = rng.standard_normal((batch, 6, 3, 5)).astype(np.float32)
+        channels = [torch.from_numpy(np.repeat(parameter, 3)) for parameter in (scale, bias)]
+        want = functional.group_norm(torch.from_numpy(x), 2, *channels, eps=1e-3)
+        np.testing.assert_allclose(model(x, scale, bias), want.numpy(), atol=2e-6)
