@@ -29,7 +29,8 @@ from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.planes import larger, smaller
 from cenote.kernels.pool_base import compute_type
 from cenote.kernels.pool_plan import fitting
-from cenote.kernels.roi_align import NO_IMAGE, NOT_FINITE, TOGETHER
+from cenote.kernels.roi_align import TOGETHER
+from cenote.kernels.roi_boxes import NO_IMAGE, NOT_FINITE
 
 FARTHEST = 2.0**40
 WORK = 1 << 16

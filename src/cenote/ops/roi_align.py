@@ -13,14 +13,9 @@ from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOAT64, FLOATS, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View
-from cenote.kernels.roi_align import (
-    MOST_SAMPLES,
-    NO_IMAGE,
-    NOT_FINITE,
-    TOO_LARGE,
-    roi_align_call,
-    table_capacity,
-)
+from cenote.kernels.roi_align import roi_align_call
+from cenote.kernels.roi_boxes import MOST_SAMPLES, NO_IMAGE, NOT_FINITE, TOO_LARGE, table_capacity
+from cenote.kernels.roi_spread import roi_spread_call
 from cenote.ops.base import (
     Arrays,
     Check,
@@ -238,6 +233,32 @@ class RoiAlign(Op):
             yield Sample(cls((2, 2)), converted, f"roi_align {np.dtype(dtype).name}")
         yield Sample(cls((2, 2)), (x, rois[:0], batches[:0]), "roi_align no regions")
         yield Sample(cls((2, 2)), (x[..., :1, :1], rois, batches), "roi_align 1x1 map")
+
+
+def align_gradient_lowerings(
+    op: RoiAlign, inputs: Sequence[TensorType | None], target: Target
+) -> Iterator[Lowering]:
+    """Ways to compute the gradient of means for inputs grad_output, x, rois, batch_indices; 16-bit floats, which would
+    be rounded box by box, are left to the reference."""
+    g, x, _, batches = (require(op.name, value, "input") for value in inputs)
+    room = table_capacity(op.output, op.sampling_ratio, *x.shape[2:])
+    if not g.size or x.dtype.itemsize < 4 or batches.dtype.kind != "i" or room > MOST_ENTRIES:
+        return
+    part = units_of_item(x.shape[1], 1)
+    parts = -(-x.shape[1] // part)
+
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        grad, _, rois, images = (view for view in inputs if view is not None)
+        call = roi_spread_call(
+            grad, rois, images, outputs[0], outputs[1], target, scale=op.spatial_scale, ratio=op.sampling_ratio,
+            aligned=op.aligned, part=part,
+        )  # fmt: skip
+        return [call]
+
+    seconds = (g.nbytes + x.nbytes) / BANDWIDTH + g.size * 4 * PER_BIN
+    noted = TensorType(INT64, (g.shape[0] * parts, 2))
+    check, error = RegionCheck(op.name, x.shape[0], parts), 4 * TOLERANCES[x.dtype.name]
+    yield Lowering("boxes, spread", (PLAIN,) * 4, (PLAIN,), bind, seconds, error, (noted,), check=check)
 
 
 def units_of_item(units: int, boxes: int) -> int:

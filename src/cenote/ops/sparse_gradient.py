@@ -20,7 +20,7 @@ from cenote.ops.max_unpool import MaxUnpool, within_plane
 from cenote.ops.pool_gradient import IndexGradient, PoolGradient, check_gradient
 from cenote.ops.pool_window import as_declared, channels_first, spatial_of
 from cenote.ops.pyramid_pool import SpatialPyramidPool
-from cenote.ops.roi_align import RoiAlign, coordinate_type
+from cenote.ops.roi_align import RoiAlign, align_gradient_lowerings, coordinate_type
 from cenote.ops.roi_pool import MaxRoiPool, PsRoiPool, bins
 from cenote.ops.scatter_lowerings import gather_lowerings
 
@@ -192,6 +192,8 @@ class SparseGradient(Op):
             counted, _ = self.forward.sizes(x, None)
             last = self.forward.channels_last
             yield from gather_lowerings(inputs, counted, self.forward.index, target, last)
+        elif isinstance(self.forward, RoiAlign) and self.forward.mode == "avg":
+            yield from align_gradient_lowerings(self.forward, inputs, target)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
