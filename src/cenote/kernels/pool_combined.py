@@ -5,7 +5,7 @@
         for row of the band, vectors of outputs:
             taps = scratch at each place of the window    strided columns are shuffled together
             median:  the middle of a sorting network; windows that reach over the edge, the middle of those elements
-            soft:    top = max(taps);  y = sum(exp(tap - top) tap) / sum(exp(tap - top))
+            soft:    top = max(taps);  y = top + sum(exp(tap - top) (tap - top)) / sum(exp(tap - top))
 
 Lanes hold neighbouring outputs of a row, or channels where they are innermost: every lane is a window of its own, and
 no result depends on how the work is split. The network is Batcher's odd-even merge sort (K. Batcher, Sorting networks
@@ -29,7 +29,7 @@ from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.planes import channels_of, planes_of
-from cenote.kernels.pool_base import SUM, combine_all, compute_type, evens, smaller_of, spans
+from cenote.kernels.pool_base import MAXIMUM, SUM, combine_all, compute_type, evens, smaller_of, spans
 from cenote.kernels.pool_plan import fitting
 
 MEDIAN, SOFT = "median", "soft"
@@ -222,32 +222,35 @@ class _Band:
     # ---- means weighted by exp(x) -----------------------------------------------------------------------------------
 
     def _soft(self, source: Pointer, column: Value, channel: Value) -> Value:
-        """A NaN has the weight NaN; equal infinities share the weight; -inf has none beside larger elements."""
+        """A NaN has the weight NaN; equal infinities share the weight; -inf has none beside larger elements. Sums of
+        distances to the largest element stay small where sums of elements would overflow."""
         k, (rows, columns) = self.k, self.spec.window
         if rows * columns <= WHOLE:
             taps = self._taps(source, column, channel)
-            total, weights = self._weighed(taps, combine_all(k, "max", taps, exact=False))
-            return total / weights
+            largest = combine_all(k, MAXIMUM, taps, exact=False)
+            total, weights = self._weighed(taps, largest)
+            return largest + total / weights
         lowest = k.constant(self.spec.compute, float("-inf"), self.spec.lanes)
         zero = k.constant(self.spec.compute, 0.0, self.spec.lanes)
         top, sums, weights_sum = k.variable(lowest), k.variable(zero), k.variable(zero)
         for row in k.range(0, rows):
             taps = [self._tap(source, row, c, column, channel) for c in range(columns)]
-            top.value = combine_all(k, "max", [*taps, top.value], exact=False)
+            top.value = combine_all(k, MAXIMUM, [*taps, top.value], exact=False)
         for row in k.range(0, rows):
             taps = [self._tap(source, row, c, column, channel) for c in range(columns)]
             total, weights = self._weighed(taps, top.value)
             sums.value, weights_sum.value = sums.value + total, weights_sum.value + weights
-        return sums.value / weights_sum.value
+        return top.value + sums.value / weights_sum.value
 
     def _weighed(self, taps: Sequence[Value], top: Value) -> tuple[Value, Value]:
         k = self.k
         zero = k.constant(top.type, 0.0, top.lanes)
         parts, weights = [], []
         for tap in taps:
-            weight = math.exp(k, k.select(tap.equals(top), zero, tap - top))
+            below = k.select(tap.equals(top), zero, tap - top)
+            weight = math.exp(k, below)
             weights.append(weight)
-            parts.append(k.select(weight.equals(0.0), zero, weight * tap))
+            parts.append(k.select(weight.equals(0.0), zero, weight * below))
         return combine_all(k, SUM, parts), combine_all(k, SUM, weights)
 
 

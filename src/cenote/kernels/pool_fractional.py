@@ -4,8 +4,8 @@
         starts of both axes                           from the plane's samples, in their own type, into scratch
         for every output:                             the largest of its window, and where that was
 
-Planes have starts of their own, so that neighbouring outputs have nothing in common but their row: outputs are taken
-one by one. `found` gets a row per item: whether a sample lies outside 0 .. 1, which is never followed.
+Planes have starts of their own, so that neighbouring outputs have nothing in common but their row. `found` gets a row
+per item: whether a sample lies outside 0 .. 1, which is never followed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ import numpy as np
 
 from cenote.codegen.builder import I64, Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.planes import channels_of, planes_of
-from cenote.kernels.pool_base import MAXIMUM, compute_type, larger_of, smaller_of
+from cenote.kernels.pool_base import MAXIMUM, compute_type, larger_of, smaller_of, spans
+from cenote.kernels.pool_plan import fitting
 
 AXES = ("d", "h", "w")
 UNROLLED = 16  # taps; of larger windows a row is a loop
@@ -35,18 +37,22 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class PoolFractional(KernelSpec):
-    """`window` over (planes, rows, columns); `indexed`: also write where in the plane each value was."""
+    """`window` over (planes, rows, columns); `indexed`: also write where in the plane each value was. `lanes` along a
+    row of the output, which is contiguous if `plain`: comparisons that choose indices one by one would be branches.
+    """
 
     dtype: np.dtype[Any]
     samples: np.dtype[Any]
     window: tuple[int, int, int]
     indexed: bool
+    plain: bool
+    lanes: int
 
     @property
     def compute(self) -> Scalar:
         return compute_type(MAXIMUM, self.dtype)
 
-    def emit(self, target: Any) -> Kernel:
+    def emit(self, target: Target) -> Kernel:
         storage, real = Scalar.of(self.dtype), Scalar.of(self.samples)
         pointers = [
             *(Parameter(name, storage, pointer=True) for name in ("y", "x")),
@@ -107,29 +113,44 @@ class _Plane:
                 corner = self.x + (start_d * n("x_d") + start_h * n("x_h"))
                 line = (start_d * n("height") + start_h) * n("width")
                 to = self.to + d * n("y_d") + h * n("y_h")
-                for w in k.range(0, n("out_w")):
-                    start = self.starts[2].load(w)
-                    value, place = self._largest(corner + start * n("x_w"))
-                    k.pointer("y").store(value.to(Scalar.of(self.spec.dtype)), to + w * n("y_w"))
-                    if self.spec.indexed:
-                        k.pointer("index").store(place + (line + start), to + w * n("y_w"))
+                for w in spans(k, n("out_w"), self.spec.lanes):
+                    self._outputs(corner, line, to, w)
 
-    def _largest(self, corner: Pointer) -> tuple[Value, Value]:
-        """The first of the largest, or the last NaN, and its place from the corner on."""
+    def _outputs(self, corner: Pointer, line: Value, to: Value, w: Value) -> None:
+        """A vector of neighbouring outputs, from the first column on."""
         k, n, spec = self.k, self.k.number, self.spec
-        best = k.variable(corner.load(0).to(spec.compute))
-        where = k.variable(k.integer(0))
+        starts = [self.starts[2].load(w + lane) for lane in range(spec.lanes)]
+        value, place = self._largest([corner + start * n("x_w") for start in starts])
+        value = value.to(Scalar.of(spec.dtype))
+        results = [(k.pointer("y"), value)]
+        if spec.indexed:
+            results.append((k.pointer("index"), place + self.starts[2].load(w, spec.lanes) + line))
+        for result, values in results:
+            if spec.plain:
+                (result + to).store(values, w)
+                continue
+            for lane in range(spec.lanes):
+                one = values.lane(lane) if spec.lanes > 1 else values
+                (result + to).store(one, (w + lane) * n("y_w"))
+
+    def _largest(self, corners: Sequence[Pointer]) -> tuple[Value, Value]:
+        """The first of the largest, or the last NaN, and its place from the corner on, of every lane's window."""
+        k, n, spec = self.k, self.k.number, self.spec
+        best = k.variable(gathered(k, corners, k.integer(0)).to(spec.compute))
+        where = k.variable(k.constant(I64, 0, spec.lanes))
         deep, high, wide = spec.window
 
         def look(d: Value | int, h: Value | int, w: Value | int) -> None:
             d, h, w = (at if isinstance(at, Value) else k.integer(at) for at in (d, h, w))
-            value = corner.load(d * n("x_d") + h * n("x_h") + w * n("x_w")).to(spec.compute)
+            offset = d * n("x_d") + h * n("x_h") + w * n("x_w")
+            value = gathered(k, corners, offset).to(spec.compute)
             better = value > best.value
             if value.type.is_float:
                 better = better | value.is_nan()
             best.value = k.select(better, value, best.value)
             if spec.indexed:
-                where.value = k.select(better, (d * n("height") + h) * n("width") + w, where.value)
+                here = (d * n("height") + h) * n("width") + w
+                where.value = k.select(better, k.splat(here, spec.lanes), where.value)
 
         if deep * high * wide <= UNROLLED:
             for tap in itertools.product(range(deep), range(high), range(wide)):
@@ -142,8 +163,23 @@ class _Plane:
         return best.value, where.value
 
 
+def gathered(k: Kernel, places: Sequence[Pointer], offset: Value) -> Value:
+    """The elements at an offset from every place, in lanes."""
+    if len(places) == 1:
+        return places[0].load(offset)
+    element = places[0].element
+    ir = element.vector(len(places))
+    text = "poison"
+    for lane, place in enumerate(places):
+        one = place.load(offset)
+        made = k.assign(f"insertelement {ir} {text}, {one.ir} {one.text}, i32 {lane}", element, len(places))
+        text = made.text
+    return made
+
+
 def fractional_call(
-    x: View, samples: View, y: View, index: View | None, found: View, window: Sequence[int], *, channels_last: bool
+    x: View, samples: View, y: View, index: View | None, found: View, window: Sequence[int], target: Target, *,
+    channels_last: bool,
 ) -> Call:  # fmt: skip
     """The launch for plain or channels-last views of one to three spatial axes; samples as FractionalMaxPool has
     them."""
@@ -162,7 +198,10 @@ def fractional_call(
         for view, planes in ((x, source), (y, to))
         for number in (planes.strides[0], 1 if channels_last else view.strides[1], *planes.strides[2:])
     ]
-    spec = PoolFractional(x.type.dtype, samples.type.dtype, (every[0], every[1], every[2]), index is not None)
+    lanes = fitting(target.vector_bytes // 8, to.extents[2]) if index is not None else 1
+    spec = PoolFractional(
+        x.type.dtype, samples.type.dtype, (every[0], every[1], every[2]), index is not None, not channels_last, lanes
+    )  # fmt: skip
     work = to.size * every[0] * every[1] * every[2]
     return Call(
         spec,

@@ -123,7 +123,8 @@ class FractionalMaxPool(Op):
             views = [view for view in inputs if view is not None]
             index = outputs[1] if places else None
             call = fractional_call(
-                views[0], views[1], outputs[0], index, outputs[-1], self.window, channels_last=self.channels_last
+                views[0], views[1], outputs[0], index, outputs[-1], self.window, target,
+                channels_last=self.channels_last,
             )  # fmt: skip
             return [call]
 
