@@ -1,5 +1,5 @@
-"""Turns the nodes of an ONNX graph into Cenote's: decodes operators, inlines functions and constant
-conditions."""
+"""Turns the nodes of an ONNX graph into Cenote's: decodes operators, inlines functions and branches whose
+condition is constant."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from cenote.frontends.onnx_schema import (
     unsupported_operator,
 )
 from cenote.frontends.onnx_tensors import Tensors, attribute_value, constant_value
+from cenote.graph.branch import branch_node
 from cenote.graph.graph import Node
 from cenote.ops import DECODERS
 from cenote.ops.base import Imported, Op, Rewired
@@ -244,35 +245,47 @@ class Importer:
             depth=caller.depth + 1,
         )
         self.add_nodes(function.node, body)
-        self._connect(made, body)
+        self._connect([*made.items()], body)
 
     def _branch(self, node: Any, attributes: Sequence[Any], scope: Scope) -> None:
-        """Put the branch of an If whose condition is constant in its place."""
-        condition = self.constants.get(scope.resolve(node.input[0]))
-        if condition is None or condition.size != 1:
-            raise UnsupportedError(
-                "control flow whose condition is known only when the model runs is not supported; "
-                "fix the model's input shapes and fold its constants, so that the condition is a constant"
-            )
-        wanted = "then_branch" if bool(condition.reshape(())) else "else_branch"
-        graph = next(item.g for item in attributes if item.name == wanted)
+        """An If: the chosen branch in its place where the condition is constant, else a node that holds both."""
+        condition = scope.resolve(node.input[0])
+        known = self.constants.get(condition)
+        branches = {item.name: item.g for item in attributes}
+        made = tuple(self.define(name, scope) for name in node.output)
+        if known is not None and known.size == 1:
+            wanted = "then_branch" if bool(known.reshape(())) else "else_branch"
+            self._body(node, wanted, branches[wanted], made, scope, direct=True)
+            return
+        outside, bodies = self.nodes, []
+        for name in ("then_branch", "else_branch"):
+            self.nodes = []
+            self._body(node, name, branches[name], made, scope, direct=False)
+            bodies.append(tuple(self.nodes))
+        self.nodes = outside
+        if not any(made):
+            return  # nothing asks for it
+        label = scope.prefix + node.name if node.name else ""
+        self.nodes.append(branch_node(condition, _trimmed(made), bodies[0], bodies[1], label))
+
+    def _body(
+        self, node: Any, name: str, graph: Any, made: Sequence[str], scope: Scope, direct: bool
+    ) -> None:
+        """Add a branch's nodes; its outputs become the values `made`. `direct`: made by its own nodes where these can."""
         if len(graph.output) != len(node.output):
-            raise ModelError(f"{wanted} has {len(graph.output)} outputs, the node {len(node.output)}")
-        made = {
-            value.name: self.define(name, scope)
-            for value, name in zip(graph.output, node.output, strict=True)
-        }
+            raise ModelError(f"{name} has {len(graph.output)} outputs, the node {len(node.output)}")
+        outputs = [(value.name, value_made) for value, value_made in zip(graph.output, made, strict=True)]
         body = Scope(
             opsets=scope.opsets,
             prefix=f"{scope.prefix}{node.name or node.op_type}/",
-            wanted=made,
+            wanted=dict(outputs) if direct else {},
             attributes=scope.attributes,
             parent=scope,
             depth=scope.depth,
         )
         self.add_initializers(graph, body)
         self.add_nodes(graph.node, body)
-        self._connect(made, body)
+        self._connect(outputs, body)
 
     def add_initializers(self, graph: Any, scope: Scope, contents: Mapping[int, Array] | None = None) -> None:
         """A graph's weights as constants. `contents` holds raw bytes that are not in the messages."""
@@ -287,9 +300,9 @@ class Importer:
             array = self.tensors.array(tensor, what, (contents or {}).get(index))
             self.constants[self.define(tensor.name, scope)] = array
 
-    def _connect(self, made: Mapping[str, str], body: Scope) -> None:
+    def _connect(self, made: Sequence[tuple[str, str]], body: Scope) -> None:
         """Give the caller its values where the body hands on a value it did not make itself."""
-        for formal, value in made.items():
+        for formal, value in made:
             if not value:
                 continue
             source = body.find(formal)

@@ -9,9 +9,9 @@ of a value that is only computed when the model runs, the graph is cut:
     stage.rest.proceed(values)                -> the rest as a graph, now with known types: specialise it, and
     so on
 
-Two things cut: an operator raises ValueNeeded (Reshape to a computed shape): the rest then takes the content
-of that small value as a constant; or ShapeFromData (NonZero): the node runs by its reference between the
-stages. Nodes that do not depend on a cut stay in the first stage. `run_in_stages` is the loop; a runtime may
+Two things cut: an operator raises ValueNeeded (Reshape to a computed shape), or a branch's condition is not
+known: the rest then takes the content of that small value as a constant; or ShapeFromData (NonZero): the node
+runs by its reference between the stages. A branch whose condition is known is replaced by the nodes it chooses. Nodes that do not depend on a cut stay in the first stage. `run_in_stages` is the loop; a runtime may
 cache each stage's program by the types and contents that it was specialised to.
 """
 
@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cenote.core.errors import ModelError
+from cenote.core.errors import CenoteError, ModelError
 from cenote.core.types import Array, TensorType
+from cenote.graph.branch import Branch
 from cenote.graph.graph import Declared, Graph, Node
 from cenote.graph.interpreter import check_input_types, infer_node, run_node
 from cenote.ops.base import ShapeFromData, Types, ValueNeeded
@@ -155,6 +156,9 @@ class _Specializer:
         self.types[name] = TensorType.known(value)
 
     def _visit(self, node: Node) -> None:
+        if isinstance(node.op, Branch) and node.inputs[0] not in self.pending:
+            self._choose(node, node.op)
+            return
         if not self.pending.isdisjoint(node.inputs):
             self._postpone(node, self.later)
             return
@@ -173,6 +177,19 @@ class _Specializer:
         if not self._fold(node, inputs, types):
             self.typed.append(node)
             self.types.update({name: t for name, t in zip(node.outputs, types, strict=False) if name})
+
+    def _choose(self, node: Node, branch: Branch) -> None:
+        """Go on with the nodes of the branch that the condition chooses."""
+        condition = self.constants.get(node.inputs[0])
+        if condition is None:
+            self._stop_for_content(node, 0)
+            return
+        try:
+            chosen = branch.chosen(condition)
+        except CenoteError as error:
+            raise error.located(node.where) from error
+        for inner in chosen:
+            self._visit(inner)
 
     def _postpone(self, node: Node, where: list[Node]) -> None:
         where.append(node)
