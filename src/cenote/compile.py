@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,14 @@ from cenote.core.errors import CenoteError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.graph.graph import Graph, Handover, Node, host_function
-from cenote.kernels.base import Argument, Call, View, word_of
+from cenote.kernels.base import Argument, View, word_of
 from cenote.kernels.driver import driver_abi, driver_sources
 from cenote.kernels.pack import zero_halo_call
 from cenote.ops.base import Bind, Lowering
 from cenote.ops.reorder import Reorder
+from cenote.passes.branches import in_ranks
 from cenote.passes.describe import PlanDescription, describe_plan
+from cenote.passes.meetings import Draft, Extent, levels_of
 from cenote.passes.memory import Buffer, MemoryPlan, plan_memory
 from cenote.passes.pipeline import optimize
 from cenote.passes.schedule import IN_PLACE_CONCAT, PIECES, VIEW, Decide, Schedule, nothing, schedule
@@ -29,20 +32,25 @@ _LARGE = 1 << 20  # bytes from which an array has pages of its own anyway, and i
 _WORTH_THREADS = (
     60e-6  # seconds of work below which waking and meeting other threads costs more than they bring
 )
+_MORE_MEMORY = 1.1  # times as much as step by step: what a plan may take so that branches run side by side
 
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """A compiled graph: the optimised graph, how each node is computed, where values lie, and the program."""
+    """A compiled graph: the optimised graph, how each node is computed, where values lie, and the program.
+
+    `owners` gives each step's node, as an index into the schedule's.
+    """
 
     graph: Graph
     schedule: Schedule
     memory: MemoryPlan
     program: Program
+    owners: tuple[int, ...]
 
     def describe(self) -> PlanDescription:
         """Steps, kernels, host steps and why, memory: what `print(plan)` shows, as data."""
-        return describe_plan(self.schedule, self.memory, self.program)
+        return describe_plan(self.schedule, self.memory, self.program, self.owners)
 
     def __str__(self) -> str:
         return str(self.describe())
@@ -77,14 +85,25 @@ def compile_graph(
 def assemble(make: Callable[[], Schedule], threads: int, pool: ConstantPool | None = None) -> Plan:
     """Plan memory, generate code and build the program of the schedule that `make` gives (and keeps no hold of)."""
     target, scheduled = jit.host_target(), make()
-    memory = plan_memory(scheduled)
-    constants = dict(scheduled.graph.constants)
     alone = sum(option.seconds for option in scheduled.lowerings if option is not None) < _WORTH_THREADS
+    scheduled, memory = _in_memory(scheduled)
+    constants = dict(scheduled.graph.constants)
     binds = [None if option is None else option.bind for option in scheduled.lowerings]
     scheduled = _without_weights(scheduled)
     assembler = _Assembler(scheduled, memory, target, pool or ConstantPool(), constants, binds)
     program = assembler.program(threads, alone)
-    return Plan(scheduled.graph, scheduled, memory, program)
+    owners = tuple(draft.node for draft in assembler.drafts)
+    return Plan(scheduled.graph, scheduled, memory, program, owners)
+
+
+def _in_memory(scheduled: Schedule) -> tuple[Schedule, MemoryPlan]:
+    """The memory plan; with branches side by side where that takes little more."""
+    least = plan_memory(scheduled)
+    ranked, ranks = in_ranks(scheduled)
+    if len(set(ranks)) == len(ranks):
+        return scheduled, least
+    roomy = plan_memory(ranked, ranks)
+    return (ranked, roomy) if roomy.arena_bytes <= least.arena_bytes * _MORE_MEMORY else (scheduled, least)
 
 
 def _without_weights(scheduled: Schedule) -> Schedule:
@@ -137,34 +156,6 @@ def _bytes(array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-@dataclass(frozen=True)
-class Extent:
-    """Bytes that a step touches; `root` names the buffer they belong to."""
-
-    slot: Slot
-    nbytes: int
-    root: str = ""
-
-    def meets(self, other: Extent) -> bool:
-        a, b = self.slot, other.slot
-        if (a.kind, a.index) != (b.kind, b.index):
-            return False
-        return a.offset < b.offset + other.nbytes and b.offset < a.offset + self.nbytes
-
-
-@dataclass
-class _Draft:
-    """A step on its way into the program: what it reads and writes decides where threads must meet."""
-
-    label: str
-    call: Call | None
-    host: HostStep | None
-    reads: list[Extent] = field(default_factory=list)
-    writes: list[Extent] = field(default_factory=list)
-    halo_of: str = ""
-    group: int = -1
-
-
 class _Assembler:
     """Binds lowerings to memory and makes the program.
 
@@ -187,7 +178,7 @@ class _Assembler:
         self.constant_slots: dict[int, Slot] = {}
         self.weight_names = list(weights)
         self.last_use = {name: i for i, node in enumerate(self.graph.nodes) for name in node.inputs}
-        self.drafts: list[_Draft] = []
+        self.drafts: list[Draft] = []
 
     def program(self, threads: int, alone: bool) -> Program:
         for index, (node, option) in enumerate(zip(self.graph.nodes, self.lowerings, strict=True)):
@@ -202,7 +193,7 @@ class _Assembler:
             for name in node.inputs:
                 if self.last_use[name] == index and name not in self.graph.outputs:
                     self.weights.pop(name, None)
-        barriers = meeting_points(self.drafts)
+        barriers = self._side_by_side()
         addresses = self._addresses()
         steps = tuple(self._step(d, addresses, wall) for d, wall in zip(self.drafts, barriers, strict=True))
         return Program(
@@ -216,13 +207,23 @@ class _Assembler:
             alone=alone,
         )
 
+    def _side_by_side(self) -> list[bool]:
+        """Move steps to earlier ones that they need not wait for; after which steps all threads meet then."""
+        levels = levels_of(self.drafts)
+        order = sorted(range(len(levels)), key=levels.__getitem__)
+        self.drafts = [self.drafts[i] for i in order]
+        ends = [levels[i] != levels[j] for i, j in itertools.pairwise(order)]
+        return [*ends, True] if order else []
+
     # ---- drafts -----------------------------------------------------------------------------------------------
 
     def _zero_halos(self, step: int) -> None:
         for buffer in self.memory.buffers:
-            if buffer.first == step and any(begin or end for begin, end in buffer.halo):
+            if buffer.step == step and any(begin or end for begin, end in buffer.halo):
                 view = self.memory.views[buffer.root]
-                draft = _Draft(f"zero halo of {buffer.root}", zero_halo_call(view), None, halo_of=buffer.root)
+                draft = Draft(
+                    f"zero halo of {buffer.root}", step, zero_halo_call(view), None, halo_of=buffer.root
+                )
                 draft.writes.append(_whole(buffer))
                 self.drafts.append(draft)
 
@@ -230,7 +231,7 @@ class _Assembler:
         if option is None or (
             option.name == VIEW and index not in self.memory.aliased and not self._moves(node)
         ):
-            self._draft_host(node)
+            self._draft_host(index, node)
             return
         if option.name == VIEW:
             if index in self.memory.aliased:
@@ -240,10 +241,11 @@ class _Assembler:
             return
         inputs = [self._input(name) for name in node.inputs]
         outputs = [self.memory.views[name] for name in node.outputs if name]
-        temporaries = self.memory.temporaries.get(index, ())
-        for call in option.bind(inputs, [*outputs, *temporaries]):
+        temporaries, batch = self.memory.temporaries.get(index, ()), 0
+        for number, call in enumerate(option.bind(inputs, [*outputs, *temporaries])):
+            batch = batch if call.independent else number
             call = replace(call, arguments=tuple(self._kept(argument) for argument in call.arguments))
-            draft = _Draft(f"{node.label or node.outputs[0]}: {option.name}", call, None, group=index)
+            draft = Draft(f"{node.label or node.outputs[0]}: {option.name}", index, call, None, batch=batch)
             draft.reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights]
             draft.writes = [self._extent_of(name) for name in node.outputs if name]
             draft.writes += [Extent(view.slot, view.type.nbytes) for view in temporaries]
@@ -252,7 +254,9 @@ class _Assembler:
             noted, label = temporaries[-1], f"{node.label or node.outputs[0]}: check"
             check = replace(node, op=option.check)
             place = ((noted.slot, noted.type),)
-            self.drafts.append(_Draft(label, None, HostStep(label, host_function(check), place, (), check)))
+            self.drafts.append(
+                Draft(label, index, None, HostStep(label, host_function(check), place, (), check))
+            )
 
     def _input(self, name: str) -> View | None:
         """The view of an input, with its content if it is a constant."""
@@ -288,7 +292,7 @@ class _Assembler:
                 return option
         raise AssertionError(f"no kernel moves {source.layout} to {result.layout}")
 
-    def _draft_host(self, node: Node) -> None:
+    def _draft_host(self, index: int, node: Node) -> None:
         inputs = tuple(
             None if not name else (self._host_slot(name), _bare(self.graph.type_of(name)))
             for name in node.inputs
@@ -297,7 +301,9 @@ class _Assembler:
             (self.memory.views[name].slot, self.graph.types[name]) if name else None for name in node.outputs
         )
         label = f"{node.label or node.outputs[0]}: host"
-        self.drafts.append(_Draft(label, None, HostStep(label, host_function(node), inputs, outputs, node)))
+        self.drafts.append(
+            Draft(label, index, None, HostStep(label, host_function(node), inputs, outputs, node))
+        )
 
     def _host_slot(self, name: str) -> Slot:
         return self._constant(self.weights[name]) if name in self.weights else self.memory.views[name].slot
@@ -321,7 +327,7 @@ class _Assembler:
         specs = {draft.call.spec: None for draft in self.drafts if draft.call is not None}
         return jit.addresses([*specs, *driver_sources(self.target)], self.target)
 
-    def _step(self, draft: _Draft, addresses: dict[str, int], wall: bool) -> Step:
+    def _step(self, draft: Draft, addresses: dict[str, int], wall: bool) -> Step:
         if draft.host is not None:
             return draft.host
         assert draft.call is not None
@@ -350,39 +356,6 @@ def _bare(type: TensorType | None) -> TensorType:
 def _whole(buffer: Buffer) -> Extent:
     assert buffer.slot is not None
     return Extent(buffer.slot, buffer.nbytes, buffer.root)
-
-
-def meeting_points(drafts: Sequence[_Draft]) -> list[bool]:
-    """After which steps all threads must meet: before a step that touches what an earlier unfinished one touches.
-
-    A buffer's halo and its inside are different memory, so zeroing the one and writing the other may overlap in time.
-    """
-    walls = [False] * len(drafts)
-    open_since = 0
-    for index, draft in enumerate(drafts):
-        if any(_conflict(earlier, draft) for earlier in drafts[open_since:index]):
-            walls[index - 1] = True
-            open_since = index
-    if drafts:
-        walls[-1] = True
-    return walls
-
-
-def _conflict(a: _Draft, b: _Draft) -> bool:
-    if a.host is not None or b.host is not None:
-        return True
-    if a.group == b.group != -1:
-        return True  # the calls of one lowering depend on each other
-    if _touch(a.writes, b.reads) or _touch(a.reads, b.writes):
-        return True
-    if bool(a.halo_of) != bool(b.halo_of):
-        halo, inside = (a, b) if a.halo_of else (b, a)
-        return _touch(halo.writes, [extent for extent in inside.writes if extent.root != halo.halo_of])
-    return _touch(a.writes, b.writes)
-
-
-def _touch(a: Sequence[Extent], b: Sequence[Extent]) -> bool:
-    return any(x.meets(y) for x in a for y in b)
 
 
 __all__ = ["ConstantPool", "Plan", "compile_graph", "driver_abi"]

@@ -141,7 +141,8 @@ class Call:
 
     An array among them is a constant that the lowering prepared (packed weights); None is a null pointer. `items` is
     the number of independent pieces, `grain` how many of them a thread takes at a time (about 20 to 100 us of work),
-    `scratch` the bytes each thread needs.
+    `scratch` the bytes each thread needs. `independent`: it may run at the same time as the call before it of the
+    same lowering, and as those that may run at the same time as that one.
     """
 
     spec: KernelSpec
@@ -149,6 +150,7 @@ class Call:
     items: int = 1
     grain: int = 1
     scratch: int = 0
+    independent: bool = False
 
     def __post_init__(self) -> None:
         if self.items < 0 or self.grain < 1 or self.scratch < 0:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -101,13 +101,17 @@ def block_runs(blocks: int, pixels: int, registers: int) -> list[tuple[int, int,
 def direct_calls(
     problem: DirectProblem, x: View, y: View, residual: View | None, target: Target
 ) -> Iterator[Call]:
-    """The calls of one convolution: one, or two when the channel blocks are odd in number."""
+    """The calls of one convolution: one, or two when the channel blocks are odd in number.
+
+    Each writes blocks of its own.
+    """
     if not problem.shape.n:
         return
     lanes = y.layout.lanes
     blocks = -(-problem.shape.group_filters // lanes)
     for first, groups, each in block_runs(blocks, problem.shape.pixels * problem.shape.n, target.registers):
-        yield _Plan(problem, x, y, residual, target, first, groups, each).call()
+        call = _Plan(problem, x, y, residual, target, first, groups, each).call()
+        yield replace(call, independent=first > 0)
 
 
 class _Plan:

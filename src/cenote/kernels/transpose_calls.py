@@ -89,6 +89,7 @@ def transpose_calls(
     w = weights.reshape(shape.groups, cg, og, *shape.window).swapaxes(1, 2)
     w = w.reshape(shape.filters, cg, *shape.window)
     strides = y.strides
+    others = False
     for chosen in itertools.product(*axis_phases(shape)):
         part = w
         for axis, phase in enumerate(chosen):
@@ -106,4 +107,6 @@ def transpose_calls(
         scaled = tuple(step * s for step, s in zip(strides[2:], shape.strides[missing:], strict=True))
         offset = sum(phase.first * step for phase, step in zip(chosen[missing:], strides[2:], strict=True))
         view = dataclasses.replace(y, strides=(*strides[:2], *scaled)).at(offset)
-        yield from direct_calls(DirectProblem(piece, part, bias, activation), x, view, None, target)
+        for call in direct_calls(DirectProblem(piece, part, bias, activation), x, view, None, target):
+            yield dataclasses.replace(call, independent=others)  # each writes pixels or blocks of its own
+            others = True

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Check, Op
 from cenote.passes.memory import MemoryPlan
 from cenote.passes.schedule import BY_COST, IN_PLACE_CONCAT, PIECES, VIEW, Schedule
-from cenote.runtime.program import HostStep, KernelStep, Program, Step
+from cenote.runtime.program import HostStep, KernelStep, Program
 
 KERNEL, HOST, HALO, CHECK = "kernel", "host", "halo", "check"
 _WIDEST = 56  # letters of a column of text
@@ -96,10 +96,12 @@ class PlanDescription:
         return "\n".join(_lines(self))
 
 
-def describe_plan(schedule: Schedule, memory: MemoryPlan, program: Program) -> PlanDescription:
-    """Describe what `compile_graph` made."""
+def describe_plan(
+    schedule: Schedule, memory: MemoryPlan, program: Program, owners: Sequence[int]
+) -> PlanDescription:
+    """Describe what `compile_graph` made; `owners` are the nodes of the program's steps."""
     graph = schedule.graph
-    steps = tuple(_steps(schedule, program))
+    steps = tuple(_steps(schedule, program, owners))
     return PlanDescription(
         name=graph.name,
         inputs=tuple(_value(graph, declared.name) for declared in graph.inputs),
@@ -121,15 +123,12 @@ def describe_plan(schedule: Schedule, memory: MemoryPlan, program: Program) -> P
 # ---- steps back to nodes ----------------------------------------------------------------------------------------
 
 
-def _steps(schedule: Schedule, program: Program) -> Iterator[StepDescription]:
-    """A program knows no graph; its steps are in the order of the nodes and carry their names."""
-    index = 0
-    for step in program.steps:
+def _steps(schedule: Schedule, program: Program, owners: Sequence[int]) -> Iterator[StepDescription]:
+    """A program knows no graph: `owners` says which node a step is of."""
+    for step, index in zip(program.steps, owners, strict=True):
         if isinstance(step, KernelStep) and step.label.startswith("zero halo of "):
             yield _kernel(step, HALO, "", "", step.label, "", "")
             continue
-        while _title(schedule.graph.nodes[index]) != _owner(step):
-            index += 1
         node = schedule.graph.nodes[index]
         title, op, output = _title(node), str(node.op), _value(schedule.graph, node.outputs[0])
         if isinstance(step, HostStep) and isinstance(getattr(step.node, "op", None), Check):
@@ -149,10 +148,6 @@ def _kernel(
 ) -> StepDescription:
     numbers = (step.items, step.grain, step.barrier, step.scratch)
     return StepDescription(kind, node, op, algorithm, output, step.symbol, *numbers, reason=reason)
-
-
-def _owner(step: Step) -> str:
-    return step.label.rpartition(": ")[0]
 
 
 def _title(node: Node) -> str:

@@ -29,11 +29,13 @@ _LARGEST = 1 << 46  # bytes; beyond any machine, and far from overflowing 64-bit
 
 @dataclass
 class Buffer:
-    """One stretch of memory and the values in it. `first` and `last` are the steps between which it is alive."""
+    """One stretch of memory and the values in it. `step` is the first to touch it; it is alive from rank `first` to
+    `last`."""
 
     root: str
     slot: Slot | None = None
     nbytes: int = 0
+    step: int = _FOREVER
     first: int = _FOREVER
     last: int = -1
     halo: tuple[tuple[int, int], ...] = ()
@@ -57,13 +59,17 @@ class MemoryPlan:
     aliased: frozenset[int]
 
 
-def plan_memory(schedule: Schedule) -> MemoryPlan:
-    """Plan a schedule. Raises CapacityError when sizes are beyond any machine."""
-    return _Planner(schedule).run()
+def plan_memory(schedule: Schedule, ranks: Sequence[int] = ()) -> MemoryPlan:
+    """Plan a schedule. Raises CapacityError when sizes are beyond any machine.
+
+    Nodes of the same rank may run at once (`ranks` gives one per node, never falling); without, each is its own.
+    """
+    return _Planner(schedule, ranks or range(len(schedule.graph.nodes))).run()
 
 
 class _Planner:
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, ranks: Sequence[int]) -> None:
+        self.ranks = ranks
         self.graph: Graph = schedule.graph
         self.lowerings: tuple[Lowering | None, ...] = schedule.lowerings
         self.buffers: dict[str, Buffer] = {}
@@ -262,14 +268,16 @@ class _Planner:
             for name in (*node.inputs, *node.outputs):
                 if name and name not in self.graph.constants:
                     buffer = self.buffers[self._root(name)[0]]
-                    buffer.first, buffer.last = min(buffer.first, step), max(buffer.last, step)
+                    rank, buffer.step = self.ranks[step], min(buffer.step, step)
+                    buffer.first, buffer.last = min(buffer.first, rank), max(buffer.last, rank)
 
     def _temporaries(self) -> dict[int, list[tuple[Buffer, TensorType]]]:
         found: dict[int, list[tuple[Buffer, TensorType]]] = {}
         for step, option in enumerate(self.lowerings):
             if option is not None and option.temporaries:
+                rank = self.ranks[step]
                 found[step] = [
-                    (Buffer(f"step {step} temporary {i}", nbytes=type.nbytes, first=step, last=step), type)
+                    (Buffer(f"step {step} temporary {i}", None, type.nbytes, step, rank, rank), type)
                     for i, type in enumerate(option.temporaries)
                 ]
         return found
