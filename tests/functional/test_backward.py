@@ -161,6 +161,16 @@ def test_lp_of_zeros() -> None:
         np.testing.assert_array_equal(got, 0)
 
 
+@pytest.mark.parametrize(("p", "value"), [(1.0, 0.0), (2.0, np.nan), (3.0, np.nan), (np.inf, 0.0)])
+def test_lp_of_nan_in_pytorch(p: float, value: float) -> None:
+    """What docs/pooling_semantics.md says of PyTorch: all of a window with a NaN gets the same."""
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([[[1.0, np.nan, 3.0, 4.0, np.nan, 0.0]]], requires_grad=True)
+    (got,) = torch.autograd.grad(torch.nn.functional.lp_pool1d(x, p, 2).sum(), x)
+    np.testing.assert_array_equal(got[0, 0, [0, 1, 4, 5]], np.full(4, value))
+    assert got[0, 0, 3] > 0
+
+
 def test_max_gradient_is_conserved() -> None:
     x = np.round(distinct(2, 3, 9, 8))  # ties
     for args in ((3, 1, 1), (2, 2), (3, 2, 1, 2)):
@@ -195,6 +205,11 @@ def test_errors() -> None:
         F.avg_pool2d_backward(grad, x, 2, indices=np.zeros((1, 1, 2, 2), np.int64))
 
 
+PADDING_ALONE = (
+    "a window of padding alone: PyTorch gives it an index outside of the input, and its gradient writes there"
+)
+
+
 def test_pytorch_samples() -> None:
     """max_pool2d_with_indices_backward of op_db: 1,440 float32 samples, with and without its indices."""
     torch = pytest.importorskip("torch")
@@ -207,6 +222,7 @@ def test_pytorch_samples() -> None:
         x = sample.input.clone().requires_grad_()
         given = {**sample.kwargs, "return_indices": True}
         y, where = torch.nn.functional.max_pool2d(x, *sample.args, **given)
+        assert torch.isfinite(y).all(), PADDING_ALONE
         grad = torch.randn_like(y)
         (want,) = torch.autograd.grad(y, x, grad)
         del given["return_indices"]
@@ -233,6 +249,7 @@ def test_pytorch_agrees(name: str, args: Any, shape: Any) -> None:
     torch = pytest.importorskip("torch")
     x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
     y = getattr(torch.nn.functional, name)(x, *args)
+    assert torch.isfinite(y).all(), PADDING_ALONE
     grad = torch.randn_like(y)
     (want,) = torch.autograd.grad(y, x, grad)
     more = {"semantics": "torch"} if name.startswith("lp") else {}

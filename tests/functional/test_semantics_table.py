@@ -52,6 +52,11 @@ def names(semantics: str | None) -> dict[str, Any]:
         indices = on(function, layout, second=True)
         return lambda *args, **kwargs: indices(*args, return_indices=True, **kwargs)
 
+    def slope(x: Any, p: float, size: int) -> Any:
+        ones = np.ones(len(x) // size, np.float32)
+        array = np.array(x, np.float32)
+        return F.lp_pool1d_backward(ones, array, p, size, layout="L", semantics=semantics)
+
     return {
         "shape": lambda *args, **kwargs: F.pool_output_shape(
             *args, layout="L", semantics=semantics, **kwargs
@@ -59,6 +64,7 @@ def names(semantics: str | None) -> dict[str, Any]:
         "max1d": on(F.max_pool1d, "L"),
         "avg1d": on(F.avg_pool1d, "L"),
         "lp1d": on(F.lp_pool1d, "L"),
+        "slope1d": slope,
         "argmax1d": argmax(F.max_pool1d, "L"),
         "argmax2d": argmax(F.max_pool2d, "NCHW"),
         "planes": np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2),

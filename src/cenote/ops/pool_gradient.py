@@ -62,7 +62,8 @@ def _lp_slopes(op: Any, taps: Array, position: tuple[int, ...], shape: tuple[int
             axis.padded_count(o) for axis, o in zip(axes, position, strict=True)
         )
         total = np.power(taps, p).sum(-1, keepdims=True) * scale
-        return np.where(total == 0, 0.0, scale * np.power(taps, p - 1) * np.power(total, 1 / p - 1))
+        idle = (total == 0) | ((taps == 0) & (p > 1))
+        return np.where(idle, 0.0, scale * np.power(taps, p - 1) * np.power(total, 1 / p - 1))
     size = np.abs(taps)
     total = np.power(size, p).sum(-1, keepdims=True)
     slopes = np.sign(taps) * np.power(size, p - 1) * np.power(total, 1 / p - 1)
