@@ -108,7 +108,7 @@ def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
         yield process
     finally:
         for pipe in filter(None, (process.stdin, process.stdout)):
-            with suppress(BrokenPipeError):  # it has gone with a question unread
+            with suppress(OSError):  # it has gone with a question unread; closed it is all the same
                 pipe.close()
         process.wait()
 
