@@ -271,7 +271,7 @@ class Importer:
     def _body(
         self, node: Any, name: str, graph: Any, made: Sequence[str], scope: Scope, direct: bool
     ) -> None:
-        """Add a branch's nodes; its outputs become the values `made`. `direct`: made by its own nodes where these can."""
+        """Add a branch's nodes; its outputs become the values `made`, `direct`: by the nodes themselves if they can."""
         if len(graph.output) != len(node.output):
             raise ModelError(f"{name} has {len(graph.output)} outputs, the node {len(node.output)}")
         outputs = [(value.name, value_made) for value, value_made in zip(graph.output, made, strict=True)]

@@ -11,8 +11,9 @@ of a value that is only computed when the model runs, the graph is cut:
 
 Two things cut: an operator raises ValueNeeded (Reshape to a computed shape), or a branch's condition is not
 known: the rest then takes the content of that small value as a constant; or ShapeFromData (NonZero): the node
-runs by its reference between the stages. A branch whose condition is known is replaced by the nodes it chooses. Nodes that do not depend on a cut stay in the first stage. `run_in_stages` is the loop; a runtime may
-cache each stage's program by the types and contents that it was specialised to.
+runs by its reference between the stages. A branch whose condition is known is replaced by the nodes it chooses.
+Nodes that do not depend on a cut stay in the first stage. `run_in_stages` is the loop; a runtime may cache each
+stage's program by the types and contents that it was specialised to.
 """
 
 from __future__ import annotations
