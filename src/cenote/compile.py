@@ -39,7 +39,8 @@ _MORE_MEMORY = 1.1  # times as much as step by step: what a plan may take so tha
 class Plan:
     """A compiled graph: the optimised graph, how each node is computed, where values lie, and the program.
 
-    `owners` gives each step's node, as an index into the schedule's.
+    `owners` gives each step's node, as an index into the schedule's. `between` are nodes that run on the host after the
+    program, before the next stage.
     """
 
     graph: Graph
@@ -47,10 +48,11 @@ class Plan:
     memory: MemoryPlan
     program: Program
     owners: tuple[int, ...]
+    between: tuple[Node, ...] = ()
 
     def describe(self) -> PlanDescription:
         """Steps, kernels, host steps and why, memory: what `print(plan)` shows, as data."""
-        return describe_plan(self.schedule, self.memory, self.program, self.owners)
+        return describe_plan(self.schedule, self.memory, self.program, self.owners, self.between)
 
     def __str__(self) -> str:
         return str(self.describe())

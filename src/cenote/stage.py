@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,8 @@ class Stage:
             pool=options.pool,
             decide=options.decide,
         )
+        if rest is not None:
+            plan = replace(plan, between=rest.host)
         return Stage(plan, inputs, outputs, options, rest)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -77,9 +77,12 @@ def test_inspect_shows_the_stages_of_shapes_that_depend_on_data(
     assert "output y: float32[2," in ended.out
     first, later = ended.out.split("stage 2 of 2: its shapes depend on values")
     assert "before" in first
+    assert "then on the host, before the next stage: places: non_zero" in first
     assert "last" in later
+    assert "then on the host" not in later
     content = json.loads(cenote_command("inspect", path, "--json").out)
     assert [step["node"] for step in content["plan"]["steps"]] == ["before"]
+    assert content["plan"]["between"] == ["places: non_zero"]
     assert "last" in [step["node"] for stage in content["later_stages"] for step in stage["plan"]["steps"]]
 
 

@@ -59,7 +59,10 @@ class MemoryDescription:
 
 @dataclass(frozen=True)
 class PlanDescription:
-    """A plan, described. `free` names the nodes that cost nothing, with the reason; `kernels` counts the launches."""
+    """A plan, described. `free` names the nodes that cost nothing, with the reason; `kernels` counts the launches.
+
+    `between` are the nodes that run on the host after this plan and before the next stage's, where there are stages.
+    """
 
     name: str
     inputs: tuple[str, ...]
@@ -69,6 +72,7 @@ class PlanDescription:
     free: tuple[tuple[str, str], ...]
     kernels: tuple[tuple[str, int], ...]
     memory: MemoryDescription
+    between: tuple[str, ...] = ()
 
     def count(self, kind: str) -> int:
         """Steps of a kind."""
@@ -90,6 +94,7 @@ class PlanDescription:
             free=tuple((name, reason) for name, reason in data["free"]),
             kernels=tuple((symbol, count) for symbol, count in data["kernels"]),
             memory=MemoryDescription(**data["memory"]),
+            between=tuple(data["between"]),
         )
 
     def __str__(self) -> str:
@@ -97,9 +102,13 @@ class PlanDescription:
 
 
 def describe_plan(
-    schedule: Schedule, memory: MemoryPlan, program: Program, owners: Sequence[int]
+    schedule: Schedule,
+    memory: MemoryPlan,
+    program: Program,
+    owners: Sequence[int],
+    between: Sequence[Node] = (),
 ) -> PlanDescription:
-    """Describe what `compile_graph` made; `owners` are the nodes of the program's steps."""
+    """Describe what `compile_graph` made; `owners` are the nodes of the program's steps, `between` those after it."""
     graph = schedule.graph
     steps = tuple(_steps(schedule, program, owners))
     return PlanDescription(
@@ -117,6 +126,7 @@ def describe_plan(
             scratch=program.scratch_bytes,
             buffers=len(memory.buffers),
         ),
+        between=tuple(f"{_title(node)}: {node.op}" for node in between),
     )
 
 
@@ -203,6 +213,8 @@ def _lines(plan: PlanDescription) -> Iterator[str]:
         yield f"  {number:3}  {'  '.join((*cells, row[3]))}".rstrip()
     for title, reason in plan.free:
         yield f"    -  {title}: {reason}"
+    for node in plan.between:
+        yield f"  then on the host, before the next stage: {node}"
     yield from _choices(plan)
     memory = plan.memory
     yield f"memory: arena {memory.arena:,} bytes in {memory.buffers} buffers (largest live set {memory.peak:,})"
