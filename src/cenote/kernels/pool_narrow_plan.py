@@ -13,6 +13,7 @@ from cenote.kernels.pool_base import compute_type
 from cenote.kernels.pool_indexed import MOST_ROWS as MOST_INDEXED_ROWS
 from cenote.kernels.pool_narrow import MOST_COLUMNS, MOST_ROWS
 from cenote.kernels.pool_shape import Bounds, Geometry, Memory, Places
+from cenote.kernels.pool_volumes import WINDOW
 
 MANY_COLUMNS = 3  # wider windows pay in rows of at most SHORT_ROW outputs
 SHORT_ROW = 32
@@ -55,6 +56,28 @@ def narrow_fields(
         "tail": right > 0 or geometry.out[2] % lanes > 0,
         "together": min(4 if stride == 1 else 2, _power_of_two(shortest)),
     }  # fmt: skip
+
+
+def volume_fields(
+    geometry: Geometry, memory: Memory, reduction: str, dtype: np.dtype[Any], norm: int, target: Target
+) -> dict[str, Any] | None:
+    """What the kernel of small windows in volumes (`pool_volumes`) is specialised on besides the fields of all; None
+    where it does not serve."""
+    if memory.step != 1 or norm or compute_type(reduction, dtype) is not Scalar.of(dtype):
+        return None
+    if geometry.window != (WINDOW,) * 3 or geometry.stride != (1,) * 3 or geometry.dilation != (1,) * 3:
+        return None
+    if min(geometry.pad) < 0:
+        return None
+    left, right = geometry.pad[2], max(geometry.overhang(2), 0)
+    if not _neighbours(WINDOW, left, right):
+        return None
+    lanes = target.lanes(dtype)
+    while geometry.out[2] < lanes + max(left, right) or geometry.size[2] < lanes:
+        lanes //= 2
+    if lanes < FEWEST_LANES:
+        return None
+    return {"left": left, "right": right, "lanes": lanes, "out_lanes": lanes}
 
 
 def _neighbours(width: int, left: int, right: int) -> bool:

@@ -14,15 +14,15 @@ from cenote.kernels.pool_base import Piece
 
 
 class Outbox:
-    """The results of one piece, whose rows lie side by side in memory; `buffer` has room for a group of rows, and as
-    much before it."""
+    """The results of one piece, whose rows lie side by side in memory, from `y` (its own plane's, if not told) on;
+    `buffer` has room for a group of rows, and as much before it unless all are sent at once."""
 
-    def __init__(self, piece: Piece, buffer: Pointer) -> None:
+    def __init__(self, piece: Piece, buffer: Pointer, y: Pointer | None = None) -> None:
         k, n = piece.k, piece.k.number
         self.k: Kernel = k
         self.piece, self.width, self.buffer = piece, n("out_w"), buffer
         self.line = k.target.line // piece.spec.storage.nbytes
-        first = piece.y + piece.first_row * n("y_h")
+        first = (y or piece.y) + piece.first_row * n("y_h")
         self.before = (
             k.misaligned(first, k.target.line) // piece.spec.storage.nbytes
         )  # elements in the first line
