@@ -162,8 +162,9 @@ def _depthwise(
     alone = shape.group_channels == 1
     seconds = max(peak_seconds(shape.operations, target, 0.6), moved_seconds(moved))
     return Lowering(
-        "depthwise" if alone else "grouped", _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes), (Layout(lanes),), bind,
-        seconds, summation_tolerance(shape), in_place=() if fused.residual is None else (fused.residual,),
+        "depthwise" if alone else "grouped", _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes),
+        (Layout(lanes),), bind, seconds, summation_tolerance(shape),
+        in_place=() if fused.residual is None else (fused.residual,),
     )  # fmt: skip
 
 
