@@ -1,5 +1,6 @@
 """Where the benchmarks keep a model's files."""
 
+import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,6 +8,11 @@ import numpy as np
 
 MODEL_FOLDER = Path(__file__).parent / ".models"
 RESULT_FOLDER = Path(__file__).parent / ".results"
+# Ordered as the reports list them: by multiply-adds. Names only, because the networks themselves need torch.
+ALL_MODELS = (
+    "lenet5,shufflenet_v2_x1,mobilenet_v2,squeezenet1_1,efficientnet_b0,alexnet,googlenet,resnet18,densenet121,"
+    "resnet50,yolov8n,inception_v3,vgg16,vgg16_bn"
+)
 
 
 @dataclass(frozen=True)
@@ -40,3 +46,10 @@ class ModelFiles:
         with np.load(self.arrays) as archive:
             found: np.ndarray = archive[array]
         return found
+
+
+def require(parser: argparse.ArgumentParser, models: list[ModelFiles]) -> None:
+    """Stops early if a model has not been exported."""
+    missing = [files.name for files in models if not files.arrays.exists()]
+    if missing:
+        parser.error(f"not there: {', '.join(missing)}; first run python -m bench.export {' '.join(missing)}")

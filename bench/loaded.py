@@ -18,8 +18,7 @@ from statistics import geometric_mean, median
 
 from bench.arguments import chosen_engines, output_folder, shared_parser, thread_counts
 from bench.engines import MODEL_ENGINES, EngineSpec
-from bench.files import MODEL_FOLDER, ModelFiles
-from bench.models import ALL_MODELS, require
+from bench.files import ALL_MODELS, MODEL_FOLDER, ModelFiles, require
 from bench.pool_reference import error
 from bench.report import milliseconds
 from bench.rounds import Contender, Plan, in_turn

@@ -7,7 +7,7 @@ from typing import Any
 from bench.arguments import chosen_engines, output_folder, shared_parser, thread_counts
 from bench.chart import draw
 from bench.engines import MODEL_ENGINES, EngineSpec
-from bench.files import MODEL_FOLDER, ModelFiles
+from bench.files import ALL_MODELS, MODEL_FOLDER, ModelFiles, require
 from bench.machine import survey
 from bench.pool_reference import error
 from bench.report import (
@@ -22,12 +22,6 @@ from bench.report import (
 )
 from bench.rounds import Plan, compare
 from bench.verdict import Row
-
-# Ordered as the reports list them: by multiply-adds. Names only, because the networks themselves need torch.
-ALL_MODELS = (
-    "lenet5,shufflenet_v2_x1,mobilenet_v2,squeezenet1_1,efficientnet_b0,alexnet,googlenet,resnet18,densenet121,"
-    "resnet50,yolov8n,inception_v3,vgg16,vgg16_bn"
-)
 
 
 def measure(files: ModelFiles, specs: list[EngineSpec], plan: Plan) -> Row:
@@ -79,13 +73,6 @@ def main() -> None:
     models = [ModelFiles(name, arguments.folder.resolve()) for name in arguments.models.split(",")]
     require(parser, models)
     run(models, specs, arguments)
-
-
-def require(parser: argparse.ArgumentParser, models: list[ModelFiles]) -> None:
-    """Stops early if a model has not been exported."""
-    missing = [files.name for files in models if not files.arrays.exists()]
-    if missing:
-        parser.error(f"not there: {', '.join(missing)}; first run python -m bench.export {' '.join(missing)}")
 
 
 def run(models: list[ModelFiles], specs: list[EngineSpec], arguments: argparse.Namespace) -> None:

@@ -3,9 +3,8 @@
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("matplotlib")  # bench.models draws
 
-from bench.models import ALL_MODELS  # noqa: E402
+from bench.files import ALL_MODELS  # noqa: E402
 from bench.networks import NETWORKS  # noqa: E402
 
 # Without auxiliary heads; vgg16_bn has no bias before batch-norm; yolov8n without the fixed weights of its decoder.
