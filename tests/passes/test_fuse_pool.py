@@ -17,7 +17,7 @@ from cenote.ops.base import Op
 from cenote.ops.batch_normalization import BatchNormalization
 from cenote.ops.binary import Add
 from cenote.ops.conv import Conv
-from cenote.ops.max_pool import MaxPool, MinPool
+from cenote.ops.pool.max import MaxPool, MinPool
 from cenote.passes.fuse import fuse
 from cenote.passes.pipeline import optimize
 from cenote.passes.specialize import specialize

@@ -22,7 +22,7 @@ from cenote.ops.conv import Conv
 from cenote.ops.conv_lowerings import has_pooled_lowering
 from cenote.ops.conv_transpose import ConvTranspose
 from cenote.ops.gemm import Gemm
-from cenote.ops.max_pool import MaxPool
+from cenote.ops.pool.max import MaxPool
 from cenote.ops.split import Split
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cenote.core.target import Target
 from cenote.graph.graph import Graph, Node
-from cenote.ops.max_pool import MaxPool
+from cenote.ops.pool.max import MaxPool
 from cenote.ops.reorder import Reorder
 from cenote.ops.reshape import Identity
 
