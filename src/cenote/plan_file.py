@@ -37,8 +37,8 @@ from cenote.runtime.memory import address_of
 from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
 
 if TYPE_CHECKING:
-    from cenote.compile import Plan
-    from cenote.passes.describe import PlanDescription
+    from cenote.compiler.compile import Plan
+    from cenote.compiler.report import PlanDescription
 
 MAGIC = b"cenote-plan\x00\x00\x00\x00\x02"
 PAGE = 4096
@@ -60,7 +60,7 @@ class StoredPlan:
     @cached_property
     def description(self) -> PlanDescription:
         """Steps, kernels, host steps, memory."""
-        from cenote.passes.describe import PlanDescription
+        from cenote.compiler.report import PlanDescription
 
         return PlanDescription.from_dict({**json.loads(self.text), "threads": self.program.threads})
 

@@ -22,7 +22,7 @@ from cenote.plan_file import MAGIC, PAGE, TRUSTED, StoredModel, StoredPlan, samp
 from cenote.runtime.program import KernelStep, Slot, Step
 
 if TYPE_CHECKING:
-    from cenote.compile import Plan
+    from cenote.compiler.compile import Plan
 
 
 def save(

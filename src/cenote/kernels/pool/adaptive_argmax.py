@@ -24,7 +24,7 @@ from cenote.codegen.builder import I32, I64, Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
-from cenote.kernels.planes import channels_of, planes_of
+from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import MAXIMUM, compute_type, identity, spans
 from cenote.kernels.pool.plan import fitting
 

@@ -12,7 +12,7 @@ from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Call, View
-from cenote.kernels.planes import planes_of
+from cenote.kernels.plane_items import planes_of
 from cenote.kernels.pool.common import compute_type
 from cenote.kernels.pool.plan import fitting
 from cenote.kernels.pool_gradient.average_backward import ABOVE, BY_POWER, PLAIN_SLOPE, PoolSpread

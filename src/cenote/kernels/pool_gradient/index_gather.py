@@ -19,7 +19,7 @@ from cenote.codegen.builder import I32, I64, Kernel, Parameter
 from cenote.codegen.values import Scalar
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
-from cenote.kernels.planes import (
+from cenote.kernels.plane_items import (
     channels_of,
     group_width,
     groups_of,

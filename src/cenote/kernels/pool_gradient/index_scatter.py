@@ -25,7 +25,7 @@ from cenote.codegen.builder import F32, I64, Kernel, Parameter
 from cenote.codegen.values import U64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
-from cenote.kernels.planes import (
+from cenote.kernels.plane_items import (
     Item,
     Planes,
     channels_of,

@@ -24,7 +24,7 @@ from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Call, KernelSpec, View
-from cenote.kernels.planes import channels_of, planes_of
+from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import SUM, combine_all, compute_type, smaller_of, spans
 from cenote.kernels.pool.plan import fitting
 from cenote.kernels.pool_variants.combined import strided

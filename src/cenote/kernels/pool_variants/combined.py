@@ -28,7 +28,7 @@ from cenote.codegen.values import Pointer, Scalar, Value
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
-from cenote.kernels.planes import channels_of, planes_of
+from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import MAXIMUM, SUM, combine_all, compute_type, evens, smaller_of, spans
 from cenote.kernels.pool.plan import fitting
 

@@ -21,7 +21,7 @@ from cenote.codegen.builder import I64, Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
-from cenote.kernels.planes import channels_of, planes_of
+from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import MAXIMUM, compute_type, larger_of, smaller_of, spans
 from cenote.kernels.pool.plan import fitting
 

@@ -19,7 +19,7 @@ from cenote.codegen.builder import F64, I64, Kernel, Parameter
 from cenote.codegen.values import Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
-from cenote.kernels.planes import smaller, vectors
+from cenote.kernels.plane_items import smaller, vectors
 
 RUN = 1 << 12  # elements of an item
 MOST_WHOLE = 16  # exponents up to here, halves too, are products

@@ -26,7 +26,7 @@ from cenote.codegen.values import Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import Call, View
-from cenote.kernels.planes import smaller
+from cenote.kernels.plane_items import smaller
 from cenote.kernels.pool.plan import fitting
 from cenote.kernels.roi.sampling import Box, BoxSpec, Table, table_capacity
 

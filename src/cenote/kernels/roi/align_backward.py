@@ -20,7 +20,7 @@ from cenote.codegen.builder import F64, I64, Kernel, Parameter
 from cenote.codegen.values import Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Call, View
-from cenote.kernels.planes import larger, smaller, vectors
+from cenote.kernels.plane_items import larger, smaller, vectors
 from cenote.kernels.pool.plan import fitting
 from cenote.kernels.roi.sampling import Box, BoxSpec, Table, table_capacity
 

@@ -26,7 +26,7 @@ from cenote.codegen.values import Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import Call, KernelSpec, View
-from cenote.kernels.planes import larger, smaller
+from cenote.kernels.plane_items import larger, smaller
 from cenote.kernels.pool.common import compute_type
 from cenote.kernels.pool.plan import fitting
 from cenote.kernels.roi.align import TOGETHER

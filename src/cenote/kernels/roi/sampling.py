@@ -15,7 +15,7 @@ from cenote.codegen.builder import F32, F64, I64, Kernel
 from cenote.codegen.values import U64, Pointer, Scalar, Value
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import KernelSpec
-from cenote.kernels.planes import larger, smaller
+from cenote.kernels.plane_items import larger, smaller
 
 NOT_FINITE, NO_IMAGE, TOO_LARGE = 1, 2, 3
 MOST_SAMPLES = 1 << 20  # along an axis of a bin

@@ -12,7 +12,7 @@ from cenote.core.errors import InputError
 from cenote.core.target import Target
 from cenote.core.types import INT64, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View
-from cenote.kernels.planes import GROUP
+from cenote.kernels.plane_items import GROUP
 from cenote.kernels.pool_gradient.index_gather import gather_call
 from cenote.kernels.pool_gradient.index_scatter import scatter_call
 from cenote.ops.base import Check, Lowering
