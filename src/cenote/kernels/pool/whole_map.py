@@ -24,7 +24,7 @@ from cenote.codegen.builder import F32, F64, I32, Kernel, Parameter, Variable
 from cenote.codegen.values import Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
-from cenote.kernels.pool.common import SUM, combine, combine_all, compute_type, identity, smaller_of
+from cenote.kernels.pool.common import SUM, combine, combine_all, compute_type, identity
 
 CHAINS = 4
 BLOCK = 64  # vectors summed in float32 before their sum goes to float64: chains of 16 additions
@@ -123,8 +123,8 @@ class GlobalPlanes(GlobalSpec):
         for item in k.range(k.begin, k.end):
             first = item // n("pieces") * self.group
             start = item % n("pieces") * n("piece")
-            length = smaller_of(k, n("piece"), n("length") - start)
-            count = smaller_of(k, k.integer(self.group), n("planes") - first)
+            length = k.minimum(n("piece"), n("length") - start)
+            count = k.minimum(k.integer(self.group), n("planes") - first)
             for index in k.range(0, count):
                 batch, channel = (first + index) // n("channels"), (first + index) % n("channels")
                 x = k.pointer("x") + (batch * n("x_n") + channel * n("x_c") + start)
@@ -149,7 +149,7 @@ class GlobalPlanes(GlobalSpec):
         for row in self.rows(k, x):
             whole = length & ~(self.lanes * CHAINS - 1)
             for block in k.range(0, whole, BLOCK * self.lanes):
-                end = smaller_of(k, whole, block + BLOCK * self.lanes)
+                end = k.minimum(whole, block + BLOCK * self.lanes)
                 chains = [k.variable(self.neutral(k)) for _ in range(CHAINS)]
                 for at in k.range(block, end, self.lanes * CHAINS):
                     for part, chain in enumerate(chains):
@@ -229,7 +229,7 @@ class GlobalChannels(GlobalSpec):
         for item in k.range(k.begin, k.end):
             group, part = item // n("pieces"), item % n("pieces")
             batch, channel = group // n("channels"), group % n("channels")
-            at = smaller_of(k, part * width, n("step") - width)
+            at = k.minimum(part * width, n("step") - width)
             x = k.pointer("x") + (batch * n("x_n") + channel * n("x_c") + at)
             y = k.pointer("y") + (batch * n("y_n") + channel * n("y_c") + at)
             totals = [k.variable(self.neutral(k, self.total)) for _ in range(self.wide)]
@@ -243,7 +243,7 @@ class GlobalChannels(GlobalSpec):
         """Add the positions of one run to the totals, BLOCK at a time."""
         n, unroll = k.number, CHAINS // self.wide
         for block in k.range(0, n("length"), BLOCK):
-            end = smaller_of(k, n("length"), block + BLOCK)
+            end = k.minimum(n("length"), block + BLOCK)
             chains = [[k.variable(self.neutral(k)) for _ in totals] for _ in range(unroll)]
             whole = block + ((end - block) & ~(unroll - 1))
             for position in k.range(block, whole, unroll):

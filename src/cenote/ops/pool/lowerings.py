@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,14 @@ import numpy as np
 from cenote.core.errors import ArgumentError
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
-from cenote.core.types import PLAIN, Layout, TensorType, is_float
-from cenote.kernels.base import Call, View
+from cenote.core.types import INT64, PLAIN, Layout, TensorType, is_float
+from cenote.kernels.base import Call, Slot, View, dense_strides
 from cenote.kernels.pool.adaptive_argmax import search_call
+from cenote.kernels.pool.algorithms import candidates
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM, SUM
-from cenote.kernels.pool.plan import Bounds, Factors, Geometry, Memory, Places, bounded, factors, windowed
+from cenote.kernels.pool.problem import Bounds, Geometry, IndexLayout, Memory, PoolProblem, Scale
 from cenote.kernels.pool.whole_map_plan import Maps, Reduce, partials, whole_maps
-from cenote.ops.base import Lowering
+from cenote.ops.base import Lowering, Types
 
 SCRATCH = 1 << 31  # bytes of scratch rows at most, by an estimate up to 16 times too high for plain memory
 STRIP = 8 << 10  # columns of a strip at most, unless windows are wider than a quarter of that
@@ -55,17 +56,37 @@ def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -
         return
     if any(axis.reach > max(1 << 16, 4 * axis.size) for axis in pool.axes):
         return  # nearly all padding: scratch rows would be as long as the window
+    error = tolerance(pool.reduction, x.dtype, pool.norm)
     for layout in layouts(pool.channels_last, target):
+        results = (y, TensorType(INT64, y.shape)) if pool.index else (y,)
 
-        def bind(
-            inputs: Sequence[View | None], outputs: Sequence[View], layout: Layout = layout
-        ) -> list[Call]:
-            return [window_call(pool, layout, target, source(inputs), outputs)]
+        def problem(x: View, outputs: Sequence[View], layout: Layout = layout) -> PoolProblem:
+            return problem_of(pool, layout, x, *outputs)
 
-        seconds = (x.nbytes + y.nbytes) / BANDWIDTH
-        results = (layout, layout) if pool.index else (layout,)
-        error = tolerance(pool.reduction, x.dtype, pool.norm)
-        yield Lowering("windows", (layout,), results, bind, seconds, error)
+        yield from algorithm_lowerings(problem, layout, x, results, target, error)
+
+
+def algorithm_lowerings(
+    problem: Callable[[View, Sequence[View]], PoolProblem], layout: Layout, x: TensorType, results: Types,
+    target: Target, error: float,
+) -> Iterator[Lowering]:  # fmt: skip
+    """One lowering per algorithm that serves the problem, the quickest by estimate first.
+
+    Estimates are for tensors that fill their buffers. In a tensor with a halo the problem is another: an algorithm that
+    does not serve that one hands it to the best that does.
+    """
+    x_view, *views = (
+        View(kind, layout, dense_strides(kind.shape, layout), Slot("arena", 0)) for kind in (x, *results)
+    )
+    for name, candidate in candidates(problem(x_view, views), target).items():
+
+        def bind(inputs: Sequence[View | None], outputs: Sequence[View], name: str = name) -> list[Call]:
+            x = source(inputs)
+            found = candidates(problem(x, outputs), target)
+            chosen = found.get(name) or next(iter(found.values()))
+            return [chosen.build(x, *outputs)]
+
+        yield Lowering(name, (layout,), (layout,) * len(results), bind, candidate.seconds, error)
 
 
 def _may_overflow(reduction: str, dtype: np.dtype[Any], window: Sequence[int]) -> bool:
@@ -103,22 +124,18 @@ def source(inputs: Sequence[View | None]) -> View:
     return view
 
 
-def window_call(pool: Pool, layout: Layout, target: Target, x: View, outputs: Sequence[View]) -> Call:
-    """The call of the kernel for these views."""
-    y = outputs[0]
+def problem_of(pool: Pool, layout: Layout, x: View, y: View, indices: View | None = None) -> PoolProblem:
+    """The pool of these views as kernels see it."""
     axes, memory = arranged(pool, x, y)
-    scale = Factors()
+    scale = Scale()
     if pool.counts:
         shares = [pool.counts[index] if index is not None else (1.0,) for index in axes]
         shares[0] = tuple(share * _left_out(pool, axes) for share in shares[0])
-        scale = factors(shares, x.type.dtype)
-    call = windowed(
-        pool.reduction, x.type.dtype, geometry_of(pool, axes), memory, target, x, y,
-        scale=scale, nan=pool.nan, norm=pool.norm, blocked=layout.is_blocked, rounding=pool.rounding,
-        places=Places(outputs[1], _places(pool, axes, x, outputs[1])) if pool.index else None,
+        scale = Scale.of(shares, x.type.dtype)
+    return PoolProblem(
+        pool.reduction, x.type.dtype, geometry_of(pool, axes), memory, scale, pool.nan, pool.norm, pool.rounding,
+        index_layout(pool, axes, x, indices) if indices else None, fixed_step=layout.is_blocked,
     )  # fmt: skip
-    assert call is not None, "a window without elements was let through"
-    return call
 
 
 Axes = tuple[
@@ -151,12 +168,12 @@ def arranged(pool: Pool, x: View, y: View) -> tuple[Axes, Memory]:
     return axes, Memory(x.shape[0], channels, places[0], places[1], step)  # type: ignore[arg-type]
 
 
-def _places(pool: Pool, axes: Axes, x: View, indices: View) -> tuple[int, ...]:
+def index_layout(pool: Pool, axes: Axes, x: View, indices: View) -> IndexLayout:
     """What an index adds, and where the indices lie."""
     first = 1 if pool.channels_last else 2
-    inner = [0 if axis is None else indices.strides[first + axis] for axis in axes[:2]]
-    outer = indices.strides[0], 0 if pool.channels_last else indices.strides[1]
-    return (*_steps(pool, axes, x), *outer, *inner)
+    plane, row = (0 if axis is None else indices.strides[first + axis] for axis in axes[:2])
+    channel = 0 if pool.channels_last else indices.strides[1]
+    return IndexLayout(_steps(pool, axes, x), (indices.strides[0], channel, plane, row))
 
 
 def _steps(pool: Pool, axes: Axes, x: View) -> tuple[int, int, int, int, int]:
@@ -206,28 +223,19 @@ def range_lowerings(
         AxisWindow(size, 1, out=len(axis))
         for size, axis in zip(_spatial(x, channels_last), bounds, strict=True)
     )
-    pool = Pool(reduction, axes, channels_last)
+    pool = Pool(reduction, axes, channels_last, nan=nan, rounding=rounding)
     for layout in layouts(channels_last, target):
 
-        def bind(
-            inputs: Sequence[View | None], outputs: Sequence[View], layout: Layout = layout
-        ) -> list[Call]:
-            view = source(inputs)
-            every, memory = arranged(pool, view, outputs[0])
-            ranges = [((0, 1),) if axis is None else bounds[axis] for axis in every]
-            scale = Factors()
-            if mean:
-                scale = factors([[end - begin for begin, end in axis] for axis in ranges], x.dtype)
-            size = geometry_of(pool, every).size
-            return [
-                bounded(
-                    reduction, x.dtype, ranges, size, memory, target, view, outputs[0],
-                    scale=scale, nan=nan, blocked=layout.is_blocked, rounding=rounding,
-                )
-            ]  # fmt: skip
+        def problem(x: View, outputs: Sequence[View], layout: Layout = layout) -> PoolProblem:
+            whole = problem_of(pool, layout, x, outputs[0])
+            axes, _ = arranged(pool, x, outputs[0])
+            ranges = [((0, 1),) if axis is None else bounds[axis] for axis in axes]
+            counts = [[end - begin for begin, end in axis] for axis in ranges]
+            scale = Scale.of(counts, x.type.dtype) if mean else Scale()
+            return replace(whole, bounds=ranges, scale=scale)
 
-        seconds = (x.nbytes + y.nbytes) / BANDWIDTH
-        yield Lowering("ranges", (layout,), (layout,), bind, seconds, tolerance(reduction, x.dtype, 0))
+        error = tolerance(reduction, x.dtype, 0)
+        yield from algorithm_lowerings(problem, layout, x, (y,), target, error)
 
 
 def search_lowerings(
