@@ -55,6 +55,23 @@ class Rival:
 Decide = Callable[[Node, Sequence[TensorType | None], Sequence[Rival]], tuple[int, str] | None]
 
 
+def _estimates(best: Lowering, ranked: Sequence[Lowering]) -> str:
+    """The estimate of the best and of its first rivals; empty where there are none."""
+    others: dict[str, float] = {}
+    for option in ranked:
+        if option.name != best.name and option.name not in ALIASES:
+            others.setdefault(option.name, option.seconds)
+    if not others:
+        return ""
+    rivals = ", ".join(f"{shown_seconds(seconds)} {name}" for name, seconds in list(others.items())[:_RIVALS])
+    return f"{BY_COST}: {shown_seconds(best.seconds)} against {rivals}"
+
+
+def shown_seconds(seconds: float) -> str:
+    """As reasons show times."""
+    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.0f} us"
+
+
 def nothing(inputs: Sequence[View | None], outputs: Sequence[View]) -> tuple[Call, ...]:
     """The `bind` of an alias: no calls, the memory plan does it all."""
     return ()
@@ -117,12 +134,14 @@ class _Scheduler:
         rivals = [
             Rival(option, total - option.seconds) for total, option in close if option.name not in ALIASES
         ]
-        if best.name in ALIASES or len(rivals) < 2:
+        if best.name in ALIASES:
             return best, ""
         types = self.graph.input_types(node)
-        decided = None if self.decide is None else self.decide(node, types, rivals[:_RIVALS])
+        decided = None
+        if self.decide is not None and len(rivals) > 1:
+            decided = self.decide(node, types, rivals[:_RIVALS])
         if decided is None:
-            return best, BY_COST
+            return best, _estimates(best, [options[index] for _, index in ranked])
         return rivals[decided[0]].option, decided[1]
 
     def _total(self, node: Node, option: Lowering) -> float:

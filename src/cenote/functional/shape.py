@@ -7,8 +7,7 @@ from typing import Any
 from cenote.core.errors import ArgumentError
 from cenote.core.pool_geometry import axis_windows
 from cenote.core.pool_semantics import semantics_named
-from cenote.functional.arguments import form, layout_rank, refuse_empty, whole
-from cenote.functional.windows import WindowArguments
+from cenote.functional.arguments import WindowArguments, form, layout_rank, refuse_empty, whole
 
 
 def pool_output_shape(

@@ -30,8 +30,8 @@ Plan = Callable[[PoolProblem, Target], Candidate | None]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One way to pool, by the name that inspect, tuning and plans use. `wins`: when it is the fastest; `cost`: work per
-    element of the output, in vectors, for windows of k (columns) by r (rows)."""
+    """One way to pool, by the name of its file, which inspect, tuning and plans show. `wins`: when it is the fastest;
+    `cost`: work per vector of outputs, for windows of r rows by k columns."""
 
     name: str
     plan: Plan
@@ -70,14 +70,17 @@ WINDOWS = (
         "the rest: many rows that are dilated, far apart or of many planes",
         "r loads and steps down in a scratch row, k (log2(k) from 6 on) across",
     ),
+)  # fmt: skip
+
+ARGMAX = (
     Algorithm(
         "argmax_separable", argmax_separable.plan,
-        "indices of undilated windows in one plane: the best of each row, then of those",
+        "undilated windows in one plane: the best of each row, then of those",
         "r + k comparisons (log2(k) from 7 on)",
     ),
     Algorithm(
         "argmax_generic", argmax_generic.plan,
-        "indices of dilated windows, and of volumes",
+        "dilated windows, and those of volumes",
         "r k comparisons",
     ),
 )  # fmt: skip
@@ -92,9 +95,15 @@ RANGES = (
 )  # fmt: skip
 
 
+# Windows that slide, windows whose maxima are asked for with their indices, and ranges of the input.
+PROBLEMS = {"windows": WINDOWS, "windows, with indices": ARGMAX, "ranges": RANGES}
+
+
 def algorithms_for(problem: PoolProblem) -> tuple[Algorithm, ...]:
     """Those that may serve such a problem."""
-    return WINDOWS if problem.bounds is None else RANGES
+    if problem.bounds is not None:
+        return RANGES
+    return WINDOWS if problem.index is None else ARGMAX
 
 
 def candidates(problem: PoolProblem, target: Target) -> dict[str, Candidate]:

@@ -227,8 +227,6 @@ def index_strip(problem: PoolProblem, target: Target) -> int:
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     """Serves all windows, with indices."""
     geometry = problem.geometry
-    if problem.index is None:
-        return None
     cut = Partition.of(geometry, index_strip(problem, target), default_band(geometry))
     lanes = lanes_for(problem, cut, target, shuffled=(1, 2))
     if lanes is None:

@@ -390,7 +390,7 @@ class _Down(_Search):
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     """Serves undilated windows in one plane, with indices."""
     geometry, memory = problem.geometry, problem.memory
-    if problem.index is None or not geometry.is_flat or geometry.dilation[1:] != (1, 1):
+    if not geometry.is_flat or geometry.dilation[1:] != (1, 1):
         return None
     rows, width, stride = *geometry.window[1:], geometry.stride[2]
     band = default_band(geometry)  # neighbouring bands both go across the rows they share
@@ -405,7 +405,7 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     pairs = plain and left >= 0 and (even or takes_pairs(width, stride, left, right))
     spec = PoolArgmaxSeparable(
         **spec_fields(problem, lanes[1] if pairs else lanes[0], lanes[1]),
-        rows=rows if rows <= MOST_ROWS else 0, unit=problem.index.adds[2] == 1, pairs=pairs,
+        rows=rows if rows <= MOST_ROWS else 0, unit=problem.index is not None and problem.index.adds[2] == 1, pairs=pairs,
         left=left if pairs else 0, right=right if pairs else 0,
     )  # fmt: skip
     pitch = scratch_pitch(problem, cut.strip, spec.lanes)
@@ -414,11 +414,6 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
         group=group_of(problem, cut), more=index_words(problem),
     )  # fmt: skip
     levels = width if width <= DIRECT else 3 * width.bit_length()
-    seconds = estimate(
-        "argmax_separable",
-        problem,
-        spec.out_lanes,
-        across=4 * geometry.stride[1] * (levels + 2) + 4 * rows + 4,
-        passes=2,
-    )
+    across = 4 * geometry.stride[1] * (levels + 2) + 4 * rows + 4
+    seconds = estimate("argmax_separable", problem, spec.out_lanes, across=across, passes=2)
     return Candidate(seconds, build)

@@ -94,10 +94,8 @@ def _once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value |
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
-    """Serves all windows, without indices."""
+    """Serves all windows."""
     geometry = problem.geometry
-    if problem.index:
-        return None
     cut = Partition.of(geometry, strip_in_level1(problem, target), default_band(geometry))
     lanes = lanes_for(problem, cut, target)
     if lanes is None:

@@ -219,10 +219,10 @@ class PoolSeparable(PoolSpec):
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
-    """Serves windows of up to MOST_ROWS rows (planes times rows), without indices."""
+    """Serves windows of up to MOST_ROWS rows (planes times rows)."""
     geometry, memory = problem.geometry, problem.memory
     planes, rows = geometry.window[:2]
-    if problem.index or planes * rows > MOST_ROWS:
+    if planes * rows > MOST_ROWS:
         return None
     fused = is_fused(geometry, memory.step)
     cut = Partition.of(geometry, strip_in_level1(problem, target), default_band(geometry))

@@ -165,7 +165,7 @@ LONGEST_ROW = 40  # longer rows keep vectors busy row by row; with windows below
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     """Serves undilated windows in one plane whose rows lie side by side, if its scratch fits the level 2 cache."""
     geometry, memory = problem.geometry, problem.memory
-    if problem.index or not geometry.is_flat or memory.x[3] != geometry.size[2] * memory.step:
+    if not geometry.is_flat or memory.x[3] != geometry.size[2] * memory.step:
         return None
     if geometry.dilation[1:] != (1, 1) or max(geometry.window[1:]) > WIDEST:
         return None

@@ -267,7 +267,7 @@ FEWEST_LANES = 4  # shuffles at the ends of rows need as many as two columns
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     """Serves small undilated windows in one plane, plain: 2 to 5 columns with stride 1, or 3 with stride 2."""
     geometry = problem.geometry
-    if problem.memory.step != 1 or problem.index or problem.norm or problem.converts:
+    if problem.memory.step != 1 or problem.norm or problem.converts:
         return None  # 16-bit floats would be converted once per column of a window
     rows, width, stride = *geometry.window[1:], geometry.stride[2]
     if (

@@ -293,9 +293,9 @@ RUNS = ((16, 8), (8, 3))  # runs of blocks over all planes that are aimed at, an
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
-    """Serves overlapping, undilated windows of two rows or more, without indices."""
+    """Serves overlapping, undilated windows of two rows or more."""
     geometry = problem.geometry
-    if problem.index or not _serves(geometry):
+    if not _serves(geometry):
         return None
     planes, rows = geometry.window[:2]
     widest = strip_within(problem, strip_room(geometry, target))

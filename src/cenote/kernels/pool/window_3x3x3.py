@@ -303,7 +303,7 @@ BAND_COLUMNS = BAND_ROWS * 112
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     """Serves windows of 3 x 3 x 3, one apart, plain."""
     geometry = problem.geometry
-    if problem.memory.step != 1 or problem.index or problem.norm or problem.converts:
+    if problem.memory.step != 1 or problem.norm or problem.converts:
         return None
     if geometry.window != (WINDOW,) * 3 or geometry.stride != (1,) * 3 or geometry.dilation != (1,) * 3:
         return None
