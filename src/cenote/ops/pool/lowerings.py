@@ -18,7 +18,7 @@ from cenote.kernels.pool.adaptive_argmax import search_call
 from cenote.kernels.pool.algorithms import candidates
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM, SUM
 from cenote.kernels.pool.problem import Bounds, Geometry, IndexLayout, Memory, PoolProblem, Scale
-from cenote.kernels.pool.whole_map_plan import Maps, Reduce, partials, whole_maps
+from cenote.kernels.pool.whole_map import Maps, Reduce, partials, whole_maps
 from cenote.ops.base import Lowering, Types
 
 SCRATCH = 1 << 31  # bytes of scratch rows at most, by an estimate up to 16 times too high for plain memory
