@@ -16,8 +16,8 @@ from cenote.ops.base import Op
 from cenote.ops.conv.conv import Conv
 from cenote.ops.elementwise.activation import HardSwish, Relu
 from cenote.ops.elementwise.binary import Add
-from cenote.ops.max_pool import MaxPool, MinPool
 from cenote.ops.normalization.batch_normalization import BatchNormalization
+from cenote.ops.pool.max import MaxPool, MinPool
 from cenote.passes.fuse import fuse
 from cenote.passes.pipeline import optimize
 from cenote.passes.specialize import specialize

@@ -1,4 +1,4 @@
-"""Every operator, one line per file (room and file): adding an operator is its file and its line here.
+"""Every operator, one line per file (folder and file): adding an operator is its file and its line here.
 
 The line says which ONNX operators the file decodes (with the domain before it when it is not the standard one), so that
 loading a model imports the files of the operators it uses and no others. A test holds the table to what the files say.
@@ -17,12 +17,12 @@ _FILES: dict[str, str] = {
         "Celu Clip Elu Gelu HardSigmoid HardSwish LeakyRelu Mish Relu Selu Shrink Sigmoid Softplus "
         "Softsign Swish Tanh ThresholdedRelu"
     ),
-    "adaptive_pool": "",
+    "pool.adaptive": "",
     "sequence.attention": "Attention",
-    "average_pool": "AveragePool",
+    "pool.average": "AveragePool",
     "normalization.batch_normalization": "BatchNormalization",
     "elementwise.binary": "Add Div Max Mean Min Mul PRelu Pow Sub Sum",
-    "blur_pool": "",
+    "pool.blur": "",
     "elementwise.cast": "BitCast Cast CastLike",
     "movement.channel_gather": "",
     "elementwise.compare": (
@@ -37,27 +37,27 @@ _FILES: dict[str, str] = {
     "conv.deform_conv": "Col2Im DeformConv",
     "movement.depth_space": "CenterCropPad DepthToSpace SpaceToDepth",
     "linear.einsum": "Einsum",
-    "fractional_pool": "",
+    "pool.fractional": "",
     "conv.gated_conv": "",
     "movement.gather": "Gather GatherElements GatherND",
     "linear.gemm": "Gemm MatMul",
-    "global_pool": "GlobalAveragePool GlobalMaxPool",
+    "pool.whole_map": "GlobalAveragePool GlobalMaxPool",
     "movement.grid_sample": "AffineGrid GridSample",
     "normalization.instance_normalization": "GroupNormalization InstanceNormalization",
     "normalization.layer_normalization": (
         "LayerNormalization LpNormalization MeanVarianceNormalization RMSNormalization"
     ),
     "reduction.losses": "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
-    "lp_pool": "GlobalLpPool LpPool",
+    "pool.lp": "GlobalLpPool LpPool",
     "normalization.lrn": "LRN",
-    "max_pool": "MaxPool",
-    "max_unpool": "MaxUnpool",
-    "median_pool": "",
+    "pool.max": "MaxPool",
+    "pool.unpool": "MaxUnpool",
+    "pool.median": "",
     "elementwise.mod": "Mod",
     "reduction.non_max_suppression": "NonMaxSuppression",
     "movement.pad": "Pad",
-    "pool_gradient": "",
-    "pyramid_pool": "",
+    "pool.gradient": "",
+    "pool.pyramid": "",
     "quantization.quantize": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
     "quantization.quantized_linear": "ConvInteger MatMulInteger QLinearConv QLinearMatMul",
     "sequence.recurrent": "GRU LSTM RNN",
@@ -68,15 +68,15 @@ _FILES: dict[str, str] = {
     "reorder": "",
     "movement.reshape": "Dropout Expand Flatten Identity Reshape Squeeze Unsqueeze",
     "movement.resize": "Resize Upsample",
-    "roi_align": "RoiAlign",
-    "roi_pool": "MaxRoiPool",
+    "roi.align": "RoiAlign",
+    "roi.pool": "MaxRoiPool",
     "sequence.rotary_embedding": "RotaryEmbedding",
     "movement.scatter": "Scatter ScatterElements ScatterND TensorScatter",
     "sequence.sequence_mixers": "CausalConvWithState LinearAttention SwiGLU",
     "movement.shape": "ConstantOfShape EyeLike Range Shape Size",
     "movement.slice": "Slice",
     "normalization.softmax": "LogSoftmax Softmax",
-    "sparse_gradient": "",
+    "pool.sparse_gradient": "",
     "linear.spectral": "BlackmanWindow DFT Det HammingWindow HannWindow MelWeightMatrix STFT",
     "movement.split": "Split",
     "reduction.topk": "ArgMax ArgMin Hardmax TopK",
@@ -85,7 +85,7 @@ _FILES: dict[str, str] = {
         "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Neg Reciprocal Round Sign "
         "Sin Sinh Sqrt Tan"
     ),
-    "weighted_pool": "",
+    "pool.weighted": "",
     "elementwise.where": "Tile Trilu Where",
 }
 

@@ -28,10 +28,10 @@ from cenote.ops.elementwise.activation import (
 )
 from cenote.ops.elementwise.binary import Add, Mul
 from cenote.ops.linear.gemm import Gemm
-from cenote.ops.max_pool import MaxPool
 from cenote.ops.movement.concat import Concat
 from cenote.ops.movement.split import Split
 from cenote.ops.normalization.batch_normalization import BatchNormalization
+from cenote.ops.pool.max import MaxPool
 
 
 class Rewriter:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from cenote.core.target import Target
 from cenote.graph.graph import Graph, Node
-from cenote.ops.max_pool import MaxPool
 from cenote.ops.movement.reshape import Identity
+from cenote.ops.pool.max import MaxPool
 from cenote.ops.reorder import Reorder
 
 
