@@ -23,9 +23,8 @@ ROWS = (
     ("graph",),
     ("frontends", "passes", "tiling"),
     ("compiler",),
-    ("plan_file",),
-    ("plan_writer",),
-    ("plan_cache", "stage"),
+    ("plans",),
+    ("stage",),
     ("model", "profile", "functional"),
     ("loading", "torch"),
     ("__init__", "backend", "torch"),
@@ -45,7 +44,7 @@ THIRD_PARTY = {
     "rich": {"cli"},
 }
 # What a plan that is at hand does not need (front ends, what compiles) is imported by these when it is needed.
-WARM_START = {"plan_file", "stage", "model", "loading", "__init__"}
+WARM_START = {"plans", "stage", "model", "loading", "__init__"}
 APPLICATIONS = {"cli", "serving", "distributed"}
 
 
@@ -138,7 +137,7 @@ def test_imports_run_one_way(path: Path) -> None:
         ("profile/x.py", "from llvmlite import binding"),
         ("ops/x.py", "def f():\n    from cenote.core.types import Array"),
         ("ops/x.py", "from cenote import load"),
-        ("plan_file.py", "def f():\n    from cenote.model import Model"),
+        ("plans/x.py", "def f():\n    from cenote.model import Model"),
         ("compiler/x.py", "def f():\n    from cenote.passes import fuse"),
         ("elsewhere/x.py", ""),
     ],

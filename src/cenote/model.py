@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from cenote import plan_file, plan_writer
 from cenote.core.errors import ArgumentError, CapacityError, CenoteError, InputError, UnsupportedError
 from cenote.core.types import Array, Declared, TensorType
-from cenote.plan_cache import Keeper
-from cenote.plan_file import StoredModel, StoredPlan
+from cenote.plans import reader, writer
+from cenote.plans.cache import Keeper
+from cenote.plans.format import StoredModel, StoredPlan, is_plan_at
 from cenote.runtime.arrays import as_numpy
 from cenote.runtime.batches import Entry, ahead, batches
 from cenote.runtime.threads import resolve_threads
@@ -94,9 +94,9 @@ class Model:
 
     @staticmethod
     def from_plan_file(path: str | PathLike[str], threads: int | None) -> Model:
-        """A model out of a plan file; errors as `plan_file.read`."""
+        """A model out of a plan file; errors as `reader.read`."""
         count = resolve_threads(threads)
-        stored = plan_file.read(path, count)
+        stored = reader.read(path, count)
         return Model.from_stored(stored, Options(count, stored.precision, stored.weights))
 
     def save(self, path: str | PathLike[str], source: str | PathLike[str] = "") -> None:
@@ -107,7 +107,7 @@ class Model:
         depend on data, InputError when nothing has been compiled, ArgumentError when `source` is a plan file itself,
         OSError when the file cannot be written.
         """
-        if source and plan_file.is_plan_at(source):
+        if source and is_plan_at(source):
             raise ArgumentError(
                 f"source: {source} is a plan file itself; name the model that it was made from (an ONNX file)"
             )
@@ -115,7 +115,7 @@ class Model:
             raise InputError("the model has symbolic dimensions: call plan_for(shapes) before saving a plan")
         if any(stage.rest is not None for stage in self._stages.values()):
             raise UnsupportedError("a plan file holds models whose shapes do not depend on data")
-        plan_writer.save(
+        writer.save(
             path,
             self._stored(list(self._stages)),
             source=str(Path(source).resolve()) if source else "",

@@ -17,7 +17,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError
 from cenote.core.types import Array, TensorType
-from cenote.plan_file import StoredPlan
+from cenote.plans.format import StoredPlan
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import ConstantPool, Plan

@@ -1,6 +1,6 @@
 """Compiled models in the cache folder, so that a second process loads a model as it would load a plan file.
 
-A plan (`plan_file`) is kept under a digest of all that it depends on: the model's bytes (its content, not its name or
+A plan (`format`) is kept under a digest of all that it depends on: the model's bytes (its content, not its name or
 date), the options that change a plan, the CPU, the settings, and Cenote itself. Weights in files beside the model are
 held to the digests that the plan records. So nothing stale is ever used: what changed has another name, and old plans
 go, the least recently used first, when there are more than CENOTE_PLAN_CACHE megabytes.
@@ -15,29 +15,25 @@ import contextlib
 import errno
 import hashlib
 import os
-import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from cenote import plan_file
 from cenote.codegen import cache as object_cache
 from cenote.codegen import jit
 from cenote.core import settings
 from cenote.core.errors import CenoteError
-from cenote.core.target import physical_cores
-from cenote.plan_file import StoredModel
-from cenote.plan_writer import save
+from cenote.plans import fingerprint, reader
+from cenote.plans.format import StoredModel
+from cenote.plans.writer import save
 
 Shapes = tuple[tuple[int, ...], ...]
 
-_CHUNK = 1 << 20  # bytes that one thread digests at a time
-_BLOCK = 1 << 18  # bytes read at a time: they stay in the cache, and no model is in memory for its digest
 _ABANDONED = 3600.0  # seconds after which a file that is still being written belongs to a process that died
 _MEGABYTE = 1_000_000
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -60,7 +56,7 @@ class Keeper:
         if path is None or not path.is_file():
             return None
         try:
-            stored = plan_file.read(path, threads)
+            stored = reader.read(path, threads)
         except (CenoteError, OSError):
             with contextlib.suppress(OSError):
                 path.unlink()  # damaged
@@ -94,7 +90,7 @@ class Keeper:
     def note_external(self, names: Sequence[str]) -> None:
         """The files beside the model that its weights were read from."""
         assert self.folder is not None or not names
-        self.external = {name: _digest_of_file(Path(self.folder or "", name)) for name in names}
+        self.external = {name: fingerprint.of_file(Path(self.folder or "", name)) for name in names}
 
     def is_of(self, source: object) -> bool:
         """Is the model still what it was?"""
@@ -104,7 +100,8 @@ class Keeper:
         """Do the files with the weights have the content that the plan was made from?"""
         try:
             return all(
-                _digest_of_file(Path(self.folder or "", name)) == digest for name, digest in external.items()
+                fingerprint.of_file(Path(self.folder or "", name)) == digest
+                for name, digest in external.items()
             )
         except OSError:
             return False
@@ -117,10 +114,13 @@ class Keeper:
         if self.options.get("tune") != "off":
             parts.append(object_cache.read_text(object_cache.TUNED) or "")
         name = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        return folder / f"{name}{'' if shapes is None else f'-{_digest(repr(shapes).encode())[:16]}'}.cenote"
+        return (
+            folder
+            / f"{name}{'' if shapes is None else f'-{hashlib.sha256(repr(shapes).encode()).hexdigest()[:16]}'}.cenote"
+        )
 
 
-def keeper(source: object, options: Mapping[str, str]) -> Keeper | None:
+def keeper_of(source: object, options: Mapping[str, str]) -> Keeper | None:
     """The place of a model given by its path or its bytes; None when plans are not cached, or the file not readable."""
     if not settings.PLAN_CACHE.integer() or object_cache.folder("plans") is None:
         return None
@@ -133,11 +133,11 @@ def keeper(source: object, options: Mapping[str, str]) -> Keeper | None:
 def _content(source: object) -> str | None:
     """Digest of a model's content; None for one that is neither bytes nor a file that can be read."""
     if isinstance(source, bytes):
-        return _digest_of_bytes(source)
+        return fingerprint.of_bytes(source)
     if not isinstance(source, str | os.PathLike):
         return None
     try:
-        return _digest_of_file(source)
+        return fingerprint.of_file(source)
     except (OSError, ValueError):
         return None  # the front end says what is wrong
 
@@ -147,73 +147,6 @@ def _world() -> str:
     return "\0".join(
         (object_cache.source_state(), object_cache.llvm_version(), np.__version__, repr(jit.host_target()))
     )
-
-
-# ---- digests --------------------------------------------------------------------------------------------------------
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _digest_of_bytes(content: bytes) -> str:
-    view = memoryview(content)
-
-    def piece(index: int) -> bytes:
-        return hashlib.sha256(view[index * _CHUNK : (index + 1) * _CHUNK]).digest()
-
-    return _joined(len(content), piece)
-
-
-def _digest_of_file(path: str | os.PathLike[str]) -> str:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-
-        def piece(index: int) -> bytes:
-            digest, block = hashlib.sha256(), memoryview(bytearray(min(_BLOCK, size)))
-            at, end = index * _CHUNK, min((index + 1) * _CHUNK, size)
-            while at < end:
-                got = os.preadv(handle, [block[: end - at]], at)
-                if not got:
-                    raise OSError(f"{path} became shorter")
-                digest.update(block[:got])
-                at += got
-            return digest.digest()
-
-        size = os.fstat(handle).st_size
-        return _joined(size, piece)
-    finally:
-        os.close(handle)
-
-
-def _joined(nbytes: int, piece: Callable[[int], bytes]) -> str:
-    """Digest of the pieces' digests, which threads compute: SHA-256 runs at 1.6 GB/s a core, without the GIL."""
-    count = -(-nbytes // _CHUNK)
-    found: dict[int, bytes] = {}
-    waiting = iter(range(count))
-    lock, failures = threading.Lock(), list[Exception]()
-
-    def work() -> None:
-        try:
-            while not failures:
-                with lock:
-                    index = next(waiting, None)
-                if index is None:
-                    return
-                found[index] = piece(index)
-        except (OSError, MemoryError) as error:
-            failures.append(error)
-
-    most = min(count, physical_cores()) if count > 1 else 1
-    helpers = [threading.Thread(target=work) for _ in range(most - 1)]
-    for helper in helpers:
-        helper.start()
-    work()
-    for helper in helpers:
-        helper.join()
-    if failures:
-        raise failures[0]
-    return _digest(b"".join([nbytes.to_bytes(8, "little"), *(found[index] for index in range(count))]))
 
 
 # ---- room -----------------------------------------------------------------------------------------------------------

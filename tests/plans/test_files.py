@@ -13,8 +13,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import cenote
-from cenote import plan_file
-from cenote.plan_file import StalePlanError
+from cenote.plans import format, reader
+from cenote.plans.format import MAGIC, StalePlanError
 
 
 def small_model(path: Path, batch: int | str = 1) -> Path:
@@ -111,12 +111,12 @@ def test_a_file_cut_short_is_refused(files: tuple[Path, Path], keep: int) -> Non
 def test_another_cpu_or_version_is_refused(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     for what in ("target", "version", "generator"):
         with monkeypatch.context() as patch:
-            made = plan_file.world()
-            patch.setattr(plan_file, "world", lambda made=made, what=what: {**made, what: "another"})
+            made = format.world()
+            patch.setattr(format, "world", lambda made=made, what=what: {**made, what: "another"})
             with pytest.raises(StalePlanError, match="compile it again here"):
                 cenote.load(files[1])
     later = bytearray(files[1].read_bytes())
-    later[len(plan_file.MAGIC) - 1] = 99
+    later[len(MAGIC) - 1] = 99
     files[1].write_bytes(later)
     with pytest.raises(StalePlanError, match="format version"):
         cenote.load(files[1])
@@ -127,13 +127,13 @@ def test_a_stale_plan_is_compiled_again_when_its_source_is_at_hand(
 ) -> None:
     source, plan = small_model(tmp_path / "m.onnx"), tmp_path / "m.cenote"
     with monkeypatch.context() as patch:
-        made = plan_file.world()
-        patch.setattr(plan_file, "world", lambda: {**made, "version": "0.0.0"})
+        made = format.world()
+        patch.setattr(format, "world", lambda: {**made, "version": "0.0.0"})
         cenote.load(source, precision="exact").save(plan, source)
     model = cenote.load(plan)
     assert model.precision == "exact", "as it was"
     assert np.array_equal(model(picture()), cenote.load(source)(picture()))
-    assert plan_file.read(plan, 1).outputs == ("y",), "the file was written anew"
+    assert reader.read(plan, 1).outputs == ("y",), "the file was written anew"
 
 
 def test_a_stale_plan_is_compiled_again_as_it_was_asked_for(
@@ -147,8 +147,8 @@ def test_a_stale_plan_is_compiled_again_as_it_was_asked_for(
     onnx.save(graph, source)
     narrow = cenote.load(source, precision="exact", weights="bfloat16")
     with monkeypatch.context() as patch:
-        made = plan_file.world()
-        patch.setattr(plan_file, "world", lambda: {**made, "version": "0.0.0"})
+        made = format.world()
+        patch.setattr(format, "world", lambda: {**made, "version": "0.0.0"})
         narrow.save(plan, source)
     again = cenote.load(plan)
     assert again.precision == "exact"
@@ -158,7 +158,7 @@ def test_a_stale_plan_is_compiled_again_as_it_was_asked_for(
 
 def test_a_file_that_names_foreign_classes_is_refused() -> None:
     with pytest.raises(cenote.ModelError, match="damaged"):
-        plan_file.decode({"class": ["os", "system"], "fields": {}})
+        reader.decode({"class": ["os", "system"], "fields": {}})
 
 
 def test_processes_share_the_weights(tmp_path: Path) -> None:

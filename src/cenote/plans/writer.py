@@ -1,4 +1,4 @@
-"""Writes plan files. What is in them, and reading: `plan_file`."""
+"""Writes plan files. What is in them: `format`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from cenote import plan_file
 from cenote.codegen import cache, jit
 from cenote.core.errors import UnsupportedError
 from cenote.core.types import Array, Declared, TensorType
 from cenote.kernels.driver import driver_sources
-from cenote.plan_file import MAGIC, PAGE, TRUSTED, StoredModel, StoredPlan, sampled_pages
+from cenote.plans import format
+from cenote.plans.format import MAGIC, PAGE, TRUSTED, StoredModel, StoredPlan, sampled_pages
 from cenote.runtime.program import KernelStep, Slot, Step
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def save(
     objects = _objects(model)
     code = b"".join([*texts, *objects.values()])
     header = {
-        "world": plan_file.world(), "inputs": [_declared_record(d) for d in model.inputs],
+        "world": format.world(), "inputs": [_declared_record(d) for d in model.inputs],
         "outputs": list(model.outputs), "metadata": dict(model.metadata), "precision": model.precision,
         "weights": model.weights, "external": dict(model.external), "source": source,
         "plans": stored, "descriptions": [len(text) for text in texts],

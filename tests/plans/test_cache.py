@@ -18,11 +18,11 @@ import pytest
 from onnx import external_data_helper, numpy_helper
 
 import cenote
-from cenote import plan_cache
 from cenote.codegen import cache as object_cache
 from cenote.codegen import jit
-from cenote.plan_file import StoredPlan
-from tests.test_plan_file import picture, small_model
+from cenote.plans import cache, fingerprint
+from cenote.plans.format import StoredPlan
+from tests.plans.test_files import picture, small_model
 
 
 @pytest.fixture
@@ -241,7 +241,7 @@ def test_the_least_recently_used_go_first(
         path.write_bytes(b"half a plan")
     os.utime(abandoned, (1000, 1000))
     monkeypatch.setenv("CENOTE_PLAN_CACHE", "1")
-    monkeypatch.setattr(plan_cache, "_MEGABYTE", int(2.5 * nbytes))
+    monkeypatch.setattr(cache, "_MEGABYTE", int(2.5 * nbytes))
     cenote.load(paths[2])
     assert len([kept for kept in plans.iterdir() if kept.suffix == ".cenote"]) == 2
     assert fresh.exists()
@@ -252,7 +252,7 @@ def test_the_least_recently_used_go_first(
 def test_a_plan_larger_than_the_cache_is_not_kept(
     tmp_path: Path, plans: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan_cache, "_MEGABYTE", 10)
+    monkeypatch.setattr(cache, "_MEGABYTE", 10)
     cenote.load(small_model(tmp_path / "m.onnx"))
     assert not list(plans.iterdir())
 
@@ -261,7 +261,7 @@ def test_a_full_disk_is_told_once(tmp_path: Path, plans: Path, monkeypatch: pyte
     def full(*given: Any, **named: Any) -> None:
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(plan_cache, "save", full)
+    monkeypatch.setattr(cache, "save", full)
     path = small_model(tmp_path / "m.onnx")
     with pytest.warns(RuntimeWarning, match="is full"):
         model = cenote.load(path)
@@ -281,7 +281,7 @@ def test_a_read_only_cache_is_used_but_not_written(
     cenote.load(path)
     for function in ("utime", "unlink"):
         monkeypatch.setattr(os, function, refused)
-    monkeypatch.setattr(plan_cache, "save", refused)
+    monkeypatch.setattr(cache, "save", refused)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert from_cache(cenote.load(path))
@@ -343,16 +343,16 @@ def test_a_warm_start_imports_nothing_that_compiles(tmp_path: Path, plans: Path)
 def test_the_digest_is_of_the_content_however_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nbytes: int
 ) -> None:
-    monkeypatch.setattr(plan_cache, "_CHUNK", 1000)
-    monkeypatch.setattr(plan_cache, "_BLOCK", 300)
+    monkeypatch.setattr(fingerprint, "_CHUNK", 1000)
+    monkeypatch.setattr(fingerprint, "_BLOCK", 300)
     content = np.random.default_rng(0).bytes(nbytes)
     path = tmp_path / "content"
     path.write_bytes(content)
-    digest = plan_cache._digest_of_file(path)
-    assert digest == plan_cache._digest_of_bytes(content)
-    monkeypatch.setattr(plan_cache, "physical_cores", lambda: 3)
-    assert digest == plan_cache._digest_of_file(path)
+    digest = fingerprint.of_file(path)
+    assert digest == fingerprint.of_bytes(content)
+    monkeypatch.setattr(fingerprint, "physical_cores", lambda: 3)
+    assert digest == fingerprint.of_file(path)
     if content:
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        assert digest != plan_cache._digest_of_file(path)
-        assert digest != plan_cache._digest_of_bytes(content + b"\0")
+        assert digest != fingerprint.of_file(path)
+        assert digest != fingerprint.of_bytes(content + b"\0")
