@@ -111,8 +111,10 @@ def _problem(item: Setting) -> str:
             host_target()
         elif item is settings.THREADS:
             resolve_threads(None)
-        elif item.whole:
+        elif item.most is not None:
             item.integer()
+        elif item.choices:
+            item.choice()
     except ArgumentError as error:
         return str(error)
     return ""
