@@ -37,8 +37,8 @@ def _usable() -> AbstractContextManager[object]:
     """The lock, unless LLVM was left half way through something: then CodegenError."""
     if guard.orphaned:
         raise CodegenError(
-            "this process was forked while another thread was inside LLVM, which cannot go on here, and no process that "
-            "compiles could be started: load the model before forking"
+            "this process was forked while another thread was inside LLVM, which cannot go on here, and no process "
+            "that compiles could be started: load the model before forking"
         )
     return guard.lock
 
