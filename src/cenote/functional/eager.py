@@ -17,11 +17,11 @@ from cenote.codegen.worker import Source
 from cenote.core import settings
 from cenote.core.errors import ArgumentError
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import Argument, Call, Slot, View, dense_strides, word_of
+from cenote.kernels.base import Argument, Call, View, dense_strides, word_of
 from cenote.kernels.driver import CALL_ARRAYS, direct_call, driver_abi, driver_sources
 from cenote.ops.base import Arrays, Lowering, Op, Types
 from cenote.runtime.memory import address_of, aligned_bytes, aligned_copy
-from cenote.runtime.program import HostStep, KernelStep, Program, Step
+from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
 from cenote.runtime.threads import resolve_threads
 
 Runner = Callable[[Sequence[Array | None], Sequence[Array] | None], Arrays]

@@ -171,6 +171,3 @@ def _versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             found[package] = "not installed"
     return found
-
-
-__all__ = ["CacheInfo", "Info", "Machine", "SettingInfo", "TargetInfo", "info"]
