@@ -17,7 +17,6 @@ from cenote.core.types import Array, Layout, TensorType, is_float
 from cenote.kernels.base import (
     Argument,
     Call,
-    Slot,
     View,
     buffer_elements,
     dense_strides,
@@ -26,6 +25,7 @@ from cenote.kernels.base import (
     padded_spatial,
 )
 from cenote.ops.base import Lowering, Op
+from cenote.runtime.program import Slot
 
 GUARD = 256  # bytes on either side of a buffer
 NAN_GUARD = (

@@ -27,6 +27,7 @@ def load(
     precision: str = "fast",
     weights: str = "float32",
     tune: str = "cached",
+    denormals: str | None = None,
 ) -> Model:
     """Load a model and make it ready to run.
 
@@ -39,7 +40,10 @@ def load(
     several ways that the cost model finds close, "full" times them now, on one thread (a few seconds for a large
     network), and keeps the figures in the cache; "cached" uses the figures kept there, the cost model for other layers;
     "off" is the cost model alone. `print(model.plan)` shows what was chosen and why. Loads that find the same figures
-    in the cache choose the same and give the same bits.
+    in the cache choose the same and give the same bits. `denormals`: "preserve" computes with numbers below the
+    smallest normal one (1.2e-38 in float32) as IEEE 754 says, which processors do slowly (a model that is full of them
+    can take 74 times as long); "flush" may take and give zero for them, in native kernels. By default what
+    CENOTE_DENORMALS says, "preserve" without it. It is no part of a plan: plan files take it when they are loaded.
 
     The compiled model is kept in the cache (but for file objects and ModelProtos, and models whose shapes depend on
     data). A later load of a model with the same content, by any process, finds it there: it parses, packs and compiles
@@ -49,10 +53,10 @@ def load(
     names the node), ArgumentError for a bad argument, OSError when the file cannot be read.
     """
     if isinstance(source, str | os.PathLike) and is_plan_at(source):
-        return _load_plan(source, threads)
+        return _load_plan(source, threads, denormals)
     if is_plan_file(_start(source)):
         raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
-    options = Options(resolve_threads(threads), precision, weights, tune)
+    options = Options(resolve_threads(threads), precision, weights, tune, denormals)
     keeper = keeper_of(source, {"precision": precision, "weights": weights, "tune": tune})
     stored = None if keeper is None else keeper.find(None, options.threads)
     if keeper is not None and stored is not None:
@@ -99,15 +103,15 @@ def _start(source: Any) -> bytes:
     return b""
 
 
-def _load_plan(path: str | os.PathLike[str], threads: int | None) -> Model:
+def _load_plan(path: str | os.PathLike[str], threads: int | None, denormals: str | None) -> Model:
     """A plan file's model; one that is stale or damaged is compiled anew when the model it was made from is at hand."""
     try:
-        return Model.from_plan_file(path, threads)
+        return Model.from_plan_file(path, threads, denormals)
     except (UnsupportedError, ModelError):
         source, options = reader.source_of(path)
         if not source or not os.path.isfile(source):
             raise
-    model = load(source, threads=threads, **options)
+    model = load(source, threads=threads, denormals=denormals, **options)
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time
         model.save(path, source)
     return model

@@ -93,11 +93,12 @@ class Model:
         return model
 
     @staticmethod
-    def from_plan_file(path: str | PathLike[str], threads: int | None) -> Model:
+    def from_plan_file(path: str | PathLike[str], threads: int | None, denormals: str | None = None) -> Model:
         """A model out of a plan file; errors as `reader.read`."""
         count = resolve_threads(threads)
         stored = reader.read(path, count)
-        return Model.from_stored(stored, Options(count, stored.precision, stored.weights))
+        options = Options(count, stored.precision, stored.weights, denormals=denormals)
+        return Model.from_stored(stored, options)
 
     def save(self, path: str | PathLike[str], source: str | PathLike[str] = "") -> None:
         """Write a plan file: the program, the packed weights and the kernels, ready to be mapped by `cenote.load`.
@@ -137,8 +138,9 @@ class Model:
     def _adopt(self, shapes: tuple[tuple[int, ...], ...], plan: Plan | StoredPlan) -> Stage:
         """A stage of a plan that was read."""
         names = [declared.name for declared in self.inputs]
-        plan.program.prepare()
-        stage = self._stages[shapes] = Stage(plan, names, self.output_names, self._options)
+        stage = Stage(plan, names, self.output_names, self._options)
+        stage.plan.program.prepare()
+        self._stages[shapes] = stage
         return stage
 
     # ---- description ------------------------------------------------------------------------------------------
@@ -152,6 +154,11 @@ class Model:
     def precision(self) -> str:
         """ "fast", or "exact": convolutions without Winograd."""
         return self._options.precision
+
+    @property
+    def denormals(self) -> str:
+        """ "preserve", or "flush": numbers too small for full precision count as zero."""
+        return self._options.denormals
 
     @property
     def outputs(self) -> tuple[Declared, ...]:
@@ -335,7 +342,7 @@ class Model:
         return [results[name] for name in self.output_names], restore
 
     def _stage(self, shapes: tuple[tuple[int, ...], ...]) -> Stage:
-        with self._options.lock:
+        with self._options.guard.lock:
             found = self._stages.get(shapes)
             if found is not None:
                 self._stages.move_to_end(shapes)

@@ -12,8 +12,8 @@ import pytest
 
 import cenote.codegen
 from cenote.codegen import jit
-from cenote.codegen.builder import F32, F64, I32, I64, Kernel, Parameter
-from cenote.codegen.values import BF16, F16, I8, U8, Scalar
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import BF16, F16, F32, F64, I8, I32, I64, U8, Scalar
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.layout.memcpy import MoveSpec

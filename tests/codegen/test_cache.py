@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from cenote.codegen import cache, jit
-from cenote.codegen.builder import I64, Kernel, Parameter
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import I64
 from cenote.core.target import Target
 
 

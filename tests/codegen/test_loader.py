@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from cenote.codegen import jit, llvm, loader, worker
-from cenote.codegen.builder import F32, Kernel, Parameter
+from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.math import exp
+from cenote.codegen.values import F32
 from cenote.core.errors import CodegenError
 from cenote.core.target import Target
 from tests.harness import KERNEL

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cenote.codegen import jit, math
-from cenote.codegen.builder import F32, F64, Kernel, Parameter
-from cenote.codegen.values import Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F32, F64, Scalar, Value
 from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import Array

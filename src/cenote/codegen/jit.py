@@ -10,7 +10,7 @@ import hashlib
 import importlib
 import json
 import os
-import threading
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 from cenote.codegen import cache as object_cache
 from cenote.codegen import loader, worker
 from cenote.core import settings
+from cenote.core.locks import Guard
 from cenote.core.target import Target, choose_target
 
 if TYPE_CHECKING:
     from cenote.codegen.llvm import Emitted
     from cenote.codegen.worker import Source
 
-_lock = threading.RLock()
+_guard = Guard()
 
 
 def _llvm() -> Any:
@@ -104,7 +105,11 @@ _watchers: list[Progress] = []
 
 @contextmanager
 def watching(progress: Progress) -> Iterator[None]:
-    """While this lasts, `progress(done, total)` is called whenever a kernel has been compiled."""
+    """While this lasts, `progress(done, total)` is called whenever a kernel has been compiled.
+
+    It is called by the thread that wants the kernels, and may run models and functions itself; it must not wait for
+    other threads that do. What it raises ends the compilation.
+    """
     _watchers.append(progress)
     try:
         yield
@@ -119,7 +124,7 @@ def addresses(sources: Iterable[Source], target: Target) -> dict[str, int]:
     system forbids executable memory.
     """
     wanted = {source.symbol: source for source in sources}
-    with _lock:
+    with _guard.lock:
         found: dict[str, bytes] = {}
         missing: list[Source] = []
         for symbol, source in wanted.items():
@@ -141,14 +146,20 @@ def _compile(missing: list[Source], target: Target, found: dict[str, bytes]) -> 
     def done(symbol: str, code: bytes) -> None:
         found[symbol] = code
         object_cache.write(symbol, target, code)
-        for watcher in _watchers:
+        for watcher in list(_watchers):
             watcher(min(total, sum(source.symbol in found for source in every)), total)
 
     every = list(missing)
-    if worker.worth_processes(total):
+    if worker.worth_processes(total) or _llvm_is_orphaned():
         missing = worker.compile_in_processes(missing, target, done)
     for source in missing:
         done(source.symbol, _llvm().object_code(source.emit(target)))
+
+
+def _llvm_is_orphaned() -> bool:
+    """Was this process forked while another thread was inside LLVM?"""
+    module = sys.modules.get("cenote.codegen.llvm")
+    return module is not None and module.guard.orphaned
 
 
 def objects(symbols: Sequence[str], target: Target) -> dict[str, bytes]:
@@ -158,7 +169,7 @@ def objects(symbols: Sequence[str], target: Target) -> dict[str, bytes]:
 
 def adopt(found: Mapping[str, bytes], target: Target) -> dict[str, int]:
     """Load object code that came from elsewhere (a plan file), unless the process has that kernel; addresses."""
-    with _lock:
+    with _guard.lock:
         _remember(
             {symbol: code for symbol, code in found.items() if (symbol, target) not in _addresses}, target
         )
@@ -169,8 +180,8 @@ def _remember(objects: Mapping[str, bytes], target: Target) -> None:
     if not objects:
         return
     for symbol, address in _load(objects).items():
-        _addresses[symbol, target] = address
         _objects[symbol, target] = objects[symbol]
+        _addresses[symbol, target] = address  # last: at a fork another thread may be between the two
 
 
 def _load(objects: Mapping[str, bytes]) -> dict[str, int]:

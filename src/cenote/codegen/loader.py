@@ -141,7 +141,9 @@ class _Region:
             )
 
 
-_regions: list[_Region] = []
+def keep_for_good(owner: object) -> None:
+    """Never free this object, not even when the interpreter exits: threads may still be running its code."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
 
 
 def load(objects: Mapping[str, bytes]) -> dict[str, Placed]:
@@ -156,7 +158,7 @@ def load(objects: Mapping[str, bytes]) -> dict[str, Placed]:
     region = _Region(-(-room // mmap.PAGESIZE) * mmap.PAGESIZE + mmap.PAGESIZE)
     placed = {symbol: _place(each, symbol.encode(), region) for symbol, each in parsed.items()}
     region.seal()
-    _regions.append(region)
+    keep_for_good(region.map)
     return placed
 
 

@@ -111,8 +111,10 @@ def _problem(item: Setting) -> str:
             host_target()
         elif item is settings.THREADS:
             resolve_threads(None)
-        elif item.whole:
+        elif item.most is not None:
             item.integer()
+        elif item.choices:
+            item.choice()
     except ArgumentError as error:
         return str(error)
     return ""
@@ -169,6 +171,3 @@ def _versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             found[package] = "not installed"
     return found
-
-
-__all__ = ["CacheInfo", "Info", "Machine", "SettingInfo", "TargetInfo", "info"]

@@ -13,13 +13,14 @@ from cenote.codegen import jit
 from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import Layout, TensorType
-from cenote.kernels.base import Slot, View, buffer_elements, dense_strides, halo_offset
+from cenote.kernels.base import View, buffer_elements, dense_strides, halo_offset
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Sample, wide
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.linear.gemm import Gemm, MatMul
 from cenote.ops.reorder import Reorder
+from cenote.runtime.program import Slot
 from tests.harness import Buffer, launch, pack, run_lowering, unpack
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cenote.codegen.builder import I64, Kernel, Parameter
-from cenote.codegen.values import Pointer, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import I64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.pool.common import PoolSpec, Strip, combine_all, load, new_kernel, spans
 from cenote.kernels.pool.generic import take_rows
@@ -93,6 +93,3 @@ class PoolAdaptive(PoolSpec):
                 k, self.reduction, [total.value, (combined + column * step).load(0, lanes)]
             )
         return total.value
-
-
-__all__ = ["PoolAdaptive"]

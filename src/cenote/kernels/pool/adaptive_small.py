@@ -141,6 +141,3 @@ def transposed(k: Kernel, rows: Sequence[Value]) -> list[Value]:
                 vectors[index + size] = k.shuffle(a, b, [lane + size for lane in low])
         size //= 2
     return vectors
-
-
-__all__ = ["PoolAdaptiveSmall", "transposed"]

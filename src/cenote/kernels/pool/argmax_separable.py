@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cenote.codegen.builder import I32, I64, Kernel, Parameter
-from cenote.codegen.values import Pointer, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import I32, I64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.pool.argmax_generic import PLACES, index_shift
 from cenote.kernels.pool.common import (
@@ -374,6 +374,3 @@ class _Down(_Search):
             lane = k.iota(index.lanes, I64) if index.lanes > 1 else k.integer(0)
             wide = wide + (lane + channel) * n("i_c")
         k.pointer("indices").store(wide, target + at + self.shift)
-
-
-__all__ = ["PoolArgmaxSeparable"]

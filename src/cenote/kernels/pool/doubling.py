@@ -189,16 +189,3 @@ def lined_up_spans(k: Kernel, y: Pointer, count: Value, lanes: int) -> Iterator[
             yield k.intrinsic("smin", at, end - lanes), False
     for at in k.range(head, count - rest, lanes):
         yield at, True
-
-
-__all__ = [
-    "UNROLLED",
-    "Ladder",
-    "Part",
-    "Use",
-    "binary_parts",
-    "ends_of",
-    "lined_up_spans",
-    "parts_of",
-    "shifted",
-]

@@ -75,6 +75,3 @@ def _once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value |
     if lanes > 1:
         with k.when(whole < length):
             yield length - lanes, ~k.tail_mask(whole - length + lanes, lanes)
-
-
-__all__ = ["PoolGeneric", "take_rows"]

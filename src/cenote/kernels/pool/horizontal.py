@@ -286,6 +286,3 @@ def _group(spec: PoolSpec) -> int:
     """Columns of the windows that are put side by side: up to four vectors, but one where they go by blocks."""
     group = min(levels(spec.width)[-1], SIDE_BY_SIDE * spec.lanes)
     return group if spec.width // group <= SIDE_BY_SIDE else min(group, spec.lanes)
-
-
-__all__ = ["FIRST_ROW", "Across", "scratch_rows"]

@@ -101,6 +101,3 @@ def factors(counts: Sequence[Sequence[float]], dtype: np.dtype[Any]) -> Factors:
 def _powers_of_two(values: Array) -> bool:
     """Whether all reciprocals are exact; never those of integers."""
     return values.dtype.kind == "f" and bool((np.frexp(values)[0] == 0.5).all())
-
-
-__all__ = ["UNSCALED", "Bounds", "Factors", "Geometry", "Memory", "Places", "factors"]

@@ -199,6 +199,3 @@ class PoolSeparable(PoolSpec):
     def scratch_rows(self) -> int:
         """Scratch rows a thread needs, besides those of combined rows (as many as the word `group` says)."""
         return horizontal.FIRST_ROW + horizontal.scratch_rows(self)
-
-
-__all__ = ["MOST_ROWS", "PoolSeparable"]

@@ -132,6 +132,3 @@ class _Plane:
         taps = [(parts + at).load(distance * place, lanes) for place in division.places]
         taps += [(source + at).load(distance * single, lanes) for single in division.singles]
         return combine_all(self.k, self.spec.reduction, taps, self.exact)
-
-
-__all__ = ["BUFFERS", "Parts", "PoolSmallMap"]

@@ -270,6 +270,3 @@ def moved(k: Kernel, value: Value, by: int, spec: PoolSpec) -> Value:
         return k.shuffle(value, value, [min(max(place, 0), lanes - 1) for place in places])
     zero = k.constant(value.type, 0, lanes)
     return k.shuffle(value, zero, [place if 0 <= place < lanes else lanes for place in places])
-
-
-__all__ = ["MOST_COLUMNS", "MOST_ROWS", "PoolSmallWindow"]

@@ -66,6 +66,3 @@ class StreamingStore:
 
     def _place(self, rows: Value) -> Value:
         return rows * self.width + self.before
-
-
-__all__ = ["StreamingStore"]

@@ -270,6 +270,3 @@ class _Run:
                 here, source = here & (z.bits(U64) < n("size_d").bits(U64)), source + z * n("x_d")
             sources.append(choose(k, here, source, blank))
         return sources
-
-
-__all__ = ["TOGETHER", "PoolVanHerk"]

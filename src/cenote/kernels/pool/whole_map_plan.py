@@ -133,6 +133,3 @@ def _channels(reduce: Reduce, maps: Maps, target: Target, x: Argument, y: Argume
     )
     grain = max(1, GRAIN_ELEMENTS // (lanes * wide * maps.elements))
     return Call(spec, (x, y, reduce.factor, *numbers), items, min(grain, -(-items // 8)))
-
-
-__all__ = ["Maps", "Reduce", "partials", "whole_maps"]

@@ -274,6 +274,3 @@ class _Plane:
             return self.start + smaller_of(k, larger_of(k, row, 0), n("size_h") - 1) * n("x_h")
         inside = self.inside & (row.bits(U64) < n("size_h").bits(U64))
         return choose(k, inside, self.start + row * n("x_h"), self.band.blank)
-
-
-__all__ = ["WINDOW", "PoolWindow3x3x3"]
