@@ -17,7 +17,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError
 from cenote.core.types import Array, TensorType
-from cenote.plans.format import StoredPlan
+from cenote.plans.format import PRECISIONS, WEIGHTS, StoredPlan
 
 if TYPE_CHECKING:
     from cenote.compile import ConstantPool, Plan
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from cenote.tune import Tuner
 
 _STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
-PRECISIONS = ("fast", "exact")
-WEIGHTS = ("float32", "bfloat16", "float16")
 TUNINGS = ("off", "cached", "full")
 
 

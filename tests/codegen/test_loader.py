@@ -63,6 +63,23 @@ def test_perf_learns_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(line.endswith(" test_perf_name.body") for line in lines)
 
 
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe"])
+def test_the_map_for_perf_follows_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setenv("CENOTE_PERF_MAP", "1")
+    monkeypatch.setattr(jit, "PERF_FOLDER", str(tmp_path))
+    precious, path = tmp_path / "precious", tmp_path / f"perf-{os.getpid()}.map"
+    precious.write_text("content")
+    if kind == "link":
+        path.symlink_to(precious)
+    elif kind == "hard link":
+        path.hardlink_to(precious)
+    else:
+        os.mkfifo(path)
+    target = jit.named_target("generic")
+    assert jit.addresses([exponential(f"test_perf_{kind[0]}", target)], target), "and goes on without"
+    assert precious.read_text() == "content"
+
+
 def test_nonsense_is_refused() -> None:
     with pytest.raises(CodegenError, match="not an x86-64 ELF object file"):
         loader.load({"k": b"hello"})
