@@ -143,23 +143,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 def test_any_field_may_be_anything(parts: Parts) -> None:
     """Loading alone: a program whose kernels are given other numbers does something else, but only where it may."""
     rng = np.random.default_rng(3)
-    odd = [
-        None,
-        True,
-        -1,
-        0,
-        1 << 31,
-        1 << 63,
-        -1 << 70,
-        1.5,
-        "",
-        "x",
-        [],
-        {},
-        [[]],
-        {"class": []},
-        float("nan"),
-    ]
+    odd: list[Any] = [None, True, -1, 0, 1 << 44, 1 << 63, -1 << 70, 1.5, "", "x", [], {}, [[]], float("nan")]
     for _ in range(200):
         header = copy.deepcopy(parts.header)
         found = list(places(header))
