@@ -13,7 +13,7 @@ import pytest
 from cenote.codegen import jit, llvm, loader, worker
 from cenote.codegen.builder import F32, Kernel, Parameter
 from cenote.codegen.math import exp
-from cenote.core.errors import CodegenError
+from cenote.core.errors import CapacityError, CodegenError
 from cenote.core.target import Target
 from tests.harness import KERNEL
 
@@ -78,6 +78,16 @@ def test_the_map_for_perf_follows_no_link(tmp_path: Path, monkeypatch: pytest.Mo
     target = jit.named_target("generic")
     assert jit.addresses([exponential(f"test_perf_{kind[0]}", target)], target), "and goes on without"
     assert precious.read_text() == "content"
+
+
+def test_no_room_for_kernels_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*given: object, **named: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    code = llvm.object_code(exponential("test_room", jit.named_target("generic")))
+    monkeypatch.setattr(loader.mmap, "mmap", refused)
+    with pytest.raises(CapacityError, match="Cannot allocate"):
+        loader.load({"test_room": code})
 
 
 def test_nonsense_is_refused() -> None:

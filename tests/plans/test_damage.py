@@ -19,7 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import cenote
 from cenote.plans import fingerprint, reader
-from cenote.plans.format import MAGIC, PAGE
+from cenote.plans.cache import keeper_of
+from cenote.plans.format import MAGIC, PAGE, is_plan_at
 
 X = np.ones((1, 512), np.float32)
 
@@ -174,6 +175,12 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, make: Callable[[Path
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert result.stdout.strip() == "refused"
+
+
+def test_a_model_that_is_a_pipe_has_no_place_in_the_cache(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.onnx")
+    assert not is_plan_at(tmp_path / "m.onnx")
+    assert keeper_of(tmp_path / "m.onnx", {}) is None
 
 
 def test_layout_of_the_file(plan: Path) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 
 from cenote.codegen import cache as object_cache
+from cenote.core.files import open_regular
 from cenote.core.target import physical_cores
 
 _CHUNK = 1 << 20  # bytes that one thread digests at a time
@@ -36,8 +37,8 @@ def of_bytes(content: bytes) -> str:
 
 
 def of_file(path: str | os.PathLike[str]) -> str:
-    """Digest of a file's content."""
-    handle = os.open(path, os.O_RDONLY)
+    """Digest of a file's content. Raises OSError, also for what is no regular file."""
+    handle = open_regular(path)
     try:
 
         def piece(index: int) -> bytes:
@@ -157,7 +158,12 @@ _known: set[str] = set()
 def _identity(state: os.stat_result) -> str:
     """Changes when a file is written to or replaced, and when the machine starts anew and reads it from the disk."""
     fields = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns, _boot())
-    return "verified-" + hashlib.sha256(repr(fields).encode()).hexdigest()
+    return " ".join(map(str, fields))
+
+
+def _record(state: os.stat_result) -> str:
+    """The name under which the cache keeps the last verdict on a file."""
+    return f"verified-{state.st_dev}-{state.st_ino}"
 
 
 @cache
@@ -170,10 +176,10 @@ def _boot() -> str:
 
 
 def _is_known(state: os.stat_result) -> bool:
-    name = _identity(state)
-    if name not in _known and object_cache.read_text(name) is None:
+    identity = _identity(state)
+    if identity not in _known and object_cache.read_text(_record(state)) != identity:
         return False
-    _known.add(name)
+    _known.add(identity)
     return True
 
 
@@ -182,4 +188,4 @@ def _remember(before: os.stat_result, after: os.stat_result) -> None:
     settled = time.time_ns() - max(before.st_mtime_ns, before.st_ctime_ns) > _SETTLED
     if settled and _identity(before) == _identity(after):
         _known.add(_identity(before))
-        object_cache.write_text(_identity(before), "sound")
+        object_cache.write_text(_record(before), _identity(before))
