@@ -21,8 +21,9 @@ from cenote.core.target import physical_cores
 
 _CHUNK = 1 << 20  # bytes that one thread digests at a time
 _BLOCK = 1 << 18  # bytes read at a time: they stay in the cache, and no model is in memory for its digest
-CHUNK = 1 << 18  # bytes of constants with a checksum of their own
+CHUNK = 1 << 16  # bytes of constants with a checksum of their own
 _ALWAYS = 4  # chunks that are checked at every load; plans with no more are always checked whole
+_WORTH_A_THREAD = 32  # chunks: 2 MB take 1 ms
 _SETTLED = 2_000_000_000  # nanoseconds since a file's last change after which its date tells states apart
 
 
@@ -140,7 +141,7 @@ def is_sound(content: memoryview, sums: bytes, handle: int) -> bool:
         if zlib.crc32(content[index * CHUNK : (index + 1) * CHUNK]) != wanted[index]:
             wrong.append(index)
 
-    _on_threads(len(chosen), work, 2 * _ALWAYS)
+    _on_threads(len(chosen), work, _WORTH_A_THREAD)
     if not wrong and not known and len(wanted) > _ALWAYS:
         _remember(state, os.fstat(handle))
     return not wrong

@@ -156,11 +156,12 @@ def _step(record: Any, addresses: Mapping[str, int], places: Places) -> Step:
     if symbol not in addresses:
         refuse(f"it holds no kernel {symbol}")
     words = tuple(
-        number(word, "a kernel's argument", -1 << 63, (1 << 64) - 1)
-        if isinstance(word, int)
-        else _slot(word, places)
+        word if type(word) is int else _slot(word, places)
         for word in items(record["words"], "a kernel's arguments")
     )
+    plain = [word for word in words if type(word) is int]
+    if plain and not -1 << 63 <= min(plain) <= max(plain) < 1 << 64:
+        refuse("a kernel's argument has more than 64 bits")
     return KernelStep(
         label, symbol, addresses[symbol], words, number(record["items"], "items", 0, _MOST_ITEMS),
         number(record["grain"], "grain", 1), number(record["scratch"], "scratch", 0, _MOST_BYTES),
@@ -170,11 +171,13 @@ def _step(record: Any, addresses: Mapping[str, int], places: Places) -> Step:
 
 def _slot(record: Any, places: Places, nbytes: int = 0) -> Slot:
     """A slot with so many bytes inside its memory."""
-    kind, index, offset = items(record, "a slot")
-    room = places.get((text(kind, "a slot's kind"), number(index, "a slot's index")))
-    if room is None:
+    kind, index, offset = record
+    room = places.get((kind, index))
+    if room is None or type(index) is not int:
         refuse(f"there is no {kind} {index}")
-    return Slot(kind, index, number(offset, f"a place in {kind} {index}", 0, room - nbytes))
+    if type(offset) is not int or not 0 <= offset <= room - nbytes:
+        refuse(f"a place in {kind} {index} is {offset!r:.40}")
+    return Slot(kind, index, offset)
 
 
 def _type(record: Any, what: str) -> TensorType:
