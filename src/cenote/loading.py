@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError
 from cenote.model import Model
-from cenote.plans import reader
-from cenote.plans.cache import Keeper, is_source, keeper_of
+from cenote.plans.cache import Keeper, keeper_of
 from cenote.plans.format import is_plan_at, is_plan_file
 from cenote.runtime.threads import resolve_threads
 from cenote.stage import Options
@@ -111,7 +110,9 @@ def _load_plan(path: str | os.PathLike[str], threads: int | None) -> Model:
         return Model.from_plan_file(path, threads)
     except (UnsupportedError, ModelError) as error:
         problem = error
-    made_from = reader.source_of(path)
+    from cenote.plans.source import is_source, source_of
+
+    made_from = source_of(path)
     if made_from is None or not os.path.isfile(made_from.path):
         raise problem
     if not is_source(made_from.path, made_from.content, made_from.external):

@@ -24,8 +24,8 @@ from cenote.core.errors import (
     UnsupportedError,
 )
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
-from cenote.plans import reader, writer
-from cenote.plans.cache import Keeper, with_source
+from cenote.plans import reader
+from cenote.plans.cache import Keeper
 from cenote.plans.format import StoredModel, StoredPlan, is_plan_at
 from cenote.runtime.arrays import as_numpy
 from cenote.runtime.batches import Entry, ahead, batches
@@ -131,6 +131,9 @@ class Model:
             raise InputError("the model has symbolic dimensions: call plan_for(shapes) before saving a plan")
         if any(stage.rest is not None for stage in self._stages.values()):
             raise UnsupportedError("a plan file holds models whose shapes do not depend on data")
+        from cenote.plans import writer
+        from cenote.plans.source import with_source
+
         stored = self._stored(list(self._stages))
         writer.save(path, with_source(stored, source, self._origin) if source else stored)
 

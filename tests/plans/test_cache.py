@@ -20,7 +20,7 @@ from onnx import external_data_helper, numpy_helper
 import cenote
 from cenote.codegen import cache as object_cache
 from cenote.codegen import jit
-from cenote.plans import cache, fingerprint
+from cenote.plans import cache, fingerprint, writer
 from cenote.plans.format import StoredPlan
 from tests.plans.test_files import picture, small_model
 
@@ -261,7 +261,7 @@ def test_a_full_disk_is_told_once(tmp_path: Path, plans: Path, monkeypatch: pyte
     def full(*given: Any, **named: Any) -> None:
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(cache, "write", full)
+    monkeypatch.setattr(writer, "write", full)
     path = small_model(tmp_path / "m.onnx")
     with pytest.warns(RuntimeWarning, match="is full"):
         model = cenote.load(path)
@@ -281,7 +281,7 @@ def test_a_read_only_cache_is_used_but_not_written(
     cenote.load(path)
     for function in ("utime", "unlink"):
         monkeypatch.setattr(os, function, refused)
-    monkeypatch.setattr(cache, "write", refused)
+    monkeypatch.setattr(writer, "write", refused)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert from_cache(cenote.load(path))

@@ -159,8 +159,8 @@ def test_a_file_that_cannot_be_mapped_now_is_not_called_damaged(
     cenote.load(source, threads=1)
     (kept,) = (tmp_path / "cache" / "plans").iterdir()
     before = kept.stat().st_ino
-    monkeypatch.setattr(reader, "_mapped", refused)
-    monkeypatch.setattr("cenote.plans.cache.write", refused)
+    monkeypatch.setattr(reader, "mapped", refused)
+    monkeypatch.setattr("cenote.plans.writer.write", refused)
     cenote.load(source, threads=1)
     assert kept.stat().st_ino == before, "the good plan is still there"
 
@@ -187,5 +187,5 @@ def test_layout_of_the_file(plan: Path) -> None:
     """Constants begin at a page, so that they can be mapped, and nothing follows them."""
     with plan.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         assert content[: len(MAGIC)] == MAGIC
-        header, _ = reader._header(content)
+        header, _ = reader.header_of(content)
         assert (len(content) - header["constant_bytes"]) % PAGE == 0

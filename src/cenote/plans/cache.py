@@ -27,11 +27,10 @@ import numpy as np
 from cenote.codegen import cache as object_cache
 from cenote.codegen import jit
 from cenote.core import settings
-from cenote.core.errors import ArgumentError, CenoteError
+from cenote.core.errors import CenoteError
 from cenote.core.files import PrivateFolder
 from cenote.plans import fingerprint, reader
 from cenote.plans.format import StoredModel
-from cenote.plans.writer import write
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -95,6 +94,8 @@ class Keeper:
         with _plans() as place:
             if place is None:
                 return
+            from cenote.plans.writer import write  # a process that finds its plan writes none
+
             try:
                 with place.replacing(self._name(shapes)) as file:
                     write(file, replace(model, source="", content=self.content, external=self.external))
@@ -155,32 +156,6 @@ def keeper_of(source: object, options: Mapping[str, str]) -> Keeper | None:
     if content is None:
         return None
     return Keeper(content, None if isinstance(source, bytes) else Path(str(source)).parent, options)
-
-
-def is_source(path: str, content: str, external: Mapping[str, str]) -> bool:
-    """Is the model at this path, with its files of weights, the one that had these digests?"""
-    keeper = Keeper(content, Path(path).parent, {})
-    keeper.external = external
-    return keeper.is_of(path)
-
-
-def with_source(
-    stored: StoredModel, source: str | os.PathLike[str], origin: tuple[str, Mapping[str, str] | None] | None
-) -> StoredModel:
-    """The model with `source` as what it was made from. `origin`: the digests that are known of that already.
-
-    Raises ArgumentError when the source cannot be read or is another one.
-    """
-    try:
-        content = fingerprint.of_file(source)
-    except (OSError, ValueError) as error:
-        raise ArgumentError(f"source: {os.fspath(source)} cannot be read ({error})") from error
-    if origin is not None and origin[0] != content:
-        raise ArgumentError(
-            f"source: {os.fspath(source)} is not what this model was made from, or has changed since; load it anew"
-        )
-    external = (origin[1] if origin is not None else None) or {}
-    return replace(stored, source=str(Path(source).resolve()), content=content, external=external)
 
 
 def _content(source: object) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import errno
 import hashlib
 import json
@@ -10,7 +9,6 @@ import mmap
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,22 +33,11 @@ if TYPE_CHECKING:
     from cenote.compile import Plan
 
 # What reading a malformed header can raise.
-_MALFORMED = (
+MALFORMED = (
     LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error,
 )  # fmt: skip
 # What a system says that has no room for a file now; the file may be sound.
 _NO_ROOM = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
-
-
-@dataclass(frozen=True)
-class Source:
-    """What a plan file was made from: the model's path and digest, those of its weights' files, options, shapes."""
-
-    path: str
-    content: str
-    external: Mapping[str, str]
-    options: Mapping[str, str]
-    shapes: tuple[tuple[tuple[int, ...], ...], ...]
 
 
 def read(path: str | os.PathLike[str], threads: int) -> StoredModel:
@@ -76,45 +63,27 @@ def read(path: str | os.PathLike[str], threads: int) -> StoredModel:
 def read_open(handle: int, where: str, threads: int) -> StoredModel:
     """Map an open plan file; `where` names it in errors. Raises as `read`, and OSError when it cannot be mapped."""
     try:
-        content = _mapped(handle)
-        header, start = _header(content)
+        content = mapped(handle)
+        header, start = header_of(content)
         _check_world(header["world"])
         return _Reader(content, header, start, handle).model(threads)
     except CenoteError as error:
         raise error.located(where) from error
     except MemoryError as error:
         raise CapacityError(f"{where}: there is no memory to load the plan file ({error})") from error
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise ModelError(f"{where}: the plan file is damaged ({error!r:.100}); compile it again") from error
 
 
-def source_of(path: str | os.PathLike[str]) -> Source | None:
-    """What a plan file was made from; None where that is unknown or unreadable."""
-    try:
-        handle = open_regular(path)
-        try:
-            header, _ = _header(_mapped(handle))
-        finally:
-            os.close(handle)
-        found = Source(
-            records.text(header["source"], "the source"),
-            records.text(header["content"], "the source's digest"),
-            records.texts(header["external"], "files with weights"),
-            {name: records.text(header[name], name) for name in ("precision", "weights")},
-            tuple(_shapes(record) for record in header["plans"]),
-        )
-    except (OSError, MemoryError, CenoteError, *_MALFORMED):
-        return None
-    return found if found.path and found.content else None
-
-
-def _mapped(handle: int) -> mmap.mmap:
+def mapped(handle: int) -> mmap.mmap:
+    """The content of an open plan file."""
     if os.fstat(handle).st_size < len(MAGIC) + 40:
         raise ModelError("the plan file is cut short; compile it again")
     return mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
 
 
-def _header(content: mmap.mmap) -> tuple[dict[str, Any], int]:
+def header_of(content: mmap.mmap) -> tuple[dict[str, Any], int]:
+    """The header, and where it ends. Raises ModelError and StalePlanError."""
     if content[: len(MAGIC)] != MAGIC:
         if is_plan_file(content[:16]):
             raise StalePlanError("the plan file has another format version; compile it again")
@@ -140,7 +109,8 @@ def _check_world(made: Mapping[str, str]) -> None:
             raise StalePlanError(f"the plan file was made for another {shown}{detail}; compile it again here")
 
 
-def _shapes(record: Any) -> tuple[tuple[int, ...], ...]:
+def shapes_of(record: Any) -> tuple[tuple[int, ...], ...]:
+    """The shapes of the inputs that a plan is for."""
     return tuple(
         records.sizes(shape, "a plan's input") for shape in records.items(record["shapes"], "shapes")
     )
@@ -165,7 +135,7 @@ class _Reader:
         if len(self.content) != self.start + records.number(self.header["constant_bytes"], "a length"):
             raise ModelError("the plan file is cut short; compile it again")
         with memoryview(self.content) as whole, whole[self.start :] as constants:
-            sums = base64.b64decode(self.header["checksums"])
+            sums = bytes.fromhex(self.header["checksums"])
             if not fingerprint.is_sound(constants, sums, handle):
                 raise ModelError("the weights in the plan file are damaged; compile it again")
 
@@ -180,7 +150,7 @@ class _Reader:
         outputs = tuple(records.declared(record, "an output") for record in header["outputs"])
         plans: dict[tuple[tuple[int, ...], ...], Plan | StoredPlan] = {}
         for record, text in zip(header["plans"], self.texts, strict=True):
-            program, shapes = records.program(record, constants, addresses, threads), _shapes(record)
+            program, shapes = records.program(record, constants, addresses, threads), shapes_of(record)
             records.check_inputs(shapes, program, inputs, outputs)
             plans[shapes] = StoredPlan(program, text)
         fields = {

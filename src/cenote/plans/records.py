@@ -7,7 +7,7 @@ here and are trusted: machine code, and the plain numbers that it is given (size
 
 from __future__ import annotations
 
-import base64
+import binascii
 import dataclasses
 import importlib
 import math
@@ -224,7 +224,7 @@ def decode(data: Any) -> Any:
     if "array" in data:
         name, shape, content = data["array"]
         dtype = element_type(name, "an attribute")
-        return np.frombuffer(base64.b64decode(content), dtype).reshape(sizes(shape, "an attribute"))
+        return np.frombuffer(binascii.a2b_base64(content), dtype).reshape(sizes(shape, "an attribute"))
     module, name = (text(item, "a class") for item in data["class"])
     fields = {key: decode(item) for key, item in data["fields"].items()}
     try:

@@ -52,7 +52,7 @@ def write(file: BinaryIO, model: StoredModel) -> None:
         "kernels": {symbol: len(code) for symbol, code in objects.items()},
         "kernels_digest": hashlib.sha256(code).hexdigest(),
         "constants": constants.records, "constant_bytes": constants.nbytes,
-        "checksums": base64.b64encode(checksums(constants.pieces())).decode(),
+        "checksums": checksums(constants.pieces()).hex(),
     }  # fmt: skip
     try:
         text = json.dumps(header, separators=(",", ":")).encode()
