@@ -12,6 +12,7 @@ import dataclasses
 import importlib
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -75,20 +76,23 @@ def items(value: Any, what: str) -> list[Any]:
 
 def sizes(value: Any, what: str) -> tuple[int, ...]:
     """A concrete shape whose elements fit in memory."""
-    shape = tuple(number(extent, what) for extent in items(value, what))
-    if math.prod(shape) > _MOST_BYTES:
-        refuse(f"{what} has the shape {list(shape)}")
-    return shape
+    for extent in items(value, what):
+        if type(extent) is not int or extent < 0:
+            refuse(f"{what} has the shape {value!r:.40}")
+    if math.prod(value) > _MOST_BYTES:
+        refuse(f"{what} has the shape {value!r:.40}")
+    return tuple(value)
 
 
-def element_type(value: Any, what: str) -> np.dtype[Any]:
-    """A dtype of numbers or booleans."""
+@cache
+def element_type(name: str) -> np.dtype[Any]:
+    """A dtype of numbers or booleans, by its name."""
     try:
-        found = dtype_named(text(value, what))
+        found = dtype_named(text(name, "a dtype"))
     except (TypeError, ValueError, SyntaxError):
-        refuse(f"{what} has the dtype {value!r:.40}")
+        refuse(f"a dtype is {name!r:.40}")
     if found.kind not in "biufc" and not found.type.__module__.startswith("ml_dtypes"):
-        refuse(f"{what} has the dtype {value!r:.40}")
+        refuse(f"a dtype is {name!r:.40}")
     return found
 
 
@@ -99,13 +103,13 @@ def declared(record: Any, what: str) -> Declared:
         if extent is not None and not isinstance(extent, str):
             number(extent, f"a dimension of {what}")
     return Declared(
-        text(name, what), element_type(dtype, what), None if shape is None else tuple(items(shape, what))
+        text(name, what), element_type(dtype), None if shape is None else tuple(items(shape, what))
     )
 
 
 def constant(record: Any, content: Array) -> Array:
     """An array that lies in the bytes of all constants."""
-    dtype, shape = element_type(record["dtype"], "a constant"), sizes(record["shape"], "a constant")
+    dtype, shape = element_type(record["dtype"]), sizes(record["shape"], "a constant")
     at, nbytes = number(record["at"], "a constant's place"), math.prod(shape) * dtype.itemsize
     if at % _ALIGNMENT or at + nbytes > content.nbytes:
         refuse(f"a constant lies at {at}")
@@ -182,7 +186,7 @@ def _slot(record: Any, places: Places, nbytes: int = 0) -> Slot:
 
 def _type(record: Any, what: str) -> TensorType:
     dtype, shape = items(record, what)
-    return TensorType(element_type(dtype, what), sizes(shape, what))
+    return TensorType(element_type(dtype), sizes(shape, what))
 
 
 def _host_step(record: Any, label: str, places: Places) -> HostStep:
@@ -220,10 +224,10 @@ def decode(data: Any) -> Any:
     if "tuple" in data:
         return tuple(decode(item) for item in data["tuple"])
     if "dtype" in data:
-        return element_type(data["dtype"], "an attribute")
+        return element_type(data["dtype"])
     if "array" in data:
         name, shape, content = data["array"]
-        dtype = element_type(name, "an attribute")
+        dtype = element_type(name)
         return np.frombuffer(binascii.a2b_base64(content), dtype).reshape(sizes(shape, "an attribute"))
     module, name = (text(item, "a class") for item in data["class"])
     fields = {key: decode(item) for key, item in data["fields"].items()}
