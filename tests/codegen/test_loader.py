@@ -80,6 +80,21 @@ def test_the_map_for_perf_follows_no_link(tmp_path: Path, monkeypatch: pytest.Mo
     assert precious.read_text() == "content"
 
 
+def test_object_code_with_any_byte_changed_is_placed_or_refused() -> None:
+    code = llvm.object_code(exponential("test_bytes", jit.named_target("generic")))
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(300):
+        changed = bytearray(code)
+        for position in rng.integers(len(code), size=rng.integers(1, 4)):
+            changed[position] = rng.integers(256)
+        try:
+            loader.load({"test_bytes": bytes(changed)})
+        except (CodegenError, CapacityError):
+            refused += 1
+    assert refused
+
+
 def test_no_room_for_kernels_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*given: object, **named: object) -> None:
         raise OSError(12, "Cannot allocate memory")

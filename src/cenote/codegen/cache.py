@@ -15,7 +15,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -108,16 +108,13 @@ def key(symbol: str, target: Target) -> str:
     return hashlib.sha256(f"{_world(target)}\0{symbol}".encode()).hexdigest()
 
 
-@contextlib.contextmanager
-def folder(name: str = "objects") -> Iterator[PrivateFolder | None]:
+def folder(name: str = "objects") -> AbstractContextManager[PrivateFolder | None]:
     """A folder of the cache, open and checked; None where it cannot be used (`problem` says why)."""
     base = cache_folder()
-    with contextlib.ExitStack() as stack:
-        place = None
-        if base is not None:
-            with contextlib.suppress(OSError, ValueError):
-                place = stack.enter_context(private_folder(base, name))
-        yield place
+    if base is not None:
+        with contextlib.suppress(OSError, ValueError):
+            return private_folder(base, name)
+    return contextlib.nullcontext()
 
 
 def problem() -> str:

@@ -153,6 +153,15 @@ def load(objects: Mapping[str, bytes]) -> dict[str, Placed]:
     Raises CodegenError for what it cannot read, and when the system forbids executable memory, CapacityError when it
     has no memory for them.
     """
+    try:
+        return _load(objects)
+    except MemoryError as error:
+        raise CapacityError(f"there is no memory to load kernels ({error})") from error
+    except (struct.error, LookupError, ValueError) as error:
+        raise CodegenError(f"the object code is damaged ({error!r:.100})") from error
+
+
+def _load(objects: Mapping[str, bytes]) -> dict[str, Placed]:
     parsed = {symbol: _Object(code) for symbol, code in objects.items()}
     room = sum(
         section.nbytes + section.alignment + 32 for each in parsed.values() for section in each.sections

@@ -14,19 +14,26 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _OTHERS_WRITE = 0o022
 
 
-def open_regular(path: str | os.PathLike[str], dir_fd: int | None = None, flags: int = 0) -> int:
+def open_regular(path: str | os.PathLike[str]) -> int:
     """A descriptor to read a regular file. Raises OSError for anything else: a folder, a pipe, a device."""
+    return _open_regular(path)[0]
+
+
+def _open_regular(
+    path: str | os.PathLike[str], dir_fd: int | None = None, flags: int = 0
+) -> tuple[int, os.stat_result]:
     handle = os.open(path, _READ | flags, dir_fd=dir_fd)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
+    state = os.fstat(handle)
+    if not stat.S_ISREG(state.st_mode):
         os.close(handle)
         raise OSError(f"{os.fspath(path)} is not a regular file")
-    return handle
+    return handle, state
 
 
 @contextlib.contextmanager
@@ -53,22 +60,34 @@ class PrivateFolder:
     def __init__(self, handle: int, path: Path) -> None:
         self.handle, self.path = handle, path
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self.handle)
+
     def open(self, name: str) -> int:
         """A descriptor to read a file. Raises OSError where there is none that can be trusted."""
-        handle = open_regular(name, self.handle, os.O_NOFOLLOW)
+        return self._open(name)[0]
+
+    def _open(self, name: str) -> tuple[int, os.stat_result]:
+        handle, state = _open_regular(name, self.handle, os.O_NOFOLLOW)
         try:
-            _check_owner(os.fstat(handle), self.path / name)
+            _check_owner(state, self.path / name)
         except OSError:
             os.close(handle)
             raise
-        return handle
+        return handle, state
 
     def read(self, name: str, most: int) -> bytes:
         """The content of a file of at most so many bytes; OSError as `open`, and for a larger one."""
-        with os.fdopen(self.open(name), "rb") as file:
-            content = file.read(most + 1) if os.fstat(file.fileno()).st_size <= most else b""
-        if not 0 < len(content) <= most:
-            raise OSError(f"{self.path / name} is empty or too large")
+        handle, state = self._open(name)
+        try:
+            content = os.read(handle, state.st_size) if state.st_size <= most else b""
+        finally:
+            os.close(handle)
+        if not content or len(content) != state.st_size:
+            raise OSError(f"{self.path / name} is empty, too large or changing")
         return content
 
     def replacing(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
@@ -98,8 +117,7 @@ class PrivateFolder:
         return "" if os.fstatvfs(self.handle).f_bavail else f"the disk of {self.path} is full"
 
 
-@contextlib.contextmanager
-def private_folder(base: Path, name: str) -> Iterator[PrivateFolder]:
+def private_folder(base: Path, name: str) -> PrivateFolder:
     """The folder `name` in `base`, open, made with mode 0700 (and what leads there) where it is missing.
 
     `base` must belong to this user or to root, and others must not be able to exchange what lies in it (no write
@@ -113,9 +131,10 @@ def private_folder(base: Path, name: str) -> Iterator[PrivateFolder]:
         os.close(outer)
     try:
         _check_owner(os.fstat(inner), base / name)
-        yield PrivateFolder(inner, base / name)
-    finally:
+    except OSError:
         os.close(inner)
+        raise
+    return PrivateFolder(inner, base / name)
 
 
 def _opened(path: str | Path, dir_fd: int | None = None) -> int:

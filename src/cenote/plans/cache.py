@@ -17,7 +17,7 @@ import hashlib
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -140,14 +140,9 @@ class Keeper:
         return f"{name}{which}.cenote"
 
 
-@contextlib.contextmanager
-def _plans() -> Iterator[PrivateFolder | None]:
+def _plans() -> contextlib.AbstractContextManager[PrivateFolder | None]:
     """The folder of plans; None when plans are not cached."""
-    if not settings.PLAN_CACHE.integer():
-        yield None
-        return
-    with object_cache.folder("plans") as place:
-        yield place
+    return object_cache.folder("plans") if settings.PLAN_CACHE.integer() else contextlib.nullcontext()
 
 
 def keeper_of(source: object, options: Mapping[str, str]) -> Keeper | None:
