@@ -22,8 +22,7 @@ ROWS = (
     ("ops",),
     ("graph",),
     ("frontends", "passes", "tiling"),
-    ("compile",),
-    ("tune",),
+    ("compiler",),
     ("plans",),
     ("stage",),
     ("model", "profile", "functional"),
@@ -139,7 +138,7 @@ def test_imports_run_one_way(path: Path) -> None:
         ("ops/x.py", "def f():\n    from cenote.core.types import Array"),
         ("ops/x.py", "from cenote import load"),
         ("plans/x.py", "def f():\n    from cenote.model import Model"),
-        ("compile.py", "def f():\n    from cenote.passes import fuse"),
+        ("compiler/x.py", "def f():\n    from cenote.passes import fuse"),
         ("elsewhere/x.py", ""),
     ],
 )
@@ -150,11 +149,11 @@ def test_the_rule_sees_a_wrong_import(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("compile.py", "from cenote.ops.base import Op\nfrom cenote.runtime import threads"),
+        ("compiler/x.py", "from cenote.ops.base import Op\nfrom cenote.runtime import threads"),
         ("cli/x.py", "import cenote\nfrom cenote.cli.run import run\nimport typer"),
         ("backend.py", "def f():\n    from cenote.frontends.onnx import load_onnx"),
         ("runtime/x.py", "def f():\n    import torch"),
-        ("model.py", "def f():\n    from cenote.compile import compile_graph"),
+        ("model.py", "def f():\n    from cenote.compiler.compile import compile_graph"),
     ],
 )
 def test_the_rule_lets_a_right_import_pass(module: str, source: str) -> None:

@@ -33,7 +33,7 @@ from cenote.runtime.threads import resolve_threads
 from cenote.stage import Options, Stage, kept
 
 if TYPE_CHECKING:
-    from cenote.compile import Plan
+    from cenote.compiler.compile import Plan
     from cenote.graph.graph import Graph, Handover
 
 

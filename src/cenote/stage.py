@@ -20,10 +20,10 @@ from cenote.core.types import Array, TensorType
 from cenote.plans.format import PRECISIONS, WEIGHTS, StoredPlan
 
 if TYPE_CHECKING:
-    from cenote.compile import ConstantPool, Plan
+    from cenote.compiler.compile import ConstantPool, Plan
+    from cenote.compiler.tune import Tuner
     from cenote.graph.graph import Handover
     from cenote.passes.specialize import Rest
-    from cenote.tune import Tuner
 
 _STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
 TUNINGS = ("off", "cached", "full")
@@ -43,7 +43,7 @@ class Stage:
     @staticmethod
     def compile(source: Handover, types: Mapping[str, TensorType], options: Options) -> Stage:
         """Specialise a graph to these types and compile what can be."""
-        from cenote.compile import compile_graph
+        from cenote.compiler.compile import compile_graph
         from cenote.graph.graph import Handover
         from cenote.passes.specialize import specialize
 
@@ -107,14 +107,14 @@ class Options:
     @cached_property
     def decide(self) -> Tuner:
         """Chooses between algorithms."""
-        from cenote.tune import Tuner
+        from cenote.compiler.tune import Tuner
 
         return Tuner(self.tune)
 
     @cached_property
     def pool(self) -> ConstantPool:
         """Weights that several plans share."""
-        from cenote.compile import ConstantPool
+        from cenote.compiler.compile import ConstantPool
 
         return ConstantPool()
 

@@ -320,7 +320,7 @@ def test_a_warm_start_imports_nothing_that_compiles(tmp_path: Path, plans: Path)
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         for _ in range(2)
     )
-    assert "cenote.compile" in json.loads(cold.stdout.splitlines()[-1])
+    assert "cenote.compiler.compile" in json.loads(cold.stdout.splitlines()[-1])
     modules = json.loads(warm.stdout.splitlines()[-1])
     parts = {".".join(name.split(".")[:2]) for name in modules if name.startswith("cenote.")}
     assert not parts & {

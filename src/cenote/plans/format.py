@@ -29,8 +29,8 @@ from cenote.core.version import __version__
 from cenote.runtime.program import Program
 
 if TYPE_CHECKING:
-    from cenote.compile import Plan
-    from cenote.passes.describe import PlanDescription
+    from cenote.compiler.compile import Plan
+    from cenote.compiler.report import PlanDescription
 
 MAGIC = b"cenote-plan\x00\x00\x00\x00\x03"
 PAGE = 4096
@@ -53,7 +53,7 @@ class StoredPlan:
     @cached_property
     def description(self) -> PlanDescription:
         """Steps, kernels, host steps, memory."""
-        from cenote.passes.describe import PlanDescription
+        from cenote.compiler.report import PlanDescription
 
         try:
             return PlanDescription.from_dict({**json.loads(self.text), "threads": self.program.threads})

@@ -30,7 +30,7 @@ from cenote.plans.format import (
 from cenote.runtime.memory import address_of
 
 if TYPE_CHECKING:
-    from cenote.compile import Plan
+    from cenote.compiler.compile import Plan
 
 # What reading a malformed header can raise.
 MALFORMED = (

@@ -24,7 +24,7 @@ from cenote.plans.format import MAGIC, PAGE, TRUSTED, StoredModel, StoredPlan
 from cenote.runtime.program import KernelStep, Slot, Step
 
 if TYPE_CHECKING:
-    from cenote.compile import Plan
+    from cenote.compiler.compile import Plan
 
 
 def save(path: str | os.PathLike[str], model: StoredModel) -> None:
