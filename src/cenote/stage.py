@@ -18,7 +18,7 @@ from cenote.core import settings
 from cenote.core.errors import ArgumentError
 from cenote.core.locks import Guard
 from cenote.core.types import Array, TensorType
-from cenote.plans.format import StoredPlan
+from cenote.plans.format import PRECISIONS, WEIGHTS, StoredPlan
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import ConstantPool, Plan
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from cenote.passes.specialize import Rest
 
 _STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
-PRECISIONS = ("fast", "exact")
-WEIGHTS = ("float32", "bfloat16", "float16")
 TUNINGS = ("off", "cached", "full")
 
 
