@@ -93,9 +93,7 @@ class Model:
         return model
 
     @staticmethod
-    def from_plan_file(
-        path: str | PathLike[str], threads: int | None, denormals: str | None = None
-    ) -> Model:
+    def from_plan_file(path: str | PathLike[str], threads: int | None, denormals: str | None = None) -> Model:
         """A model out of a plan file; errors as `plan_file.read`."""
         count = resolve_threads(threads)
         stored = plan_file.read(path, count)

@@ -54,7 +54,9 @@ def compile_in_processes(
     Raises CodegenError when LLVM refuses a kernel. A worker that cannot start or dies leaves its kernels to the caller.
     """
     work, answers = deque(sources), SimpleQueue[tuple[Source, bytes | str | None] | None]()
-    crew = [_Server(work, target, answers) for _ in range(min(physical_cores(), max(1, len(sources) // _EACH)))]
+    crew = [
+        _Server(work, target, answers) for _ in range(min(physical_cores(), max(1, len(sources) // _EACH)))
+    ]
     left: list[Source] = []
     running = sum(server.start() for server in crew)
     try:
@@ -80,7 +82,10 @@ class _Server:
     """A thread that puts questions to a worker process and queues its answers; None is the last."""
 
     def __init__(
-        self, work: deque[Source], target: Target, answers: SimpleQueue[tuple[Source, bytes | str | None] | None]
+        self,
+        work: deque[Source],
+        target: Target,
+        answers: SimpleQueue[tuple[Source, bytes | str | None] | None],
     ) -> None:
         self.work, self.target, self.answers = work, target, answers
         self.process: subprocess.Popen[bytes] | None = None
@@ -186,7 +191,9 @@ def _receive(stream: IO[bytes]) -> bytes | None:
 
 def serve_forever() -> None:
     """A worker's life: answer questions until the caller says goodbye with an empty one, or closes the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the caller decides what ends
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group; the caller decides what ends
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing else may write between the answers
     llvm = importlib.import_module("cenote.codegen.llvm")

@@ -46,7 +46,8 @@ MAXIMUM_THREADS = 256
 DENORMALS_MODES = ("preserve", "flush")
 
 THREADS = Setting(
-    "CENOTE_THREADS", "0",
+    "CENOTE_THREADS",
+    "0",
     "Threads per inference; 0: one per physical core this process may use.",
     most=MAXIMUM_THREADS,
 )

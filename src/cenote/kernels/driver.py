@@ -41,9 +41,34 @@ from functools import cache
 from cenote.codegen import jit
 from cenote.core.target import Target
 from cenote.kernels.driver_parts import (
-    ACTIVE, CHANGE, CLOCK, CONTROL_WORDS, FIRST, FLUSH, GENERATION, HELPERS, ITEM_AT, JOB, LAST, MODES, NEVER, RESTAMP,
-    SCRATCH, SCRATCH_STRIDE, SLEEPING_AT_BARRIER, SLEEPING_WORKERS, SLICE, SPIN, STEP_AT, STEP_WORDS, STEPS, STOP,
-    STRETCH, STRIDE, THREADS, field,
+    ACTIVE,
+    CHANGE,
+    CLOCK,
+    CONTROL_WORDS,
+    FIRST,
+    FLUSH,
+    GENERATION,
+    HELPERS,
+    ITEM_AT,
+    JOB,
+    LAST,
+    MODES,
+    NEVER,
+    RESTAMP,
+    SCRATCH,
+    SCRATCH_STRIDE,
+    SLEEPING_AT_BARRIER,
+    SLEEPING_WORKERS,
+    SLICE,
+    SPIN,
+    STEP_AT,
+    STEP_WORDS,
+    STEPS,
+    STOP,
+    STRETCH,
+    STRIDE,
+    THREADS,
+    field,
 )  # fmt: skip
 from cenote.runtime.memory import DATA_FIELD
 from cenote.runtime.threads import DriverAbi

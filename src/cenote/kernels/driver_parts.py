@@ -10,7 +10,12 @@ FLUSH, STRIDE, TAKEN, DONE = 6, 7, 8, 16
 CONTROL_WORDS = 80
 SEQUENCE, GENERATION, ACTIVE, SLEEPING_WORKERS, SLEEPING_AT_BARRIER = 0, 8, 16, 24, 32
 THREADS, STEPS, FIRST, LAST, SCRATCH, SCRATCH_STRIDE, SPIN = 40, 41, 42, 43, 44, 45, 46
-STEP_AT, ITEM_AT, JOB, STOP = 47, 48, 49, 50  # where an interrupted run goes on; the job; workers are to leave
+STEP_AT, ITEM_AT, JOB, STOP = (
+    47,
+    48,
+    49,
+    50,
+)  # where an interrupted run goes on; the job; workers are to leave
 
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 _ALL = 2**31 - 1

@@ -120,7 +120,6 @@ class Team:
         if self.graveyard and not self.control[self.abi.words["active"]]:
             self.graveyard.clear()
 
-
     def dismiss(self) -> None:
         """Tell the workers to leave, and wait a little until they have. The caller holds the lock."""
         if not self.present:
@@ -176,7 +175,9 @@ def _dismiss_all() -> None:
     """At exit: workers must be out of native code before the interpreter takes itself apart."""
     for each in list(_teams.values()):
         lock = each.guard.lock
-        if lock.acquire(timeout=_LEAVING):  # a daemon thread may be in the middle of a run: then they stay, safely
+        if lock.acquire(
+            timeout=_LEAVING
+        ):  # a daemon thread may be in the middle of a run: then they stay, safely
             if not each.busy:
                 each.dismiss()
             lock.release()
