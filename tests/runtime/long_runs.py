@@ -34,7 +34,7 @@ def repeat_kernel() -> Kernel:
 def repeating(items: int, threads: int, steps: int = 2) -> Program:
     """x + steps, each step done over `items` times."""
     address = jit.addresses([repeat_kernel()], jit.named_target("generic"))["test_repeat"]
-    places = [Slot("input", 0), *[Slot("arena", 256 * i) for i in range(steps - 1)], Slot("output", 0)]
+    places = [Slot("input", 0), *[Slot("arena", 0, 256 * i) for i in range(steps - 1)], Slot("output", 0)]
     made = tuple(
         KernelStep(str(i), "test_repeat", address, (places[i], places[i + 1]), items, 4096, 0)
         for i in range(steps)

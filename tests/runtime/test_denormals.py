@@ -20,7 +20,7 @@ from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import TensorType
 from cenote.functional import dispatch
-from cenote.kernels.driver import driver_abi
+from cenote.kernels.driver import Driver, driver_abi, driver_sources
 from cenote.runtime.program import KernelStep, Program, Slot
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="reads the x86 control register")
@@ -148,6 +148,15 @@ def test_functions_take_the_setting(side: int, monkeypatch: pytest.MonkeyPatch, 
 def test_other_values_are_the_same_bits_in_both_modes() -> None:
     x = np.random.default_rng(0).standard_normal((1, 8, 16, 16)).astype(np.float32)
     assert cenote.load(model())(x).tobytes() == cenote.load(model(), denormals="flush")(x).tobytes()
+
+
+@pytest.mark.parametrize("triple", ["x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu"])
+def test_the_driver_is_valid_code_for_every_machine(triple: str) -> None:
+    from llvmlite import binding
+
+    target = replace(jit.named_target("generic"), triple=triple)
+    for source in (*driver_sources(target), Driver("cenote_call", target)):
+        binding.parse_assembly(source.module()).verify()
 
 
 def test_what_is_no_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
