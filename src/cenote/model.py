@@ -110,7 +110,9 @@ class Model:
         """A model out of a plan file; errors as `reader.read`."""
         count = resolve_threads(threads)
         stored = reader.read(path, count)
-        model = Model.from_stored(stored, Options(count, stored.precision, stored.weights, denormals=denormals))
+        model = Model.from_stored(
+            stored, Options(count, stored.precision, stored.weights, denormals=denormals)
+        )
         model._origin = (stored.content, stored.external) if stored.content else None
         return model
 
