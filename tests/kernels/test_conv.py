@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from cenote.codegen import jit
-from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import Layout, TensorType
 from cenote.kernels.base import Slot, View, buffer_elements, dense_strides, halo_offset
@@ -21,17 +20,7 @@ from cenote.ops.conv_transpose import ConvTranspose
 from cenote.ops.gemm import Gemm, MatMul
 from cenote.ops.reorder import Reorder
 from tests.harness import Buffer, launch, pack, run_lowering, unpack
-
-
-def targets() -> list[Target]:
-    found = []
-    for name in ("avx512", "avx2", "generic"):
-        try:
-            found.append(jit.named_target(name))
-        except ArgumentError:
-            continue
-    return found
-
+from tests.targets import TARGETS
 
 SAMPLES = [
     (op.name, sample) for op in (Conv, ConvTranspose, Gemm, MatMul, Reorder) for sample in op.samples()
@@ -46,7 +35,7 @@ def error(got: np.ndarray, wanted: np.ndarray) -> float:
     return float(np.abs(got.astype(np.float64) - wanted.astype(np.float64)).max()) / scale
 
 
-@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize(("name", "sample"), SAMPLES, ids=lambda value: str(value).replace(" ", "_"))
 def test_lowerings_match_the_reference(name: str, sample: Sample, target: Target) -> None:
     fixed = (
@@ -59,7 +48,7 @@ def test_lowerings_match_the_reference(name: str, sample: Sample, target: Target
     assert names or empty or sample.inputs[0].dtype != np.float32
 
 
-@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize(
     "sample", [*Gemm.samples(), *MatMul.samples()], ids=lambda value: str(value).replace(" ", "_")
 )

@@ -11,7 +11,8 @@ from cenote.kernels.base import KernelSpec, Slot, View, dense_strides
 from cenote.kernels.pool_narrow import PoolNarrow
 from cenote.kernels.pool_plan import Geometry, Memory, windowed
 from tests.kernels.pool_oracle import geometry, has_empty_window
-from tests.kernels.test_pool_windows import HOST, NO_PADS, TARGETS, check, noise, square
+from tests.kernels.test_pool_windows import HOST, NO_PADS, check, noise, square
+from tests.targets import TARGETS
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
