@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from cenote.codegen import jit
+from cenote.codegen import jit, llvm
 from cenote.core.errors import ArgumentError
-from cenote.core.target import Target
+from cenote.core.target import Target, choose_target
+
+NEWEST = "diamondrapids"  # AVX-512, AVX10, AVX-VNNI, APX
 
 
 def _targets() -> tuple[Target, ...]:
@@ -15,6 +17,12 @@ def _targets() -> tuple[Target, ...]:
         except ArgumentError:  # this CPU is older
             continue
     return tuple(found[found.index(chosen) :])
+
+
+def on_newest(name: str) -> Target:
+    """The named target on an x86-64 CPU with every feature that LLVM knows. Such code can be looked at, not run."""
+    _, features, triple = llvm.host()
+    return choose_target(NEWEST, dict.fromkeys(features, True), triple, name)
 
 
 # Widest first: the host's best, or what CENOTE_TARGET names, then those below it.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from cenote.codegen import jit, llvm
-from cenote.core.target import Target, choose_target
+from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.driver import driver_sources
 from cenote.ops.activation import Relu
@@ -19,18 +19,11 @@ from tests.contract.samples import each_operator, listed
 from tests.contract.test_lowerings import MOST_SAMPLES
 from tests.disassembly import encodings
 from tests.harness import calls_of, input_types
+from tests.targets import on_newest
 
 pytestmark = pytest.mark.skipif(
     not jit.host_target().triple.startswith("x86_64"), reason="reads x86-64 code only"
 )
-
-NEWEST = "diamondrapids"  # AVX-512, AVX10, AVX-VNNI, APX
-
-
-def narrowed(name: str) -> Target:
-    """The named target on a CPU that could do far more."""
-    _, features, triple = llvm.host()
-    return choose_target(NEWEST, dict.fromkeys(features, True), triple, name)
 
 
 def specs_of(samples: Iterable[Sample], target: Target) -> Iterator[KernelSpec]:
@@ -57,19 +50,19 @@ def encodings_of(specs: Iterable[KernelSpec], target: Target) -> dict[str, set[s
 @each_operator
 def test_avx2_holds_nothing_wider(op: type[Op]) -> None:
     samples = listed(op)[:: -(-len(listed(op)) // MOST_SAMPLES)]
-    for symbol, found in encodings_of(specs_of(samples, narrowed("avx2")), narrowed("avx2")).items():
+    for symbol, found in encodings_of(specs_of(samples, on_newest("avx2")), on_newest("avx2")).items():
         assert found <= {"legacy", "VEX"}, f"{symbol}: {found}"
 
 
 @each_operator
 def test_generic_holds_nothing_wider(op: type[Op]) -> None:
-    found = encodings_of(specs_of(listed(op)[:1], narrowed("generic")), narrowed("generic"))
+    found = encodings_of(specs_of(listed(op)[:1], on_newest("generic")), on_newest("generic"))
     assert all(each == {"legacy"} for each in found.values()), found
 
 
 @pytest.mark.parametrize(("name", "allowed"), [("generic", {"legacy"}), ("avx2", {"legacy", "VEX"})])
 def test_the_driver_holds_nothing_wider(name: str, allowed: set[str]) -> None:
-    target = narrowed(name)
+    target = on_newest(name)
     for source in driver_sources(target):
         assert encodings(llvm.object_code(source.emit(target))) <= allowed
 
@@ -77,7 +70,7 @@ def test_the_driver_holds_nothing_wider(name: str, allowed: set[str]) -> None:
 def test_each_encoding_is_found() -> None:
     """The tests above would pass if the disassembly showed nothing."""
     for name, wanted in (("generic", "legacy"), ("avx2", "VEX"), ("avx512", "EVEX")):
-        target = narrowed(name)
+        target = on_newest(name)
         found = encodings_of(specs_of(listed(Relu)[:1], target), target)
         assert found
         assert all(wanted in each for each in found.values()), found

@@ -13,6 +13,8 @@ from cenote.codegen import jit
 from cenote.core.target import Target
 from cenote.core.types import Layout, TensorType
 from cenote.kernels.base import Slot, View, buffer_elements, dense_strides, halo_offset
+from cenote.kernels.conv_shape import ConvShape
+from cenote.kernels.depthwise import suits
 from cenote.kernels.epilogue import Activation
 from cenote.ops.base import Sample, wide
 from cenote.ops.conv import Conv
@@ -110,3 +112,13 @@ def buffer_view(kind: TensorType, layout: Layout | None, buffers: list[Buffer]) 
     buffers.append(Buffer(buffer_elements(kind.shape, layout) * 4))
     slot = Slot("arena", len(buffers) - 1, halo_offset(kind.shape, layout) * 4)
     return View(kind, layout, dense_strides(kind.shape, layout), slot)
+
+
+def test_groups_shuffle_within_128_bits_alone() -> None:
+    """Groups of 8 channels lie within 16 lanes too, but are slower than groups joined."""
+    pads = ((1, 1), (1, 1))
+    shapes = {
+        g: ConvShape(1, 64, 64, 64 // g, (9, 9), (9, 9), (3, 3), (1, 1), pads, (1, 1)) for g in (2, 4, 8)
+    }
+    found = {lanes: [g for g, shape in shapes.items() if suits(shape, lanes)] for lanes in (4, 8, 16)}
+    assert found == {4: [2], 8: [2, 4], 16: [2, 4]}

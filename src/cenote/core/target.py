@@ -85,9 +85,10 @@ def _quota() -> int:
     return 1 << 16
 
 
-# Features with which LLVM writes EVEX instructions (AVX-512, AVX10, APX). A CPU's name implies those that the CPU has,
-# so leaving them out is not enough: they must be taken away by name.
-_EVEX_FEATURES = ("avx512", "avx10", "amx-avx512", "egpr", "ndd", "nf", "ccmp", "cf", "zu", "ppx", "push2pop2")
+# Beginnings of the features with which LLVM writes EVEX or REX2 instructions. A CPU's name implies those that the CPU
+# has, so leaving them out is not enough: they must be taken away by name.
+_AVX512 = ("avx512", "avx10", "amx-avx512")
+_APX = ("egpr", "ndd", "nf", "ccmp", "cf", "zu", "ppx", "push2pop2")
 
 
 def _flags(features: dict[str, bool], without: tuple[str, ...] = ()) -> str:
@@ -115,7 +116,7 @@ def choose_target(host_cpu: str, host_features: dict[str, bool], triple: str, fo
     if wanted == "avx512" and avx512:
         return Target("avx512", host_cpu, _flags(host_features), triple, 64, 32, True, True, **sizes)
     if wanted == "avx2" and avx2:
-        flags = _flags(host_features, without=_EVEX_FEATURES)
+        flags = _flags(host_features, without=_AVX512 + _APX)
         return Target("avx2", host_cpu, flags, triple, 32, 16, True, True, **sizes)
     if wanted == "generic":
         # 4 lanes on any x86-64 or aarch64: the baseline of the architecture, no optional feature.
