@@ -27,3 +27,6 @@ def on_newest(name: str) -> Target:
 
 # Widest first: the host's best, or what CENOTE_TARGET names, then those below it.
 TARGETS = _targets()
+
+if __name__ == "__main__":
+    print(*(target.name for target in TARGETS))
