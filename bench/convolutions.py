@@ -21,21 +21,13 @@ from cenote.codegen import jit
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32
 from cenote.core.types import Array, Layout, TensorType
-from cenote.kernels.base import (
-    Argument,
-    Call,
-    Slot,
-    View,
-    buffer_elements,
-    dense_strides,
-    float_word,
-    halo_offset,
-)
+from cenote.kernels.base import Argument, Call, View, buffer_elements, dense_strides, float_word, halo_offset
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Lowering, Op
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.linear.gemm import Gemm
+from cenote.runtime.program import Slot
 
 TARGET = jit.host_target()
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)

@@ -43,7 +43,8 @@ class Choice:
 
     def __str__(self) -> str:
         shown = ", ".join(
-            f"{name} {estimate * 1e3:.3f} -> {seconds * 1e3:.3f} ms" for name, estimate, seconds in self.algorithms
+            f"{name} {estimate * 1e3:.3f} -> {seconds * 1e3:.3f} ms"
+            for name, estimate, seconds in self.algorithms
         )
         return f"{'  ' if self.loss <= EQUAL else '! '}{self.name:44} {self.loss:5.2f}  {shown}"
 
@@ -84,7 +85,9 @@ def grid() -> Iterator[PoolCase]:
                 continue
             for stride in (1, 2):
                 yield max_case((1, channels, size, size), window, stride, window // 2 if window % 2 else 0)
-            yield max_case((1, channels, size, size), window, 2, window // 2 if window % 2 else 0, indices=True)
+            yield max_case(
+                (1, channels, size, size), window, 2, window // 2 if window % 2 else 0, indices=True
+            )
             if window % 2:
                 yield average_case((1, channels, size, size), window, window // 2)
     for window in (2, 3, 5):
@@ -109,7 +112,9 @@ def main() -> None:
             rivalries.append(found)
     right = sum(each.loss <= EQUAL for each in rivalries)
     worst = max((each.loss for each in rivalries), default=1.0)
-    print(f"first choice the fastest in {right} of {len(rivalries)} cases with rivals; at worst {worst:.2f} times it")
+    print(
+        f"first choice the fastest in {right} of {len(rivalries)} cases with rivals; at worst {worst:.2f} times it"
+    )
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError
 from cenote.model import Model
-from cenote.plans import reader
 from cenote.plans.cache import Keeper, keeper_of
 from cenote.plans.format import is_plan_at, is_plan_file
 from cenote.runtime.threads import resolve_threads
 from cenote.stage import Options
 
 if TYPE_CHECKING:
+    from cenote.core.types import Declared
     from cenote.graph.graph import Graph, Handover
 
 
@@ -27,6 +27,7 @@ def load(
     precision: str = "fast",
     weights: str = "float32",
     tune: str = "cached",
+    denormals: str | None = None,
 ) -> Model:
     """Load a model and make it ready to run.
 
@@ -39,7 +40,10 @@ def load(
     several ways that the cost model finds close, "full" times them now, on one thread (a few seconds for a large
     network), and keeps the figures in the cache; "cached" uses the figures kept there, the cost model for other layers;
     "off" is the cost model alone. `print(model.plan)` shows what was chosen and why. Loads that find the same figures
-    in the cache choose the same and give the same bits.
+    in the cache choose the same and give the same bits. `denormals`: "preserve" computes with numbers below the
+    smallest normal one (1.2e-38 in float32) as IEEE 754 says, which processors do slowly (a model that is full of them
+    can take 74 times as long); "flush" may take and give zero for them, in native kernels. By default what
+    CENOTE_DENORMALS says, "preserve" without it. It is no part of a plan: plan files take it when they are loaded.
 
     The compiled model is kept in the cache (but for file objects and ModelProtos, and models whose shapes depend on
     data). A later load of a model with the same content, by any process, finds it there: it parses, packs and compiles
@@ -49,27 +53,29 @@ def load(
     names the node), ArgumentError for a bad argument, OSError when the file cannot be read.
     """
     if isinstance(source, str | os.PathLike) and is_plan_at(source):
-        return _load_plan(source, threads)
+        return _load_plan(source, threads, denormals)
     if is_plan_file(_start(source)):
         raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
-    options = Options(resolve_threads(threads), precision, weights, tune)
+    options = Options(resolve_threads(threads), precision, weights, tune, denormals)
     keeper = keeper_of(source, {"precision": precision, "weights": weights, "tune": tune})
     stored = None if keeper is None else keeper.find(None, options.threads)
     if keeper is not None and stored is not None:
         return Model.from_stored(stored, options, keeper, _graph_of(source, keeper))
-    graph, metadata = _imported(source, keeper)
-    return Model.from_graph(graph, metadata, options, keeper)
+    graph, outputs, metadata = _imported(source, keeper)
+    return Model.from_graph(graph, outputs, metadata, options, keeper)
 
 
-def _imported(source: Any, keeper: Keeper | None) -> tuple[Handover, Mapping[str, str]]:
-    """The graph of a model, and its metadata."""
+def _imported(
+    source: Any, keeper: Keeper | None
+) -> tuple[Handover, Mapping[str, Declared], Mapping[str, str]]:
+    """The graph of a model, the outputs that declare a type, and its metadata."""
     from cenote.frontends.onnx import load_onnx
     from cenote.graph.graph import Handover
 
     imported = load_onnx(source)
     if keeper is not None:
         keeper.note_external(imported.external)
-    return Handover(imported.graph), imported.metadata
+    return Handover(imported.graph), imported.outputs, imported.metadata
 
 
 def _graph_of(source: Any, keeper: Keeper) -> Callable[[], Graph]:
@@ -99,15 +105,27 @@ def _start(source: Any) -> bytes:
     return b""
 
 
-def _load_plan(path: str | os.PathLike[str], threads: int | None) -> Model:
-    """A plan file's model; one that is stale or damaged is compiled anew when the model it was made from is at hand."""
+def _load_plan(path: str | os.PathLike[str], threads: int | None, denormals: str | None) -> Model:
+    """A plan file's model; one that is stale or damaged is compiled anew when the model it was made from is at hand.
+
+    That model must be what it was, its weights included: a file that happens to lie at its path is not used.
+    """
     try:
-        return Model.from_plan_file(path, threads)
-    except (UnsupportedError, ModelError):
-        source, options = reader.source_of(path)
-        if not source or not os.path.isfile(source):
-            raise
-    model = load(source, threads=threads, **options)
+        return Model.from_plan_file(path, threads, denormals)
+    except (UnsupportedError, ModelError) as error:
+        problem = error
+    from cenote.plans.source import is_source, source_of
+
+    made_from = source_of(path)
+    if made_from is None or not os.path.isfile(made_from.path):
+        raise problem
+    if not is_source(made_from.path, made_from.content, made_from.external):
+        raise type(problem)(
+            f"{problem}; the model that it was made from, {made_from.path}, has changed since and is not used"
+        ) from problem
+    model = load(made_from.path, threads=threads, denormals=denormals, **made_from.options)
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time
-        model.save(path, source)
+        for shapes in made_from.shapes:
+            model.plan_for({each.name: shape for each, shape in zip(model.inputs, shapes, strict=True)})
+        model.save(path, made_from.path)
     return model

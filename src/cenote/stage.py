@@ -6,7 +6,6 @@ plan comes from a file or from the cache needs none of it.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cenote.core import settings
 from cenote.core.errors import ArgumentError
+from cenote.core.locks import Guard
 from cenote.core.types import Array, TensorType
-from cenote.plans.format import StoredPlan
+from cenote.plans.format import PRECISIONS, WEIGHTS, StoredPlan
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import ConstantPool, Plan
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from cenote.passes.specialize import Rest
 
 _STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
-PRECISIONS = ("fast", "exact")
-WEIGHTS = ("float32", "bfloat16", "float16")
 TUNINGS = ("off", "cached", "full")
 
 
@@ -38,6 +37,8 @@ class Stage:
         self, plan: Plan | StoredPlan, inputs: Sequence[str], outputs: Sequence[str], options: Options,
         rest: Rest | None = None,
     ) -> None:  # fmt: skip
+        if options.denormals == "flush":
+            plan = replace(plan, program=replace(plan.program, flush=True, _free=[]))
         self.plan, self.rest, self.options = plan, rest, options
         self.input_names, self.output_names = tuple(inputs), tuple(outputs)
         self.following: OrderedDict[Any, Stage] = OrderedDict()
@@ -81,7 +82,7 @@ class Stage:
             (name, type.shape, type.dtype.str, None if type.value is None else type.value.tobytes())
             for name, type in following.types.items()
         )
-        with self.options.lock:
+        with self.options.guard.lock:
             stage = kept(
                 self.following,
                 key,
@@ -96,15 +97,21 @@ class Stage:
 class Options:
     """What all stages of a model share."""
 
-    def __init__(self, threads: int, precision: str, weights: str = "float32", tune: str = "cached") -> None:
+    def __init__(
+        self, threads: int, precision: str, weights: str = "float32", tune: str = "cached",
+        denormals: str | None = None,
+    ) -> None:  # fmt: skip
         if precision not in PRECISIONS:
             raise ArgumentError(f'precision: {precision!r} is not known ("fast", or "exact" for no Winograd)')
         if weights not in WEIGHTS:
             raise ArgumentError(f"weights: {weights!r} is not known ({', '.join(WEIGHTS)})")
         if tune not in TUNINGS:
             raise ArgumentError(f'tune: {tune!r} is not known ("off", "cached" or "full")')
+        if denormals is not None and denormals not in settings.DENORMALS_MODES:
+            raise ArgumentError(f'denormals: {denormals!r} is not known ("preserve" or "flush")')
         self.threads, self.precision, self.weights, self.tune = threads, precision, weights, tune
-        self.lock = threading.RLock()
+        self.denormals = settings.DENORMALS.choice() if denormals is None else denormals
+        self.guard = Guard()
 
     @cached_property
     def decide(self) -> Tuner:

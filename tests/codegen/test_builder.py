@@ -12,20 +12,21 @@ import pytest
 
 import cenote.codegen
 from cenote.codegen import jit
-from cenote.codegen.builder import F32, F64, I32, I64, Kernel, Parameter
-from cenote.codegen.values import BF16, F16, I8, U8, Scalar
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import BF16, F16, F32, F64, I8, I32, I64, U8, Scalar
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.layout.memcpy import MoveSpec
 from tests.harness import KERNEL
+from tests.targets import TARGETS
 
-TARGETS = sorted({jit.host_target().name, "generic"})
 Build = Callable[[Kernel], None]
 
 
-@pytest.fixture(params=TARGETS)
+@pytest.fixture(params=TARGETS, ids=lambda target: target.name)
 def target(request: pytest.FixtureRequest) -> Target:
-    return jit.named_target(request.param)
+    found: Target = request.param
+    return found
 
 
 def run(

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from cenote.codegen import jit, llvm, loader, worker
-from cenote.codegen.builder import F32, Kernel, Parameter
+from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.math import exp
-from cenote.core.errors import CodegenError
+from cenote.codegen.values import F32
+from cenote.core.errors import CapacityError, CodegenError
 from cenote.core.target import Target
 from tests.harness import KERNEL
+from tests.targets import TARGETS
 
 pytestmark = pytest.mark.skipif(
     not loader.can_load(), reason="the loader reads x86-64 Linux object files only"
@@ -39,10 +41,9 @@ def call(address: int, items: int) -> np.ndarray:
     return y
 
 
-@pytest.mark.parametrize("name", sorted({jit.host_target().name, "generic"}))
-def test_the_same_results_as_by_llvms_linker(name: str) -> None:
-    target = jit.named_target(name)
-    symbol = f"test_loader_{name}"
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_the_same_results_as_by_llvms_linker(target: Target) -> None:
+    symbol = f"test_loader_{target.name}"
     code = llvm.object_code(exponential(symbol, target))
     ours, theirs = loader.load({symbol: code})[symbol].address, llvm.link({symbol: code})[symbol]
     assert np.array_equal(call(ours, 2), call(theirs, 2))
@@ -61,6 +62,48 @@ def test_perf_learns_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
         path.unlink(missing_ok=True)
     assert any(re.fullmatch(r"[0-9a-f]+ [0-9a-f]+ test_perf_name", line) for line in lines)
     assert any(line.endswith(" test_perf_name.body") for line in lines)
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe"])
+def test_the_map_for_perf_follows_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setenv("CENOTE_PERF_MAP", "1")
+    monkeypatch.setattr(jit, "PERF_FOLDER", str(tmp_path))
+    precious, path = tmp_path / "precious", tmp_path / f"perf-{os.getpid()}.map"
+    precious.write_text("content")
+    if kind == "link":
+        path.symlink_to(precious)
+    elif kind == "hard link":
+        path.hardlink_to(precious)
+    else:
+        os.mkfifo(path)
+    target = jit.named_target("generic")
+    assert jit.addresses([exponential(f"test_perf_{kind[0]}", target)], target), "and goes on without"
+    assert precious.read_text() == "content"
+
+
+def test_object_code_with_any_byte_changed_is_placed_or_refused() -> None:
+    code = llvm.object_code(exponential("test_bytes", jit.named_target("generic")))
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(300):
+        changed = bytearray(code)
+        for position in rng.integers(len(code), size=rng.integers(1, 4)):
+            changed[position] = rng.integers(256)
+        try:
+            loader.load({"test_bytes": bytes(changed)})
+        except (CodegenError, CapacityError):
+            refused += 1
+    assert refused
+
+
+def test_no_room_for_kernels_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*given: object, **named: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    code = llvm.object_code(exponential("test_room", jit.named_target("generic")))
+    monkeypatch.setattr(loader.mmap, "mmap", refused)
+    with pytest.raises(CapacityError, match="Cannot allocate"):
+        loader.load({"test_room": code})
 
 
 def test_nonsense_is_refused() -> None:

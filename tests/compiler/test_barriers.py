@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import cenote
 from cenote.codegen import jit
 from cenote.compiler.barriers import Draft, Extent, levels_of
-from cenote.kernels.base import Call, KernelSpec, Slot
-from cenote.runtime.program import KernelStep
+from cenote.kernels.base import Call, KernelSpec
+from cenote.runtime.program import KernelStep, Slot
 
 CALL = Call(KernelSpec(), ())
 

@@ -13,8 +13,8 @@ from cenote.codegen import jit
 from cenote.compiler.memory import Buffer, MemoryPlan, live_peak, place, plan_memory
 from cenote.compiler.schedule import schedule
 from cenote.core.errors import CapacityError
-from cenote.core.types import TensorType
-from cenote.graph.graph import Declared, Graph, Node
+from cenote.core.types import Declared, TensorType
+from cenote.graph.graph import Graph, Node
 from cenote.ops.conv.conv import Conv
 from cenote.ops.elementwise.activation import Relu
 from cenote.ops.elementwise.binary import Add

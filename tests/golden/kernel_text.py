@@ -31,8 +31,9 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.core.target import Target
 from cenote.core.types import Layout, TensorType
-from cenote.kernels.base import Slot, View, dense_strides, halo_offset
+from cenote.kernels.base import View, dense_strides, halo_offset
 from cenote.ops import operators
+from cenote.runtime.program import Slot
 
 TARGETS = {
     name: Target(

@@ -13,7 +13,7 @@ from cenote.codegen import jit
 from cenote.compiler.compile import compile_graph
 from cenote.core.types import TensorType
 from cenote.frontends.onnx import load_onnx
-from cenote.graph.text import print_graph
+from cenote.graph.graph import print_graph
 from cenote.passes.pipeline import optimize
 from cenote.passes.specialize import specialize
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cenote.core.types import Layout, TensorType
-from cenote.graph.text import print_graph
+from cenote.graph.graph import print_graph
 from tests.passes.toys import Add, Same, Scale, graph, node
 
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
-from cenote.kernels.base import Slot, View, buffer_elements, dense_strides
+from cenote.kernels.base import View, buffer_elements, dense_strides
 from cenote.kernels.pool.algorithms import candidates
 from cenote.kernels.pool.problem import Candidate, Geometry, Memory, PoolProblem, Scale
+from cenote.runtime.program import Slot
 from tests.harness import Buffer, launch, pack, unpack
 
 LAYOUTS = ("plain", "blocked", "last")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cenote.core.types import TensorType
-from cenote.graph.graph import Declared, Graph, Node
+from cenote.core.types import Declared, TensorType
+from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
 from cenote.graph.verify import verify
 from cenote.ops.elementwise.activation import Relu, Sigmoid

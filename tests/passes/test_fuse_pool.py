@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cenote.codegen import jit
-from cenote.core.types import Array, TensorType
-from cenote.graph.graph import Declared, Graph, Node
+from cenote.core.types import Array, Declared, TensorType
+from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
 from cenote.ops.base import Op
 from cenote.ops.conv.conv import Conv

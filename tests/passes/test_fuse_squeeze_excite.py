@@ -10,8 +10,8 @@ import pytest
 
 from cenote.codegen import jit
 from cenote.compiler.compile import compile_graph
-from cenote.core.types import Array, TensorType
-from cenote.graph.graph import Declared, Graph, Node
+from cenote.core.types import Array, Declared, TensorType
+from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.gated_conv import GatedConv

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenote.core.errors import ShapeError
-from cenote.core.types import Array, TensorType
-from cenote.graph.graph import Declared, Graph, Node
+from cenote.core.types import Array, Declared, TensorType
+from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Arrays, Op, ShapeFromData, Types, ValueNeeded
 
 

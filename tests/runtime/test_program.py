@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from cenote.codegen import jit
-from cenote.codegen.builder import F32, Kernel, Parameter
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F32
 from cenote.core.errors import ArgumentError, CapacityError
 from cenote.core.types import TensorType
 from cenote.kernels.driver import driver_abi

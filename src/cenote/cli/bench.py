@@ -16,7 +16,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import cenote
 from cenote.cli.console import err, say, seconds, size, waiting
-from cenote.cli.options import Json, Precision, PrecisionOption, Shape, Threads, Tune, TuneOption
+from cenote.cli.options import (
+    DenormalsOption,
+    Json,
+    Precision,
+    PrecisionOption,
+    Shape,
+    Threads,
+    Tune,
+    TuneOption,
+)
 from cenote.cli.shapes import Shapes, complete_shapes, parse_shapes
 
 WARM_UP = 3
@@ -32,6 +41,7 @@ def bench(
     threads: Threads = None,
     duration: Annotated[float, typer.Option("--seconds", min=0.01, help="How long to measure.")] = 5.0,
     precision: PrecisionOption = Precision.FAST,
+    denormals: DenormalsOption = None,
     tune: TuneOption = Tune.CACHED,
     as_json: Json = False,
 ) -> None:
@@ -39,7 +49,7 @@ def bench(
     given = parse_shapes(shape or ())
     start = time.perf_counter()
     with waiting(f"loading {model.name}"):
-        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune)
+        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune, denormals=denormals)
         shapes = complete_shapes(loaded, given)
         plan = loaded.plan_for(shapes)
     load_seconds = time.perf_counter() - start

@@ -15,6 +15,13 @@ class Precision(StrEnum):
     EXACT = "exact"
 
 
+class Denormals(StrEnum):
+    """What becomes of numbers too small for full precision."""
+
+    PRESERVE = "preserve"
+    FLUSH = "flush"
+
+
 class Tune(StrEnum):
     """How algorithms are chosen where several come close."""
 
@@ -28,6 +35,14 @@ Threads = Annotated[
     typer.Option("--threads", min=1, help="Threads per inference (default: one per physical core)."),
 ]
 PrecisionOption = Annotated[Precision, typer.Option("--precision", help="exact: no Winograd convolution.")]
+DenormalsOption = Annotated[
+    Denormals | None,
+    typer.Option(
+        "--denormals",
+        help="flush: numbers below 1.2e-38 may become zero, where they make a model slow.",
+        show_default=False,
+    ),
+]
 TuneOption = Annotated[
     Tune,
     typer.Option(

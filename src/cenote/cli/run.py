@@ -14,7 +14,7 @@ from cenote.cli.answers import answer_lines, read_labels, split_labels
 from cenote.cli.console import say, seconds, waiting
 from cenote.cli.embedded import run_embedded
 from cenote.cli.inputs import Inputs, read_runs
-from cenote.cli.options import Precision, PrecisionOption, Threads, Tune, TuneOption
+from cenote.cli.options import DenormalsOption, Precision, PrecisionOption, Threads, Tune, TuneOption
 from cenote.cli.preprocess import Preprocess, numbers_flag, read_preprocess, size_flag
 
 PICTURES = "Pictures"
@@ -44,6 +44,7 @@ def run(
     save: Annotated[Path | None, typer.Option(help="Write the outputs to this .npz.")] = None,
     threads: Threads = None,
     precision: PrecisionOption = Precision.FAST,
+    denormals: DenormalsOption = None,
     tune: TuneOption = Tune.CACHED,
     preprocess: Annotated[
         Path | None,
@@ -98,7 +99,7 @@ def run(
     names = read_labels(labels) if labels else ()
     start = time.perf_counter()
     with waiting(f"loading {model.name}"):
-        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune)
+        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune, denormals=denormals)
     if loaded.inputs and not inputs:
         shown = ", ".join(map(str, loaded.inputs))
         raise typer.BadParameter(

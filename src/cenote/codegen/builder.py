@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cenote.codegen.values import BOOL, F32, F64, I32, I64, U8, Number, Pointer, Scalar, Value, index_vector
+from cenote.codegen import half
+from cenote.codegen.values import F32, F64, I32, I64, U8, Number, Pointer, Scalar, Value, index_vector
 from cenote.core.target import Target
 
 
@@ -185,6 +186,10 @@ class Kernel:
         return self.assign(
             f"select {condition.ir} {condition.text}, {a.ir} {a.text}, {b.ir} {b.text}", a.type, lanes
         )
+
+    def convert_half(self, value: Value, type: Scalar) -> Value:
+        """Convert where one side is bfloat16, or float16 without hardware support."""
+        return half.convert(self, value, type)
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """a * b + c, rounded once where the target has the instruction, else twice."""
@@ -369,6 +374,3 @@ class Kernel:
 
 def _suffix(type: Scalar) -> str:
     return {"double": "f64", "float": "f32", "half": "f16"}.get(type.ir, type.ir)
-
-
-__all__ = ["BOOL", "F32", "F64", "I32", "I64", "Kernel", "Parameter", "Variable"]

@@ -7,15 +7,10 @@ round to nearest even and keep NaN a NaN. Conversions from float64 go through fl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from cenote.codegen.values import BF16, F16, F32, U16, U32, Scalar, Value
-
-if TYPE_CHECKING:
-    from cenote.codegen.builder import Kernel
+from cenote.codegen.values import BF16, F16, F32, U16, U32, Emitter, Scalar, Value
 
 
-def convert(kernel: Kernel, value: Value, type: Scalar) -> Value:
+def convert(kernel: Emitter, value: Value, type: Scalar) -> Value:
     """Convert where one side is bfloat16, or float16 without hardware support."""
     if value.type is BF16:
         return _from_bfloat16(value).to(type)
@@ -29,14 +24,14 @@ def _from_bfloat16(value: Value) -> Value:
     return (value.bits(U16).to(U32) << 16).bits(F32)
 
 
-def _to_bfloat16(kernel: Kernel, value: Value) -> Value:
+def _to_bfloat16(kernel: Emitter, value: Value) -> Value:
     bits = value.bits(U32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     quiet = (bits >> 16) | 0x40
     return kernel.select(value.is_nan(), quiet, rounded).to(U16).bits(BF16)
 
 
-def _from_float16(kernel: Kernel, value: Value) -> Value:
+def _from_float16(kernel: Emitter, value: Value) -> Value:
     bits = value.bits(U16).to(U32)
     magnitude = (bits & 0x7FFF) << 13
     scaled = magnitude.bits(F32) * 2.0**112  # re-biases the exponent, subnormals included
@@ -45,7 +40,7 @@ def _from_float16(kernel: Kernel, value: Value) -> Value:
     return (kernel.select(overflow, special, scaled.bits(U32)) | ((bits & 0x8000) << 16)).bits(F32)
 
 
-def _to_float16(kernel: Kernel, value: Value) -> Value:
+def _to_float16(kernel: Emitter, value: Value) -> Value:
     bits = value.bits(U32)
     sign, magnitude = (bits >> 16) & 0x8000, bits & 0x7FFFFFFF
     normal = (magnitude + 0xC8000FFF + ((magnitude >> 13) & 1)) >> 13

@@ -10,28 +10,39 @@ import hashlib
 import importlib
 import json
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from cenote.codegen import cache as object_cache
 from cenote.codegen import loader, worker
 from cenote.core import settings
+from cenote.core.errors import CodegenError
+from cenote.core.locks import LLVM, Guard
 from cenote.core.target import Target, choose_target
 
 if TYPE_CHECKING:
     from cenote.codegen.llvm import Emitted
     from cenote.codegen.worker import Source
 
-_lock = threading.RLock()
+_guard = Guard()
+PERF_FOLDER = "/tmp"  # where Linux perf looks
 
 
 def _llvm() -> Any:
     """LLVM, imported when it is needed."""
-    return importlib.import_module("cenote.codegen.llvm")
+    if LLVM.orphaned:
+        raise CodegenError(
+            "this process was forked while another thread was using LLVM, which cannot go on here, and no process that "
+            "compiles could be started: load models before forking"
+        )
+    with LLVM.lock:
+        return importlib.import_module("cenote.codegen.llvm")
 
 
 # ---- the machine ----------------------------------------------------------------------------------------------------
@@ -41,13 +52,22 @@ def _llvm() -> Any:
 def _host() -> tuple[str, dict[str, bool], str]:
     """CPU name, features and triple, from the cache if this very CPU has been described before."""
     key = f"host-{_cpu_digest()}.json"
-    kept = object_cache.read_text(key)
+    kept = _described(object_cache.read_text(key))
     if kept is not None:
-        name, features, triple = json.loads(kept)
-        return name, features, triple
+        return kept
     described = worker.ask_for_host() or _llvm().host()
     object_cache.write_text(key, json.dumps(described))
     return described
+
+
+def _described(text: str | None) -> tuple[str, dict[str, bool], str] | None:
+    """A description as it was kept; None for what is none."""
+    try:
+        name, features, triple = json.loads(text or "")
+    except (ValueError, TypeError, RecursionError):
+        return None
+    sound = isinstance(name, str) and isinstance(triple, str) and isinstance(features, dict)
+    return (name, features, triple) if sound and all(type(on) is bool for on in features.values()) else None
 
 
 def _cpu_digest() -> str:
@@ -104,7 +124,11 @@ _watchers: list[Progress] = []
 
 @contextmanager
 def watching(progress: Progress) -> Iterator[None]:
-    """While this lasts, `progress(done, total)` is called whenever a kernel has been compiled."""
+    """While this lasts, `progress(done, total)` is called whenever a kernel has been compiled.
+
+    It is called by the thread that wants the kernels, and may run models and functions itself; it must not wait for
+    other threads that do. What it raises ends the compilation.
+    """
     _watchers.append(progress)
     try:
         yield
@@ -119,7 +143,7 @@ def addresses(sources: Iterable[Source], target: Target) -> dict[str, int]:
     system forbids executable memory.
     """
     wanted = {source.symbol: source for source in sources}
-    with _lock:
+    with _guard.lock:
         found: dict[str, bytes] = {}
         missing: list[Source] = []
         for symbol, source in wanted.items():
@@ -141,14 +165,39 @@ def _compile(missing: list[Source], target: Target, found: dict[str, bytes]) -> 
     def done(symbol: str, code: bytes) -> None:
         found[symbol] = code
         object_cache.write(symbol, target, code)
-        for watcher in _watchers:
+        for watcher in list(_watchers):
             watcher(min(total, sum(source.symbol in found for source in every)), total)
 
     every = list(missing)
-    if worker.worth_processes(total):
+    if worker.worth_processes(total) or LLVM.orphaned:
         missing = worker.compile_in_processes(missing, target, done)
     for source in missing:
-        done(source.symbol, _llvm().object_code(source.emit(target)))
+        done(source.symbol, _object_code(source, target))
+
+
+def _object_code(source: Source, target: Target) -> bytes:
+    """Compile in this process. The main thread has another do it: Ctrl-C must not wait for LLVM, which takes 3 s for a
+    large kernel. Nobody waits for that thread then but the interpreter at exit, and who wants LLVM next."""
+    compile_now, emitted = _llvm().object_code, source.emit(target)
+    answers: SimpleQueue[bytes | Exception] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            answers.put(compile_now(emitted))
+        except Exception as error:
+            answers.put(error)
+
+    started = False
+    if threading.current_thread() is threading.main_thread():
+        with suppress(RuntimeError, MemoryError):  # no more threads: it is done here
+            threading.Thread(target=work, name="cenote-llvm").start()
+            started = True
+    if not started:
+        work()
+    answer = answers.get()
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def objects(symbols: Sequence[str], target: Target) -> dict[str, bytes]:
@@ -158,7 +207,7 @@ def objects(symbols: Sequence[str], target: Target) -> dict[str, bytes]:
 
 def adopt(found: Mapping[str, bytes], target: Target) -> dict[str, int]:
     """Load object code that came from elsewhere (a plan file), unless the process has that kernel; addresses."""
-    with _lock:
+    with _guard.lock:
         _remember(
             {symbol: code for symbol, code in found.items() if (symbol, target) not in _addresses}, target
         )
@@ -169,8 +218,8 @@ def _remember(objects: Mapping[str, bytes], target: Target) -> None:
     if not objects:
         return
     for symbol, address in _load(objects).items():
-        _addresses[symbol, target] = address
         _objects[symbol, target] = objects[symbol]
+        _addresses[symbol, target] = address  # last: at a fork another thread may be between the two
 
 
 def _load(objects: Mapping[str, bytes]) -> dict[str, int]:
@@ -184,8 +233,15 @@ def _load(objects: Mapping[str, bytes]) -> dict[str, int]:
 
 
 def _tell_profiler(placed: Mapping[str, loader.Placed]) -> None:
-    """Append to the map in which Linux perf looks up the names of generated code."""
-    with Path(f"/tmp/perf-{os.getpid()}.map").open("a") as file:
+    """Append to the map in which Linux perf looks up the names of generated code.
+
+    Its name is known to everybody who can write to /tmp: a link, or a file of somebody else, is left alone.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with suppress(OSError), open(os.open(f"{PERF_FOLDER}/perf-{os.getpid()}.map", flags, 0o600), "a") as file:
+        state = os.fstat(file.fileno())
+        if not stat.S_ISREG(state.st_mode) or state.st_uid != os.geteuid() or state.st_nlink != 1:
+            return
         for symbol, place in placed.items():
             for name, address, nbytes in place.functions:
                 file.write(f"{address:x} {nbytes:x} {name or symbol}\n")

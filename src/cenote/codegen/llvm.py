@@ -6,17 +6,16 @@ The pipeline is SROA, instcombine, simplifycfg: the builder's text is already wh
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Protocol
 
 from llvmlite import binding as llvm
 
+from cenote.codegen.loader import keep_for_good
 from cenote.core.errors import CodegenError
+from cenote.core.locks import LLVM
 from cenote.core.target import Target
-
-lock = threading.RLock()  # llvmlite serialises every call anyway
 
 
 class Emitted(Protocol):
@@ -41,8 +40,9 @@ def initialize() -> None:
 
 def host() -> tuple[str, dict[str, bool], str]:
     """This machine's CPU name, features and triple."""
-    initialize()
-    return llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features()), llvm.get_process_triple()
+    with LLVM.lock:
+        initialize()
+        return llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features()), llvm.get_process_triple()
 
 
 def version() -> str:
@@ -79,7 +79,7 @@ def optimized_module(text: str, target: Target) -> Any:
 
 def assembly(kernel: Emitted) -> str:
     """The machine code of a kernel as text."""
-    with lock:
+    with LLVM.lock:
         text: str = target_machine(kernel.target).emit_assembly(
             optimized_module(kernel.module(), kernel.target)
         )
@@ -88,7 +88,7 @@ def assembly(kernel: Emitted) -> str:
 
 def object_code(kernel: Emitted) -> bytes:
     """The kernel as an object file."""
-    with lock:
+    with LLVM.lock:
         code: bytes = target_machine(kernel.target).emit_object(
             optimized_module(kernel.module(), kernel.target)
         )
@@ -107,11 +107,12 @@ _libraries: list[Any] = []  # linked code lives as long as the process: addresse
 
 def link(objects: Mapping[str, bytes]) -> dict[str, int]:
     """Load object files by LLVM's own linker (where `cenote.codegen.loader` cannot), and give the addresses."""
-    with lock:
+    with LLVM.lock:
         builder = llvm.JITLibraryBuilder()
         for symbol, code in objects.items():
             builder.add_object_img(code).export_symbol(symbol)
         builder.add_current_process()
         library = builder.link(_linker(), f"cenote.{len(_libraries)}")
         _libraries.append(library)
+        keep_for_good(library)
         return {symbol: int(library[symbol]) for symbol in objects}

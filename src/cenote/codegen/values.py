@@ -10,16 +10,12 @@ import operator
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from cenote.core.target import Target
 from cenote.core.types import BFLOAT16
-
-# `half` needs the names below: it is imported at the end of this module.
-
-if TYPE_CHECKING:
-    from cenote.codegen.builder import Kernel
 
 Number = int | float
 
@@ -92,11 +88,31 @@ _BY_DTYPE: dict[np.dtype[Any], Scalar] = {
 }  # fmt: skip
 
 
+class Emitter(Protocol):
+    """What a value may ask of the kernel that it belongs to: to append instructions."""
+
+    target: Target
+
+    def assign(self, text: str, type: Scalar, lanes: int) -> Value: ...
+    def constant(self, type: Scalar, value: Number, lanes: int = 1) -> Value: ...
+    def splat(self, value: Value, lanes: int) -> Value: ...
+    def select(self, condition: Value, a: Value, b: Value) -> Value: ...
+    def convert_half(self, value: Value, type: Scalar) -> Value: ...
+    def absolute(self, a: Value) -> Value: ...
+    def square_root(self, a: Value) -> Value: ...
+    def maximum(self, a: Value, b: Value) -> Value: ...
+    def minimum(self, a: Value, b: Value) -> Value: ...
+    def larger(self, a: Value, b: Value) -> Value: ...
+    def smaller(self, a: Value, b: Value) -> Value: ...
+    def load(self, pointer: Pointer, lanes: int, mask: Value | None = None) -> Value: ...
+    def store(self, value: Value, pointer: Pointer, mask: Value | None = None) -> None: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Value:
     """A scalar (`lanes == 1`) or vector in generated code; `constant` is its content when known now."""
 
-    kernel: Kernel
+    kernel: Emitter
     type: Scalar
     lanes: int
     text: str
@@ -251,7 +267,7 @@ class Value:
         if self.constant is not None and not from_.is_float:
             return kernel.constant(type, self.constant, lanes)
         if BF16 in (from_, type) or (F16 in (from_, type) and not kernel.target.has_half):
-            return half.convert(kernel, self, type)
+            return kernel.convert_half(self, type)
         if F16 in (from_, type) and F32 not in (from_, type):
             return self.to(F32).to(type)  # the hardware converts float16 to and from float32 only
         return kernel.assign(
@@ -298,7 +314,7 @@ def _quotient(a: int, b: int) -> int:
 class Pointer:
     """An address with an element type. Offsets count elements and may be numbers or i64 values."""
 
-    kernel: Kernel
+    kernel: Emitter
     element: Scalar
     text: str
 
@@ -337,6 +353,3 @@ def index_vector(indices: Sequence[int]) -> str:
     """LLVM constant for a shuffle's lane numbers (-1: any)."""
     inner = ", ".join("i32 poison" if index < 0 else f"i32 {index}" for index in indices)
     return f"<{len(indices)} x i32> <{inner}>"
-
-
-from cenote.codegen import half  # noqa: E402

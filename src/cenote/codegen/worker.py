@@ -10,12 +10,14 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
+import signal
 import struct
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from cenote.core.errors import CodegenError
@@ -51,35 +53,75 @@ def compile_in_processes(
 
     Raises CodegenError when LLVM refuses a kernel. A worker that cannot start or dies leaves its kernels to the caller.
     """
-    work, failures, lock = deque(sources), list[str](), threading.Lock()
+    work, answers = deque(sources), SimpleQueue[tuple[Source, bytes | str | None] | None]()
+    crew = [
+        _Server(work, target, answers) for _ in range(min(physical_cores(), max(1, len(sources) // _EACH)))
+    ]
     left: list[Source] = []
-
-    def serve() -> None:
-        with _worker() as process:
-            while process is not None and not failures:
-                try:
-                    source = work.popleft()
-                except IndexError:
-                    break
-                answer = _ask(process, (source, target))
-                with lock:
-                    if answer is None:
-                        left.append(source)
-                        break
-                    if isinstance(answer, str):
-                        failures.append(answer)
-                    else:
-                        done(source.symbol, answer)
-
-    count = min(physical_cores(), max(1, len(sources) // _EACH))
-    threads = [threading.Thread(target=serve, name=f"cenote-compile-{i}") for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise CodegenError(failures[0])
+    running = sum(server.start() for server in crew)
+    try:
+        while running:  # here, not in the servers' threads: `done` may use what this thread has locked
+            answer = answers.get()
+            if answer is None:
+                running -= 1
+            elif answer[1] is None:
+                left.append(answer[0])
+            elif isinstance(answer[1], str):
+                raise CodegenError(answer[1])
+            else:
+                done(answer[0].symbol, answer[1])
+    except BaseException:  # Ctrl-C too
+        work.clear()
+        for server in crew:
+            server.kill()
+        raise
     return [*left, *work]
+
+
+class _Server:
+    """A thread that puts questions to a worker process and queues its answers; None is the last."""
+
+    def __init__(
+        self,
+        work: deque[Source],
+        target: Target,
+        answers: SimpleQueue[tuple[Source, bytes | str | None] | None],
+    ) -> None:
+        self.work, self.target, self.answers = work, target, answers
+        self.process: subprocess.Popen[bytes] | None = None
+        self.killed = False
+
+    def start(self) -> bool:
+        """False where the system starts no more threads."""
+        try:
+            threading.Thread(target=self._serve, name="cenote-compile", daemon=True).start()
+        except (RuntimeError, MemoryError):
+            return False
+        return True
+
+    def kill(self) -> None:
+        self.killed = True
+        process = self.process
+        if process is not None:
+            process.kill()
+
+    def _serve(self) -> None:
+        try:
+            with _worker() as process:
+                self.process = process
+                while process is not None and not self.killed:
+                    try:
+                        source = self.work.popleft()
+                    except IndexError:
+                        break
+                    answer = _ask(process, (source, self.target))
+                    self.answers.put((source, answer))
+                    if answer is None:
+                        break
+                if self.killed and process is not None:
+                    process.kill()
+        finally:
+            self.answers.put(None)
 
 
 def ask_for_host() -> tuple[str, dict[str, bool], str] | None:
@@ -106,6 +148,12 @@ def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
         return
     try:
         yield process
+        with suppress(OSError, ValueError):
+            # Said, not shown by closing the pipe: a process forked meanwhile has the pipe's end too.
+            _send(process.stdin, b"")  # type: ignore[arg-type]  # there is a pipe
+    except BaseException:
+        process.kill()
+        raise
     finally:
         for pipe in filter(None, (process.stdin, process.stdout)):
             with suppress(OSError):  # it has gone with a question unread; closed it is all the same
@@ -142,11 +190,14 @@ def _receive(stream: IO[bytes]) -> bytes | None:
 
 
 def serve_forever() -> None:
-    """A worker's life: answer questions until the caller closes the pipe."""
+    """A worker's life: answer questions until the caller says goodbye with an empty one, or closes the pipe."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group; the caller decides what ends
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing else may write between the answers
     llvm = importlib.import_module("cenote.codegen.llvm")
-    while (question := _receive(sys.stdin.buffer)) is not None:
+    while question := _receive(sys.stdin.buffer):
         try:
             asked = pickle.loads(question)
             answer = b"+" + (

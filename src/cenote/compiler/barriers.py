@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cenote.kernels.base import Call, Slot
-from cenote.runtime.program import HostStep
+from cenote.kernels.base import Call
+from cenote.runtime.program import HostStep, Slot
 
 
 @dataclass(frozen=True)

@@ -358,6 +358,3 @@ def _bare(type: TensorType | None) -> TensorType:
 def _whole(buffer: Buffer) -> Extent:
     assert buffer.slot is not None
     return Extent(buffer.slot, buffer.nbytes, buffer.root)
-
-
-__all__ = ["ConstantPool", "Plan", "compile_graph", "driver_abi"]

@@ -17,8 +17,9 @@ from cenote.compiler.schedule import ALIASES, IN_PLACE_CONCAT, PIECES, VIEW, Sch
 from cenote.core.errors import CapacityError
 from cenote.core.types import Layout, TensorType
 from cenote.graph.graph import Graph
-from cenote.kernels.base import Slot, View, buffer_elements, dense_strides, halo_offset
+from cenote.kernels.base import View, buffer_elements, dense_strides, halo_offset
 from cenote.ops.base import Lowering
+from cenote.runtime.program import Slot
 
 _ALIGN = 64
 _FOREVER = 1 << 60

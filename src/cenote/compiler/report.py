@@ -244,15 +244,3 @@ def _how(step: StepDescription) -> str:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
-__all__ = [
-    "CHECK",
-    "HALO",
-    "HOST",
-    "KERNEL",
-    "MemoryDescription",
-    "PlanDescription",
-    "StepDescription",
-    "describe_plan",
-]

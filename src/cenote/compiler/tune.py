@@ -21,8 +21,8 @@ from cenote.codegen import cache, jit
 from cenote.compiler.compile import Plan, assemble
 from cenote.compiler.schedule import Rival, Schedule, shown_seconds
 from cenote.core.errors import ArgumentError, CenoteError
-from cenote.core.types import Array, Layout, TensorType
-from cenote.graph.graph import Declared, Graph, Node
+from cenote.core.types import Array, Declared, Layout, TensorType
+from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Lowering
 from cenote.runtime.memory import aligned_bytes
 

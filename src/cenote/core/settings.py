@@ -16,24 +16,40 @@ class Setting:
     variable: str
     default: str
     help: str
-    whole: bool = False  # a whole number of 0 or more
+    most: int | None = None  # of a whole number from 0 on
+    choices: tuple[str, ...] = ()
 
     def text(self) -> str:
         return os.environ.get(self.variable, self.default).strip()
 
     def integer(self) -> int:
-        """The value as a whole number of 0 or more."""
+        """The value as a whole number from 0 to `most`; ArgumentError otherwise."""
+        assert self.most is not None
         try:
             value = int(self.text())
         except ValueError:
             value = -1
-        if value < 0:
-            raise ArgumentError(f"{self.variable}: '{self.text()}' is not a whole number of 0 or more")
+        if not 0 <= value <= self.most:
+            shown = self.text() if len(self.text()) <= 40 else f"{self.text()[:40]}…"
+            raise ArgumentError(f"{self.variable}: '{shown}' is not a whole number from 0 to {self.most}")
+        return value
+
+    def choice(self) -> str:
+        """The value, one of `choices`; ArgumentError otherwise."""
+        value = self.text()
+        if value not in self.choices:
+            raise ArgumentError(f"{self.variable}: '{value}' is not known ({', '.join(self.choices)})")
         return value
 
 
+MAXIMUM_THREADS = 256
+DENORMALS_MODES = ("preserve", "flush")
+
 THREADS = Setting(
-    "CENOTE_THREADS", "0", "Threads per inference; 0: one per physical core this process may use.", whole=True
+    "CENOTE_THREADS",
+    "0",
+    "Threads per inference; 0: one per physical core this process may use.",
+    most=MAXIMUM_THREADS,
 )
 TARGET = Setting(
     "CENOTE_TARGET", "", "Instruction set to generate for: avx512, avx2, generic; empty: the host's best."
@@ -45,19 +61,30 @@ PLAN_CACHE = Setting(
     "CENOTE_PLAN_CACHE",
     "4096",
     "Megabytes of compiled models that the cache may hold, the least recently used go first; 0: none.",
-    whole=True,
+    most=1 << 30,
 )
-SPIN = Setting("CENOTE_SPIN", "50", "Microseconds a waiting thread spins before it sleeps.", whole=True)
+SPIN = Setting(
+    "CENOTE_SPIN", "50", "Microseconds a waiting thread spins before it sleeps, up to 100000.", most=100_000
+)
+DENORMALS = Setting(
+    "CENOTE_DENORMALS",
+    "preserve",
+    "Numbers below 1.2e-38 in float32: preserve, or flush (to zero, where they make a model slow).",
+    choices=DENORMALS_MODES,
+)
 PERF_MAP = Setting("CENOTE_PERF_MAP", "", "1: write the map that lets Linux perf name generated kernels.")
-SETTINGS = (THREADS, TARGET, CACHE, PLAN_CACHE, SPIN, PERF_MAP)
+SETTINGS = (THREADS, TARGET, CACHE, PLAN_CACHE, SPIN, DENORMALS, PERF_MAP)
 
 
 def cache_folder() -> Path | None:
-    """Where compiled kernels are kept, or None when caching is off."""
+    """Where compiled kernels are kept, or None when caching is off (or no home folder is known to keep them in)."""
     text = CACHE.text()
     if text == "off":
         return None
     if text:
         return Path(text)
     base = os.environ.get("XDG_CACHE_HOME", "").strip()
-    return (Path(base) if base else Path.home() / ".cache") / "cenote"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "cenote"
+    except RuntimeError:  # neither HOME nor an entry for this user
+        return None

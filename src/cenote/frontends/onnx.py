@@ -19,12 +19,13 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from numpy.typing import NDArray
 
 from cenote.core.errors import CenoteError, InputError, ModelError, UnsupportedError
+from cenote.core.types import Declared, Dimension
 from cenote.frontends.onnx_nodes import Importer, Scope
 from cenote.frontends.onnx_order import where
 from cenote.frontends.onnx_schema import STANDARD, check_opset, domain_of, opset_range
 from cenote.frontends.onnx_tensors import Tensors, dtype_of
 from cenote.frontends.onnx_wire import BytesSource, FileSource, Source, split
-from cenote.graph.graph import Declared, Dimension, Graph
+from cenote.graph.graph import Graph
 
 Contents = Mapping[int, NDArray[np.uint8]]
 

@@ -14,13 +14,14 @@ import numpy as np
 
 from cenote.codegen import jit
 from cenote.codegen.worker import Source
+from cenote.core import settings
 from cenote.core.errors import ArgumentError
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import Argument, Call, Slot, View, dense_strides, word_of
+from cenote.kernels.base import Argument, Call, View, dense_strides, word_of
 from cenote.kernels.driver import CALL_ARRAYS, direct_call, driver_abi, driver_sources
 from cenote.ops.base import Arrays, Lowering, Op, Types
 from cenote.runtime.memory import address_of, aligned_bytes, aligned_copy
-from cenote.runtime.program import HostStep, KernelStep, Program, Step
+from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
 from cenote.runtime.threads import resolve_threads
 
 Runner = Callable[[Sequence[Array | None], Sequence[Array] | None], Arrays]
@@ -81,6 +82,7 @@ class _Native:
         self.arena_bytes = offset
         self.alone = threads == 1 or option.seconds < _WORTH_THREADS
         self.threads = 1 if self.alone else threads
+        self.flush = settings.DENORMALS.choice() == "flush"
         made = [_view(y, "output", index) for index, y in enumerate(outputs)]
         places = iter(range(len(self.inputs)))
         given = [None if x is None else _view(x, "input", next(places)) for x in inputs]
@@ -108,12 +110,14 @@ class _Native:
 
     def runner(self) -> Runner:
         if self.alone and len(self.steps) == 1 and not self.arena_bytes:
-            short = _single_runner(self.steps[0], self.constants, len(self.inputs), self.outputs, self.shapes)
+            short = _single_runner(
+                self.steps[0], self.constants, len(self.inputs), self.outputs, self.shapes, self.flush
+            )
             if short is not None:
                 return short
         program = Program(
             (*self.steps, *self.checks), tuple(self.inputs), self.outputs, tuple(self.constants), self.arena_bytes,
-            driver_abi(), self.threads, self.alone,
+            driver_abi(), self.threads, self.alone, self.flush,
         )  # fmt: skip
         shapes = self.shapes
 
@@ -135,7 +139,7 @@ class _Record:
     """Memory of one call in progress: the argument record, scratch, and the block that cenote_call reads."""
 
     def __init__(
-        self, step: KernelStep, values: Sequence[int], patches: Sequence[tuple[int, int, int]]
+        self, step: KernelStep, values: Sequence[int], patches: Sequence[tuple[int, int, int]], flush: bool
     ) -> None:
         self.words = (ctypes.c_int64 * max(1, len(values)))(*values)
         self.scratch = aligned_bytes(step.scratch, "scratch memory")
@@ -145,6 +149,9 @@ class _Record:
             step.items,
             address_of(self.scratch),
             len(patches),
+            0,
+            step.grain,
+            int(flush),
         )
         flat = [*head, *(number for patch in patches for number in patch)]
         self.block = (ctypes.c_int64 * len(flat))(*flat)
@@ -157,6 +164,7 @@ def _single_runner(
     inputs: int,
     outputs: Types,
     shapes: Sequence[tuple[int, ...]],
+    flush: bool,
 ) -> Runner | None:
     """The short way for small work: one kernel, called directly, with a record per call in progress."""
     native = direct_call()
@@ -188,10 +196,11 @@ def _single_runner(
         try:
             record = free.pop()
         except IndexError:
-            record = _Record(step, values, patches)
+            record = _Record(step, values, patches, flush)
         if len(arrays) != inputs:
             arrays = [x for x in arrays if x is not None]
-        native(record.address, *arrays, *results, *absent)
+        while native(record.address, *arrays, *results, *absent):
+            pass  # Python handles signals here
         free.append(record)
         return results
 

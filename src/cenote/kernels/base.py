@@ -182,19 +182,3 @@ def constant_of(kind: Any) -> Array:
         raise ValueError("a constant was expected")
     array: Array = value
     return array
-
-
-__all__ = [
-    "Argument",
-    "Call",
-    "KernelSpec",
-    "Slot",
-    "View",
-    "buffer_elements",
-    "constant_of",
-    "dense_strides",
-    "float_word",
-    "halo_offset",
-    "padded_spatial",
-    "word_of",
-]

@@ -1,8 +1,10 @@
 """The native program driver: walks a table of steps on every thread of a team, with one call from Python.
 
-    cenote_run(control, steps, first, last)      the caller's part: publish the job, wake the team, work along
-    cenote_work(control, index)                  a worker's whole life: wait for a job, work, again
-    cenote_call(record, array, array …)          one kernel on the caller's arrays, for small work
+    cenote_run(control, steps, first, last)         the caller's part: publish the job, wake the team, work along
+    cenote_work(control, index)                     a worker's whole life: wait for a job, work, again
+    cenote_halt(control, steps, first, last, stop)  give up the job: returns when no worker is at it any more;
+                                                    stop: the workers leave for good
+    cenote_call(record, array, array …)             one kernel on the caller's arrays, for small work
 
     for step in first .. last:
         while a chunk of the step is left: take it (compare-and-swap), run the kernel, count its items as done
@@ -16,9 +18,17 @@ counters of a step carry the job's number in their upper half, and the job's des
 Threads wait in two phases: a bounded spin (a step is often microseconds away), then a futex, so that a waiting thread
 never burns a core that somebody else needs. Which thread does which chunk varies; what a chunk computes does not.
 
-Both records are 64-bit words. Step: kernel, argument record, items, grain, barrier, first step since the last barrier;
-at word 8 the items taken, at word 16 the items done, each on a cache line of its own. The control block keeps each
-contended word on its own line.
+A run comes back to Python after 50 ms, between two chunks, so that signals are handled: 1 says that there is more to
+do, and that the run goes on when called again with -1 as the first step. Only the caller looks at the clock (a coarse
+one: 5 ns), after each chunk. Alone, a thread takes larger chunks than a team does: each step starts with its grain and
+doubles it, for good, whenever a chunk took less than 4 ms, so most steps soon are one call of their kernel.
+
+Every thread sets its floating-point mode for a job: round to nearest, exceptions masked, denormals kept or flushed to
+zero as the step table says, whatever mode its creator or the caller was in. The caller's is restored on return.
+
+Both records are 64-bit words. Step: kernel, argument record, items, grain, barrier, first step since the last barrier,
+flush denormals (that of the first record counts for the table), items of a call when alone; at word 8 the items taken,
+at word 16 the items done, each on a cache line of its own. The control block keeps each contended word on its own line.
 """
 
 from __future__ import annotations
@@ -30,14 +40,38 @@ from functools import cache
 
 from cenote.codegen import jit
 from cenote.core.target import Target
+from cenote.kernels.driver_parts import (
+    ACTIVE,
+    CHANGE,
+    CLOCK,
+    CONTROL_WORDS,
+    FIRST,
+    FLUSH,
+    GENERATION,
+    HELPERS,
+    ITEM_AT,
+    JOB,
+    LAST,
+    MODES,
+    NEVER,
+    RESTAMP,
+    SCRATCH,
+    SCRATCH_STRIDE,
+    SLEEPING_AT_BARRIER,
+    SLEEPING_WORKERS,
+    SLICE,
+    SPIN,
+    STEP_AT,
+    STEP_WORDS,
+    STEPS,
+    STOP,
+    STRETCH,
+    STRIDE,
+    THREADS,
+    field,
+)  # fmt: skip
 from cenote.runtime.memory import DATA_FIELD
 from cenote.runtime.threads import DriverAbi
-
-STEP_WORDS = 24
-TAKEN, DONE = 8, 16
-CONTROL_WORDS = 80
-SEQUENCE, GENERATION, ACTIVE, SLEEPING_WORKERS, SLEEPING_AT_BARRIER = 0, 8, 16, 24, 32
-THREADS, STEPS, FIRST, LAST, SCRATCH, SCRATCH_STRIDE, SPIN = 40, 41, 42, 43, 44, 45, 46
 
 CONTROL = {
     "active": ACTIVE,
@@ -47,227 +81,117 @@ CONTROL = {
     "spin": SPIN,
 }
 
-_FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
-_ALL = 2**31 - 1
-
-
-def _field(name: str, base: str, word: int) -> str:
-    return f"  %{name} = getelementptr i64, ptr {base}, i64 {word}"
-
-
-_HELPERS = f"""
-declare i64 @syscall(i64, ...)
-
-; Wait until the word differs from `old`: spin, then sleep. May return early.
-define internal void @wait_while(ptr %word, i32 %old, ptr %sleepers, i64 %spin) nounwind noinline {{
-entry:
-  br label %spinning
-spinning:
-  %i = phi i64 [ 0, %entry ], [ %next, %again ]
-  %seen = load atomic i32, ptr %word acquire, align 8
-  %changed = icmp ne i32 %seen, %old
-  br i1 %changed, label %done, label %relax
-relax:
-  call void asm sideeffect "PAUSE", ""()
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %spin
-  br i1 %more, label %again, label %sleep
-again:
-  br label %spinning
-sleep:
-  %before = atomicrmw add ptr %sleepers, i64 1 seq_cst
-  %now = load atomic i32, ptr %word seq_cst, align 8
-  %woken = icmp ne i32 %now, %old
-  br i1 %woken, label %awake, label %block
-block:
-  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i64 {_FUTEX_WAIT_PRIVATE}, i32 %old, i64 0, i64 0, i64 0)
-  br label %awake
-awake:
-  %after = atomicrmw sub ptr %sleepers, i64 1 seq_cst
-  br label %done
-done:
-  ret void
-}}
-
-; Add one to the word and wake whoever sleeps on it.
-define internal void @change(ptr %word, ptr %sleepers) nounwind noinline {{
-  %old = atomicrmw add ptr %word, i32 1 seq_cst
-  %waiting = load atomic i64, ptr %sleepers seq_cst, align 8
-  %any = icmp sgt i64 %waiting, 0
-  br i1 %any, label %wake, label %done
-wake:
-  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i64 {_FUTEX_WAKE_PRIVATE}, i32 {_ALL}, i64 0, i64 0, i64 0)
-  br label %done
-done:
-  ret void
-}}
-
-; Are all items of steps from..to done, or is the job over?
-define internal i1 @finished(ptr %steps, i64 %from, i64 %to, i64 %job) nounwind noinline {{
-entry:
-  br label %step
-step:
-  %s = phi i64 [ %from, %entry ], [ %s.next, %good ]
-  %over = icmp sgt i64 %s, %to
-  br i1 %over, label %yes, label %look
-look:
-  %row = mul i64 %s, {STEP_WORDS}
-  %record = getelementptr i64, ptr %steps, i64 %row
-{_field("items.p", "%record", 2)}
-{_field("done.p", "%record", DONE)}
-  %items = load i64, ptr %items.p
-  %done = load atomic i64, ptr %done.p acquire, align 8
-  %whole = or i64 %job, %items
-  %complete = icmp eq i64 %done, %whole
-  br i1 %complete, label %good, label %stale
-stale:
-  %stamp = and i64 %done, -4294967296
-  %same = icmp eq i64 %stamp, %job
-  br i1 %same, label %no, label %yes
-good:
-  %s.next = add i64 %s, 1
-  br label %step
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}}
-
-define internal void @walk(ptr %control, ptr %steps, i64 %first, i64 %last, ptr %scratch, i64 %job) nounwind noinline {{
-entry:
-{_field("generation", "%control", GENERATION)}
-{_field("sleepers", "%control", SLEEPING_AT_BARRIER)}
-{_field("spin.p", "%control", SPIN)}
-  %spin = load i64, ptr %spin.p
-  br label %step
-step:
-  %s = phi i64 [ %first, %entry ], [ %s.next, %step.end ]
-  %over = icmp sge i64 %s, %last
-  br i1 %over, label %finish, label %open
-open:
-  %row = mul i64 %s, {STEP_WORDS}
-  %record = getelementptr i64, ptr %steps, i64 %row
-{_field("words.p", "%record", 1)}
-{_field("items.p", "%record", 2)}
-{_field("grain.p", "%record", 3)}
-{_field("barrier.p", "%record", 4)}
-{_field("group.p", "%record", 5)}
-{_field("taken.p", "%record", TAKEN)}
-{_field("done.p", "%record", DONE)}
-  %items = load i64, ptr %items.p
-  %grain = load i64, ptr %grain.p
-  %wall = load i64, ptr %barrier.p
-  br label %look
-look:
-  %taken = load atomic i64, ptr %taken.p monotonic, align 8
-  br label %grab
-grab:
-  %seen = phi i64 [ %taken, %look ], [ %actual, %lost ]
-  %stamp = and i64 %seen, -4294967296
-  %mine = icmp eq i64 %stamp, %job
-  %from = and i64 %seen, 4294967295
-  %some = icmp slt i64 %from, %items
-  %go = and i1 %mine, %some
-  br i1 %go, label %try, label %step.done
-try:
-  %upto = add i64 %from, %grain
-  %short = icmp slt i64 %upto, %items
-  %to = select i1 %short, i64 %upto, i64 %items
-  %claimed = or i64 %job, %to
-  %pair = cmpxchg ptr %taken.p, i64 %seen, i64 %claimed monotonic monotonic
-  %actual = extractvalue {{ i64, i1 }} %pair, 0
-  %won = extractvalue {{ i64, i1 }} %pair, 1
-  br i1 %won, label %chunk, label %lost
-lost:
-  br label %grab
-chunk:
-  %kernel = load ptr, ptr %record
-  %words = load ptr, ptr %words.p
-  call void %kernel(ptr %words, i64 %from, i64 %to, ptr %scratch)
-  %amount = sub i64 %to, %from
-  %before = atomicrmw add ptr %done.p, i64 %amount seq_cst
-  %total = add i64 %before, %amount
-  %whole = or i64 %job, %items
-  %complete = icmp eq i64 %total, %whole
-  br i1 %complete, label %announce, label %look
-announce:
-  call void @change(ptr %generation, ptr %sleepers)
-  br label %step.done
-step.done:
-  %blocked = icmp ne i64 %wall, 0
-  br i1 %blocked, label %meet, label %step.end
-meet:
-  %group = load i64, ptr %group.p
-  br label %check
-check:
-  %era = load atomic i32, ptr %generation acquire, align 8
-  %ready = call i1 @finished(ptr %steps, i64 %group, i64 %s, i64 %job)
-  br i1 %ready, label %step.end, label %wait
-wait:
-  call void @wait_while(ptr %generation, i32 %era, ptr %sleepers, i64 %spin)
-  br label %check
-step.end:
-  %s.next = add i64 %s, 1
-  br label %step
-finish:
-  ret void
-}}
-"""
-
 _RUN = f"""
-define void @cenote_run(ptr %control, ptr %steps, i64 %first, i64 %last) nounwind {{
+; 0: done; 1: the time was up, call again with -1 as the first step.
+define i32 @cenote_run(ptr %control, ptr %steps, i64 %first, i64 %last) nounwind {{
 entry:
-{_field("threads.p", "%control", THREADS)}
-{_field("scratch.p", "%control", SCRATCH)}
+  %clock = alloca i64
+{field("threads.p", "%control", THREADS)}
+{field("scratch.p", "%control", SCRATCH)}
+{field("step.at", "%control", STEP_AT)}
+{field("item.at", "%control", ITEM_AT)}
+{field("job.p", "%control", JOB)}
+{field("flush.p", "%steps", FLUSH)}
+  %flush = load i64, ptr %flush.p
+  %mode = call i64 @enter_mode(i64 %flush)
   %threads = load i64, ptr %threads.p
   %scratch = load ptr, ptr %scratch.p
+  %start = call i64 @now()
+  store i64 %start, ptr %clock
+  %deadline = add i64 %start, {SLICE}
+  %resumed = icmp slt i64 %first, 0
+  %step.left = load i64, ptr %step.at
+  %item.left = load i64, ptr %item.at
+  %from.step = select i1 %resumed, i64 %step.left, i64 %first
+  %from.item = select i1 %resumed, i64 %item.left, i64 0
   %alone = icmp eq i64 %threads, 1
-  br i1 %alone, label %one, label %begin
+  br i1 %alone, label %one, label %team
 one:
-  %s = phi i64 [ %first, %entry ], [ %s.next, %do ]
+  %s = phi i64 [ %from.step, %entry ], [ %s.next, %do ]
+  %i = phi i64 [ %from.item, %entry ], [ 0, %do ]
   %over = icmp sge i64 %s, %last
   br i1 %over, label %done, label %do
 do:
   %row = mul i64 %s, {STEP_WORDS}
   %record = getelementptr i64, ptr %steps, i64 %row
-{_field("words.p", "%record", 1)}
-{_field("items.p", "%record", 2)}
+{field("words.p", "%record", 1)}
+{field("items.p", "%record", 2)}
+{field("stride.p", "%record", STRIDE)}
   %kernel = load ptr, ptr %record
   %words = load ptr, ptr %words.p
   %items = load i64, ptr %items.p
-  call void %kernel(ptr %words, i64 0, i64 %items, ptr %scratch)
+  %to = call i64 @stretch(ptr %kernel, ptr %words, i64 %i, i64 %items, ptr %scratch, ptr %stride.p, ptr %clock,
+                          i64 %deadline)
   %s.next = add i64 %s, 1
-  br label %one
+  %whole = icmp sge i64 %to, %items
+  br i1 %whole, label %one, label %pause
+pause:
+  store i64 %s, ptr %step.at
+  store i64 %to, ptr %item.at
+  br label %time.up
+team:
+  br i1 %resumed, label %go.on, label %begin
 begin:
   %odd = atomicrmw add ptr %control, i32 1 seq_cst          ; odd: the job's description is being written
   %number = add i32 %odd, 2
   %wide = zext i32 %number to i64
-  %job = shl i64 %wide, 32
-  br label %reset
-reset:
-  %c = phi i64 [ %first, %begin ], [ %c.next, %clear ]
-  %cleared = icmp sge i64 %c, %last
-  br i1 %cleared, label %publish, label %clear
-clear:
-  %c.row = mul i64 %c, {STEP_WORDS}
-  %c.record = getelementptr i64, ptr %steps, i64 %c.row
-{_field("taken.p", "%c.record", TAKEN)}
-{_field("done.p", "%c.record", DONE)}
-  store atomic i64 %job, ptr %taken.p monotonic, align 8
-  store atomic i64 %job, ptr %done.p monotonic, align 8
-  %c.next = add i64 %c, 1
-  br label %reset
-publish:
-{_field("steps.p", "%control", STEPS)}
-{_field("first.p", "%control", FIRST)}
-{_field("last.p", "%control", LAST)}
-{_field("sleepers", "%control", SLEEPING_WORKERS)}
+  %new.job = shl i64 %wide, 32
+  call void @restamp(ptr %steps, i64 %first, i64 %last, i64 %new.job)
+{field("steps.p", "%control", STEPS)}
+{field("first.p", "%control", FIRST)}
+{field("last.p", "%control", LAST)}
+{field("sleepers", "%control", SLEEPING_WORKERS)}
   store ptr %steps, ptr %steps.p
   store i64 %first, ptr %first.p
   store i64 %last, ptr %last.p
+  store i64 %new.job, ptr %job.p
   call void @change(ptr %control, ptr %sleepers)
-  call void @walk(ptr %control, ptr %steps, i64 %first, i64 %last, ptr %scratch, i64 %job)
-  br label %done
+  br label %go.on
+go.on:
+  %job = load i64, ptr %job.p
+  %left = call i64 @walk(ptr %control, ptr %steps, i64 %from.step, i64 %last, ptr %scratch, i64 %job, i64 %deadline)
+  store i64 %left, ptr %step.at
+  %finished = icmp slt i64 %left, 0
+  br i1 %finished, label %done, label %time.up
+time.up:
+  call void @leave_mode(i64 %mode)
+  ret i32 1
+done:
+  call void @leave_mode(i64 %mode)
+  ret i32 0
+}}
+"""
+
+_HALT = f"""
+declare i32 @usleep(i32)
+
+define void @cenote_halt(ptr %control, ptr %steps, i64 %first, i64 %last, i64 %stop) nounwind {{
+entry:
+{field("active", "%control", ACTIVE)}
+{field("sleepers", "%control", SLEEPING_WORKERS)}
+{field("first.p", "%control", FIRST)}
+{field("last.p", "%control", LAST)}
+{field("stop.p", "%control", STOP)}
+  %odd = atomicrmw add ptr %control, i32 1 seq_cst
+  %number = add i32 %odd, 2
+  %wide = zext i32 %number to i64
+  %job = shl i64 %wide, 32
+  call void @restamp(ptr %steps, i64 %first, i64 %last, i64 %job)    ; who works on the old job finds nothing more
+  store i64 0, ptr %first.p                                          ; the new one is empty
+  store i64 0, ptr %last.p
+  store i64 %stop, ptr %stop.p
+  call void @change(ptr %control, ptr %sleepers)
+{field("generation", "%control", GENERATION)}
+{field("at.barrier", "%control", SLEEPING_AT_BARRIER)}
+  call void @change(ptr %generation, ptr %at.barrier)
+  br label %look
+look:
+  %inside = load atomic i64, ptr %active seq_cst, align 8
+  %none = icmp eq i64 %inside, 0
+  br i1 %none, label %done, label %wait
+wait:
+  %r = call i32 @usleep(i32 50)
+  br label %look
 done:
   ret void
 }}
@@ -276,19 +200,20 @@ done:
 _WORK = f"""
 define void @cenote_work(ptr %control, i64 %index) nounwind {{
 entry:
-{_field("active", "%control", ACTIVE)}
-{_field("sleepers", "%control", SLEEPING_WORKERS)}
-{_field("spin.p", "%control", SPIN)}
-{_field("steps.p", "%control", STEPS)}
-{_field("first.p", "%control", FIRST)}
-{_field("last.p", "%control", LAST)}
-{_field("scratch.p", "%control", SCRATCH)}
-{_field("stride.p", "%control", SCRATCH_STRIDE)}
+{field("active", "%control", ACTIVE)}
+{field("sleepers", "%control", SLEEPING_WORKERS)}
+{field("spin.p", "%control", SPIN)}
+{field("steps.p", "%control", STEPS)}
+{field("first.p", "%control", FIRST)}
+{field("last.p", "%control", LAST)}
+{field("scratch.p", "%control", SCRATCH)}
+{field("stride.p", "%control", SCRATCH_STRIDE)}
+{field("stop.p", "%control", STOP)}
   br label %job
 job:
   %seen = phi i32 [ 0, %entry ], [ %seen, %look ], [ %number, %leave ]
   %spin = load i64, ptr %spin.p
-  call void @wait_while(ptr %control, i32 %seen, ptr %sleepers, i64 %spin)
+  call void @wait_while(ptr %control, i32 %seen, ptr %sleepers, i64 %spin, ptr null)
   br label %look
 look:
   %early = load atomic i32, ptr %control acquire, align 8
@@ -310,53 +235,70 @@ read:
   %even = icmp eq i32 %parity, 0
   %stable = icmp eq i32 %number, %again
   %whole = and i1 %even, %stable
-  br i1 %whole, label %work, label %retry
+  br i1 %whole, label %known, label %retry
 retry:
   call void asm sideeffect "PAUSE", ""()
   br label %read
+known:
+  %stop = load i64, ptr %stop.p
+  %stopped = icmp ne i64 %stop, 0
+  br i1 %stopped, label %end, label %any
+any:
+  %some = icmp slt i64 %first, %last
+  br i1 %some, label %work, label %leave
 work:
   %offset = mul i64 %stride, %index
   %scratch = getelementptr i8, ptr %base, i64 %offset
   %wide = zext i32 %number to i64
   %job.stamp = shl i64 %wide, 32
-  call void @walk(ptr %control, ptr %steps, i64 %first, i64 %last, ptr %scratch, i64 %job.stamp)
+{field("flush.p", "%steps", FLUSH)}
+  %flush = load i64, ptr %flush.p
+  %mode = call i64 @enter_mode(i64 %flush)
+  %at = call i64 @walk(ptr %control, ptr %steps, i64 %first, i64 %last, ptr %scratch, i64 %job.stamp, i64 {NEVER})
   br label %leave
 leave:
   %out = atomicrmw sub ptr %active, i64 1 seq_cst
   br label %job
+end:
+  %out.2 = atomicrmw sub ptr %active, i64 1 seq_cst
+  ret void
 }}
 """
 
 
 def driver_sources(target: Target) -> list[Driver]:
-    """The driver's two functions, as things to compile."""
-    return [Driver(name, target) for name in ("cenote_run", "cenote_work")]
+    """The driver's functions, as things to compile."""
+    return [Driver(name, target) for name in ("cenote_run", "cenote_work", "cenote_halt")]
 
 
 @cache
-def direct_call() -> Callable[..., None] | None:
-    """cenote_call, or None where native code cannot find an array's data."""
+def direct_call() -> Callable[..., int] | None:
+    """cenote_call, or None where native code cannot find an array's data. While it gives 1, call it again."""
     if DATA_FIELD is None:
         return None
     source = Driver("cenote_call", jit.host_target())
     address = jit.addresses([source], jit.host_target())[source.symbol]
-    return ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.py_object] * CALL_ARRAYS)(address)
+    return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.py_object] * CALL_ARRAYS)(address)
 
 
 @cache
 def driver_abi() -> DriverAbi:
     """The driver for this machine, loaded."""
     found = jit.addresses(driver_sources(jit.host_target()), jit.host_target())
-    return DriverAbi(found["cenote_run"], found["cenote_work"], CONTROL, CONTROL_WORDS, STEP_WORDS)
+    return DriverAbi(
+        found["cenote_run"], found["cenote_work"], found["cenote_halt"], CONTROL, CONTROL_WORDS, STEP_WORDS
+    )
 
 
 CALL_ARRAYS = 4  # array objects that cenote_call takes; absent ones are None
 CALL_KERNEL, CALL_WORDS, CALL_ITEMS, CALL_SCRATCH, CALL_PATCHES = 0, 1, 2, 3, 4
-CALL_HEADER = 5  # then three words a patch: where in the argument record, which array, bytes from its start
+CALL_FROM, CALL_STRIDE, CALL_FLUSH = 5, 6, 7  # the first item left, items of a chunk, flush denormals
+CALL_HEADER = 8  # then three words a patch: where in the argument record, which array, bytes from its start
 
 _CALL = f"""
-define void @cenote_call(ptr %record, ptr %o0, ptr %o1, ptr %o2, ptr %o3) nounwind {{
+define i32 @cenote_call(ptr %record, ptr %o0, ptr %o1, ptr %o2, ptr %o3) nounwind {{
 entry:
+  %clock = alloca i64
   %objects = alloca [4 x ptr]
   store ptr %o0, ptr %objects
   %s1 = getelementptr ptr, ptr %objects, i64 1
@@ -398,15 +340,30 @@ patch:
   %i.next = add i64 %i, 1
   br label %next
 go:
-  call void %kernel(ptr %words, i64 0, i64 %items, ptr %scratch)
-  ret void
+  %from.p = getelementptr i64, ptr %record, i64 {CALL_FROM}
+  %stride.p = getelementptr i64, ptr %record, i64 {CALL_STRIDE}
+  %flush.p = getelementptr i64, ptr %record, i64 {CALL_FLUSH}
+  %flush = load i64, ptr %flush.p
+  %mode = call i64 @enter_mode(i64 %flush)
+  %from = load i64, ptr %from.p
+  %start = call i64 @now()
+  store i64 %start, ptr %clock
+  %deadline = add i64 %start, {SLICE}
+  %to = call i64 @stretch(ptr %kernel, ptr %words, i64 %from, i64 %items, ptr %scratch, ptr %stride.p, ptr %clock,
+                          i64 %deadline)
+  call void @leave_mode(i64 %mode)
+  %some = icmp slt i64 %to, %items
+  %left = select i1 %some, i64 %to, i64 0
+  store i64 %left, ptr %from.p
+  %answer = zext i1 %some to i32
+  ret i32 %answer
 }}
 """
 
 
 @dataclass(frozen=True)
 class Driver:
-    """One function of the driver (cenote_run, cenote_work, cenote_call), as a thing to compile."""
+    """One function of the driver (cenote_run, cenote_work, cenote_halt, cenote_call), as a thing to compile."""
 
     symbol: str
     target: Target
@@ -417,7 +374,14 @@ class Driver:
 
     def module(self) -> str:
         """The LLVM module. The last step of a run must have its barrier set, so that a run ends when all is done."""
-        arm = self.target.triple.startswith(("aarch64", "arm64"))
-        bodies = {"cenote_run": _HELPERS + _RUN, "cenote_work": _HELPERS + _WORK, "cenote_call": _CALL}
+        triple = self.target.triple
+        arm, x86 = triple.startswith(("aarch64", "arm64")), triple.startswith(("x86_64", "amd64"))
+        modes = MODES["arm" if arm else "x86" if x86 else ""]
+        bodies = {
+            "cenote_run": modes + CLOCK + STRETCH + RESTAMP + CHANGE + HELPERS + _RUN,
+            "cenote_work": modes + CLOCK + CHANGE + HELPERS + _WORK,
+            "cenote_halt": RESTAMP + CHANGE + _HALT,
+            "cenote_call": modes + CLOCK + STRETCH + _CALL,
+        }
         text = bodies[self.symbol].replace("DATA_FIELD", str(DATA_FIELD or 0))
         return text.replace("PAUSE", "yield" if arm else "pause").replace("FUTEX", "98" if arm else "202")

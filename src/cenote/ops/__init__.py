@@ -1,4 +1,4 @@
-"""Every operator, one line per file (room and file): adding an operator is its file and its line here.
+"""Every operator, one line per file (folder and file): adding an operator is its file and its line here.
 
 The line says which ONNX operators the file decodes (with the domain before it when it is not the standard one), so that
 loading a model imports the files of the operators it uses and no others. A test holds the table to what the files say.

@@ -15,7 +15,7 @@ import numpy as np
 
 from cenote.core.errors import CenoteError, DTypeError, ShapeError, UnsupportedError
 from cenote.core.target import Target
-from cenote.core.types import BFLOAT16, FLOAT64, PLAIN, Array, Layout, TensorType, is_float
+from cenote.core.types import BFLOAT16, FLOAT64, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View
 
 Arrays = tuple[Array, ...]
@@ -318,32 +318,3 @@ def seeded(shape: Sequence[int], seed: int = 0, dtype: Any = np.float32) -> Arra
         return generator.integers(0, 2, tuple(shape)).astype(dtype)
     low = 0 if np.dtype(dtype).kind == "u" else -9
     return generator.integers(low, 10, tuple(shape)).astype(dtype)
-
-
-__all__ = [
-    "PLAIN",
-    "Arrays",
-    "Box",
-    "Call",
-    "Check",
-    "Cost",
-    "Decoder",
-    "Imported",
-    "Layout",
-    "Lowering",
-    "Op",
-    "Rewired",
-    "Sample",
-    "ShapeFromData",
-    "TensorType",
-    "Types",
-    "ValueNeeded",
-    "View",
-    "broadcast_shapes",
-    "narrow",
-    "normalize_axis",
-    "require",
-    "require_same_dtype",
-    "seeded",
-    "wide",
-]

@@ -49,12 +49,15 @@ def aligned_bytes(nbytes: int, what: str) -> Array:
             f"{what}: needs {nbytes / 1e6:.0f} MB, only {available_bytes() / 1e6:.0f} MB are available"
         )
     if nbytes < _HUGE:
-        raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
+        try:
+            raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
+        except MemoryError as error:
+            raise CapacityError(f"{what}: there is no memory for {nbytes} bytes") from error
         start = -address_of(raw) % ALIGNMENT
         return raw[start : start + nbytes]
     try:
         block = reserved_bytes(nbytes)
-    except (OSError, OverflowError, ValueError) as error:
+    except (OSError, OverflowError, ValueError, MemoryError) as error:
         raise CapacityError(f"{what}: {nbytes / 1e6:.0f} MB could not be mapped ({error})") from error
     block[::4096] = 0
     return block

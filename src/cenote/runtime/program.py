@@ -1,20 +1,24 @@
 """A program: plain data that says which kernels run, in which order, on which memory. It knows no graph.
 
 `Program` is shared and immutable; an `Instance` is one set of memory to run it on. Several Python threads that run
-one program at once get an instance each.
+a one-thread program at once get an instance each; on a team programs take turns, and one instance is enough.
+
+A run can be interrupted by an exception (Ctrl-C): native code comes back to Python every 50 ms. The job is then given
+up, and instance and team are as good as new.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ShapeError
+from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType
 from cenote.runtime import threads as threading_runtime
 from cenote.runtime.memory import address_of, aligned_bytes, empty_output
@@ -61,6 +65,9 @@ class HostStep:
 Step = KernelStep | HostStep
 
 
+_KEPT_BYTES = 64 << 20  # of waiting arenas
+
+
 @dataclass(frozen=True)
 class Program:
     """Steps over an arena of `arena_bytes`, with constants kept alive, for inputs and outputs of fixed types."""
@@ -73,6 +80,7 @@ class Program:
     driver: DriverAbi
     threads: int
     alone: bool = False  # too little work for several threads
+    flush: bool = False  # denormals to zero
     _free: list[Instance] = field(default_factory=list, compare=False, repr=False)
 
     @cached_property
@@ -85,14 +93,46 @@ class Program:
 
         `out`: arrays of the outputs' types to fill, contiguous, apart from the inputs; otherwise fresh ones are made.
         """
-        try:
-            instance = self._free.pop()
-        except IndexError:
-            instance = Instance(self)
+        if self.threads > 1:
+            return self._run_on_team(inputs, out)
+        instance = self._instance()
         try:
             return instance.run(inputs, out)
         finally:
-            self._free.append(instance)
+            if len(self._free) < self._most_kept:
+                self._free.append(instance)
+
+    def _run_on_team(self, inputs: Sequence[Array], out: Sequence[Array] | None) -> list[Array]:
+        team = threading_runtime.team(self.threads, self.driver)
+        with team.guard.lock:
+            if team.busy:  # by this very thread: a signal handler or a host step runs a model during a run
+                return self._on_one_thread.run(inputs, out)
+            team.busy = True
+            try:
+                team.reserve_scratch(self.scratch_bytes)
+                instance = self._instance()
+                self._free.append(instance)
+                results = instance.run(inputs, out, team)
+                team.free_tables()
+                return results
+            finally:
+                team.busy = False
+
+    def _instance(self) -> Instance:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return Instance(self)
+
+    @cached_property
+    def _on_one_thread(self) -> Program:
+        """The same program, with the same results."""
+        return replace(self, threads=1, _free=[])
+
+    @cached_property
+    def _most_kept(self) -> int:
+        """Instances that wait for later runs: more than the cores can run at once only while their arenas are small."""
+        return max(physical_cores(), _KEPT_BYTES // max(1, self.arena_bytes))
 
     def prepare(self) -> None:
         """Make the first instance now, so that the first inference touches no new memory."""
@@ -101,8 +141,15 @@ class Program:
         if self.threads == 1:
             return
         team = threading_runtime.team(self.threads, self.driver)
-        with team.lock:
-            team.reserve_scratch(self.scratch_bytes)
+        with team.guard.lock:
+            if team.busy:
+                return
+            team.busy = True
+            try:
+                team.hire()
+                team.reserve_scratch(self.scratch_bytes)
+            finally:
+                team.busy = False
 
 
 class Instance:
@@ -116,9 +163,9 @@ class Instance:
         self._segments: list[tuple[int, int] | HostStep] = []
         self._patches: dict[tuple[str, int], list[tuple[int, int]]] = {}
         # Alone, an instance runs on the calling thread and shares nothing: no lock, no waiting.
-        self._team = Team(1, program.driver) if program.threads == 1 else None
-        if self._team is not None:
-            self._team.reserve_scratch(program.scratch_bytes)
+        self._alone = Team(1, program.driver) if program.threads == 1 else None
+        if self._alone is not None:
+            self._alone.reserve_scratch(program.scratch_bytes)
         self._build_records()
 
     def _build_records(self) -> None:
@@ -135,7 +182,8 @@ class Instance:
             if not self._segments or isinstance(self._segments[-1], HostStep):
                 group = row
             record = self._table[row * size :]
-            record[:6] = step.address, start + word * 8, step.items, step.grain, int(step.barrier), group
+            head = (step.address, start + word * 8, step.items, step.grain, int(step.barrier), group)
+            record[:8] = *head, int(self.program.flush), step.grain
             if step.barrier:
                 group = row + 1
             for item in step.words:
@@ -160,8 +208,11 @@ class Instance:
         self._patches.setdefault((slot.kind, slot.index), []).append((word, slot.offset))
         return 0
 
-    def run(self, inputs: Sequence[Array], out: Sequence[Array] | None) -> list[Array]:
-        """One inference. The arrays' types have been checked: native code trusts their sizes."""
+    def run(
+        self, inputs: Sequence[Array], out: Sequence[Array] | None, team: Team | None = None
+    ) -> list[Array]:
+        """One inference. The arrays' types have been checked: native code trusts their sizes. The caller holds the lock
+        of the team."""
         program = self.program
         outputs = list(out) if out else [empty_output(type.shape, type.dtype) for type in program.outputs]
         words = self._words
@@ -169,29 +220,30 @@ class Instance:
             address = address_of(inputs[index] if kind == "input" else outputs[index])
             for word, offset in places:
                 words[word] = address + offset
-        if self._team is not None:
-            self._run_segments(self._team, inputs, outputs)
-            return outputs
-        team = threading_runtime.team(program.threads, program.driver)
-        with team.lock:
-            team.reserve_scratch(program.scratch_bytes)
-            self._run_segments(team, inputs, outputs)
-            team.free_tables()
+        self._run_segments(team or self._alone, inputs, outputs)  # type: ignore[arg-type]  # one of them is there
         return outputs
 
-    def __del__(self) -> None:
+    def __del__(self, bury: Callable[[int, Array], None] = threading_runtime.bury) -> None:
         """A worker that was late may still be reading the step table: the team frees it when none is."""
         program = self.program
         if program.threads > 1 and hasattr(self, "_table"):
-            threading_runtime.bury(program.threads, self._table)
+            bury(program.threads, self._table)
 
     def _run_segments(self, team: Team, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        run, control, table = self.program.driver.run, team.address, self._table_address
+        driver, control, table = self.program.driver, team.address, self._table_address
+        run, shared = driver.run, team.threads > 1
         for segment in self._segments:
-            if isinstance(segment, tuple):
-                run(control, table, segment[0], segment[1])
-            else:
+            if not isinstance(segment, tuple):
                 self._run_host(segment, inputs, outputs)
+                continue
+            first, last = segment
+            try:
+                while run(control, table, first, last):  # Python handles signals here
+                    first = -1
+            except BaseException:  # first of all: no worker may touch arrays that nobody holds any more
+                if shared:
+                    driver.halt(control, table, segment[0], last, 0)
+                raise
 
     def _run_host(self, step: HostStep, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         arguments = [None if item is None else self._array(*item, inputs, outputs) for item in step.inputs]

@@ -1,62 +1,107 @@
 """Teams of threads that run native programs.
 
-A team's workers are Python threads that live inside one native call (`cenote_work`), without the GIL, asleep between
-jobs. One program runs on a team at a time: two models on the same cores take turns instead of trampling each other.
-After a fork the child has none of its parent's threads, so it starts with no teams.
+A team's workers are threads that live inside one native call (`cenote_work`), without the GIL, asleep between jobs. One
+program runs on a team at a time: two models on the same cores take turns instead of trampling each other. After a fork
+the child has none of its parent's threads, so it starts with no teams.
+
+What a worker may touch outlives it: its own frame owns the control block, scratch and step tables are only replaced
+when no job uses them, and code is never unmapped. At exit the workers are told to leave.
 """
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import ctypes
 import os
-import threading
+import time
+import warnings
+from collections.abc import Callable
 
 import numpy as np
 
 from cenote.core import settings
 from cenote.core.errors import ArgumentError
+from cenote.core.locks import Guard
 from cenote.core.target import physical_cores
 from cenote.core.types import Array
 from cenote.runtime.memory import address_of, aligned_bytes
 
-MAXIMUM_THREADS = 256
+MAXIMUM_THREADS = settings.MAXIMUM_THREADS
 
 
 class DriverAbi:
-    """The driver's two functions and the shape of its records, set once by the compiler.
+    """The driver's functions and the shape of its records, set once by the compiler.
 
     `words` says where in the control block of `size` words a field lies; a step record has `step_words`.
     """
 
-    def __init__(self, run: int, work: int, words: dict[str, int], size: int, step_words: int) -> None:
-        self.run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
-            run
-        )
-        self.work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(work)
+    def __init__(
+        self, run: int, work: int, halt: int, words: dict[str, int], size: int, step_words: int
+    ) -> None:
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self.run = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, number, number)(run)
+        self.work = ctypes.CFUNCTYPE(None, pointer, number)(work)
+        self.halt = ctypes.CFUNCTYPE(None, pointer, pointer, number, number, number)(halt)
         self.words = words
         self.size = size
         self.step_words = step_words
 
 
+def start_thread(function: Callable[..., object], arguments: tuple[object, ...]) -> bool:
+    """Start a thread that nobody waits for; False where the system has no room for one.
+
+    Not `threading.Thread`, whose `start` waits for ever when the new thread finds no memory for its first frame.
+    """
+    try:
+        _thread.start_new_thread(function, arguments)
+    except (RuntimeError, MemoryError):
+        return False
+    return True
+
+
+def _live(work: Callable[[int, int], None], control: Array, index: int, present: set[int]) -> None:
+    """A worker's whole life. Its frame keeps the control block."""
+    work(address_of(control), index)
+    present.discard(index)
+
+
 class Team:
-    """So many threads, the caller's being one. `control` is the block they share."""
+    """So many threads, the caller's being one. `control` is the block they share.
+
+    Where the system starts fewer threads, the team is smaller: chunks are taken by whoever is there, and results are
+    the same. `hire` tries again.
+    """
 
     def __init__(self, threads: int, abi: DriverAbi) -> None:
         self.threads, self.abi = threads, abi
-        self.lock = threading.Lock()
+        self.guard = Guard()
+        self.busy = False  # a run is in progress, by the holder of the guard
         self.control = aligned_bytes(abi.size * 8, "a thread team").view(np.int64)
         self.address = address_of(self.control)
         self.scratch: Array = aligned_bytes(0, "scratch memory")
         self.stride = 0
         self.graveyard: list[Array] = []
+        self.present: set[int] = set()  # indices of the workers
         self.control[abi.words["threads"]] = threads
         # One PAUSE is about 20 ns on the machines measured (65 cycles on Zen, 140 on recent Intel).
         self.control[abi.words["spin"]] = settings.SPIN.integer() * 50
-        for index in range(1, threads):
-            worker = threading.Thread(
-                target=abi.work, args=(self.address, index), name=f"cenote-{index}", daemon=True
+
+    def hire(self) -> None:
+        """Start the workers that are missing. The caller holds the lock."""
+        for index in range(1, self.threads):
+            if index in self.present:
+                continue
+            self.present.add(index)
+            if start_thread(_live, (self.abi.work, self.control, index, self.present)):
+                continue
+            self.present.discard(index)
+            warnings.warn(
+                f"the system starts no more threads: {1 + len(self.present)} instead of {self.threads} run a model",
+                RuntimeWarning,
+                stacklevel=2,
             )
-            worker.start()
+            return
 
     def reserve_scratch(self, nbytes: int) -> None:
         """Give every thread at least so much scratch memory. The caller holds the lock."""
@@ -75,9 +120,19 @@ class Team:
         if self.graveyard and not self.control[self.abi.words["active"]]:
             self.graveyard.clear()
 
+    def dismiss(self) -> None:
+        """Tell the workers to leave, and wait a little until they have. The caller holds the lock."""
+        if not self.present:
+            return
+        self.abi.halt(self.address, self.address, 0, 0, 1)
+        give_up = time.monotonic() + _LEAVING
+        while self.present and time.monotonic() < give_up:
+            time.sleep(0.0005)
 
+
+_LEAVING = 1.0  # seconds that an exiting process waits for its workers
 _teams: dict[int, Team] = {}
-_teams_lock = threading.Lock()
+_teams_guard = Guard()
 
 
 def resolve_threads(threads: int | None) -> int:
@@ -100,25 +155,33 @@ def team(threads: int, abi: DriverAbi) -> Team:
     """The process's team of so many threads."""
     found = _teams.get(threads)
     if found is None:
-        with _teams_lock:
+        with _teams_guard.lock:
             found = _teams.get(threads)
             if found is None:
-                found = _teams[threads] = Team(threads, abi)
+                found = Team(threads, abi)
+                _teams[threads] = found  # first, so that workers are never without their team
+                found.hire()
     return found
 
 
-def bury(threads: int, table: Array) -> None:
-    """Hand a step table that nobody will run again to its team."""
-    found = _teams.get(threads)
+def bury(threads: int, table: Array, teams: dict[int, Team] = _teams) -> None:
+    """Hand a step table that nobody will run again to its team. Works while the interpreter takes modules apart."""
+    found = teams.get(threads)
     if found is not None:
         found.graveyard.append(table)  # list.append is atomic: a finaliser must not wait for the lock
 
 
-def _forget_teams() -> None:
-    """In a forked child: the threads are gone, and a lock may have been held by one of them."""
-    global _teams_lock
-    _teams_lock = threading.Lock()
-    _teams.clear()
+def _dismiss_all() -> None:
+    """At exit: workers must be out of native code before the interpreter takes itself apart."""
+    for each in list(_teams.values()):
+        lock = each.guard.lock
+        if lock.acquire(
+            timeout=_LEAVING
+        ):  # a daemon thread may be in the middle of a run: then they stay, safely
+            if not each.busy:
+                each.dismiss()
+            lock.release()
 
 
-os.register_at_fork(after_in_child=_forget_teams)
+os.register_at_fork(after_in_child=_teams.clear)
+atexit.register(_dismiss_all)

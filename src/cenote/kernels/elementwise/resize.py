@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import F32, I64, Kernel, Parameter
-from cenote.codegen.values import F64, Pointer, Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View

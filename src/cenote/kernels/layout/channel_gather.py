@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cenote.codegen.builder import I64, Kernel, Parameter
-from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
 
@@ -106,6 +106,3 @@ def channel_gather_call(sources: Sources, inputs: Sequence[View], y: View) -> Ca
 def bytes_moved(sources: Sources, pixels: int) -> int:
     """Bytes read and written, for estimates."""
     return 2 * len(sources) * pixels * 4
-
-
-__all__ = ["ChannelGatherSpec", "Sources", "bytes_moved", "channel_gather_call"]

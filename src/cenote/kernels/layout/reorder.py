@@ -259,14 +259,3 @@ def pad_call(x: View, y: View, begins: Sequence[int]) -> Call:
     numbers = (*strides, x.shape[1], *depth_height_width, *to, *first)
     grain = max(1, (128 << 10) // max(1, to[2] * nbytes))
     return Call(PadSpec(nbytes), (x, y, *numbers), items=items, grain=grain)
-
-
-__all__ = [
-    "HaloSpec",
-    "PadSpec",
-    "ReorderSpec",
-    "pad_call",
-    "reorder_call",
-    "transpose",
-    "zero_halo_call",
-]

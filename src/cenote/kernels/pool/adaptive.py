@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import I64, Kernel, Parameter
-from cenote.codegen.values import Pointer, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import I64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Argument
 from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, combine_all, load, new_kernel, spans

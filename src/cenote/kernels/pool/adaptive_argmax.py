@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import I32, I64, Kernel, Parameter
-from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import I32, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.plane_items import channels_of, planes_of
@@ -223,6 +223,3 @@ def search_call(
         spec, (y, x, index, *ranges, *numbers), items,
         grain=max(1, min(WORK // work, -(-items // 8))), scratch=(12 * width + 256) if plain else 0,
     )  # fmt: skip
-
-
-__all__ = ["RangeSearch", "search_call"]

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cenote.codegen.builder import I32, I64, Kernel, Parameter
-from cenote.codegen.values import Pointer, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import I32, I64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.pool.argmax_generic import index_shift, index_strip
 from cenote.kernels.pool.argmax_horizontal import (

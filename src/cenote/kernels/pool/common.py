@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import F32, I32, I64, Kernel, Parameter
-from cenote.codegen.values import Number, Pointer, Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F32, I32, I64, Emitter, Number, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import is_float
 from cenote.kernels.base import KernelSpec
@@ -45,7 +45,7 @@ def identity(reduction: str, dtype: np.dtype[Any]) -> Number:
     return int(information.min if reduction == MAXIMUM else information.max)
 
 
-def combine(k: Kernel, reduction: str, a: Value, b: Value, exact: bool = True) -> Value:
+def combine(k: Emitter, reduction: str, a: Value, b: Value, exact: bool = True) -> Value:
     """One step of the reduction. `exact` maxima propagate NaN; the others take one instruction and may drop it."""
     if reduction == SUM:
         return a + b

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import F64, Kernel, Parameter, Variable
-from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter, Variable
+from cenote.codegen.values import F64, Emitter, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec
@@ -86,7 +86,7 @@ class GlobalSpec(KernelSpec):
             for run in k.range(0, n("runs")):
                 yield x + (piece * n("x_slice") + run * n("x_run"))
 
-    def neutral(self, k: Kernel, type: Scalar | None = None) -> Value:
+    def neutral(self, k: Emitter, type: Scalar | None = None) -> Value:
         return k.constant(type or self.compute, identity(self.reduction, self.dtype), self.lanes)
 
     def finish(self, total: Value, factor: Value) -> Value:

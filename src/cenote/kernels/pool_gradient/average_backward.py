@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen import math
-from cenote.codegen.builder import F32, F64, I64, Kernel, Parameter
-from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.pool.common import compute_type, spans

@@ -126,6 +126,3 @@ def scratch_bytes(axes: Sequence[AxisSpread], step: int) -> int:
     columns = axes[-1]
     width, stride, dilation, pad = _regular(columns)
     return 24 * step * (width * dilation + max(columns.size + pad, len(columns.weights) * stride) + SLACK)
-
-
-__all__ = ["AxisSpread", "scratch_bytes", "spread_call"]

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import I32, I64, Kernel, Parameter
-from cenote.codegen.values import Scalar
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import I32, I64, Scalar
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.plane_items import (
@@ -86,6 +86,3 @@ def gather_call(
         spec, (y, g, index, found, *numbers), y.shape[0] * groups, max(1, WORK // work),
         (source.size * width + 16) * 4,
     )  # fmt: skip
-
-
-__all__ = ["PoolGather", "gather_call"]

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import F32, I64, Kernel, Parameter
-from cenote.codegen.values import U64, Pointer, Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F32, I64, U64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.plane_items import (
@@ -211,6 +211,3 @@ def scatter_call(
     work = max(1, (to.size + 4 * source.size) * width)
     scratch = (to.size * width + 64) * 4 if spec.by_scratch else 0
     return Call(spec, (y, x, index, found, *numbers), y.shape[0] * groups, max(1, WORK // work), scratch)
-
-
-__all__ = ["PoolScatter", "Walk", "places", "scatter_call"]

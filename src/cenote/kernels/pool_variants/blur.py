@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import I64, Kernel, Parameter
-from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import I64, Pointer, Scalar, Value
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import Array
@@ -189,6 +189,3 @@ def line_bytes(columns: AxisWindow, step: int, nbytes: int) -> int:
     """Scratch memory: a line with its borders, and what vectors of the last windows read beyond."""
     length = max(columns.begin + columns.size + columns.end, columns.out * columns.stride + columns.window)
     return length * step * nbytes + 256
-
-
-__all__ = ["OUTSIDE", "PoolBlur", "blur_call", "line_bytes"]

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen import math
-from cenote.codegen.builder import BOOL, F64, I32, Kernel, Parameter
-from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import BOOL, F64, I32, Pointer, Scalar, Value
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
@@ -367,6 +367,3 @@ def band_rows(rows: AxisWindow, columns: AxisWindow, step: int, nbytes: int) -> 
         return 0
     more = (BAND - band_bytes(rows, length, 1, nbytes)) // (rows.stride * length * nbytes)
     return max(1, min(rows.out, 1 + more))
-
-
-__all__ = ["MEDIAN", "MOST_COLUMNS", "MOST_TAPS", "SOFT", "band_rows", "combined_call", "strided"]

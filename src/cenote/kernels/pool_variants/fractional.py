@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import I64, Kernel, Parameter
-from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.plane_items import channels_of, planes_of
@@ -211,6 +211,3 @@ def fractional_call(
         ),
         x.shape[0] * channels, grain=max(1, WORK // work), scratch=8 * sum(to.extents),
     )  # fmt: skip
-
-
-__all__ = ["PoolFractional", "fractional_call"]

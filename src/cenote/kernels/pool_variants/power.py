@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen import math
-from cenote.codegen.builder import F64, I64, Kernel, Parameter
-from cenote.codegen.values import Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F64, I64, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.plane_items import vectors
@@ -106,6 +106,3 @@ def power_call(
     spec = PowerSpec((y.type.dtype, x.type.dtype, g.type.dtype), base, doubled(exponent), times is not None)
     items = -(-x.type.size // RUN)
     return Call(spec, (y, x, times, x.type.size, float(exponent), float(floor)), items, grain=4)
-
-
-__all__ = ["PowerSpec", "doubled", "power_call", "product", "real_power"]

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import F64, I64, Kernel, Parameter
-from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F64, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import Call, View
@@ -249,6 +249,3 @@ def roi_align_call(
     return Call(
         spec, (y, x, rois, batches, found, *numbers), rois.shape[0] * parts, max(1, WORK // max(work, 1)), scratch,
     )  # fmt: skip
-
-
-__all__ = ["RoiAlignSpec", "roi_align_call"]

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cenote.codegen.builder import F64, I64, Kernel, Parameter
-from cenote.codegen.values import Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F64, I64, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Call, View
 from cenote.kernels.plane_items import vectors
@@ -112,6 +112,3 @@ def roi_spread_call(
         scale,
     )  # fmt: skip
     return Call(spec, (y, g, rois, batches, found, *numbers), parts, 1, capacity * 88 + columns * 8 + 256)
-
-
-__all__ = ["RoiSpread", "roi_spread_call"]

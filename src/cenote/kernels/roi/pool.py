@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import F64, I64, Kernel, Parameter
-from cenote.codegen.values import Scalar, Value
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F64, I64, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import Call, KernelSpec, View
@@ -240,6 +240,3 @@ def region_pool_call(
     return Call(
         spec, (y, x, rois, found, *numbers), rois.shape[0] * parts, max(1, WORK // max(work, 1)), scratch
     )
-
-
-__all__ = ["RegionPoolSpec", "region_pool_call"]

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import F32, F64, I64, Kernel
-from cenote.codegen.values import U64, Pointer, Scalar, Value
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import F32, F64, I64, U64, Pointer, Scalar, Value
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import KernelSpec
 
@@ -206,6 +206,3 @@ def table_capacity(bins: tuple[int, int], ratio: int, rows: int, columns: int) -
     those outside of the map are one entry per bin."""
     size, most = max(rows, columns), max(bins)
     return 2 * (2 * size + 4 * most + 16 + ratio * most)
-
-
-__all__ = ["MOST_SAMPLES", "NOT_FINITE", "NO_IMAGE", "TOO_LARGE", "Box", "BoxSpec", "Table", "table_capacity"]

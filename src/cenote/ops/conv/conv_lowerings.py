@@ -297,6 +297,3 @@ def transpose_lowerings(
         "phases", _layouts(inputs, Layout(lanes, transpose_halo(shape)), None, lanes), (Layout(lanes),), bind,
         peak_seconds(operations, target, 0.8), summation_tolerance(shape),
     )  # fmt: skip
-
-
-__all__ = ["Fused", "conv_lowerings", "has_pooled_lowering", "transpose_lowerings"]

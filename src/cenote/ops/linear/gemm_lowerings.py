@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -18,10 +18,24 @@ from cenote.kernels.cost_model import peak_seconds, stream_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Lowering
 
-if TYPE_CHECKING:
-    from cenote.ops.linear.gemm import Gemm
-
 MOST_CALLS = 64  # a batch whose matrices lie irregularly takes a call per outer index
+
+
+class GemmAttributes(Protocol):
+    """The attributes of Gemm."""
+
+    @property
+    def alpha(self) -> float: ...
+    @property
+    def beta(self) -> float: ...
+    @property
+    def transpose_a(self) -> bool: ...
+    @property
+    def transpose_b(self) -> bool: ...
+    @property
+    def activation(self) -> Activation: ...
+    @property
+    def stored(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -40,7 +54,7 @@ class _Addend:
 
 
 def gemm_lowerings(
-    op: Gemm, sizes: tuple[int, int, int], inputs: Sequence[TensorType | None], target: Target
+    op: GemmAttributes, sizes: tuple[int, int, int], inputs: Sequence[TensorType | None], target: Target
 ) -> Iterator[Lowering]:
     """Candidates for alpha A' B' + beta C; `sizes` are M, N, K. Native unless C is dynamic and beta is not 1."""
     m, n, k = sizes
@@ -87,7 +101,7 @@ def gemm_lowerings(
 
 
 def _linear(
-    op: Gemm, n: int, k: int, inputs: Sequence[TensorType | None], addend: _Addend, target: Target
+    op: GemmAttributes, n: int, k: int, inputs: Sequence[TensorType | None], addend: _Addend, target: Target
 ) -> Lowering:
     """One row of A against constant rows of B as they lie: bound by reading the weights."""
 
@@ -109,7 +123,7 @@ def _linear(
     )
 
 
-def _addend(op: Gemm, inputs: Sequence[TensorType | None], m: int, n: int) -> _Addend | None:
+def _addend(op: GemmAttributes, inputs: Sequence[TensorType | None], m: int, n: int) -> _Addend | None:
     """C as the kernel can add it; None where it cannot."""
     c = inputs[2] if len(inputs) > 2 else None
     if c is None:

@@ -39,6 +39,3 @@ def combined_lowerings(
     exact = kind == MEDIAN and x.dtype.itemsize >= 4
     error = 0.0 if exact else TOLERANCES[x.dtype.name]
     yield Lowering(f"{kind} of windows", (PLAIN,), (PLAIN,), bind, seconds, error)
-
-
-__all__ = ["combined_lowerings"]

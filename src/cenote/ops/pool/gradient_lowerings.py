@@ -151,6 +151,3 @@ def _by_search(forward: Op, g: TensorType, x: TensorType, target: Target) -> Ite
         yield Lowering(
             f"{option.name}, scatter", (PLAIN, PLAIN), (PLAIN,), bind, seconds, TOLERANCES[x.dtype.name], made
         )
-
-
-__all__ = ["gradient_lowerings"]

@@ -126,6 +126,3 @@ def gather_lowerings(
 
     seconds = (x.nbytes + g.nbytes) / BANDWIDTH + 2 * x.size * PER_VALUE
     yield Lowering("gather", (PLAIN, PLAIN, PLAIN), (PLAIN,), bind, seconds, 0.0, (noted,), check=check)
-
-
-__all__ = ["IndexCheck", "gather_lowerings", "index_check", "outside", "scatter_lowerings"]

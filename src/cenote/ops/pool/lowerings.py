@@ -13,13 +13,14 @@ from cenote.core.errors import ArgumentError
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import INT64, PLAIN, Layout, TensorType, is_float
-from cenote.kernels.base import Call, Slot, View, dense_strides
+from cenote.kernels.base import Call, View, dense_strides
 from cenote.kernels.pool.adaptive_argmax import search_call
 from cenote.kernels.pool.algorithms import candidates
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM, SUM
 from cenote.kernels.pool.problem import Bounds, Geometry, IndexLayout, Memory, PoolProblem, Scale
 from cenote.kernels.pool.whole_map import Maps, Reduce, partials, whole_maps
 from cenote.ops.base import Lowering, Types
+from cenote.runtime.program import Slot
 
 SCRATCH = 1 << 31  # bytes of scratch rows at most, by an estimate up to 16 times too high for plain memory
 STRIP = 8 << 10  # columns of a strip at most, unless windows are wider than a quarter of that

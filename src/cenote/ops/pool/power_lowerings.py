@@ -89,6 +89,3 @@ def power_gradient(
     seconds = inner.seconds + (2 * x.size + g.size) * PER_POWER
     error = 2 * lower.TOLERANCES[x.dtype.name]
     yield Lowering("powers, spread", (PLAIN, PLAIN), (PLAIN,), bind, seconds, error, made)
-
-
-__all__ = ["inner_sum", "multiplied", "power_gradient", "power_lowerings"]

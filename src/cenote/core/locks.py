@@ -1,0 +1,43 @@
+"""The package's locks. After a fork the child finds every one of them open, whatever other threads were doing."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+
+
+class Guard:
+    """A re-entrant lock: `with guard.lock:`.
+
+    A fork copies locks as they are, but not the threads that would release them. So the child gets a fresh lock in
+    every guard; a thread that forked inside `with` still releases the one it took. `orphaned` is True in a child
+    whose parent's other thread held the lock: what it guards may be half done there.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.orphaned = False
+        _guards.add(self)
+
+    def renew(self) -> None:
+        """A fresh lock; notes whether a thread that is gone holds the old one."""
+        if self.lock.acquire(blocking=False):
+            self.lock.release()
+        else:
+            self.orphaned = True
+        self.lock = threading.RLock()
+
+
+_guards: weakref.WeakSet[Guard] = weakref.WeakSet()
+
+
+LLVM = Guard()  # held while LLVM is imported or used: of use nowhere else once it is orphaned
+
+
+def _renew_all() -> None:
+    for guard in list(_guards):
+        guard.renew()
+
+
+os.register_at_fork(after_in_child=_renew_all)

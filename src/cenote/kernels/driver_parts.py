@@ -1,0 +1,339 @@
+"""Pieces of the native driver as LLVM text: waiting and waking, the clock, floating-point modes, working through steps.
+
+`driver` says how they fit together, and what the records hold.
+"""
+
+from __future__ import annotations
+
+STEP_WORDS = 24
+FLUSH, STRIDE, TAKEN, DONE = 6, 7, 8, 16
+CONTROL_WORDS = 80
+SEQUENCE, GENERATION, ACTIVE, SLEEPING_WORKERS, SLEEPING_AT_BARRIER = 0, 8, 16, 24, 32
+THREADS, STEPS, FIRST, LAST, SCRATCH, SCRATCH_STRIDE, SPIN = 40, 41, 42, 43, 44, 45, 46
+STEP_AT, ITEM_AT, JOB, STOP = (
+    47,
+    48,
+    49,
+    50,
+)  # where an interrupted run goes on; the job; workers are to leave
+
+_FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
+_ALL = 2**31 - 1
+SLICE, _SHORT = 50_000_000, 4_000_000  # nanoseconds
+NEVER = 2**63 - 1
+_COARSE_CLOCK = 6  # CLOCK_MONOTONIC_COARSE
+_MODE, _MODE_FLUSH = 0x1F80, 0x9FC0  # MXCSR: all exceptions masked; and FTZ, DAZ
+_ARM_FLUSH = 1 << 24 | 1 << 19  # FPCR: FZ, FZ16
+
+
+def field(name: str, base: str, word: int) -> str:
+    return f"  %{name} = getelementptr i64, ptr {base}, i64 {word}"
+
+
+CHANGE = f"""
+declare i64 @syscall(i64, ...)
+
+; Add one to the word and wake whoever sleeps on it.
+define internal void @change(ptr %word, ptr %sleepers) nounwind noinline {{
+  %old = atomicrmw add ptr %word, i32 1 seq_cst
+  %waiting = load atomic i64, ptr %sleepers seq_cst, align 8
+  %any = icmp sgt i64 %waiting, 0
+  br i1 %any, label %wake, label %done
+wake:
+  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i64 {_FUTEX_WAKE_PRIVATE}, i32 {_ALL}, i64 0, i64 0, i64 0)
+  br label %done
+done:
+  ret void
+}}
+"""
+
+HELPERS = f"""
+; Wait until the word differs from `old`: spin, then sleep, at most so long (a timespec, or null). May return early.
+define internal void @wait_while(ptr %word, i32 %old, ptr %sleepers, i64 %spin, ptr %longest) nounwind noinline {{
+entry:
+  br label %spinning
+spinning:
+  %i = phi i64 [ 0, %entry ], [ %next, %again ]
+  %seen = load atomic i32, ptr %word acquire, align 8
+  %changed = icmp ne i32 %seen, %old
+  br i1 %changed, label %done, label %relax
+relax:
+  call void asm sideeffect "PAUSE", ""()
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %spin
+  br i1 %more, label %again, label %sleep
+again:
+  br label %spinning
+sleep:
+  %before = atomicrmw add ptr %sleepers, i64 1 seq_cst
+  %now = load atomic i32, ptr %word seq_cst, align 8
+  %woken = icmp ne i32 %now, %old
+  br i1 %woken, label %awake, label %block
+block:
+  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i64 {_FUTEX_WAIT_PRIVATE}, i32 %old, ptr %longest,
+                                    i64 0, i64 0)
+  br label %awake
+awake:
+  %after = atomicrmw sub ptr %sleepers, i64 1 seq_cst
+  br label %done
+done:
+  ret void
+}}
+
+; Are all items of steps from..to done, or is the job over?
+define internal i1 @finished(ptr %steps, i64 %from, i64 %to, i64 %job) nounwind noinline {{
+entry:
+  br label %step
+step:
+  %s = phi i64 [ %from, %entry ], [ %s.next, %good ]
+  %over = icmp sgt i64 %s, %to
+  br i1 %over, label %yes, label %look
+look:
+  %row = mul i64 %s, {STEP_WORDS}
+  %record = getelementptr i64, ptr %steps, i64 %row
+{field("items.p", "%record", 2)}
+{field("done.p", "%record", DONE)}
+  %items = load i64, ptr %items.p
+  %done = load atomic i64, ptr %done.p acquire, align 8
+  %whole = or i64 %job, %items
+  %complete = icmp eq i64 %done, %whole
+  br i1 %complete, label %good, label %stale
+stale:
+  %stamp = and i64 %done, -4294967296
+  %same = icmp eq i64 %stamp, %job
+  br i1 %same, label %no, label %yes
+good:
+  %s.next = add i64 %s, 1
+  br label %step
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+
+; Work on a job. The step at which the time was up, or -1 when the job is over.
+define internal i64 @walk(ptr %control, ptr %steps, i64 %first, i64 %last, ptr %scratch, i64 %job, i64 %deadline)
+    nounwind noinline {{
+entry:
+  %longest = alloca [2 x i64]
+  %nanoseconds = getelementptr i64, ptr %longest, i64 1
+  store i64 0, ptr %longest
+  store i64 {SLICE}, ptr %nanoseconds
+  %timed = icmp ne i64 %deadline, {NEVER}
+  %patience = select i1 %timed, ptr %longest, ptr null
+{field("generation", "%control", GENERATION)}
+{field("sleepers", "%control", SLEEPING_AT_BARRIER)}
+{field("spin.p", "%control", SPIN)}
+  %spin = load i64, ptr %spin.p
+  br label %step
+step:
+  %s = phi i64 [ %first, %entry ], [ %s.next, %step.end ]
+  %over = icmp sge i64 %s, %last
+  br i1 %over, label %finish, label %open
+open:
+  %row = mul i64 %s, {STEP_WORDS}
+  %record = getelementptr i64, ptr %steps, i64 %row
+{field("words.p", "%record", 1)}
+{field("items.p", "%record", 2)}
+{field("grain.p", "%record", 3)}
+{field("barrier.p", "%record", 4)}
+{field("group.p", "%record", 5)}
+{field("taken.p", "%record", TAKEN)}
+{field("done.p", "%record", DONE)}
+  %items = load i64, ptr %items.p
+  %grain = load i64, ptr %grain.p
+  %wall = load i64, ptr %barrier.p
+  br label %look
+look:
+  %taken = load atomic i64, ptr %taken.p monotonic, align 8
+  br label %grab
+grab:
+  %seen = phi i64 [ %taken, %look ], [ %actual, %lost ]
+  %stamp = and i64 %seen, -4294967296
+  %mine = icmp eq i64 %stamp, %job
+  %from = and i64 %seen, 4294967295
+  %some = icmp slt i64 %from, %items
+  %go = and i1 %mine, %some
+  br i1 %go, label %try, label %step.done
+try:
+  %upto = add i64 %from, %grain
+  %short = icmp slt i64 %upto, %items
+  %to = select i1 %short, i64 %upto, i64 %items
+  %claimed = or i64 %job, %to
+  %pair = cmpxchg ptr %taken.p, i64 %seen, i64 %claimed monotonic monotonic
+  %actual = extractvalue {{ i64, i1 }} %pair, 0
+  %won = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %won, label %chunk, label %lost
+lost:
+  br label %grab
+chunk:
+  %kernel = load ptr, ptr %record
+  %words = load ptr, ptr %words.p
+  call void %kernel(ptr %words, i64 %from, i64 %to, ptr %scratch)
+  %amount = sub i64 %to, %from
+  %before = atomicrmw add ptr %done.p, i64 %amount seq_cst
+  %total = add i64 %before, %amount
+  %whole = or i64 %job, %items
+  %complete = icmp eq i64 %total, %whole
+  br i1 %complete, label %announce, label %go.on
+announce:
+  call void @change(ptr %generation, ptr %sleepers)
+  br label %go.on
+go.on:
+  br i1 %timed, label %time, label %look
+time:
+  %now = call i64 @now()
+  %late = icmp sgt i64 %now, %deadline
+  br i1 %late, label %away, label %look
+step.done:
+  %blocked = icmp ne i64 %wall, 0
+  br i1 %blocked, label %meet, label %step.end
+meet:
+  %group = load i64, ptr %group.p
+  br label %check
+check:
+  %era = load atomic i32, ptr %generation acquire, align 8
+  %ready = call i1 @finished(ptr %steps, i64 %group, i64 %s, i64 %job)
+  br i1 %ready, label %step.end, label %wait
+wait:
+  call void @wait_while(ptr %generation, i32 %era, ptr %sleepers, i64 %spin, ptr %patience)
+  br i1 %timed, label %wait.time, label %check
+wait.time:
+  %now.2 = call i64 @now()
+  %late.2 = icmp sgt i64 %now.2, %deadline
+  br i1 %late.2, label %away, label %check
+step.end:
+  %s.next = add i64 %s, 1
+  br label %step
+away:
+  ret i64 %s
+finish:
+  ret i64 -1
+}}
+"""
+
+CLOCK = f"""
+declare i32 @clock_gettime(i32, ptr)
+
+define internal i64 @now() nounwind noinline {{
+  %time = alloca [2 x i64]
+  %nanoseconds.p = getelementptr i64, ptr %time, i64 1
+  store i64 0, ptr %time
+  store i64 0, ptr %nanoseconds.p
+  %r = call i32 @clock_gettime(i32 {_COARSE_CLOCK}, ptr %time)
+  %seconds = load i64, ptr %time
+  %nanoseconds = load i64, ptr %nanoseconds.p
+  %whole = mul i64 %seconds, 1000000000
+  %sum = add i64 %whole, %nanoseconds
+  ret i64 %sum
+}}
+"""
+
+STRETCH = f"""
+; Call a kernel on items from..items in chunks until they are done or the time is up. The first item that is left.
+define internal i64 @stretch(ptr %kernel, ptr %words, i64 %from, i64 %items, ptr %scratch, ptr %stride.p, ptr %clock,
+    i64 %deadline) nounwind noinline {{
+entry:
+  %start = load i64, ptr %clock
+  br label %chunk
+chunk:
+  %begin = phi i64 [ %from, %entry ], [ %to, %again ]
+  %before = phi i64 [ %start, %entry ], [ %after, %again ]
+  %stride = load i64, ptr %stride.p
+  %upto = add i64 %begin, %stride
+  %partly = icmp slt i64 %upto, %items
+  %to = select i1 %partly, i64 %upto, i64 %items
+  call void %kernel(ptr %words, i64 %begin, i64 %to, ptr %scratch)
+  %after = call i64 @now()
+  br i1 %partly, label %more, label %done
+more:
+  %took = sub i64 %after, %before
+  %short = icmp slt i64 %took, {_SHORT}
+  br i1 %short, label %grow, label %look
+grow:
+  %double = shl i64 %stride, 1
+  store i64 %double, ptr %stride.p
+  br label %look
+look:
+  %late = icmp sgt i64 %after, %deadline
+  br i1 %late, label %done, label %again
+again:
+  br label %chunk
+done:
+  store i64 %after, ptr %clock
+  ret i64 %to
+}}
+"""
+
+MODES = {
+    "x86": f"""
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+
+; Set this thread's floating-point mode; the old one.
+define internal i64 @enter_mode(i64 %flush) nounwind noinline {{
+  %old.p = alloca i32
+  %new.p = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %old.p)
+  %flushes = icmp ne i64 %flush, 0
+  %new = select i1 %flushes, i32 {_MODE_FLUSH}, i32 {_MODE}
+  store i32 %new, ptr %new.p
+  call void @llvm.x86.sse.ldmxcsr(ptr %new.p)
+  %old = load i32, ptr %old.p
+  %wide = zext i32 %old to i64
+  ret i64 %wide
+}}
+
+define internal void @leave_mode(i64 %old) nounwind noinline {{
+  %p = alloca i32
+  %narrow = trunc i64 %old to i32
+  store i32 %narrow, ptr %p
+  call void @llvm.x86.sse.ldmxcsr(ptr %p)
+  ret void
+}}
+""",
+    "arm": f"""
+declare i64 @llvm.aarch64.get.fpcr()
+declare void @llvm.aarch64.set.fpcr(i64)
+
+define internal i64 @enter_mode(i64 %flush) nounwind noinline {{
+  %old = call i64 @llvm.aarch64.get.fpcr()
+  %flushes = icmp ne i64 %flush, 0
+  %new = select i1 %flushes, i64 {_ARM_FLUSH}, i64 0
+  call void @llvm.aarch64.set.fpcr(i64 %new)
+  ret i64 %old
+}}
+
+define internal void @leave_mode(i64 %old) nounwind noinline {{
+  call void @llvm.aarch64.set.fpcr(i64 %old)
+  ret void
+}}
+""",
+    "": """
+define internal i64 @enter_mode(i64 %flush) nounwind { ret i64 0 }
+define internal void @leave_mode(i64 %old) nounwind { ret void }
+""",
+}
+
+RESTAMP = f"""
+; A job's counters at nothing taken, nothing done.
+define internal void @restamp(ptr %steps, i64 %first, i64 %last, i64 %job) nounwind noinline {{
+entry:
+  br label %reset
+reset:
+  %c = phi i64 [ %first, %entry ], [ %c.next, %clear ]
+  %cleared = icmp sge i64 %c, %last
+  br i1 %cleared, label %done, label %clear
+clear:
+  %row = mul i64 %c, {STEP_WORDS}
+  %record = getelementptr i64, ptr %steps, i64 %row
+{field("taken.p", "%record", TAKEN)}
+{field("done.p", "%record", DONE)}
+  store atomic i64 %job, ptr %taken.p monotonic, align 8
+  store atomic i64 %job, ptr %done.p monotonic, align 8
+  %c.next = add i64 %c, 1
+  br label %reset
+done:
+  ret void
+}}
+"""
