@@ -212,6 +212,7 @@ def _samples(cls: type[MaxPool]) -> Iterator[Sample]:
         ("same lower", cls((3, 2), two, auto_pad="SAME_LOWER"), seeded((1, 8, 9, 8))),
         ("1-D", cls((3,), (2,), ((1, 1),)), seeded((2, 10, 17))),
         ("3-D", cls((3, 3, 3), (2, 2, 2), ((1, 1),) * 3), seeded((1, 9, 5, 8, 9))),
+        ("3-D, one apart", cls((3, 3, 3), (1, 1, 1), ((1, 1),) * 3), seeded((1, 3, 5, 8, 20))),
         ("3-D 2x2x2", cls((2, 2, 2), (2, 2, 2)), seeded((1, 3, 4, 6, 7))),
         ("channels last", cls((3, 3), two, one, channels_last=True), seeded((2, 11, 9, 13))),
         ("channels last 2x2", cls(two, two, channels_last=True), seeded((1, 8, 10, 3))),
