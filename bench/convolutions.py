@@ -31,11 +31,11 @@ from cenote.kernels.base import (
     float_word,
     halo_offset,
 )
-from cenote.kernels.epilogue import Activation
+from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Lowering, Op
-from cenote.ops.conv import Conv
-from cenote.ops.conv_transpose import ConvTranspose
-from cenote.ops.gemm import Gemm
+from cenote.ops.conv.conv import Conv
+from cenote.ops.conv.conv_transpose import ConvTranspose
+from cenote.ops.linear.gemm import Gemm
 
 TARGET = jit.host_target()
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)

@@ -20,7 +20,7 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import Call, Slot, View, dense_strides, float_word
-from cenote.kernels.pool_plan import Factors, Geometry, Memory, factors, windowed
+from cenote.kernels.pool.plan import Factors, Geometry, Memory, factors, windowed
 
 TARGET = jit.host_target()
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)

@@ -35,7 +35,7 @@ class EngineProcess:
         self.process = subprocess.Popen(
             command,
             pass_fds=[far_end.fileno()],
-            env=environment(threads),
+            env=environment(threads, spec.before),
             # Peers print notices of their own; they must not mix with the tables.
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -64,8 +64,9 @@ class EngineProcess:
         self.pipe.close()
 
 
-def environment(threads: int) -> dict[str, str]:
-    """The worker's environment: this checkout importable, thread counts as asked."""
-    paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+def environment(threads: int, before: bool = False) -> dict[str, str]:
+    """The worker's environment: this checkout (or an older one) importable, thread counts as asked."""
+    source = Path(os.environ.get("CENOTE_BEFORE", ROOT)).resolve() if before else ROOT
+    paths = [str(ROOT), str(source / "src"), os.environ.get("PYTHONPATH", "")]
     variables = dict.fromkeys(THREAD_VARIABLES, str(threads))
     return {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -22,11 +22,9 @@ ROWS = (
     ("ops",),
     ("graph",),
     ("frontends", "passes", "tiling"),
-    ("compile",),
-    ("tune",),
-    ("plan_file",),
-    ("plan_writer",),
-    ("plan_cache", "stage"),
+    ("compiler",),
+    ("plans",),
+    ("stage",),
     ("model", "profile", "functional"),
     ("loading", "torch"),
     ("__init__", "backend", "torch"),
@@ -46,7 +44,7 @@ THIRD_PARTY = {
     "rich": {"cli"},
 }
 # What a plan that is at hand does not need (front ends, what compiles) is imported by these when it is needed.
-WARM_START = {"plan_file", "stage", "model", "loading", "__init__"}
+WARM_START = {"plans", "stage", "model", "loading", "__init__"}
 APPLICATIONS = {"cli", "serving", "distributed"}
 
 
@@ -139,8 +137,8 @@ def test_imports_run_one_way(path: Path) -> None:
         ("profile/x.py", "from llvmlite import binding"),
         ("ops/x.py", "def f():\n    from cenote.core.types import Array"),
         ("ops/x.py", "from cenote import load"),
-        ("plan_file.py", "def f():\n    from cenote.model import Model"),
-        ("compile.py", "def f():\n    from cenote.passes import fuse"),
+        ("plans/x.py", "def f():\n    from cenote.model import Model"),
+        ("compiler/x.py", "def f():\n    from cenote.passes import fuse"),
         ("elsewhere/x.py", ""),
     ],
 )
@@ -151,11 +149,11 @@ def test_the_rule_sees_a_wrong_import(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("compile.py", "from cenote.ops.base import Op\nfrom cenote.runtime import threads"),
+        ("compiler/x.py", "from cenote.ops.base import Op\nfrom cenote.runtime import threads"),
         ("cli/x.py", "import cenote\nfrom cenote.cli.run import run\nimport typer"),
         ("backend.py", "def f():\n    from cenote.frontends.onnx import load_onnx"),
         ("runtime/x.py", "def f():\n    import torch"),
-        ("model.py", "def f():\n    from cenote.compile import compile_graph"),
+        ("model.py", "def f():\n    from cenote.compiler.compile import compile_graph"),
     ],
 )
 def test_the_rule_lets_a_right_import_pass(module: str, source: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import cenote
-import cenote.compile
+import cenote.compiler.compile
 from cenote.frontends.onnx import load_onnx
 from cenote.graph.interpreter import evaluate
 from cenote.runtime.program import KernelStep, Step
@@ -78,7 +78,7 @@ def reordered(steps: Sequence[Step]) -> tuple[Step, ...]:
 @pytest.fixture(autouse=True)
 def threads_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """These programs are so small that they would run on one thread."""
-    monkeypatch.setattr(cenote.compile, "_WORTH_THREADS", 0.0)
+    monkeypatch.setattr(cenote.compiler.compile, "_WORTH_THREADS", 0.0)
 
 
 @settings(

@@ -16,6 +16,8 @@ class EngineSpec:
     pin: bool = False
     # Left out unless asked for by name.
     optional: bool = False
+    # Cenote out of the checkout that the environment variable CENOTE_BEFORE names: what a change did to its speed.
+    before: bool = False
 
 
 def by_name(*specs: EngineSpec) -> dict[str, EngineSpec]:
@@ -26,6 +28,7 @@ def by_name(*specs: EngineSpec) -> dict[str, EngineSpec]:
 MODEL_ENGINES = by_name(
     EngineSpec("cenote", "bench.engines.cenote", "FastModel", prepares=True),
     EngineSpec("cenote_exact", "bench.engines.cenote", "ExactModel", prepares=True, optional=True),
+    EngineSpec("before", "bench.engines.cenote", "FastModel", prepares=True, optional=True, before=True),
     EngineSpec("onnxruntime", "bench.engines.onnxruntime", "Model"),
     EngineSpec("openvino", "bench.engines.openvino", "Model"),
     EngineSpec("torch", "bench.engines.torch", "Model"),
@@ -37,6 +40,7 @@ MODEL_ENGINES = by_name(
 
 POOL_ENGINES = by_name(
     EngineSpec("cenote", "bench.engines.cenote", "Pool"),
+    EngineSpec("before", "bench.engines.cenote", "Pool", optional=True, before=True),
     EngineSpec("onnxruntime", "bench.engines.onnxruntime", "Pool"),
     EngineSpec("openvino", "bench.engines.openvino", "Pool"),
     EngineSpec("torch", "bench.engines.torch", "Pool"),

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from cenote import plan_cache, plan_file
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError
 from cenote.core.options import Precision, Tune, Weights
 from cenote.model import Model
-from cenote.plan_cache import Keeper
+from cenote.plans import reader
+from cenote.plans.cache import Keeper, keeper_of
+from cenote.plans.format import is_plan_at, is_plan_file
 from cenote.runtime.threads import resolve_threads
 from cenote.stage import Options
 
@@ -51,12 +52,12 @@ def load(
     no valid model or cannot be read, UnsupportedError for a valid one that Cenote cannot run (the message names the
     node), ArgumentError for a bad argument.
     """
-    if isinstance(source, str | os.PathLike) and plan_file.is_plan_at(source):
+    if isinstance(source, str | os.PathLike) and is_plan_at(source):
         return _load_plan(source, threads)
-    if plan_file.is_plan_file(_start(source)):
+    if is_plan_file(_start(source)):
         raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
     options = Options(resolve_threads(threads), precision, weights, tune)
-    keeper = plan_cache.keeper(source, {"precision": precision, "weights": weights, "tune": tune})
+    keeper = keeper_of(source, {"precision": precision, "weights": weights, "tune": tune})
     stored = None if keeper is None else keeper.find(None, options.threads)
     if keeper is not None and stored is not None:
         return Model.from_stored(stored, options, keeper, _graph_of(source, keeper))
@@ -107,7 +108,7 @@ def _load_plan(path: str | os.PathLike[str], threads: int | None) -> Model:
     try:
         return Model.from_plan_file(path, threads)
     except (UnsupportedError, ModelError):
-        source, options = plan_file.source_of(path)
+        source, options = reader.source_of(path)
         if not source or not os.path.isfile(source):
             raise
     model = load(source, threads=threads, **options)

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from cenote import plan_file, plan_writer
 from cenote.core.errors import ArgumentError, InputError, UnsupportedError
 from cenote.core.types import Array, Declared, TensorType
-from cenote.plan_cache import Keeper
-from cenote.plan_file import StoredModel, StoredPlan
+from cenote.plans import reader, writer
+from cenote.plans.cache import Keeper
+from cenote.plans.format import StoredModel, StoredPlan, is_plan_at
 from cenote.runtime.arrays import same
 from cenote.runtime.batches import Entry, ahead, batches
 from cenote.runtime.inputs import fitting, foreign
@@ -31,7 +31,7 @@ from cenote.stage import NoPlan, Options, Stage, kept
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from cenote.compile import Plan
+    from cenote.compiler.compile import Plan
     from cenote.graph.graph import Graph, Handover
 
 
@@ -98,9 +98,9 @@ class Model:
 
     @staticmethod
     def from_plan_file(path: str | PathLike[str], threads: int | None) -> Model:
-        """A model out of a plan file; errors as `plan_file.read`."""
+        """A model out of a plan file; errors as `reader.read`."""
         count = resolve_threads(threads)
-        stored = plan_file.read(path, count)
+        stored = reader.read(path, count)
         return Model.from_stored(stored, Options(count, stored.precision, stored.weights))
 
     def save(self, path: str | PathLike[str], source: str | PathLike[str] = "") -> None:
@@ -111,7 +111,7 @@ class Model:
         depend on data, InputError when nothing has been compiled, ArgumentError when `source` is a plan file itself,
         OSError when the file cannot be written.
         """
-        if source and plan_file.is_plan_at(source):
+        if source and is_plan_at(source):
             raise ArgumentError(
                 f"source: {source} is a plan file itself; name the model that it was made from (an ONNX file)"
             )
@@ -119,7 +119,7 @@ class Model:
             raise InputError("the model has symbolic dimensions: call plan_for(shapes) before saving a plan")
         if any(stage.rest is not None for stage in self._stages.values()):
             raise UnsupportedError("a plan file holds models whose shapes do not depend on data")
-        plan_writer.save(
+        writer.save(
             path,
             self._stored(list(self._stages)),
             source=str(Path(source).resolve()) if source else "",
@@ -232,7 +232,7 @@ class Model:
         return f"<cenote.Model ({inputs}) -> {', '.join(self.output_names)}, threads={self.threads}>"
 
     def _repr_html_(self) -> str:
-        from cenote.passes.html import model_html
+        from cenote.compiler.html import model_html
 
         title = f"cenote.Model, {self.threads} thread(s), precision {self.precision}"
         return model_html(title, self.inputs, self.outputs, self.plans)

@@ -18,13 +18,13 @@ import numpy as np
 from cenote.core.errors import ArgumentError, InputError
 from cenote.core.options import Precision, Tune, Weights
 from cenote.core.types import Array, TensorType
-from cenote.plan_file import StoredPlan
+from cenote.plans.format import StoredPlan
 
 if TYPE_CHECKING:
-    from cenote.compile import ConstantPool, Plan
+    from cenote.compiler.compile import ConstantPool, Plan
+    from cenote.compiler.tune import Tuner
     from cenote.graph.graph import Handover
     from cenote.passes.specialize import Rest
-    from cenote.tune import Tuner
 
 _STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
 PRECISIONS: tuple[str, ...] = get_args(Precision)
@@ -46,7 +46,7 @@ class Stage:
     @staticmethod
     def compile(source: Handover, types: Mapping[str, TensorType], options: Options) -> Stage:
         """Specialise a graph to these types and compile what can be."""
-        from cenote.compile import compile_graph
+        from cenote.compiler.compile import compile_graph
         from cenote.graph.graph import Handover
         from cenote.passes.specialize import specialize
 
@@ -124,14 +124,14 @@ class Options:
     @cached_property
     def decide(self) -> Tuner:
         """Chooses between algorithms."""
-        from cenote.tune import Tuner
+        from cenote.compiler.tune import Tuner
 
         return Tuner(self.tune)
 
     @cached_property
     def pool(self) -> ConstantPool:
         """Weights that several plans share."""
-        from cenote.compile import ConstantPool
+        from cenote.compiler.compile import ConstantPool
 
         return ConstantPool()
 

@@ -16,7 +16,7 @@ from cenote.codegen.builder import F32, F64, I32, I64, Kernel, Parameter
 from cenote.codegen.values import BF16, F16, I8, U8, Scalar
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.move import MoveSpec
+from cenote.kernels.layout.memcpy import MoveSpec
 from tests.harness import KERNEL
 
 TARGETS = sorted({jit.host_target().name, "generic"})

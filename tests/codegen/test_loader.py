@@ -75,7 +75,7 @@ def test_nonsense_is_refused() -> None:
 
 def test_workers_compile_what_the_caller_would(monkeypatch: pytest.MonkeyPatch) -> None:
     from cenote.kernels.driver import Driver
-    from cenote.kernels.move import MoveSpec
+    from cenote.kernels.layout.memcpy import MoveSpec
 
     target, made = jit.named_target("generic"), {}
     sources = [MoveSpec(), Driver("cenote_run", target), Driver("cenote_work", target)]

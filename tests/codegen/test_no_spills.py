@@ -14,10 +14,10 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
-from cenote.kernels.conv_direct import ConvDirectSpec, widest
-from cenote.kernels.depthwise import DepthwiseSpec, widest_group, widest_row
-from cenote.kernels.epilogue import Activation
-from cenote.kernels.winograd import WinogradSpec
+from cenote.kernels.conv.depthwise import DepthwiseSpec, widest_group, widest_row
+from cenote.kernels.conv.direct import ConvDirectSpec, widest
+from cenote.kernels.conv.winograd import WinogradSpec
+from cenote.kernels.elementwise.activations import Activation
 
 pytestmark = pytest.mark.skipif(
     not jit.host_target().triple.startswith("x86_64"), reason="reads x86-64 assembly only"

@@ -8,7 +8,7 @@ from cenote.core.target import Target
 from cenote.core.types import Array, Layout
 from cenote.kernels.base import View
 from cenote.ops.base import Lowering, Op, Sample, ShapeFromData, ValueNeeded
-from cenote.ops.binary import Add
+from cenote.ops.elementwise.binary import Add
 from tests import harness
 from tests.contract.samples import each_operator, each_sample, listed, named
 from tests.contract.test_lowerings import TARGETS, same_bits

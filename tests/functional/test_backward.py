@@ -11,7 +11,7 @@ import pytest
 
 import cenote.functional as F
 from cenote.core.errors import CenoteError, DTypeError, InputError, ShapeError
-from cenote.ops.roi_align import RoiAlign
+from cenote.ops.roi.align import RoiAlign
 
 BOXES = np.array([[0, 0.3, 0.2, 4.7, 4.1], [1, 2, 1, 5.5, 6], [0, 1, 1, 1, 1], [1, -2, -1, 3, 9]], np.float64)
 

@@ -10,7 +10,7 @@ import pytest
 
 import cenote.functional as F
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
-from cenote.ops.weighted_pool import uniform
+from cenote.ops.pool.weighted import uniform
 from tests.functional import naive
 from tests.functional.inputs import FLOATS, noise
 

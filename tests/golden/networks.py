@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from cenote.codegen import jit
-from cenote.compile import compile_graph
+from cenote.compiler.compile import compile_graph
 from cenote.core.types import TensorType
 from cenote.frontends.onnx import load_onnx
 from cenote.graph.text import print_graph

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cenote.codegen import jit
-from cenote.compile import compile_graph
+from cenote.compiler.compile import compile_graph
 from cenote.core.types import TensorType
 from cenote.frontends.onnx import load_onnx
 from cenote.passes.specialize import specialize

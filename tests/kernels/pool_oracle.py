@@ -9,7 +9,7 @@ import numpy as np
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Slot, View, buffer_elements, dense_strides
-from cenote.kernels.pool_plan import UNSCALED, Factors, Geometry, Memory, windowed
+from cenote.kernels.pool.plan import UNSCALED, Factors, Geometry, Memory, windowed
 from tests.harness import Buffer, launch, pack, unpack
 
 LAYOUTS = ("plain", "blocked", "last")

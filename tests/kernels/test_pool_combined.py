@@ -13,14 +13,14 @@ import pytest
 import cenote.functional as F
 from cenote.core.errors import InputError
 from cenote.core.types import BFLOAT16, Array, TensorType
-from cenote.kernels.pool_combined import comparators
-from cenote.ops import eager
-from cenote.ops.blur_pool import BORDERS, BlurPool
-from cenote.ops.fractional_pool import FractionalMaxPool
-from cenote.ops.median_pool import MedianPool
-from cenote.ops.roi_align import RoiAlign
-from cenote.ops.sparse_gradient import SparseGradient
-from cenote.ops.weighted_pool import SoftPool
+from cenote.functional import eager
+from cenote.kernels.pool_variants.combined import comparators
+from cenote.ops.pool.blur import BORDERS, BlurPool
+from cenote.ops.pool.fractional import FractionalMaxPool
+from cenote.ops.pool.median import MedianPool
+from cenote.ops.pool.sparse_gradient import SparseGradient
+from cenote.ops.pool.weighted import SoftPool
+from cenote.ops.roi.align import RoiAlign
 from tests.kernels.test_pool_scatter import noise, same
 
 WINDOWS = ((2, 2), (3, 3), (5, 5), (4, 3), (1, 7))

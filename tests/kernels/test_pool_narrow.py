@@ -8,8 +8,8 @@ import pytest
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, TensorType
 from cenote.kernels.base import KernelSpec, Slot, View, dense_strides
-from cenote.kernels.pool_narrow import PoolNarrow
-from cenote.kernels.pool_plan import Geometry, Memory, windowed
+from cenote.kernels.pool.plan import Geometry, Memory, windowed
+from cenote.kernels.pool.small_window import PoolSmallWindow
 from tests.kernels.pool_oracle import geometry, has_empty_window
 from tests.kernels.test_pool_windows import HOST, NO_PADS, TARGETS, check, noise, square
 
@@ -66,5 +66,5 @@ def test_small_windows_stay_in_registers() -> None:
         square(5, 2, 1, 20, 20),
         square(3, 1, 1, 7, 7),
     ):
-        assert isinstance(planned(g), PoolNarrow)
-    assert not isinstance(planned(square(5, 2, 1, 56, 56)), PoolNarrow)
+        assert isinstance(planned(g), PoolSmallWindow)
+    assert not isinstance(planned(square(5, 2, 1, 56, 56)), PoolSmallWindow)

@@ -10,8 +10,8 @@ import pytest
 from cenote import functional
 from cenote.codegen import jit
 from cenote.core.types import Array
-from cenote.kernels import pool_plan
-from cenote.kernels.pool_blocks import PoolBlocks
+from cenote.kernels.pool import plan as pool_plan
+from cenote.kernels.pool.van_herk import PoolVanHerk
 from tests.kernels.pool_oracle import geometry, pooled, run_pool
 
 GUARD = 64  # elements on each side of an output that nothing may touch
@@ -119,5 +119,5 @@ def test_the_plan_of_a_large_image_writes_past_the_caches(monkeypatch: pytest.Mo
         memory = pool_plan.Memory(1, 1, strides, strides)
         call = pool_plan.windowed("max", np.dtype(np.float32), g, memory, target, None, None)
         assert call is not None
-        assert isinstance(call.spec, PoolBlocks)
+        assert isinstance(call.spec, PoolVanHerk)
         assert call.spec.past_caches is large

@@ -13,18 +13,18 @@ import pytest
 import cenote.functional as F
 from cenote.core.errors import InputError
 from cenote.core.types import BFLOAT16, FLOATS, Array, TensorType
-from cenote.ops import eager
-from cenote.ops.adaptive_pool import AdaptiveAveragePool, AdaptiveMaxPool
-from cenote.ops.average_pool import AveragePool
+from cenote.functional import eager
 from cenote.ops.base import Op
-from cenote.ops.lp_pool import GlobalLpPool, LpPool
-from cenote.ops.max_pool import INDEX_RULES, MaxPool, MinPool, special
-from cenote.ops.max_unpool import MaxUnpool
-from cenote.ops.pool_gradient import IndexGradient, PoolGradient
-from cenote.ops.roi_align import RoiAlign
-from cenote.ops.roi_pool import MaxRoiPool, PsRoiPool
-from cenote.ops.sparse_gradient import SparseGradient
-from cenote.ops.weighted_pool import GemPool
+from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
+from cenote.ops.pool.average import AveragePool
+from cenote.ops.pool.gradient import IndexGradient, PoolGradient
+from cenote.ops.pool.lp import GlobalLpPool, LpPool
+from cenote.ops.pool.max import INDEX_RULES, MaxPool, MinPool, special
+from cenote.ops.pool.sparse_gradient import SparseGradient
+from cenote.ops.pool.unpool import MaxUnpool
+from cenote.ops.pool.weighted import GemPool
+from cenote.ops.roi.align import RoiAlign
+from cenote.ops.roi.pool import MaxRoiPool, PsRoiPool
 
 EPSILON = {
     np.dtype(np.float64): 1e-12,

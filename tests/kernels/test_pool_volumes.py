@@ -11,9 +11,9 @@ import pytest
 from cenote import functional
 from cenote.codegen import jit
 from cenote.core.types import Array
-from cenote.kernels import pool_plan
-from cenote.kernels.pool_shape import Geometry
-from cenote.kernels.pool_volumes import PoolVolumes
+from cenote.kernels.pool import plan as pool_plan
+from cenote.kernels.pool.problem import Geometry
+from cenote.kernels.pool.window_3x3x3 import PoolWindow3x3x3
 from tests.kernels.pool_oracle import geometry, pooled, run_pool
 
 HOST = jit.host_target()
@@ -45,7 +45,7 @@ def test_the_plan_uses_the_kernel() -> None:
     memory = pool_plan.Memory(1, 1, (1440, 1440, 360, 40), (1440, 1440, 360, 40))
     call = pool_plan.windowed("sum", np.dtype(np.float32), g, memory, HOST, None, None)
     assert call is not None
-    assert isinstance(call.spec, PoolVolumes)
+    assert isinstance(call.spec, PoolWindow3x3x3)
 
 
 @pytest.mark.parametrize("pad", [0, 1])

@@ -10,8 +10,8 @@ import pytest
 from cenote.codegen import jit
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import Slot, View, dense_strides
-from cenote.kernels.pool_global import BLOCK, UNROLLED
-from cenote.kernels.pool_global_plan import PIECE, Maps, Reduce, partials, whole_maps
+from cenote.kernels.pool.whole_map import BLOCK, UNROLLED
+from cenote.kernels.pool.whole_map_plan import PIECE, Maps, Reduce, partials, whole_maps
 from tests.harness import Buffer, launch, pack, unpack
 
 HOST = jit.host_target()

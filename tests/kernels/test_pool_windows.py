@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from cenote.codegen import jit
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType
-from cenote.kernels.pool_base import compute_type
-from cenote.kernels.pool_plan import Factors, Geometry
-from cenote.ops.adaptive_pool import AdaptiveAveragePool, AdaptiveMaxPool
-from cenote.ops.average_pool import AveragePool
-from cenote.ops.max_pool import MaxPool
+from cenote.kernels.pool.common import compute_type
+from cenote.kernels.pool.plan import Factors, Geometry
+from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
+from cenote.ops.pool.average import AveragePool
+from cenote.ops.pool.max import MaxPool
 from tests.harness import lowerings_of, run_lowering
 from tests.kernels.pool_oracle import LAYOUTS, geometry, has_empty_window, pooled, run_pool
 

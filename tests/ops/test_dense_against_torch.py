@@ -12,18 +12,18 @@ import pytest
 import cenote
 from cenote.core.errors import ArgumentError, CenoteError, DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import TensorType
-from cenote.ops.activation import Clip, Gelu, Relu
 from cenote.ops.base import Op, seeded
-from cenote.ops.batch_normalization import BatchNormalization
-from cenote.ops.binary import Add, PRelu
-from cenote.ops.concat import Concat
-from cenote.ops.instance_normalization import GroupNormalization, InstanceNormalization
-from cenote.ops.layer_normalization import LayerNormalization, LpNormalization, RMSNormalization
-from cenote.ops.lrn import LRN
-from cenote.ops.pad import Pad
-from cenote.ops.reduce import ReduceLogSumExp, ReduceMean, ReduceSum
-from cenote.ops.resize import Resize
-from cenote.ops.softmax import LogSoftmax, Softmax
+from cenote.ops.elementwise.activation import Clip, Gelu, Relu
+from cenote.ops.elementwise.binary import Add, PRelu
+from cenote.ops.movement.concat import Concat
+from cenote.ops.movement.pad import Pad
+from cenote.ops.movement.resize import Resize
+from cenote.ops.normalization.batch_normalization import BatchNormalization
+from cenote.ops.normalization.instance_normalization import GroupNormalization, InstanceNormalization
+from cenote.ops.normalization.layer_normalization import LayerNormalization, LpNormalization, RMSNormalization
+from cenote.ops.normalization.lrn import LRN
+from cenote.ops.normalization.softmax import LogSoftmax, Softmax
+from cenote.ops.reduction.reduce import ReduceLogSumExp, ReduceMean, ReduceSum
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional

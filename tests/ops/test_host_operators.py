@@ -20,24 +20,24 @@ from cenote.core.errors import (
 )
 from cenote.core.types import Array, TensorType
 from cenote.ops import DECODERS
-from cenote.ops.attention import Attention
 from cenote.ops.base import Imported, Op, Rewired, ShapeFromData, ValueNeeded, seeded
-from cenote.ops.cast import Cast
-from cenote.ops.data_dependent import Compress, NonZero, OneHot, Unique
-from cenote.ops.deform_conv import Col2Im, DeformConv
-from cenote.ops.einsum import Einsum
-from cenote.ops.gather import Gather, GatherND
-from cenote.ops.grid_sample import MODES, PADDINGS, GridSample
+from cenote.ops.conv.deform_conv import Col2Im, DeformConv
+from cenote.ops.elementwise.cast import Cast
 from cenote.ops.host import int64s
-from cenote.ops.non_max_suppression import NonMaxSuppression
-from cenote.ops.quantize import QuantizeLinear
-from cenote.ops.recurrent import LSTM
-from cenote.ops.reshape import Dropout, Reshape
-from cenote.ops.scatter import ScatterElements, ScatterND, TensorScatter
-from cenote.ops.shape import Range, Shape
-from cenote.ops.slice import Slice
-from cenote.ops.split import Split
-from cenote.ops.topk import TopK
+from cenote.ops.linear.einsum import Einsum
+from cenote.ops.movement.data_dependent import Compress, NonZero, OneHot, Unique
+from cenote.ops.movement.gather import Gather, GatherND
+from cenote.ops.movement.grid_sample import MODES, PADDINGS, GridSample
+from cenote.ops.movement.reshape import Dropout, Reshape
+from cenote.ops.movement.scatter import ScatterElements, ScatterND, TensorScatter
+from cenote.ops.movement.shape import Range, Shape
+from cenote.ops.movement.slice import Slice
+from cenote.ops.movement.split import Split
+from cenote.ops.quantization.quantize import QuantizeLinear
+from cenote.ops.reduction.non_max_suppression import NonMaxSuppression
+from cenote.ops.reduction.topk import TopK
+from cenote.ops.sequence.attention import Attention
+from cenote.ops.sequence.recurrent import LSTM
 
 
 def decode(

@@ -13,9 +13,9 @@ from cenote.core.errors import (
 )
 from cenote.core.types import Array
 from cenote.ops import DECODERS
-from cenote.ops.attention import Attention
 from cenote.ops.base import Imported, Op, seeded
-from cenote.ops.recurrent import GRU, LSTM, RNN
+from cenote.ops.sequence.attention import Attention
+from cenote.ops.sequence.recurrent import GRU, LSTM, RNN
 
 
 def sequences(gates: int, directions: int) -> dict[str, Array]:

@@ -10,10 +10,10 @@ from cenote.core.errors import (
     UnsupportedError,
 )
 from cenote.ops.base import narrow, seeded
-from cenote.ops.cast import Cast
+from cenote.ops.elementwise.cast import Cast
 from cenote.ops.host import dtype_from_code
-from cenote.ops.quantize import DynamicQuantizeLinear, QuantizeLinear
-from cenote.ops.quantized_linear import QLinearConv
+from cenote.ops.quantization.quantize import DynamicQuantizeLinear, QuantizeLinear
+from cenote.ops.quantization.quantized_linear import QLinearConv
 
 
 def test_quantization_rounds_halves_to_even_before_the_zero_point() -> None:

@@ -8,14 +8,14 @@ from cenote.core.types import TensorType
 from cenote.graph.graph import Declared, Graph, Node
 from cenote.graph.interpreter import evaluate
 from cenote.graph.verify import verify
-from cenote.ops.activation import Relu, Sigmoid
-from cenote.ops.channel_gather import ChannelGather
-from cenote.ops.concat import Concat
-from cenote.ops.reshape import Reshape
-from cenote.ops.split import Split
-from cenote.ops.transpose import Transpose
+from cenote.ops.elementwise.activation import Relu, Sigmoid
+from cenote.ops.movement.channel_gather import ChannelGather
+from cenote.ops.movement.concat import Concat
+from cenote.ops.movement.reshape import Reshape
+from cenote.ops.movement.split import Split
+from cenote.ops.movement.transpose import Transpose
 from cenote.passes.channels import compose_channels
-from cenote.passes.dead import eliminate_dead
+from cenote.passes.dead_code import eliminate_dead
 from cenote.passes.specialize import specialize
 
 SHAPE = (1, 10, 3, 4)

@@ -12,12 +12,12 @@ from cenote.codegen import jit
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Declared, Graph, Node
 from cenote.graph.interpreter import evaluate
-from cenote.ops.activation import HardSwish, Relu
 from cenote.ops.base import Op
-from cenote.ops.batch_normalization import BatchNormalization
-from cenote.ops.binary import Add
-from cenote.ops.conv import Conv
-from cenote.ops.max_pool import MaxPool, MinPool
+from cenote.ops.conv.conv import Conv
+from cenote.ops.elementwise.activation import HardSwish, Relu
+from cenote.ops.elementwise.binary import Add
+from cenote.ops.normalization.batch_normalization import BatchNormalization
+from cenote.ops.pool.max import MaxPool, MinPool
 from cenote.passes.fuse import fuse
 from cenote.passes.pipeline import optimize
 from cenote.passes.specialize import specialize

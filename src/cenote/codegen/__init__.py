@@ -2,7 +2,7 @@
 
 `ir(kernel)` and `assembly(kernel)` show what any kernel or kernel spec becomes:
 
-    from cenote.kernels.move import MoveSpec
+    from cenote.kernels.layout.memcpy import MoveSpec
     print(cenote.codegen.assembly(MoveSpec()))
 """
 

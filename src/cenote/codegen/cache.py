@@ -73,8 +73,8 @@ def _generator_digest() -> str:
     package = _PACKAGE
     digest = hashlib.sha256()
     for folder in ("codegen", "kernels"):
-        for path in sorted((package / folder).glob("*.py")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+        for path in sorted((package / folder).rglob("*.py")):
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 

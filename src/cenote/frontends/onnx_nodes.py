@@ -26,7 +26,7 @@ from cenote.frontends.onnx_schema import (
     unsupported_operator,
 )
 from cenote.frontends.onnx_tensors import Tensors, attribute_value, constant_value
-from cenote.graph.branch import branch_node
+from cenote.graph.conditional import branch_node
 from cenote.graph.graph import Node
 from cenote.ops import DECODERS
 from cenote.ops.base import Imported, Op, Rewired

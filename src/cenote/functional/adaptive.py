@@ -9,7 +9,7 @@ from cenote.core.types import TensorType
 from cenote.functional.arguments import flag, form, whole
 from cenote.functional.dispatch import Plan, call
 from cenote.functional.windows import plan_for, rules_of
-from cenote.ops.adaptive_pool import AdaptiveAveragePool, AdaptiveMaxPool
+from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 
 
 def _output(where: str, value: Any, rank: int) -> tuple[int | None, ...]:

@@ -9,7 +9,7 @@ from cenote.core.types import TensorType
 from cenote.functional.arguments import flag, whole
 from cenote.functional.dispatch import Plan, call
 from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
-from cenote.ops.average_pool import AveragePool
+from cenote.ops.pool.average import AveragePool
 
 
 def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:

@@ -27,8 +27,8 @@ from cenote.functional import max as maximum
 from cenote.functional.arguments import form, layout_rank
 from cenote.functional.dispatch import Plan, Planner, call
 from cenote.ops.base import Op
-from cenote.ops.pool_gradient import IndexGradient, PoolGradient
-from cenote.ops.sparse_gradient import SparseGradient
+from cenote.ops.pool.gradient import IndexGradient, PoolGradient
+from cenote.ops.pool.sparse_gradient import SparseGradient
 from cenote.runtime.arrays import as_numpy
 
 Function = Callable[..., Any]

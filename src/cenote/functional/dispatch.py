@@ -17,7 +17,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, CapacityError, CenoteError, DTypeError, InputError
 from cenote.core.types import Array, TensorType
-from cenote.ops import eager
+from cenote.functional import eager
 from cenote.ops.base import Op
 from cenote.runtime.arrays import as_numpy, dense
 from cenote.runtime.memory import available_bytes

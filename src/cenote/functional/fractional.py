@@ -10,8 +10,8 @@ from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import TensorType, is_float
 from cenote.functional.arguments import Form, flag, form, numbers, real, refuse_empty
 from cenote.functional.dispatch import Plan, call
-from cenote.ops.fractional_pool import FractionalMaxPool
-from cenote.ops.weighted_pool import uniform
+from cenote.ops.pool.fractional import FractionalMaxPool
+from cenote.ops.pool.weighted import uniform
 from cenote.runtime.arrays import as_numpy
 
 

@@ -9,8 +9,8 @@ from cenote.core.types import TensorType
 from cenote.functional.arguments import Form, form, layout_rank, real
 from cenote.functional.dispatch import Plan, call
 from cenote.functional.windows import plan_for, rules_of
-from cenote.ops.global_pool import GlobalAveragePool, GlobalMaxPool
-from cenote.ops.lp_pool import GlobalLpPool
+from cenote.ops.pool.lp import GlobalLpPool
+from cenote.ops.pool.whole_map import GlobalAveragePool, GlobalMaxPool
 
 
 def _form(where: str, x: TensorType, layout: Any) -> Form:

@@ -9,7 +9,7 @@ from cenote.core.types import TensorType
 from cenote.functional.arguments import flag, form, layout_rank, numbers, refuse_empty
 from cenote.functional.dispatch import Plan, call
 from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
-from cenote.ops.max_pool import MaxPool, MinPool
+from cenote.ops.pool.max import MaxPool, MinPool
 
 
 def _plan(types: tuple[TensorType, ...], where: str, rank: int, largest: bool, *rest: Any) -> Plan:

@@ -9,7 +9,7 @@ from cenote.core.types import TensorType
 from cenote.functional.arguments import choice, form, layout_rank, refuse_empty, whole
 from cenote.functional.dispatch import Plan, call
 from cenote.functional.windows import rules_of
-from cenote.ops.pyramid_pool import SpatialPyramidPool
+from cenote.ops.pool.pyramid import SpatialPyramidPool
 
 
 def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:

@@ -11,8 +11,8 @@ from cenote.core.pool_semantics import semantics_named
 from cenote.core.types import INT64, Array, TensorType, is_float
 from cenote.functional.arguments import choice, flag, numbers, real, whole
 from cenote.functional.dispatch import Plan, call
-from cenote.ops.roi_align import MODES, RoiAlign
-from cenote.ops.roi_pool import MaxRoiPool, PsRoiPool
+from cenote.ops.roi.align import MODES, RoiAlign
+from cenote.ops.roi.pool import MaxRoiPool, PsRoiPool
 from cenote.runtime.arrays import as_numpy
 
 

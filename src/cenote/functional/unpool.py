@@ -9,7 +9,7 @@ from cenote.core.types import INT64, TensorType
 from cenote.functional.arguments import form, numbers, refuse_empty, strides, whole
 from cenote.functional.dispatch import Plan, call
 from cenote.functional.windows import rules_of
-from cenote.ops.max_unpool import MaxUnpool
+from cenote.ops.pool.unpool import MaxUnpool
 
 
 def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:

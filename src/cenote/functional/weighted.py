@@ -8,9 +8,9 @@ from cenote.core.types import TensorType
 from cenote.functional.arguments import choice, flag, form, layout_rank, numbers, real, refuse_empty, whole
 from cenote.functional.dispatch import Plan, call
 from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
-from cenote.ops.blur_pool import BORDERS, BlurPool
-from cenote.ops.median_pool import MedianPool
-from cenote.ops.weighted_pool import GemPool, SoftPool, StochasticPool
+from cenote.ops.pool.blur import BORDERS, BlurPool
+from cenote.ops.pool.median import MedianPool
+from cenote.ops.pool.weighted import GemPool, SoftPool, StochasticPool
 
 Types = tuple[TensorType, ...]
 

@@ -11,7 +11,7 @@ from cenote.core.types import TensorType
 from cenote.functional.arguments import Form, flag, form, numbers, padding, refuse_empty, strides
 from cenote.functional.dispatch import Plan
 from cenote.ops.base import Op
-from cenote.ops.max_pool import NAN_RULES
+from cenote.ops.pool.max import NAN_RULES
 
 
 @dataclass(frozen=True)

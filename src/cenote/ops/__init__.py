@@ -1,4 +1,4 @@
-"""Every operator, one line per file: adding an operator is its file and its line here.
+"""Every operator, one line per file (room and file): adding an operator is its file and its line here.
 
 The line says which ONNX operators the file decodes (with the domain before it when it is not the standard one), so that
 loading a model imports the files of the operators it uses and no others. A test holds the table to what the files say.
@@ -13,78 +13,80 @@ from functools import cache
 from cenote.ops.base import Check, Decoder, Op
 
 _FILES: dict[str, str] = {
-    "activation": (
+    "elementwise.activation": (
         "Celu Clip Elu Gelu HardSigmoid HardSwish LeakyRelu Mish Relu Selu Shrink Sigmoid Softplus "
         "Softsign Swish Tanh ThresholdedRelu"
     ),
-    "adaptive_pool": "",
-    "attention": "Attention",
-    "average_pool": "AveragePool",
-    "batch_normalization": "BatchNormalization",
-    "binary": "Add Div Max Mean Min Mul PRelu Pow Sub Sum",
-    "blur_pool": "",
-    "cast": "BitCast Cast CastLike",
-    "channel_gather": "",
-    "compare": (
+    "pool.adaptive": "",
+    "sequence.attention": "Attention",
+    "pool.average": "AveragePool",
+    "normalization.batch_normalization": "BatchNormalization",
+    "elementwise.binary": "Add Div Max Mean Min Mul PRelu Pow Sub Sum",
+    "pool.blur": "",
+    "elementwise.cast": "BitCast Cast CastLike",
+    "movement.channel_gather": "",
+    "elementwise.compare": (
         "And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Equal Greater GreaterOrEqual IsInf "
         "IsNaN Less LessOrEqual Not Or Xor"
     ),
-    "concat": "Concat",
-    "conv": "Conv",
-    "conv_transpose": "ConvTranspose",
-    "cumulative": "CumProd CumSum",
-    "data_dependent": "Compress NonZero OneHot ReverseSequence Unique",
-    "deform_conv": "Col2Im DeformConv",
-    "depth_space": "CenterCropPad DepthToSpace SpaceToDepth",
-    "einsum": "Einsum",
-    "fractional_pool": "",
-    "gated_conv": "",
-    "gather": "Gather GatherElements GatherND",
-    "gemm": "Gemm MatMul",
-    "global_pool": "GlobalAveragePool GlobalMaxPool",
-    "grid_sample": "AffineGrid GridSample",
-    "instance_normalization": "GroupNormalization InstanceNormalization",
-    "layer_normalization": "LayerNormalization LpNormalization MeanVarianceNormalization RMSNormalization",
-    "losses": "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
-    "lp_pool": "GlobalLpPool LpPool",
-    "lrn": "LRN",
-    "max_pool": "MaxPool",
-    "max_unpool": "MaxUnpool",
-    "median_pool": "",
-    "mod": "Mod",
-    "non_max_suppression": "NonMaxSuppression",
-    "pad": "Pad",
-    "pool_gradient": "",
-    "pyramid_pool": "",
-    "quantize": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
-    "quantized_linear": "ConvInteger MatMulInteger QLinearConv QLinearMatMul",
-    "recurrent": "GRU LSTM RNN",
-    "reduce": (
+    "movement.concat": "Concat",
+    "conv.conv": "Conv",
+    "conv.conv_transpose": "ConvTranspose",
+    "reduction.cumulative": "CumProd CumSum",
+    "movement.data_dependent": "Compress NonZero OneHot ReverseSequence Unique",
+    "conv.deform_conv": "Col2Im DeformConv",
+    "movement.depth_space": "CenterCropPad DepthToSpace SpaceToDepth",
+    "linear.einsum": "Einsum",
+    "pool.fractional": "",
+    "conv.gated_conv": "",
+    "movement.gather": "Gather GatherElements GatherND",
+    "linear.gemm": "Gemm MatMul",
+    "pool.whole_map": "GlobalAveragePool GlobalMaxPool",
+    "movement.grid_sample": "AffineGrid GridSample",
+    "normalization.instance_normalization": "GroupNormalization InstanceNormalization",
+    "normalization.layer_normalization": (
+        "LayerNormalization LpNormalization MeanVarianceNormalization RMSNormalization"
+    ),
+    "reduction.losses": "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
+    "pool.lp": "GlobalLpPool LpPool",
+    "normalization.lrn": "LRN",
+    "pool.max": "MaxPool",
+    "pool.unpool": "MaxUnpool",
+    "pool.median": "",
+    "elementwise.mod": "Mod",
+    "reduction.non_max_suppression": "NonMaxSuppression",
+    "movement.pad": "Pad",
+    "pool.gradient": "",
+    "pool.pyramid": "",
+    "quantization.quantize": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
+    "quantization.quantized_linear": "ConvInteger MatMulInteger QLinearConv QLinearMatMul",
+    "sequence.recurrent": "GRU LSTM RNN",
+    "reduction.reduce": (
         "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd "
         "ReduceSum ReduceSumSquare"
     ),
     "reorder": "",
-    "reshape": "Dropout Expand Flatten Identity Reshape Squeeze Unsqueeze",
-    "resize": "Resize Upsample",
-    "roi_align": "RoiAlign",
-    "roi_pool": "MaxRoiPool",
-    "rotary_embedding": "RotaryEmbedding",
-    "scatter": "Scatter ScatterElements ScatterND TensorScatter",
-    "sequence_mixers": "CausalConvWithState LinearAttention SwiGLU",
-    "shape": "ConstantOfShape EyeLike Range Shape Size",
-    "slice": "Slice",
-    "softmax": "LogSoftmax Softmax",
-    "sparse_gradient": "",
-    "spectral": "BlackmanWindow DFT Det HammingWindow HannWindow MelWeightMatrix STFT",
-    "split": "Split",
-    "topk": "ArgMax ArgMin Hardmax TopK",
-    "transpose": "Transpose",
-    "unary": (
+    "movement.reshape": "Dropout Expand Flatten Identity Reshape Squeeze Unsqueeze",
+    "movement.resize": "Resize Upsample",
+    "roi.align": "RoiAlign",
+    "roi.pool": "MaxRoiPool",
+    "sequence.rotary_embedding": "RotaryEmbedding",
+    "movement.scatter": "Scatter ScatterElements ScatterND TensorScatter",
+    "sequence.sequence_mixers": "CausalConvWithState LinearAttention SwiGLU",
+    "movement.shape": "ConstantOfShape EyeLike Range Shape Size",
+    "movement.slice": "Slice",
+    "normalization.softmax": "LogSoftmax Softmax",
+    "pool.sparse_gradient": "",
+    "linear.spectral": "BlackmanWindow DFT Det HammingWindow HannWindow MelWeightMatrix STFT",
+    "movement.split": "Split",
+    "reduction.topk": "ArgMax ArgMin Hardmax TopK",
+    "movement.transpose": "Transpose",
+    "elementwise.unary": (
         "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Neg Reciprocal Round Sign "
         "Sin Sinh Sqrt Tan"
     ),
-    "weighted_pool": "",
-    "where": "Tile Trilu Where",
+    "pool.weighted": "",
+    "elementwise.where": "Tile Trilu Where",
 }
 
 

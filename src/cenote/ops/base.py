@@ -1,6 +1,6 @@
 """The contract of an operator: one frozen dataclass that carries everything Cenote knows about it.
 
-A new operator is one file in this folder plus one line in `ops/__init__.py`; docs/add_an_operator.md walks
+A new operator is one file in a room of this folder plus one line in `ops/__init__.py`; docs/add_an_operator.md walks
 through it.
 """
 

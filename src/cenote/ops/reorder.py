@@ -11,8 +11,8 @@ import numpy as np
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View
-from cenote.kernels.move import move_call
-from cenote.kernels.pack import reorder_call
+from cenote.kernels.layout.memcpy import move_call
+from cenote.kernels.layout.reorder import reorder_call
 from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, require, seeded
 
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cenote.graph.graph import Graph, Node
-from cenote.ops.channel_gather import ChannelGather
-from cenote.ops.concat import Concat
-from cenote.ops.reshape import Reshape
-from cenote.ops.split import Split
-from cenote.ops.transpose import Transpose
+from cenote.ops.movement.channel_gather import ChannelGather
+from cenote.ops.movement.concat import Concat
+from cenote.ops.movement.reshape import Reshape
+from cenote.ops.movement.split import Split
+from cenote.ops.movement.transpose import Transpose
 
 Channel = tuple[str, int]  # a value that an ordinary operator makes, and a channel of it
 _MOST_CHANNELS = 2048  # the kernel is unrolled over blocks of output channels

@@ -14,16 +14,24 @@ import numpy as np
 
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Node
-from cenote.ops.activation import ActivationOp, Clip, HardSigmoid, HardSwish, Sigmoid, Swish, activation_of
-from cenote.ops.batch_normalization import BatchNormalization
-from cenote.ops.binary import Add, Mul
-from cenote.ops.concat import Concat
-from cenote.ops.conv import Conv
-from cenote.ops.conv_lowerings import has_pooled_lowering
-from cenote.ops.conv_transpose import ConvTranspose
-from cenote.ops.gemm import Gemm
-from cenote.ops.max_pool import MaxPool
-from cenote.ops.split import Split
+from cenote.ops.conv.conv import Conv
+from cenote.ops.conv.conv_lowerings import has_pooled_lowering
+from cenote.ops.conv.conv_transpose import ConvTranspose
+from cenote.ops.elementwise.activation import (
+    ActivationOp,
+    Clip,
+    HardSigmoid,
+    HardSwish,
+    Sigmoid,
+    Swish,
+    activation_of,
+)
+from cenote.ops.elementwise.binary import Add, Mul
+from cenote.ops.linear.gemm import Gemm
+from cenote.ops.movement.concat import Concat
+from cenote.ops.movement.split import Split
+from cenote.ops.normalization.batch_normalization import BatchNormalization
+from cenote.ops.pool.max import MaxPool
 
 
 class Rewriter:

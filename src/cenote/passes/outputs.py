@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from cenote.core.target import Target
 from cenote.graph.graph import Graph, Node
-from cenote.ops.max_pool import MaxPool
+from cenote.ops.movement.reshape import Identity
+from cenote.ops.pool.max import MaxPool
 from cenote.ops.reorder import Reorder
-from cenote.ops.reshape import Identity
 
 
 def own_outputs(graph: Graph) -> Graph:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from cenote.core.target import Target
 from cenote.graph.graph import Graph
 from cenote.graph.verify import verify
-from cenote.ops.conv import Conv
-from cenote.ops.gemm import Gemm
+from cenote.ops.conv.conv import Conv
+from cenote.ops.linear.gemm import Gemm
 from cenote.passes.channels import compose_channels
-from cenote.passes.common import eliminate_common
-from cenote.passes.dead import eliminate_dead
+from cenote.passes.common_subexpressions import eliminate_common
+from cenote.passes.dead_code import eliminate_dead
 from cenote.passes.fuse import fuse
-from cenote.passes.gate import fuse_gates
+from cenote.passes.fuse_squeeze_excite import fuse_gates
 from cenote.passes.identity import remove_identities
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 

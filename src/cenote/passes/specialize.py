@@ -25,7 +25,7 @@ import numpy as np
 
 from cenote.core.errors import CenoteError, ModelError
 from cenote.core.types import Array, TensorType
-from cenote.graph.branch import Branch
+from cenote.graph.conditional import Branch
 from cenote.graph.graph import Declared, Graph, Node
 from cenote.graph.interpreter import check_input_types, infer_node, run_node
 from cenote.ops.base import ShapeFromData, Types, ValueNeeded

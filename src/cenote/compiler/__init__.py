@@ -1,0 +1,1 @@
+"""From a specialised graph to a program: schedule, memory, barriers, assembly, and what is told about it."""

@@ -1,0 +1,366 @@
+"""From a specialised graph to a program: the one module that sees every stage."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen import jit
+from cenote.compiler.barriers import Draft, Extent, levels_of
+from cenote.compiler.levels import in_ranks
+from cenote.compiler.memory import Buffer, MemoryPlan, plan_memory
+from cenote.compiler.report import PlanDescription, describe_plan
+from cenote.compiler.schedule import IN_PLACE_CONCAT, PIECES, VIEW, Decide, Schedule, nothing, schedule
+from cenote.core.errors import CenoteError
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, TensorType
+from cenote.graph.graph import Graph, Handover, Node, host_function
+from cenote.kernels.base import Argument, View, word_of
+from cenote.kernels.driver import driver_abi, driver_sources
+from cenote.kernels.layout.reorder import zero_halo_call
+from cenote.ops.base import Bind, Lowering
+from cenote.ops.reorder import Reorder
+from cenote.passes.pipeline import optimize
+from cenote.runtime.memory import reserved_bytes
+from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
+
+_LARGE = 1 << 20  # bytes from which an array has pages of its own anyway, and is not worth copying
+_WORTH_THREADS = (
+    60e-6  # seconds of work below which waking and meeting other threads costs more than they bring
+)
+_MORE_MEMORY = 1.1  # times as much as step by step: what a plan may take so that branches run side by side
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """A compiled graph: the optimised graph, how each node is computed, where values lie, and the program.
+
+    `owners` gives each step's node, as an index into the schedule's. `between` are nodes that run on the host after the
+    program, before the next stage.
+    """
+
+    graph: Graph
+    schedule: Schedule
+    memory: MemoryPlan
+    program: Program
+    owners: tuple[int, ...]
+    between: tuple[Node, ...] = ()
+
+    def describe(self) -> PlanDescription:
+        """Steps, kernels, host steps and why, memory: what `print(plan)` shows, as data."""
+        return describe_plan(self.schedule, self.memory, self.program, self.owners, self.between)
+
+    def __str__(self) -> str:
+        return str(self.describe())
+
+    def _repr_html_(self) -> str:
+        return self.describe()._repr_html_()
+
+    def __repr__(self) -> str:
+        steps, arena = len(self.program.steps), self.memory.arena_bytes
+        return f"<cenote.Plan {self.graph.name}, {steps} steps, arena {arena:,} bytes>"
+
+
+def compile_graph(
+    source: Graph | Handover,
+    threads: int,
+    *,
+    exact: bool = False,
+    weights: str = "float32",
+    pool: ConstantPool | None = None,
+    decide: Decide | None = None,
+) -> Plan:
+    """Optimise, schedule, plan memory, generate code and assemble the program of a specialised graph.
+
+    The plan holds the weights as the program wants them, not the graph's own. `decide`: see `schedule`.
+    """
+    target = jit.host_target()
+    handover = source if isinstance(source, Handover) else Handover(source)
+
+    def make() -> Schedule:
+        return schedule(optimize(handover.take(), target, exact=exact, weights=weights), target, decide)
+
+    return assemble(make, threads, pool)
+
+
+def assemble(make: Callable[[], Schedule], threads: int, pool: ConstantPool | None = None) -> Plan:
+    """Plan memory, generate code and build the program of the schedule that `make` gives (and keeps no hold of)."""
+    target, scheduled = jit.host_target(), make()
+    alone = sum(option.seconds for option in scheduled.lowerings if option is not None) < _WORTH_THREADS
+    scheduled, memory = _in_memory(scheduled)
+    constants = dict(scheduled.graph.constants)
+    binds = [None if option is None else option.bind for option in scheduled.lowerings]
+    scheduled = _without_weights(scheduled)
+    assembler = _Assembler(scheduled, memory, target, pool or ConstantPool(), constants, binds)
+    program = assembler.program(threads, alone)
+    owners = tuple(draft.node for draft in assembler.drafts)
+    return Plan(scheduled.graph, scheduled, memory, program, owners)
+
+
+def _in_memory(scheduled: Schedule) -> tuple[Schedule, MemoryPlan]:
+    """The memory plan; with branches side by side where that takes little more."""
+    least = plan_memory(scheduled)
+    ranked, ranks = in_ranks(scheduled)
+    if len(set(ranks)) == len(ranks):
+        return scheduled, least
+    roomy = plan_memory(ranked, ranks)
+    return (ranked, roomy) if roomy.arena_bytes <= least.arena_bytes * _MORE_MEMORY else (scheduled, least)
+
+
+def _without_weights(scheduled: Schedule) -> Schedule:
+    """The same, but for the constants, and the binds, which have them in their closures."""
+    graph = scheduled.graph
+    types = {name: TensorType(type.dtype, type.shape) for name, type in graph.types.items()}
+    types.update({name: TensorType(x.dtype, x.shape) for name, x in graph.constants.items()})
+    lowerings = tuple(option and replace(option, bind=nothing) for option in scheduled.lowerings)
+    return Schedule(graph.replace(constants={}, types=types), lowerings, scheduled.reasons)
+
+
+class ConstantPool:
+    """Packed weights that several plans of one model share: equal content is kept once.
+
+    They lie in large slabs that the system backs with huge pages: fewer faults when loading, fewer TLB misses after.
+    """
+
+    _SLAB = 8 << 20
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Any, ...], list[Array]] = {}
+        self._slab = reserved_bytes(0)
+        self._used = 0
+
+    def intern(self, array: Array) -> Array:
+        """The kept array with this content; a new one is copied into the pool, unless it is large."""
+        flat = array.reshape(-1)
+        probe = flat[:: max(1, flat.size // 64)].tobytes()
+        same = self._kept.setdefault((array.shape, array.dtype.str, probe), [])
+        for kept in same:
+            if kept is array or np.array_equal(_bytes(kept), _bytes(array)):
+                return kept
+        large = array.nbytes >= _LARGE and array.flags.c_contiguous
+        fresh = array if large else self._copy(array)
+        same.append(fresh)
+        return fresh
+
+    def _copy(self, array: Array) -> Array:
+        nbytes = -(-array.nbytes // 64) * 64
+        if self._used + nbytes > self._slab.nbytes:
+            self._slab, self._used = reserved_bytes(max(nbytes, self._SLAB)), 0
+        block = self._slab[self._used : self._used + array.nbytes]
+        self._used += nbytes
+        copy: Array = block.view(array.dtype).reshape(array.shape) if array.size else array.copy()
+        copy[...] = array
+        return copy
+
+
+def _bytes(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+class _Assembler:
+    """Binds lowerings to memory and makes the program.
+
+    It owns `weights` and `binds` and drops each after its last use, so that memory never holds all weights twice.
+    """
+
+    def __init__(
+        self,
+        scheduled: Schedule,
+        memory: MemoryPlan,
+        target: Target,
+        pool: ConstantPool,
+        weights: dict[str, Array],
+        binds: list[Bind | None],
+    ) -> None:
+        self.graph, self.lowerings = scheduled.graph, scheduled.lowerings
+        self.memory, self.target, self.pool, self.weights = memory, target, pool, weights
+        self.binds = binds
+        self.constants: list[Array] = []
+        self.constant_slots: dict[int, Slot] = {}
+        self.weight_names = list(weights)
+        self.last_use = {name: i for i, node in enumerate(self.graph.nodes) for name in node.inputs}
+        self.drafts: list[Draft] = []
+
+    def program(self, threads: int, alone: bool) -> Program:
+        for index, (node, option) in enumerate(zip(self.graph.nodes, self.lowerings, strict=True)):
+            bind, self.binds[index] = self.binds[index], None
+            option = option and replace(option, bind=bind or nothing)
+            del bind
+            self._zero_halos(index)
+            try:
+                self._draft_node(index, node, option)
+            except CenoteError as error:
+                raise error.located(node.where) from error
+            for name in node.inputs:
+                if self.last_use[name] == index and name not in self.graph.outputs:
+                    self.weights.pop(name, None)
+        barriers = self._side_by_side()
+        addresses = self._addresses()
+        steps = tuple(self._step(d, addresses, wall) for d, wall in zip(self.drafts, barriers, strict=True))
+        return Program(
+            steps=steps,
+            inputs=tuple(self.graph.types[declared.name] for declared in self.graph.inputs),
+            outputs=tuple(_bare(self.graph.type_of(name)) for name in self.graph.outputs),
+            constants=tuple(self.constants),
+            arena_bytes=self.memory.arena_bytes,
+            driver=driver_abi(),
+            threads=1 if alone else threads,
+            alone=alone,
+        )
+
+    def _side_by_side(self) -> list[bool]:
+        """Move steps to earlier ones that they need not wait for; after which steps all threads meet then."""
+        levels = levels_of(self.drafts)
+        order = sorted(range(len(levels)), key=levels.__getitem__)
+        self.drafts = [self.drafts[i] for i in order]
+        ends = [levels[i] != levels[j] for i, j in itertools.pairwise(order)]
+        return [*ends, True] if order else []
+
+    # ---- drafts -----------------------------------------------------------------------------------------------
+
+    def _zero_halos(self, step: int) -> None:
+        for buffer in self.memory.buffers:
+            if buffer.step == step and any(begin or end for begin, end in buffer.halo):
+                view = self.memory.views[buffer.root]
+                draft = Draft(
+                    f"zero halo of {buffer.root}", step, zero_halo_call(view), None, halo_of=buffer.root
+                )
+                draft.writes.append(_whole(buffer))
+                self.drafts.append(draft)
+
+    def _draft_node(self, index: int, node: Node, option: Lowering | None) -> None:
+        if option is None or (
+            option.name == VIEW and index not in self.memory.aliased and not self._moves(node)
+        ):
+            self._draft_host(index, node)
+            return
+        if option.name == VIEW:
+            if index in self.memory.aliased:
+                return
+            option = self._reorder(node)
+        if option.name in (IN_PLACE_CONCAT, PIECES):
+            return
+        inputs = [self._input(name) for name in node.inputs]
+        outputs = [self.memory.views[name] for name in node.outputs if name]
+        temporaries, batch = self.memory.temporaries.get(index, ()), 0
+        for number, call in enumerate(option.bind(inputs, [*outputs, *temporaries])):
+            batch = batch if call.independent else number
+            call = replace(call, arguments=tuple(self._kept(argument) for argument in call.arguments))
+            draft = Draft(f"{node.label or node.outputs[0]}: {option.name}", index, call, None, batch=batch)
+            draft.reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights]
+            draft.writes = [self._extent_of(name) for name in node.outputs if name]
+            draft.writes += [Extent(view.slot, view.type.nbytes) for view in temporaries]
+            self.drafts.append(draft)
+        if option.check is not None:
+            noted, label = temporaries[-1], f"{node.label or node.outputs[0]}: check"
+            check = replace(node, op=option.check)
+            place = ((noted.slot, noted.type),)
+            self.drafts.append(
+                Draft(label, index, None, HostStep(label, host_function(check), place, (), check))
+            )
+
+    def _input(self, name: str) -> View | None:
+        """The view of an input, with its content if it is a constant."""
+        if not name:
+            return None
+        view = self.memory.views[name]
+        return replace(view, type=TensorType.known(self.weights[name])) if name in self.weights else view
+
+    def _kept(self, argument: Argument) -> Argument:
+        """Arrays move into the program's constants at once, so that what they were made from can go."""
+        if isinstance(argument, np.ndarray):
+            return View(TensorType.of(argument.dtype, argument.shape), PLAIN, (), self._constant(argument))
+        if isinstance(argument, View) and argument.slot.kind == "constant":
+            slot = self._constant(self.weights[self.weight_names[argument.slot.index]])
+            return replace(argument, slot=Slot("constant", slot.index, argument.slot.offset))
+        return argument
+
+    def _moves(self, node: Node) -> bool:
+        """Does a view that could not share memory change the layout, so that a kernel must do it?"""
+        return (
+            self.memory.views[node.inputs[0]].layout.lanes != self.memory.views[node.outputs[0]].layout.lanes
+        )
+
+    def _reorder(self, node: Node) -> Lowering:
+        source, result = self.memory.views[node.inputs[0]], self.memory.views[node.outputs[0]]
+        for option in Reorder().lowerings((source.type,), self.target):
+            layout = option.inputs[0]
+            if (
+                layout
+                and layout.lanes == source.layout.lanes
+                and option.outputs[0].lanes == result.layout.lanes
+            ):
+                return option
+        raise AssertionError(f"no kernel moves {source.layout} to {result.layout}")
+
+    def _draft_host(self, index: int, node: Node) -> None:
+        inputs = tuple(
+            None if not name else (self._host_slot(name), _bare(self.graph.type_of(name)))
+            for name in node.inputs
+        )
+        outputs = tuple(
+            (self.memory.views[name].slot, self.graph.types[name]) if name else None for name in node.outputs
+        )
+        label = f"{node.label or node.outputs[0]}: host"
+        self.drafts.append(
+            Draft(label, index, None, HostStep(label, host_function(node), inputs, outputs, node))
+        )
+
+    def _host_slot(self, name: str) -> Slot:
+        return self._constant(self.weights[name]) if name in self.weights else self.memory.views[name].slot
+
+    def _extent_of(self, name: str) -> Extent:
+        """A piece of a concat is one run of memory when there is one picture; otherwise take the whole buffer."""
+        buffer, view = self.memory.buffer_of[name], self.memory.views[name]
+        if view.shape[:1] != (1,):
+            return _whole(buffer)
+        inset, nbytes = 0, view.type.nbytes
+        if view.layout.is_blocked:
+            border = [begin for begin, _ in view.layout.halo] or [0] * len(view.strides[2:])
+            inset = sum(b * stride for b, stride in zip(border, view.strides[2:], strict=True))
+            nbytes = view.blocks * view.strides[1] * view.type.dtype.itemsize
+        start = view.slot.offset - inset * view.type.dtype.itemsize
+        return Extent(replace(view.slot, offset=start), nbytes, buffer.root)
+
+    # ---- steps ------------------------------------------------------------------------------------------------
+
+    def _addresses(self) -> dict[str, int]:
+        specs = {draft.call.spec: None for draft in self.drafts if draft.call is not None}
+        return jit.addresses([*specs, *driver_sources(self.target)], self.target)
+
+    def _step(self, draft: Draft, addresses: dict[str, int], wall: bool) -> Step:
+        if draft.host is not None:
+            return draft.host
+        assert draft.call is not None
+        call = draft.call
+        words = tuple(word_of(argument) for argument in call.arguments)
+        symbol = call.spec.symbol
+        return KernelStep(
+            draft.label, symbol, addresses[symbol], words, call.items, call.grain, call.scratch, wall
+        )
+
+    def _constant(self, array: Array) -> Slot:
+        kept = self.pool.intern(array)
+        slot = self.constant_slots.get(id(kept))
+        if slot is None:
+            slot = self.constant_slots[id(kept)] = Slot("constant", len(self.constants))
+            self.constants.append(kept)
+        return slot
+
+
+def _bare(type: TensorType | None) -> TensorType:
+    """The type without its content."""
+    assert type is not None
+    return TensorType(type.dtype, type.shape)
+
+
+def _whole(buffer: Buffer) -> Extent:
+    assert buffer.slot is not None
+    return Extent(buffer.slot, buffer.nbytes, buffer.root)
+
+
+__all__ = ["ConstantPool", "Plan", "compile_graph", "driver_abi"]

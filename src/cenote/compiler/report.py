@@ -1,0 +1,284 @@
+"""A compiled plan in words and numbers: which steps run, by which kernel, what is left to the host and why, memory.
+
+`print(model.plan)` and `cenote inspect` show it; `PlanDescription.as_dict` is the same as JSON-able data.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cenote.compiler.html import plan_html
+from cenote.compiler.memory import MemoryPlan
+from cenote.compiler.schedule import BY_COST, IN_PLACE_CONCAT, PIECES, VIEW, Schedule
+from cenote.core.types import short_name
+from cenote.graph.graph import Graph, Node
+from cenote.ops.base import Check, Op
+from cenote.runtime.program import HostStep, KernelStep, Program
+
+KERNEL, HOST, HALO, CHECK = "kernel", "host", "halo", "check"
+_WIDEST = 56  # letters of a column of text
+
+
+@dataclass(frozen=True)
+class StepDescription:
+    """One step of a program. `kind` is "kernel", "host" (NumPy), "halo" (zeros around a convolution's input) or "check"
+    (a look at what a kernel noted: an index out of range is an error).
+
+    `node` is the node's name in its file (its first output where it has none), `op` the operator with its attributes,
+    `algorithm` the lowering, `output` type and layout of the first output, `kernel` the symbol. `items` independent
+    pieces, `grain` of them at a time; `barrier`: all threads meet after it. `reason` says why a host step is one, and
+    of a kernel, where there were several algorithms to choose from, why this one: "cost model", or what was measured.
+    """
+
+    kind: str
+    node: str
+    op: str
+    algorithm: str
+    output: str
+    kernel: str = ""
+    items: int = 1
+    grain: int = 1
+    barrier: bool = True
+    scratch_bytes: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class MemoryDescription:
+    """Bytes. `arena` holds all intermediate values, `peak` is the largest set of them alive at once (no plan can need
+    less), `constants` are the weights as kernels want them, `scratch` is what each thread has besides."""
+
+    arena: int
+    peak: int
+    constants: int
+    scratch: int
+    buffers: int
+
+
+@dataclass(frozen=True)
+class PlanDescription:
+    """A plan, described. `free` names the nodes that cost nothing, with the reason; `kernels` counts the launches.
+
+    `between` are the nodes that run on the host after this plan and before the next stage's, where there are stages.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    threads: int
+    steps: tuple[StepDescription, ...]
+    free: tuple[tuple[str, str], ...]
+    kernels: tuple[tuple[str, int], ...]
+    memory: MemoryDescription
+    between: tuple[str, ...] = ()
+
+    def count(self, kind: str) -> int:
+        """Steps of a kind."""
+        return sum(step.kind == kind for step in self.steps)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> PlanDescription:
+        """What `as_dict` gave, also after a trip through JSON."""
+        return PlanDescription(
+            name=data["name"],
+            inputs=tuple(data["inputs"]),
+            outputs=tuple(data["outputs"]),
+            threads=data["threads"],
+            steps=tuple(StepDescription(**step) for step in data["steps"]),
+            free=tuple((name, reason) for name, reason in data["free"]),
+            kernels=tuple((symbol, count) for symbol, count in data["kernels"]),
+            memory=MemoryDescription(**data["memory"]),
+            between=tuple(data["between"]),
+        )
+
+    @property
+    def head(self) -> tuple[str, ...]:
+        """Lines that stand above the steps: the signature, and how many steps of each kind there are."""
+        return tuple(_head(self))
+
+    @property
+    def rows(self) -> tuple[tuple[str, str, str, str], ...]:
+        """A row per step: node, how it is computed, output, operator."""
+        return tuple((step.node or step.algorithm, _how(step), step.output, step.op) for step in self.steps)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines that stand below the steps: what costs nothing, how algorithms were chosen, memory."""
+        return tuple(_notes(self))
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def _repr_html_(self) -> str:
+        return plan_html(self.head, self.rows, self.notes, self.kernels)
+
+
+def describe_plan(
+    schedule: Schedule,
+    memory: MemoryPlan,
+    program: Program,
+    owners: Sequence[int],
+    between: Sequence[Node] = (),
+) -> PlanDescription:
+    """Describe what `compile_graph` made; `owners` are the nodes of the program's steps, `between` those after it."""
+    graph = schedule.graph
+    steps = tuple(_steps(schedule, program, owners))
+    return PlanDescription(
+        name=graph.name,
+        inputs=tuple(_value(graph, declared.name) for declared in graph.inputs),
+        outputs=tuple(_value(graph, name) for name in graph.outputs),
+        threads=program.threads,
+        steps=steps,
+        free=tuple(_free(schedule, steps)),
+        kernels=tuple(Counter(step.kernel for step in steps if step.kernel).items()),
+        memory=MemoryDescription(
+            arena=memory.arena_bytes,
+            peak=memory.peak,
+            constants=sum(array.nbytes for array in program.constants),
+            scratch=program.scratch_bytes,
+            buffers=len(memory.buffers),
+        ),
+        between=tuple(f"{_title(node)}: {node.op}" for node in between),
+    )
+
+
+# ---- steps back to nodes ----------------------------------------------------------------------------------------
+
+
+def _steps(schedule: Schedule, program: Program, owners: Sequence[int]) -> Iterator[StepDescription]:
+    """A program knows no graph: `owners` says which node a step is of."""
+    for step, index in zip(program.steps, owners, strict=True):
+        if isinstance(step, KernelStep) and step.label.startswith("zero halo of "):
+            yield _kernel(step, HALO, "", "", step.label, "", "")
+            continue
+        node = schedule.graph.nodes[index]
+        title, op, output = _title(node), str(node.op), _value(schedule.graph, node.outputs[0])
+        if isinstance(step, HostStep) and isinstance(getattr(step.node, "op", None), Check):
+            yield StepDescription(
+                CHECK, title, op, "", output, reason="of what the kernel noted in its input"
+            )
+        elif isinstance(step, HostStep):
+            reason = _why_host(schedule.graph, node)
+            yield StepDescription(HOST, title, op, "reference", output, reason=reason)
+        else:
+            reason = schedule.reasons[index] if schedule.reasons else ""
+            yield _kernel(step, KERNEL, title, op, step.label.rpartition(": ")[2], output, reason)
+
+
+def _kernel(
+    step: KernelStep, kind: str, node: str, op: str, algorithm: str, output: str, reason: str
+) -> StepDescription:
+    numbers = (step.items, step.grain, step.barrier, step.scratch)
+    return StepDescription(kind, node, op, algorithm, output, step.symbol, *numbers, reason=reason)
+
+
+def _title(node: Node) -> str:
+    """As the program's steps name it: the name in the file, else the first output."""
+    return node.label or node.outputs[0]
+
+
+def _value(graph: Graph, name: str) -> str:
+    """`%y: f32[1,8,4,4] c8`."""
+    layout = graph.layouts.get(name)
+    border = f" {layout}" if layout is not None and layout.is_blocked else ""
+    return f"%{name}: {graph.type_of(name)}{border}"
+
+
+def _why_host(graph: Graph, node: Node) -> str:
+    """Why no kernel runs this node."""
+    if node.op.view:
+        return "a copy: it cannot share its input's memory here"
+    if type(node.op).lowerings is Op.lowerings:
+        return f"{node.op.name} has no kernel"
+    types = dict.fromkeys(short_name(x.dtype) for x in graph.input_types(node) if x is not None)
+    return f"{node.op.name} has no kernel for these inputs or attributes ({', '.join(types)})"
+
+
+def _free(schedule: Schedule, steps: tuple[StepDescription, ...]) -> Iterator[tuple[str, str]]:
+    """Nodes without a step, and why: they share memory."""
+    busy = {step.node for step in steps}
+    reasons = {
+        VIEW: "shares memory with its input",
+        IN_PLACE_CONCAT: "its inputs are written straight into it",
+        PIECES: "its outputs are pieces of its input",
+    }
+    for node, option in zip(schedule.graph.nodes, schedule.lowerings, strict=True):
+        title = _title(node)
+        if title not in busy:
+            reason = reasons.get(option.name, "") if option is not None else ""
+            yield title, f"{node.op.name}: {reason or 'no work'}"
+
+
+# ---- text -------------------------------------------------------------------------------------------------------
+
+
+def _lines(plan: PlanDescription) -> Iterator[str]:
+    yield from _head(plan)
+    rows = plan.rows
+    widths = [min(_WIDEST, max((len(row[column]) for row in rows), default=0)) for column in range(3)]
+    for number, row in enumerate(rows):
+        cells = [_cut(text, width).ljust(width) for text, width in zip(row, widths, strict=False)]
+        yield f"  {number:3}  {'  '.join((*cells, row[3]))}".rstrip()
+    yield from _notes(plan)
+    for symbol, count in plan.kernels:
+        yield f"kernel {count:3} x  {symbol}"
+
+
+def _head(plan: PlanDescription) -> Iterator[str]:
+    yield f"plan {plan.name} ({', '.join(plan.inputs)}) -> {', '.join(plan.outputs)}"
+    yield (
+        f"{len(plan.steps)} steps on {plan.threads} thread(s): {plan.count(KERNEL)} kernels, {plan.count(HALO)} halos, "
+        f"{plan.count(HOST)} on the host; {len(plan.free)} nodes cost nothing"
+    )
+
+
+def _notes(plan: PlanDescription) -> Iterator[str]:
+    for title, reason in plan.free:
+        yield f"    -  {title}: {reason}"
+    for node in plan.between:
+        yield f"  then on the host, before the next stage: {node}"
+    yield from _choices(plan)
+    memory = plan.memory
+    yield f"memory: arena {memory.arena:,} bytes in {memory.buffers} buffers (largest live set {memory.peak:,})"
+    yield f"        constants {memory.constants:,} bytes, scratch {memory.scratch:,} bytes per thread"
+
+
+def _choices(plan: PlanDescription) -> Iterator[str]:
+    """How algorithms were chosen where there were several, and what was measured."""
+    chosen = {step.node: step for step in plan.steps if step.kind == KERNEL and step.reason}
+    measured = [step for step in chosen.values() if step.reason != BY_COST]
+    if chosen:
+        yield f"choices: {len(chosen) - len(measured)} by the cost model, {len(measured)} measured"
+    for step in measured:
+        yield f"        {step.node}: {step.algorithm}, {step.reason}"
+
+
+def _how(step: StepDescription) -> str:
+    if step.kind == HOST:
+        return f"host: {step.reason}"
+    if step.kind == CHECK:
+        return f"check {step.reason}"
+    return f"{step.algorithm}, {step.items} piece(s)" if step.kind == KERNEL else ""
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+__all__ = [
+    "CHECK",
+    "HALO",
+    "HOST",
+    "KERNEL",
+    "MemoryDescription",
+    "PlanDescription",
+    "StepDescription",
+    "describe_plan",
+]

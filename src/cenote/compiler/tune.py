@@ -1,0 +1,174 @@
+"""Which of several algorithms is fastest for a layer, measured on this machine.
+
+The cost model compares algorithms by operations and bytes. Where several come within a factor of two of each other, a
+`Tuner` runs each on synthetic data, alone on one thread, and keeps the seconds in the cache under the layer's operator
+and types, the target and the generator's version. From then on every process decides the same: the smallest sum of the
+measured seconds and the conversions around the layer. The number of threads takes no part, so that a model's bits
+do not depend on it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from cenote.codegen import cache, jit
+from cenote.compiler.compile import Plan, assemble
+from cenote.compiler.schedule import Rival, Schedule
+from cenote.core.errors import ArgumentError, CenoteError
+from cenote.core.types import Array, Layout, TensorType
+from cenote.graph.graph import Declared, Graph, Node
+from cenote.ops.base import Lowering
+from cenote.runtime.memory import aligned_bytes
+
+OFF, CACHED, FULL = TUNINGS = ("off", "cached", "full")
+
+Types = Sequence[TensorType | None]
+Measure = Callable[[Node, Types, Sequence[Lowering]], list[float]]
+
+_WORTH_MEASURING = (
+    20e-6  # seconds by the cost model below which the clock tells little and nothing is to gain
+)
+_MOST_BYTES = 256 << 20  # inputs and weights of a layer that is measured
+_LEAST_REUSE = (
+    4.0  # operations per byte of weights: below, a model waits for memory, which a trial finds in the cache
+)
+_GAIN = 0.97  # of the time of the cost model's choice: what another must come down to, so that noise decides nothing
+_ROUNDS = 7
+_LONGEST = 0.3  # seconds for all rounds of a layer, but one round at least
+
+
+def measure(node: Node, types: Types, options: Sequence[Lowering]) -> list[float]:
+    """Seconds of each option: the least of several runs, in turns so that a disturbance meets all of them."""
+    runs = [trial(node, types, option) for option in options]
+    for run in runs:
+        run()  # first touch, cold caches
+    best = [math.inf] * len(runs)
+    begin = time.perf_counter()
+    for _ in range(_ROUNDS):
+        for index, run in enumerate(runs):
+            start = time.perf_counter()
+            run()
+            best[index] = min(best[index], time.perf_counter() - start)
+        if time.perf_counter() - begin > _LONGEST:
+            break
+    return best
+
+
+def trial(node: Node, types: Types, option: Lowering) -> Callable[[], object]:
+    """A program of this one step on one thread, over memory of its own; calling it runs it."""
+    graph = _alone(node, types, option)
+    plan = assemble(lambda: Schedule(graph, (option,)), 1)
+    return partial(plan.program.run, [_content(plan, declared) for declared in graph.inputs])
+
+
+def _alone(node: Node, types: Types, option: Lowering) -> Graph:
+    """The node as a graph. Its inputs lie as the option wants them; its outputs are values of the arena."""
+    inputs, constants, known, layouts = {}, {}, {}, {}
+    for name, type, layout in zip(node.inputs, types, option.inputs, strict=True):
+        if not name or type is None:
+            continue
+        known[name] = TensorType(type.dtype, type.shape)
+        if type.value is not None and (layout is None or not layout.is_blocked):
+            constants[name] = type.value
+            continue
+        inputs[name] = Declared(name, type.dtype, type.shape)
+        layouts[name] = Layout(layout.lanes if layout is not None else 0)
+    for name, type, layout in zip(node.outputs, node.op.infer(*types), option.outputs, strict=False):
+        if name:
+            known[name], layouts[name] = TensorType(type.dtype, type.shape), Layout(layout.lanes)
+    return Graph(tuple(inputs.values()), (), (node,), constants, known, layouts, "trial")
+
+
+def _content(plan: Plan, declared: Declared) -> Array:
+    """Memory for an input in its layout: small numbers, for zeros and denormals take other times."""
+    nbytes = plan.memory.buffer_of[declared.name].nbytes
+    block = aligned_bytes(-(-nbytes // 64) * 64, "an input of a layer that is measured")
+    if declared.dtype == np.float32:
+        block.view(np.float32)[:] = np.random.default_rng(0).random(block.nbytes // 4, np.float32) - 0.5
+    return block
+
+
+class Tuner:
+    """Decides by measured seconds; give it to `schedule` as `decide`.
+
+    "cached" uses what the cache holds; "full" measures what it does not. Where nothing is known, the cost model rules.
+    """
+
+    def __init__(self, mode: str, measure: Measure = measure) -> None:
+        if mode not in TUNINGS:
+            raise ArgumentError(f'tune: {mode!r} is not known ("off", "cached" or "full")')
+        self.mode, self.measure = mode, measure
+        self.known: dict[str, dict[str, float]] = {}  # without a cache, what this process measured
+
+    def __call__(self, node: Node, types: Types, rivals: Sequence[Rival]) -> tuple[int, str] | None:
+        """The index of the best rival and what was measured, or None."""
+        if self.mode == OFF or rivals[0].option.seconds < _WORTH_MEASURING or _waits_for_memory(node, types):
+            return None
+        labels = [label(rival.option) for rival in rivals]
+        record = self._record(node, types, rivals, labels)
+        measured = [index for index, text in enumerate(labels) if text in record]
+        if 0 not in measured or len(measured) < 2:
+            return None  # nothing to compare the cost model's choice with
+        totals = {index: record[labels[index]] + rivals[index].conversions for index in measured}
+        best = min(measured, key=totals.__getitem__)
+        best = best if totals[best] < _GAIN * totals[0] else 0
+        others = ", ".join(
+            f"{_shown(record[labels[i]])} {rivals[i].option.name}" for i in measured if i != best
+        )
+        return best, f"measured: {_shown(record[labels[best]])} against {others}"
+
+    def _record(
+        self, node: Node, types: Types, rivals: Sequence[Rival], labels: Sequence[str]
+    ) -> dict[str, float]:
+        """Seconds by label."""
+        name = record_name(node, types)
+        record = self.known.get(name)
+        if record is None:
+            record = self.known[name] = _parsed(cache.read_text(name))
+        if self.mode != FULL or all(text in record for text in labels):
+            return record
+        if sum(type.nbytes for type in types if type is not None) > _MOST_BYTES:
+            return record
+        try:
+            seconds = self.measure(node, types, [rival.option for rival in rivals])
+        except CenoteError:
+            return record  # no memory for it, say: the cost model will do
+        record.update(zip(labels, seconds, strict=True))
+        cache.write_text(name, json.dumps(record))
+        cache.write_text(cache.TUNED, f"{time.time_ns()} {name}")  # plans chosen by older figures are stale
+        return record
+
+
+def _waits_for_memory(node: Node, types: Types) -> bool:
+    weights = sum(type.nbytes for type in types if type is not None and type.value is not None)
+    return node.op.cost(types).operations < _LEAST_REUSE * weights
+
+
+def label(option: Lowering) -> str:
+    """A lowering's name and the layouts that it works on."""
+    read = ",".join("-" if layout is None else str(Layout(layout.lanes)) for layout in option.inputs)
+    return f"{option.name} {read} -> {','.join(str(Layout(layout.lanes)) for layout in option.outputs)}"
+
+
+def record_name(node: Node, types: Types) -> str:
+    """The name in the cache of what is known about a layer: its operator, its inputs' types, target and generator."""
+    inputs = ",".join("-" if type is None else f"{type}{'=' * (type.value is not None)}" for type in types)
+    return f"tune-{cache.key(f'{node.op!r} {inputs}', jit.host_target())}.json"
+
+
+def _parsed(text: str | None) -> dict[str, float]:
+    try:
+        found = json.loads(text or "{}")
+        return {str(name): float(seconds) for name, seconds in found.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.0f} us"

@@ -1,0 +1,1 @@
+"""Kernels of convolutions and matrix products, and the plans that launch them."""

@@ -1,0 +1,215 @@
+"""Convolution whose groups lie within a vector, on channel-blocked tensors: depthwise, where no lane sees another, and
+groups of 2 or 4 channels, whose lanes see each other only.
+
+    item = image, channel block, band of output rows       emitted
+      for row of the band:                                 emitted
+        for tile of `width` or `width - 1` output pixels:  emitted
+          for row of the window (kd, kh):                  emitted, offsets come from a table
+            for kw, pixel: acc[pixel] += x * weights[kw]   unrolled
+
+Pixels of a tile lie constant steps apart, so LLVM loads each input vector once per row and uses it for all kw.
+
+With groups of several channels the inner loops are
+
+          for tap of the window (kd, kh, kw):              emitted, offsets come from a table
+            for pixel, channel of the group:               unrolled
+              acc[pixel] += x[lanes of the channel] * weights[channel]
+
+where x[lanes of the channel] gives every lane of a group that channel: one shuffle within the vector. Every
+multiply-add counts; with groups joined until they fill a vector (`conv_calls.merge_groups`) half or more are by zero.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenote.codegen.builder import Kernel, Parameter, Variable
+from cenote.codegen.values import F32, I32, I64, Pointer, Value
+from cenote.core.conv_geometry import ConvShape
+from cenote.core.target import Target
+from cenote.core.types import Array
+from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.elementwise.activations import Activation, activated
+from cenote.kernels.layout.reorder import deep_strides
+
+PIECE_BYTES = 256 << 10  # of input and output per piece of work: 10 to 20 us
+
+AXES = ("image", "block", "outer", "h")
+NUMBERS = (
+    "rows", "wide", "tiles", "narrow", "blocks", "out_d", "out_h", "band", "bands", "slab",
+    *(f"{side}_{axis}" for side in "xyr" for axis in AXES),
+)  # fmt: skip
+
+
+def widest_row(taps: int, registers: int) -> int:
+    """Pixels of a tile: 8 sums keep two multiply-adds per cycle of latency 4 busy; the weights want registers too."""
+    return min(8, registers - 3 - taps)
+
+
+def widest_group(registers: int) -> int:
+    """Pixels of a tile with groups of several channels: LLVM keeps a tile's input beside its sums."""
+    return (registers - 4) // 2
+
+
+@dataclass(frozen=True)
+class DepthwiseSpec(KernelSpec):
+    """`width` pixels per tile; a window row of `taps` columns, pixels `stride` apart in x (both in vectors).
+
+    `group`: channels of a group, as many filters as channels; more than 1 goes with 1 tap.
+    """
+
+    width: int
+    taps: int
+    stride: int
+    residual: bool
+    activation: Activation
+    group: int = 1
+
+    def emit(self, target: Target) -> Kernel:
+        pointers = ("x", "weights", "bias", "residual", "y")
+        parameters = [
+            Parameter(name, F32, pointer=True, may_alias=name in ("residual", "y")) for name in pointers
+        ]
+        parameters += [Parameter("table", I32, pointer=True), *(Parameter(name) for name in NUMBERS)]
+        k = Kernel(self.symbol, target, parameters)
+        lanes = target.lanes()
+        rows_in_all = k.number("out_d") * k.number("out_h")
+        for item in k.range(k.begin, k.end):
+            band, rest = item % k.number("bands"), item // k.number("bands")
+            block, image = rest % k.number("blocks"), rest // k.number("blocks")
+            bases = {s: image * k.number(f"{s}_image") + block * k.number(f"{s}_block") for s in "xyr"}
+            weights = k.pointer("weights") + block * k.number("slab")
+            bias = k.pointer("bias").load(block * lanes, lanes)
+            first = band * k.number("band")
+            stop = first + k.number("band")
+            for row in k.range(first, k.select(stop < rows_in_all, stop, rows_in_all)):
+                outer, h = row // k.number("out_h"), row % k.number("out_h")
+                at = {s: bases[s] + outer * k.number(f"{s}_outer") + h * k.number(f"{s}_h") for s in "xyr"}
+                self._row(k, at, weights, bias, lanes)
+        return k
+
+    def _row(self, k: Kernel, at: dict[str, Value], weights: Pointer, bias: Value, lanes: int) -> None:
+        """One output row: the wide tiles, then the narrow ones."""
+        wide, tiles, narrow = k.number("wide"), k.number("tiles"), k.number("narrow")
+        for tile in k.range(0, wide):
+            self._tile(k, at, tile * self.width, weights, bias, self.width, lanes)
+        if self.width > 1:
+            for tile in k.range(wide, tiles):
+                self._tile(k, at, tile * narrow + wide, weights, bias, self.width - 1, lanes)
+
+    def _tile(
+        self,
+        k: Kernel,
+        at: dict[str, Value],
+        pixel: Value,
+        weights: Pointer,
+        bias: Value,
+        width: int,
+        lanes: int,
+    ) -> None:
+        x = k.pointer("x") + (at["x"] + pixel * (self.stride * lanes))
+        y = k.pointer("y") + (at["y"] + pixel * lanes)
+        accumulators = [k.variable(bias) for _ in range(width)]
+        if self.residual:
+            r = k.pointer("residual") + (at["r"] + pixel * lanes)
+            for index, accumulator in enumerate(accumulators):
+                accumulator.value = bias + r.load(index * lanes, lanes)
+        for row in k.range(0, k.number("rows")):
+            source = x + k.pointer("table").load(row).to(I64)
+            factors = weights + row * (self.taps * self.group * lanes)
+            if self.group > 1:
+                self._window_tap(k, source, factors, accumulators, lanes)
+            else:
+                self._window_row(k, source, factors, accumulators, lanes)
+        for index, value in enumerate(activated(k, self.activation, [each.value for each in accumulators])):
+            y.store(value, index * lanes)
+
+    def _window_row(
+        self, k: Kernel, source: Pointer, factors: Pointer, accumulators: Sequence[Variable], lanes: int
+    ) -> None:
+        """Input columns outer, so that each vector is loaded once and lives briefly."""
+        vectors = [factors.load(tap * lanes, lanes) for tap in range(self.taps)]
+        columns = (len(accumulators) - 1) * self.stride + self.taps
+        for column in range(columns):
+            users = [
+                (pixel, column - pixel * self.stride)
+                for pixel in range(len(accumulators))
+                if 0 <= column - pixel * self.stride < self.taps
+            ]
+            if not users:
+                continue
+            value = source.load(column * lanes, lanes)
+            for pixel, tap in users:
+                accumulators[pixel].value = k.fma(value, vectors[tap], accumulators[pixel].value)
+
+    def _window_tap(
+        self, k: Kernel, source: Pointer, factors: Pointer, accumulators: Sequence[Variable], lanes: int
+    ) -> None:
+        """One tap for all pixels: each channel of a group goes to all lanes of its group."""
+        vectors = [factors.load(channel * lanes, lanes) for channel in range(self.group)]
+        for pixel, accumulator in enumerate(accumulators):
+            value = source.load(pixel * self.stride * lanes, lanes)
+            for channel, vector in enumerate(vectors):
+                spread = [lane - lane % self.group + channel for lane in range(lanes)]
+                accumulator.value = k.fma(k.shuffle(value, value, spread), vector, accumulator.value)
+
+
+def suits(shape: ConvShape, lanes: int) -> bool:
+    """Whether every group has as many filters as channels and lies within a vector."""
+    group = shape.group_channels
+    return shape.groups > 1 and group == shape.group_filters and group < lanes and lanes % group == 0
+
+
+def depthwise_call(
+    shape: ConvShape, weights: Array, bias: Array | None, activation: Activation, x: View, y: View,
+    residual: View | None, target: Target,
+) -> Call:  # fmt: skip
+    """The call for a convolution over three axes whose groups lie within a vector (`suits`), or of one channel."""
+    lanes, blocks = y.layout.lanes, y.blocks
+    stride, dilation = shape.strides[2], shape.dilations[2]
+    strides = {"x": deep_strides(x), "y": deep_strides(y), "r": deep_strides(residual or y)}
+    rows = [range(extent) for extent in shape.window[:2]]
+    steps = [step * d for step, d in zip(strides["x"][2:], shape.dilations, strict=True)]
+    origin = sum(begin * step for (begin, _), step in zip(shape.pads, strides["x"][2:], strict=True))
+    group = shape.group_channels
+    unrolled = group == 1 and dilation == 1 and widest_row(shape.window[2], target.registers) >= 4
+    taps_in_row = shape.window[2] if unrolled else 1
+    columns = range(1) if unrolled else range(shape.window[2])
+    table = [
+        d * steps[0] + h * steps[1] + w * steps[2] - origin for d, h, w in itertools.product(*rows, columns)
+    ]
+    widest = widest_row(taps_in_row, target.registers) if group == 1 else widest_group(target.registers)
+    tiles = max(1, -(-shape.out[2] // widest))
+    narrow, wide = divmod(shape.out[2], tiles)
+    narrow, wide = (narrow, wide) if wide else (narrow - 1, tiles)
+    spec = DepthwiseSpec(
+        narrow + 1, shape.window[2] if unrolled else 1, stride, residual is not None, activation, group
+    )
+    taps = shape.taps
+    packed = np.zeros((blocks * lanes, group, taps), np.float32)
+    packed[: shape.channels] = weights.reshape(shape.channels, group, taps)
+    packed = np.ascontiguousarray(packed.reshape(blocks, lanes, group, taps).transpose(0, 3, 2, 1))
+    offsets = np.zeros(blocks * lanes, np.float32)
+    if bias is not None:
+        offsets[: shape.channels] = bias
+    row_bytes = shape.out[2] * lanes * 4 * (1 + stride * shape.strides[1])
+    all_rows = shape.out[0] * shape.out[1]
+    band = max(1, min(all_rows, PIECE_BYTES // max(1, row_bytes)))
+    bands = -(-all_rows // band)
+    band = max(1, -(-all_rows // max(1, bands)))
+    numbers = {
+        "rows": len(table), "wide": wide, "tiles": tiles, "narrow": narrow, "blocks": blocks, "out_d": shape.out[0],
+        "out_h": shape.out[1], "band": band, "bands": bands, "slab": taps * group * lanes,
+    }  # fmt: skip
+    for side, (n, c, d, h, _) in strides.items():
+        scale = shape.strides if side == "x" else (1, 1, 1)
+        steps_of = (n, c, d * scale[0], h * scale[1])
+        numbers |= {f"{side}_{axis}": step for axis, step in zip(AXES, steps_of, strict=True)}
+    items = shape.n * blocks * bands
+    grain = max(1, min(PIECE_BYTES // max(1, row_bytes * band), items // 16))
+    arguments = (x, packed, offsets, residual, y, np.array(table, np.int32))
+    return Call(spec, (*arguments, *(numbers[name] for name in NUMBERS)), items=items, grain=grain)

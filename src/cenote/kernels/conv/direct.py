@@ -1,0 +1,307 @@
+"""Direct convolution: a tile of pixels by channel vectors stays in registers while the window passes.
+
+    item = image, group of filters, band of tiles                      emitted
+      for chunk of the taps (keeps its weights in the first cache):    emitted
+        for tile of `width` or `width - 1` output pixels:              emitted
+          acc[pixel][block] = bias + residual, or what the last chunk left in y
+          for tap in chunk (channel block, kd, kh, kw):                emitted, offsets come from a table
+            for channel of the block (`unroll`):                       unrolled
+              for pixel: broadcast x; for block: acc += x * weights    unrolled
+          y[pixel][block] = activation(acc)
+
+The table of tap offsets makes window, dilation, rank and channel count plain data, and a tile is a list of
+pixels that may span rows and images, so that stride and map size are data too: one kernel serves nearly all
+layers of a network, and a 7x7 map (49 pixels: 4 tiles of 6 and 5 of 5) wastes nothing. Unrolling over kw
+instead of a run-time table would let LLVM merge the broadcasts of neighbouring taps and spill (28-60 % of
+peak instead of 95-100 %).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cenote.codegen.builder import Kernel, Parameter, Variable
+from cenote.codegen.values import F32, I32, I64, Pointer, Value
+from cenote.core.target import Target
+from cenote.kernels.base import KernelSpec
+from cenote.kernels.elementwise.activations import Activation, Place, store_activated
+
+POINTERS = ("x", "weights", "bias", "residual", "y")
+NUMBERS = (
+    "entries", "chunk", "rest", "rest_channels",  # whole taps; those of a chunk; ragged taps; their channels
+    "wide", "tiles", "band", "bands", "narrow",  # tiles of `width`; all; in a band; bands; narrow width
+    "filter_groups", "per_group", "groups_inside",  # filter groups in all; per convolution group; innermost?
+    "out_w", "out_h",
+    "x_w", "x_h", "x_outer", "x_image", "x_group",  # steps in elements from one output pixel to the next
+    "y_w", "y_h", "y_outer", "y_image", "y_group", "y_block",
+    "r_w", "r_h", "r_outer", "r_image", "r_group", "r_block",
+    "slab", "weights_image", "bias_group",  # weights of a filter group; from image to image (matrices); bias
+    "columns",  # of y, when the last vectors are clipped
+)  # fmt: skip
+
+
+def widest(blocks: int, registers: int) -> int:
+    """Pixels of a tile with so many channel vectors: sums, weights and one broadcast fill the registers.
+
+    16 registers: 8x1, 6x2, 4x3, 2x4; 7x2 would spill (45 % of peak), 3x4 does a little (80 %). More than
+    8 pixels need more addresses than there are general registers. One pixel takes any number of blocks:
+    its weights are operands in memory.
+    """
+    return max(1, min(8, (registers - 1 - blocks) // blocks))
+
+
+@dataclass(frozen=True)
+class ConvDirectSpec(KernelSpec):
+    """`blocks` channel vectors by `width` pixels in registers.
+
+    `unroll`: channels (or columns of the window, for a plain input) per tap; `ragged`: some taps have fewer channels;
+    `flat_x`, `flat_y`: pixels lie one after the other in x, or in y and the residual, so that their addresses are
+    constants; `residual`: a tensor is added before the activation; `joined`: a tile may span images or depths; `clip`:
+    y is a plain matrix whose columns past `columns` are not touched.
+    """
+
+    blocks: int
+    width: int
+    unroll: int
+    ragged: bool
+    flat_x: bool
+    flat_y: bool
+    residual: bool
+    activation: Activation
+    joined: bool = False
+    clip: bool = False
+
+    def emit(self, target: Target) -> Kernel:
+        parameters = [
+            Parameter(name, F32, pointer=True, may_alias=name in ("residual", "y")) for name in POINTERS
+        ]
+        parameters.append(Parameter("table", I32, pointer=True))
+        parameters += [Parameter(name) for name in NUMBERS]
+        kernel = Kernel(self.symbol, target, parameters)
+        _Emitter(self, kernel, target.lanes()).run()
+        return kernel
+
+
+@dataclass
+class Pixel:
+    """Offsets of one output pixel, in elements: of its window's origin in x, of y, of the residual."""
+
+    x: Value
+    y: Value
+    r: Value | None
+
+
+class Walk:
+    """The next output pixel's offsets in x, y and the residual; steps along w, then h, then the outer axis.
+
+    Where pixels lie one after the other (`flat` names), an offset is a constant step from the tile's first.
+    """
+
+    def __init__(
+        self, k: Kernel, start: Value, bases: Mapping[str, Value], flat: Collection[str], outer_moves: bool
+    ) -> None:
+        out_w, out_h = k.number("out_w"), k.number("out_h")
+        row, w = start // out_w, start % out_w
+        outer, h = row // out_h, row % out_h
+        self.k, self.flat, self.outer_moves = k, flat, outer_moves
+        self.w, self.h = k.variable(w), k.variable(h)
+        self.offsets: dict[str, Variable] = {}
+        self.row_jumps: dict[str, Value] = {}
+        self.outer_jumps: dict[str, Value] = {}
+        for name, base in bases.items():
+            step_w, step_h, step_outer = (k.number(f"{name}_{axis}") for axis in ("w", "h", "outer"))
+            self.offsets[name] = k.variable(base + w * step_w + h * step_h + outer * step_outer)
+            self.row_jumps[name] = step_h - (out_w - 1) * step_w
+            self.outer_jumps[name] = step_outer - out_h * step_h
+
+    def take(self, width: int, step: int) -> list[dict[str, Value]]:
+        """The offsets of so many pixels; moves on past them. `step` is that of flat pixels."""
+        pixels: list[dict[str, Value]] = [{} for _ in range(width)]
+        for name in self.flat:
+            variable = self.offsets[name]
+            first = variable.value
+            for index, pixel in enumerate(pixels):
+                pixel[name] = first + index * step
+            variable.value = first + width * step
+        walking = [name for name in self.offsets if name not in self.flat]
+        for pixel in pixels if walking else ():
+            pixel |= {name: self.offsets[name].value for name in walking}
+            self._advance(walking)
+        return pixels
+
+    def _advance(self, names: Sequence[str]) -> None:
+        k = self.k
+        following = self.w.value + 1
+        row_ends = following.equals(k.number("out_w"))
+        self.w.value = k.select(row_ends, k.integer(0), following)
+        steps = {name: k.select(row_ends, self.row_jumps[name], k.number(f"{name}_w")) for name in names}
+        if self.outer_moves:
+            row = k.select(row_ends, self.h.value + 1, self.h.value)
+            map_ends = row.equals(k.number("out_h"))
+            self.h.value = k.select(map_ends, k.integer(0), row)
+            for name in names:
+                steps[name] = steps[name] + k.select(map_ends, self.outer_jumps[name], k.integer(0))
+        for name in names:
+            self.offsets[name].value = self.offsets[name].value + steps[name]
+
+
+class _Emitter:
+    def __init__(self, spec: ConvDirectSpec, k: Kernel, lanes: int) -> None:
+        self.spec, self.k, self.lanes = spec, k, lanes
+        self.row = spec.blocks * lanes  # weights of one channel
+        self.x, self.y, self.weights = k.pointer("x"), k.pointer("y"), k.pointer("weights")
+
+    def run(self) -> None:
+        k = self.k
+        bands, groups = k.number("bands"), k.number("filter_groups")
+        for item in k.range(k.begin, k.end):
+            image, rest = item // (bands * groups), item % (bands * groups)
+            inside = k.number("groups_inside").differs(0)
+            band = k.select(inside, rest // groups, rest % bands)
+            group = k.select(inside, rest % groups, rest // bands)
+            self.item(image, band, group)
+
+    def item(self, image: Value, band: Value, group: Value) -> None:
+        k = self.k
+        convolution, member = group // k.number("per_group"), group % k.number("per_group")
+        flat = ("x",) * self.spec.flat_x + ("y",) * self.spec.flat_y
+        flat += ("r",) * (self.spec.flat_y and self.spec.residual)
+        bases: dict[str, Value] = {}
+        for name in ("x", "y", "r") if self.spec.residual else ("x", "y"):
+            base = image * k.number(f"{name}_image") + convolution * k.number(f"{name}_group")
+            bases[name] = (
+                base if name == "x" else base + member * self.spec.blocks * k.number(f"{name}_block")
+            )
+        self.bias = k.pointer("bias") + (convolution * k.number("bias_group") + member * self.row)
+        first = band * k.number("band")
+        last = _smaller(k, first + k.number("band"), k.number("tiles"))
+        wide_end = _smaller(k, last, k.number("wide"))
+        narrow_begin = _larger(k, first, k.number("wide"))
+        start = first * k.number("narrow") + _smaller(k, first, k.number("wide"))
+        slab = self.weights + (image * k.number("weights_image") + group * k.number("slab"))
+        self.masks: list[Value | None] = [None] * self.spec.blocks
+        if self.spec.clip:
+            left = k.number("columns") - member * self.row
+            self.masks = [k.tail_mask(left - o * self.lanes, self.lanes) for o in range(self.spec.blocks)]
+        chunk, entries = k.number("chunk"), k.number("entries")
+        for begin in k.range(0, _larger(k, entries, k.integer(1)), chunk):
+            end = _smaller(k, begin + chunk, entries)
+            taps = Taps(begin, end, slab, begin.equals(0), (begin + chunk) >= entries)
+            walk = Walk(k, start, bases, flat, self.spec.joined)
+            for _ in k.range(first, wide_end):
+                self.tile(walk, self.spec.width, taps)
+            if self.spec.width > 1:
+                for _ in k.range(narrow_begin, last):
+                    self.tile(walk, self.spec.width - 1, taps)
+
+    def tile(self, walk: Walk, width: int, taps: Taps) -> None:
+        k = self.k
+        pixels = list(self.pixels(walk, width))
+        accumulators = self.begin(pixels, taps)
+        weights = k.variable(taps.begin * (self.spec.unroll * self.row))
+        origins = [self.x + pixel.x for pixel in pixels]
+        for entry in k.range(taps.begin, taps.end):
+            offset = k.pointer("table").load(entry).to(I64)
+            now = weights.value
+            for channel in range(self.spec.unroll):
+                self.multiply(accumulators, origins, offset, channel, taps.slab + now, channel * self.row)
+            weights.value = now + self.spec.unroll * self.row
+        if self.spec.ragged:
+            self.ragged_taps(accumulators, origins, weights, taps)
+        self.finish(accumulators, pixels, taps)
+
+    def pixels(self, walk: Walk, width: int) -> Iterator[Pixel]:
+        """The tile's pixels."""
+        for offsets in walk.take(width, self.lanes):
+            yield Pixel(offsets["x"], offsets["y"], offsets.get("r"))
+
+    def begin(self, pixels: Sequence[Pixel], taps: Taps) -> list[list[Variable]]:
+        """Accumulators: bias and residual before the first tap, the sums so far before a later chunk."""
+        k, lanes = self.k, self.lanes
+        block = k.number("y_block")
+        accumulators = [
+            [k.variable(self.bias.load(o * lanes, lanes)) for o in range(self.spec.blocks)] for _ in pixels
+        ]
+        if self.spec.residual:
+            for pixel, row in zip(pixels, accumulators, strict=True):
+                assert pixel.r is not None
+                source = k.pointer("residual") + pixel.r
+                for o, accumulator in enumerate(row):
+                    accumulator.value = accumulator.value + source.load(
+                        k.number("r_block") * o, lanes, self.masks[o]
+                    )
+        with k.unless(taps.is_first):
+            for pixel, row in zip(pixels, accumulators, strict=True):
+                sums = self.y + pixel.y
+                for o, accumulator in enumerate(row):
+                    accumulator.value = sums.load(block * o, lanes, self.masks[o])
+        return accumulators
+
+    def multiply(
+        self,
+        accumulators: Sequence[Sequence[Variable]],
+        origins: Sequence[Pointer],
+        offset: Value,
+        channel: Value | int,
+        weights: Pointer,
+        weight_offset: int,
+    ) -> None:
+        """One channel of one tap: blocks weight vectors, one broadcast per pixel, blocks * pixels multiply-
+        adds.
+        """
+        k, lanes = self.k, self.lanes
+        vectors = [weights.load(weight_offset + o * lanes, lanes) for o in range(self.spec.blocks)]
+        for origin, row in zip(origins, accumulators, strict=True):
+            spread = (origin + offset).broadcast(channel, lanes)
+            for vector, accumulator in zip(vectors, row, strict=True):
+                accumulator.value = k.fma(spread, vector, accumulator.value)
+
+    def ragged_taps(
+        self,
+        accumulators: Sequence[Sequence[Variable]],
+        origins: Sequence[Pointer],
+        weights: Variable,
+        taps: Taps,
+    ) -> None:
+        """The taps of the last channel block: only its real channels, for the other lanes hold junk."""
+        k = self.k
+        stop = k.select(taps.is_last, k.number("rest"), k.integer(0))
+        for tap in k.range(0, stop):
+            offset = k.pointer("table").load(k.number("entries") + tap).to(I64)
+            for channel in k.range(0, k.number("rest_channels")):
+                now = weights.value
+                self.multiply(accumulators, origins, offset, channel, taps.slab + now, 0)
+                weights.value = now + self.row
+
+    def finish(self, accumulators: Sequence[Sequence[Variable]], pixels: Sequence[Pixel], taps: Taps) -> None:
+        """Each sum through the activation, after the last tap, and out."""
+        block = self.k.number("y_block")
+        places = [
+            Place(self.y + pixel.y + block * o, self.masks[o])
+            for pixel in pixels
+            for o in range(self.spec.blocks)
+        ]
+        values = [accumulator.value for row in accumulators for accumulator in row]
+        store_activated(self.k, self.spec.activation, places, values, taps.is_last)
+
+
+@dataclass
+class Taps:
+    """A chunk of the table: entries begin..end, the filter group's weights, and whether it is the first or
+    last.
+    """
+
+    begin: Value
+    end: Value
+    slab: Pointer
+    is_first: Value
+    is_last: Value
+
+
+def _smaller(k: Kernel, a: Value, b: Value) -> Value:
+    return k.select(a < b, a, b)
+
+
+def _larger(k: Kernel, a: Value, b: Value) -> Value:
+    return k.select(a > b, a, b)

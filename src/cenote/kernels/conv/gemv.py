@@ -1,0 +1,93 @@
+"""A linear layer for one input vector, at the speed at which memory can be read.
+
+    for group of rows of the weights:           an item; the rows lie one after another in memory, as the model has them
+        for step along the row:                 emitted; one vector of x, reused for every row of the group
+            for row:                            unrolled: a stream and an accumulator each
+                accumulate weights * x
+        sum the lanes, add the bias, apply the activation
+
+Nothing is repacked: the weights stay where they were read to, (N, K) row-major. They may be stored as 16-bit floats,
+which halves what must be read; sums are in float32 all the same. Every row is summed in one fixed order, whatever the
+threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cenote.codegen.builder import Kernel, Parameter, Variable
+from cenote.codegen.values import F32, Pointer, Scalar, Value
+from cenote.core.target import Target
+from cenote.core.types import Array, short_name
+from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.elementwise.activations import Activation
+
+ROWS = (
+    8  # streams at a time: as many accumulators as hide the latency of a multiply-add (4 cycles, 2 a cycle)
+)
+_AHEAD = 512  # bytes ahead of each stream that are asked for early
+_GRAIN = 256 << 10  # bytes of weights that a thread takes at a time
+
+
+@dataclass(frozen=True)
+class LinearSpec(KernelSpec):
+    """`rows` at a time; `stored` is the type of the weights ("f32", "bf16", "f16")."""
+
+    rows: int
+    stored: str
+    activation: Activation
+
+    def emit(self, target: Target) -> Kernel:
+        stored = Scalar.named(self.stored)
+        parameters = [
+            Parameter("x", F32, pointer=True), Parameter("w", stored, pointer=True),
+            Parameter("bias", F32, pointer=True), Parameter("y", F32, pointer=True),
+            Parameter("n"), Parameter("k"),
+        ]  # fmt: skip
+        k = Kernel(self.symbol, target, parameters)
+        lanes, size = target.lanes(), k.number("k")
+        for item in k.range(k.begin, k.end):
+            first = self._first_row(k, item)
+            streams = [k.pointer("w") + (first + row) * size for row in range(self.rows)]
+            sums = [k.variable(k.constant(F32, 0.0, lanes)) for _ in range(self.rows)]
+            whole = size // lanes * lanes
+            for at in k.range(0, whole, lanes):
+                self._accumulate(k, streams, sums, at, lanes, None)
+            left = size - whole
+            with k.when(left > 0):
+                self._accumulate(k, streams, sums, whole, lanes, k.tail_mask(left, lanes))
+            for row, total in enumerate(sums):
+                value = k.reduce(total.value, "add") + k.pointer("bias").load(first + row)
+                k.pointer("y").store(self.activation.emit(k, value), first + row)
+        return k
+
+    def _first_row(self, k: Kernel, item: Value) -> Value:
+        """The last group reaches back over rows of the one before: they get the same bits twice."""
+        first, last = item * self.rows, k.number("n") - self.rows
+        return k.select(first < last, first, last)
+
+    def _accumulate(
+        self,
+        k: Kernel,
+        streams: list[Pointer],
+        sums: list[Variable],
+        at: Value,
+        lanes: int,
+        mask: Value | None,
+    ) -> None:
+        x = k.pointer("x").load(at, lanes, mask)
+        for stream, total in zip(streams, sums, strict=True):
+            if mask is None:
+                k.prefetch(stream + at, _AHEAD // stream.element.nbytes)
+            total.value = k.fma(stream.load(at, lanes, mask).to(F32), x, total.value)
+
+
+def linear_call(
+    x: View, weights: View | Array, bias: Array, y: View, n: int, k: int, activation: Activation
+) -> Call:
+    """y (1, n) = activation(x (1, k) @ weights (n, k)' + bias (n,))."""
+    dtype = weights.type.dtype if isinstance(weights, View) else weights.dtype
+    rows = min(ROWS, n)
+    spec = LinearSpec(rows, short_name(dtype), activation)
+    grain = max(1, _GRAIN // max(1, rows * k * dtype.itemsize))
+    return Call(spec, (x, weights, bias, y, n, k), items=-(-n // rows), grain=grain)

@@ -1,0 +1,83 @@
+"""Packed weights of a pointwise convolution times one number per input channel, known only when the model runs.
+
+    item = image, run of filter blocks            emitted, runs come from a table
+      for channel:                                emitted
+        for vector of the run's filters:          emitted
+          y = weights * scale[image, channel]
+
+A gate (squeeze-and-excite) multiplies every channel of a map before a pointwise convolution. The weights are far fewer
+numbers than the map: 32 x 16 against 32 x 112 x 112 in EfficientNet's first block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F32, I32, I64
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, Array, TensorType
+from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.conv.direct import NUMBERS, POINTERS
+
+WEIGHTS = POINTERS.index("weights")
+WEIGHTS_IMAGE = len(POINTERS) + 1 + NUMBERS.index("weights_image")  # the table of taps lies between
+
+
+@dataclass(frozen=True)
+class ScaleWeightsSpec(KernelSpec):
+    """Rows of whole vectors, each times its channel's number."""
+
+    def emit(self, target: Target) -> Kernel:
+        pointers = [Parameter(name, F32, pointer=True) for name in ("y", "weights", "scale")]
+        table = Parameter("table", I32, pointer=True)  # (first element, elements of a row) of each run
+        numbers = ("runs", "channels", "image", "scale_image", "scale_block")
+        k = Kernel(self.symbol, target, [*pointers, table, *(Parameter(name) for name in numbers)])
+        lanes = target.lanes()
+        for item in k.range(k.begin, k.end):
+            run, image = item % k.number("runs"), item // k.number("runs")
+            start, row = (k.pointer("table").load(run * 2 + part).to(I64) for part in range(2))
+            x = k.pointer("weights") + start
+            y = k.pointer("y") + (start + image * k.number("image"))
+            scale = k.pointer("scale") + image * k.number("scale_image")
+            for channel in k.range(0, k.number("channels")):
+                place = channel // lanes * k.number("scale_block") + channel % lanes
+                factor = scale.broadcast(place, lanes)
+                for at in k.range(channel * row, (channel + 1) * row, lanes):
+                    y.store(x.load(at, lanes) * factor, at)
+        return k
+
+
+def scaled_calls(calls: Sequence[Call], channels: int, scale: View, room: View) -> list[Call]:
+    """The direct calls of a pointwise convolution with their weights scaled, one call before them, into `room`.
+
+    `scale` is (N, C, 1, …), blocked; `room` has N times the packed weights.
+    """
+    if not calls:
+        return []
+    images = scale.shape[0]
+    packed = [call.arguments[WEIGHTS] for call in calls]
+    flat = [array.reshape(-1) for array in packed if isinstance(array, np.ndarray)]
+    total = sum(part.size for part in flat)
+    runs, changed, start = [], [], 0
+    for call, part in zip(calls, flat, strict=True):
+        slab = call.arguments[len(POINTERS) + 1 + NUMBERS.index("slab")]
+        assert isinstance(slab, int)
+        runs += [(begin, slab // channels) for begin in range(start, start + part.size, slab)]
+        arguments = list(call.arguments)
+        arguments[WEIGHTS], arguments[WEIGHTS_IMAGE] = room.at(start), total
+        changed.append(replace(call, arguments=tuple(arguments)))
+        start += part.size
+    weights: Array = np.concatenate(flat)
+    table = np.array(runs, np.int32)
+    numbers = (len(runs), channels, total, scale.strides[0], scale.strides[1])
+    first = Call(ScaleWeightsSpec(), (room, weights, scale, table, *numbers), items=len(runs) * images)
+    return [first, *changed]
+
+
+def room_for(images: int, channels: int, filters: int, lanes: int) -> TensorType:
+    """The type of the temporary that `scaled_calls` fills."""
+    return TensorType(FLOAT32, (images, channels * -(-filters // lanes) * lanes))

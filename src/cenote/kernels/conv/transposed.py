@@ -1,0 +1,112 @@
+"""Transposed convolution as plain ones: output pixels with the same remainder by the stride see the same taps.
+
+Along an axis with stride s and dilation d, output p gets x[i] * w[k] where p + pad = i * s + k * d. For p = phase + s *
+q the k that divide evenly are regular, so each phase is a convolution of stride 1 whose output is written every s
+pixels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenote.core.conv_geometry import ConvShape, Pairs
+from cenote.core.target import Target
+from cenote.core.types import Array
+from cenote.kernels.base import Call, View
+from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls, merge_groups
+from cenote.kernels.elementwise.activations import Activation
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase along one axis: its outputs `first`, first + stride ... (`count`), the taps in order of rising input
+    pixel, the input pixel of the first tap for the first output, and the step between taps."""
+
+    first: int
+    count: int
+    taps: tuple[int, ...]
+    origin: int
+    step: int
+
+
+def phases(size: int, out: int, taps: int, stride: int, dilation: int, pad: int) -> list[Phase]:
+    """The phases of one axis that have outputs; those that no tap reaches have no taps."""
+    found = []
+    step = dilation // math.gcd(stride, dilation)
+    for first in range(min(stride, out)):
+        reached = [k for k in range(taps) if (first + pad - k * dilation) % stride == 0][::-1]
+        origin = (first + pad - reached[0] * dilation) // stride if reached else 0
+        found.append(Phase(first, -(-(out - first) // stride), tuple(reached), origin, step))
+    return found
+
+
+def axis_phases(shape: ConvShape) -> list[list[Phase]]:
+    """Phases per axis."""
+    return [
+        phases(
+            shape.size[a],
+            shape.out[a],
+            shape.window[a],
+            shape.strides[a],
+            shape.dilations[a],
+            shape.pads[a][0],
+        )
+        for a in range(shape.rank)
+    ]
+
+
+def transpose_halo(shape: ConvShape) -> Pairs:
+    """Zeros that the phases read around x."""
+    halo = []
+    for axis, found in enumerate(axis_phases(shape)):
+        with_taps = [phase for phase in found if phase.taps]
+        begin = max((-phase.origin for phase in with_taps), default=0)
+        last = max(
+            (phase.origin + (len(phase.taps) - 1) * phase.step + phase.count - 1 for phase in with_taps),
+            default=0,
+        )
+        halo.append((max(0, begin), max(0, last - shape.size[axis] + 1)))
+    return tuple(halo)
+
+
+def transpose_calls(
+    shape: ConvShape,
+    weights: Array,
+    bias: Array | None,
+    activation: Activation,
+    x: View,
+    y: View,
+    target: Target,
+) -> Iterator[Call]:
+    """Calls for weights (C, M/groups, *window) over three axes: one, sometimes two, per phase."""
+    cg, og = shape.group_channels, shape.group_filters
+    w = weights.reshape(shape.groups, cg, og, *shape.window).swapaxes(1, 2)
+    w = w.reshape(shape.filters, cg, *shape.window)
+    strides = y.strides
+    others = False
+    for chosen in itertools.product(*axis_phases(shape)):
+        part = w
+        for axis, phase in enumerate(chosen):
+            part = np.take(part, np.array(phase.taps, np.intp), axis=axis + 2)
+        piece = dataclasses.replace(
+            shape,
+            out=tuple(phase.count for phase in chosen),
+            window=tuple(len(phase.taps) for phase in chosen),
+            strides=(1,) * shape.rank,
+            pads=tuple((-phase.origin, 0) for phase in chosen),
+            dilations=tuple(phase.step for phase in chosen),
+        )
+        piece, part = merge_groups(piece, part, y.layout.lanes)
+        missing = shape.rank - (len(strides) - 2)
+        scaled = tuple(step * s for step, s in zip(strides[2:], shape.strides[missing:], strict=True))
+        offset = sum(phase.first * step for phase, step in zip(chosen[missing:], strides[2:], strict=True))
+        view = dataclasses.replace(y, strides=(*strides[:2], *scaled)).at(offset)
+        for call in direct_calls(DirectProblem(piece, part, bias, activation), x, view, None, target):
+            yield dataclasses.replace(call, independent=others)  # each writes pixels or blocks of its own
+            others = True

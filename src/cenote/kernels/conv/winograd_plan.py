@@ -1,0 +1,336 @@
+"""From a convolution's sizes to calls of the Winograd kernels: transformed weights, blocks of tiles, scratch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cenote.core.conv_geometry import ConvShape
+from cenote.core.target import Target
+from cenote.core.types import Array
+from cenote.kernels.base import Call, View
+from cenote.kernels.conv.direct import widest
+from cenote.kernels.conv.winograd import LINE, NUMBERS, TABLE, WinogradSpec
+from cenote.kernels.conv.winograd_transforms import Filtering, filtering, shortened, transform_weights
+from cenote.kernels.cost_model import peak_seconds, weight_seconds
+from cenote.kernels.elementwise.activations import Activation
+
+SKEW = 16  # floats between products, so that their streams do not meet in the same cache sets
+
+
+@dataclass(frozen=True)
+class WinogradPlan:
+    """How one layer is cut; depends on sizes only. `shape` has one or two spatial axes given as height and width.
+
+    With `pool` the calls write the 2x2 maxima, two apart; shape.out, mv and mh are even then.
+    """
+
+    shape: ConvShape
+    mv: int
+    mh: int
+    target: Target
+    pool: bool = False
+
+    @property
+    def vertical(self) -> Filtering:
+        return filtering(self.mv, self.shape.window[-2])
+
+    @property
+    def horizontal(self) -> Filtering:
+        return filtering(self.mh, self.shape.window[-1])
+
+    @property
+    def products(self) -> int:
+        return self.vertical.a * self.horizontal.a
+
+    @property
+    def lanes(self) -> int:
+        return self.target.lanes()
+
+    @property
+    def channel_blocks(self) -> int:
+        return -(-self.shape.channels // self.lanes)
+
+    @property
+    def filter_blocks(self) -> int:
+        return -(-self.shape.filters // self.lanes)
+
+    @property
+    def last_v(self) -> int:
+        """Outputs of the last tile of a column where they are fewer, else 0."""
+        return self.shape.out[-2] % self.mv
+
+    @property
+    def last_h(self) -> int:
+        return self.shape.out[-1] % self.mh
+
+    @property
+    def rows(self) -> int:
+        """Whole tiles of a column."""
+        return self.shape.out[-2] // self.mv
+
+    @property
+    def columns(self) -> int:
+        return self.shape.out[-1] // self.mh
+
+    @property
+    def ends(self) -> tuple[int, int, int]:
+        """Tiles up to the end of the last columns, the inner tiles, the last rows; corners follow."""
+        last_columns = self.rows * (self.last_h > 0)
+        inner = last_columns + self.rows * self.columns
+        last_rows = inner + self.columns * (self.last_v > 0)
+        return self.shape.n * last_columns, self.shape.n * inner, self.shape.n * last_rows
+
+    @property
+    def map_tiles(self) -> int:
+        return (self.rows + (self.last_v > 0)) * (self.columns + (self.last_h > 0))
+
+    @property
+    def tiles(self) -> int:
+        return self.map_tiles * self.shape.n
+
+    @property
+    def group_blocks(self) -> int:
+        """Filter vectors in registers."""
+        if self.target.registers > 16:
+            return min(4, self.filter_blocks)
+        if self.filter_blocks % 2 and self.filter_blocks % 3 == 0:
+            return 3
+        return min(2, self.filter_blocks)
+
+    @property
+    def groups(self) -> int:
+        return -(-self.filter_blocks // self.group_blocks)
+
+    @property
+    def split(self) -> bool:
+        """Two calls where the weights outweigh the transformed input, so that each weight is read once."""
+        return self.shape.filters > self.tiles
+
+    @cached_property
+    def block(self) -> int:
+        """Tiles per block.
+
+        When fused, V takes about half the level 2 cache, but a block has at least 24 tiles (12 where the weights fit
+        the cache) to reuse the weights; there are at least 8 blocks, a multiple of 4, where that is possible, for
+        several threads to share. When the weights are streamed once, a block is all tiles, up to 64.
+        """
+        if self.split:
+            return -(-self.tiles // -(-self.tiles // 64))
+        per_tile = self.products * self.channel_blocks * self.lanes * 4
+        weights = per_tile * self.filter_blocks * self.lanes
+        least = 12 if weights <= self.target.level2 else 24
+        most = max(24, min(96, self.target.level2 // 2 // per_tile))
+        blocks = max(-(-self.tiles // most), min(8, self.tiles // least), 1)
+        if 4 < blocks < 32:
+            blocks = -(-blocks // 4) * 4
+        return -(-self.tiles // blocks)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.tiles // self.block)
+
+    @cached_property
+    def involved(self) -> tuple[tuple[int, int, int], ...]:
+        """How many products have which tiles (first, last) of a block, for all kinds of blocks that there are."""
+        shorter = [
+            shortened(f, last).a if last else f.a
+            for f, last in ((self.vertical, self.last_v), (self.horizontal, self.last_h))
+        ]
+        (down, across), total = shorter, (self.vertical.a, self.horizontal.a)
+        found = set()
+        for first in range(0, self.tiles, self.block):
+            count = min(self.block, self.tiles - first)
+            columns, inner, rows = (min(max(end - first, 0), count) for end in self.ends)
+            found.add((columns, inner, rows, count))
+        cases = []
+        for columns, inner, rows, count in sorted(found):
+            cases += [
+                (down * across, 0, count),
+                (down * (total[1] - across), columns, rows),
+                ((total[0] - down) * across, 0, inner),
+                ((total[0] - down) * (total[1] - across), columns, inner),
+            ]
+        return tuple(case for case in cases if case[0])
+
+    @cached_property
+    def width(self) -> int:
+        """Tiles in registers: what takes least time for all kinds of blocks.
+
+        A pass of few sums waits for the multiply-adds' latency, and each costs as much as a third of a tile besides.
+        """
+        least = 8 / self.group_blocks
+
+        def cost(width: int) -> float:
+            total = 0.0
+            for products, first, last in self.involved:
+                wide, narrow = cover(last - first, width)
+                total += products * (wide * (max(width, least) + 0.35))
+                total += products * (narrow * (max(width - 1, least) + 0.35))
+            return total
+
+        return min(range(widest(self.group_blocks, self.target.registers), 0, -1), key=cost)
+
+    @property
+    def capacity(self) -> int:
+        """Tiles that V and M have room for: the last pass of a product may reach past its tiles."""
+        reach = [self.block]
+        for _, first, last in self.involved:
+            wide, narrow = cover(last - first, self.width)
+            reach.append(first + wide * self.width + narrow * (self.width - 1))
+        return max(reach)
+
+    @property
+    def ahead(self) -> int:
+        """Cache lines of the next product's weights that are asked for per channel block and tile of registers."""
+        lines = self.lanes * self.group_blocks * self.lanes // LINE
+        passes = -(-self.block // self.width)
+        return next(n for n in (1, 2, 4, 8, lines) if n * passes >= lines or n >= lines)
+
+    @property
+    def v_xi(self) -> int:
+        return self.channel_blocks * self.capacity * self.lanes + SKEW
+
+    @property
+    def m_xi(self) -> int:
+        return self.capacity * self.group_blocks * self.lanes + SKEW
+
+    @property
+    def v_elements(self) -> int:
+        """Floats of V of one block."""
+        return self.products * self.v_xi
+
+    @property
+    def temporary_elements(self) -> int:
+        """Floats of V between the two calls; 0 when fused."""
+        return self.blocks * self.v_elements if self.split else 0
+
+    def seconds(self) -> float:
+        """Estimate: products at 88 % of peak or at the memory's speed for the weights, and the transforms."""
+        lanes = self.lanes
+        per_tile = 2 * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
+        products = per_tile * self._tile_products()
+        weights = 4 * self.products * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
+        passes = 1 if self.split else max(1, self.blocks if weights > self.target.level3 // 2 else 1)
+        per_tile = 5 * self.products * (self.channel_blocks + self.filter_blocks)  # vector instructions
+        transforms = peak_seconds(per_tile * self.tiles * lanes * 2, self.target, 0.5)
+        return max(peak_seconds(products, self.target, 0.88), weight_seconds(weights * passes)) + transforms
+
+    def _tile_products(self) -> int:
+        """Products times the tiles that have them."""
+        columns, inner, rows = self.ends
+        down = shortened(self.vertical, self.last_v).a if self.last_v else 0
+        across = shortened(self.horizontal, self.last_h).a if self.last_h else 0
+        tall, wide = self.vertical.a, self.horizontal.a
+        corners = self.tiles - rows
+        return (
+            columns * tall * across
+            + (inner - columns) * tall * wide
+            + (rows - inner) * down * wide
+            + corners * down * across
+        )
+
+    def pack(self, weights: Array) -> Array:
+        """Weights (M, C, kh, kw) as U: (group, xi, channel, filter vector, lane), rounded once."""
+        width = self.group_blocks * self.lanes
+        channels = weights.shape[1]
+        u = np.zeros((self.groups, self.products, self.channel_blocks * self.lanes, width), np.float32)
+        for group in range(self.groups):  # a group at a time: the float64 values stay in cache
+            part = weights[group * width : (group + 1) * width].transpose(2, 3, 1, 0)
+            taps = np.ascontiguousarray(part).reshape(*part.shape[:2], -1)
+            product = transform_weights(taps, self.vertical, self.horizontal)
+            u[group, :, :channels, : part.shape[3]] = product.reshape(self.products, channels, -1)
+        return u
+
+    def calls(
+        self, u: Array, bias: Array | None, activation: Activation, x: View, y: View, residual: View | None,
+        v: View | None,
+    ) -> list[Call]:  # fmt: skip
+        """The launches: one when fused, two with `v` between them."""
+        if not self.tiles:
+            return []
+        offsets = np.zeros(self.groups * self.group_blocks * self.lanes, np.float32)
+        if bias is not None:
+            offsets[: bias.size] = bias
+        steps = {"x": _steps(x), "y": _steps(y), "r": _steps(residual or y)}
+        pads = self.shape.pads
+        row = self.lanes
+        above = pads[-2][0] * steps["x"][2] if len(pads) > 1 else 0
+        source = x.at(-(above + pads[-1][0] * row))
+        phases = ["input", "product"] if self.split else ["fused"]
+        return [
+            self._call(phase, (source, u, offsets, residual, y, v), steps, activation, residual is not None)
+            for phase in phases
+        ]
+
+    def _call(
+        self, phase: str, pointers: tuple[View | Array | None, ...], steps: dict[str, tuple[int, int, int]],
+        activation: Activation, residual: bool,
+    ) -> Call:  # fmt: skip
+        rows = self.shape.window
+        is_input = phase == "input"
+        spec = WinogradSpec(
+            phase, self.mv, rows[-2], self.mh, rows[-1], 1 if is_input else self.group_blocks,
+            1 if is_input else self.width, self.shape.channels % self.lanes > 0 and phase != "product",
+            residual and not is_input, Activation() if is_input else activation,
+            self.pool and not is_input, 0 if is_input else self.ahead,
+            self.last_v, self.last_h,
+        )  # fmt: skip
+        numbers = self.numbers(phase)
+        for side, (n, block, h) in steps.items():
+            numbers |= {f"{side}_n": n, f"{side}_block": block, f"{side}_h": h}
+        scratch = numbers["table_bytes"] + numbers["temporary_bytes"] + numbers["v_bytes"]
+        scratch += 0 if is_input else numbers["bundle"] * numbers["m_group"] * 4
+        arguments = (*pointers, *(numbers[name] for name in NUMBERS))
+        return Call(spec, arguments, items=self.blocks * numbers["group_parts"], scratch=scratch)
+
+    def numbers(self, phase: str) -> dict[str, int]:
+        """The numbers of a launch, but for the tensors' strides."""
+        columns_end, inner_end, rows_end = self.ends
+        is_input = phase == "input"
+        pieces = self.channel_blocks if is_input else self.groups
+        share = pieces if phase == "fused" else self._share(pieces, is_input)
+        v_bytes = self.v_elements * 4 if phase == "fused" else 0
+        return {
+            "channels": self.shape.channels, "channel_blocks": self.channel_blocks,
+            "filter_blocks": self.filter_blocks, "groups": self.groups, "group_share": share,
+            "group_parts": -(-pieces // share), "bundle": self._bundle(share),
+            "tiles": self.tiles, "block": self.block, "rows": self.rows, "columns": self.columns,
+            "columns_end": columns_end, "inner_end": inner_end, "rows_end": rows_end,
+            "v_xi": self.v_xi, "v_block": self.capacity * self.lanes, "v_item": self.v_elements,
+            "m_xi": self.m_xi, "m_group": self.products * self.m_xi,
+            "u_xi": self.channel_blocks * self.lanes * self.group_blocks * self.lanes,
+            "table_bytes": -(-self.block * TABLE * 8 // 64) * 64,
+            "temporary_bytes": -(-(self.products + 1) * self.lanes * 4 // 64) * 64,
+            "v_bytes": -(-v_bytes // 64) * 64,
+        }  # fmt: skip
+
+    def _bundle(self, share: int) -> int:
+        """Filter groups at a time: those of a piece, while their products fit half the level 2 cache.
+
+        V[xi] is then read from the level 3 cache once for all of them; when fused it stays in level 2 as it is.
+        """
+        if not self.split:
+            return 1
+        return max(1, min(share, self.target.level2 // 2 // (4 * self.products * self.m_xi)))
+
+    def _share(self, pieces: int, is_input: bool) -> int:
+        """Channel blocks, or filter groups, per piece of work: some 16 pieces in all, none very small."""
+        wanted = max(1, -(-16 // self.blocks))
+        least = max(1, 64 // self.block) if is_input else 1
+        return min(pieces, max(least, pieces // wanted))
+
+
+def cover(count: int, width: int) -> tuple[int, int]:
+    """How many tiles of `width` and of `width - 1` cover a count; exactly, where that is possible."""
+    total = -(-count // width)
+    narrow = min(total, total * width - count) if width > 1 else 0
+    return total - narrow, narrow
+
+
+def _steps(view: View) -> tuple[int, int, int]:
+    """Steps from image to image, block to block, row to row (0 where there is one row)."""
+    strides = view.strides
+    return strides[0], strides[1], strides[-2] if len(strides) > 3 else 0

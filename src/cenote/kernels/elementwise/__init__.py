@@ -1,0 +1,1 @@
+"""Kernels that compute on elements, rows and channels: functions, normalisation, reductions, resizing."""

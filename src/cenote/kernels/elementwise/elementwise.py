@@ -1,0 +1,212 @@
+"""One function of the elements of one or more tensors, broadcast over any axes, plain or channel-blocked.
+
+    for item in begin .. end:                 emitted; an item is a piece of one slab of rows
+        offsets of the slab                   outer axes, by division
+        for row in the piece:                 emitted
+            operands that do not move along the row are loaded
+            for column in the row, by vectors:    emitted
+                load, compute, store
+            the tail of the row               under a mask; element by element for types below 32 bits
+
+Memory is described by extents and strides alone: axes along which all operands are dense are joined, broadcast axes
+have stride 0. In a blocked tensor the unit is one vector of all lanes. Each element depends on its own operands
+only, so the output may take the memory of an input of the same type and strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen.builder import F32, I64, Kernel, Parameter
+from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.core.target import Target
+from cenote.core.types import is_float
+from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.elementwise.functions import Number, emit_function
+from cenote.kernels.strided_axes import joined_axes, slab_count, slab_names, slab_numbers, slab_pointers
+
+MOVES = "vector"  # one element per element of the row
+ONE = "scalar"  # the same element all along the row
+REPEATS = "repeat"  # the same vector of lanes all along the row (a per-channel operand of a blocked tensor)
+
+PIECE = 16384  # elements of one item: some microseconds of work
+
+
+def vector_lanes(dtype: np.dtype[Any], target: Target) -> int:
+    """Elements that a kernel handles at once: a register of the type it computes in."""
+    return target.lanes(np.float32) if is_float(dtype) and dtype.itemsize < 4 else target.lanes(dtype)
+
+
+@dataclass(frozen=True)
+class Elementwise(KernelSpec):
+    """`function` of operands that move along a row as `patterns` say, in vectors of `lanes` elements.
+
+    `outer` counts the axes outside of the rows; `tail` says whether rows may end in a part of a vector. `activation` is
+    applied to the function's result.
+    """
+
+    function: str
+    parameters: tuple[Number, ...]
+    patterns: tuple[str, ...]
+    dtypes: tuple[np.dtype[Any], ...]  # of the result, then of each operand
+    lanes: int
+    outer: int
+    tail: bool
+    activation: Activation = field(default_factory=Activation)
+
+    def emit(self, target: Target) -> Kernel:
+        count = len(self.patterns)
+        names = ["y", *(f"x{n}" for n in range(count))]
+        numbers = ["columns", "rows", "column_step", "row_step", *(f"row_{name}" for name in names)]
+        numbers += slab_names(self.outer, names)
+        parameters = [
+            Parameter(name, Scalar.of(dtype), pointer=True, may_alias=True)
+            for name, dtype in zip(names, self.dtypes, strict=True)
+        ]
+        k = Kernel(self.symbol, target, [*parameters, *(Parameter(name, I64) for name in numbers)])
+        column_pieces = _pieces(k.number("columns"), k.number("column_step"))
+        row_pieces = _pieces(k.number("rows"), k.number("row_step"))
+        for item in k.range(k.begin, k.end):
+            begin, end = _span(k, item % column_pieces, "column_step", "columns")
+            rest = item // column_pieces
+            first, last = _span(k, rest % row_pieces, "row_step", "rows")
+            slabs = slab_pointers(k, self.outer, names, rest // row_pieces)
+            for row in k.range(first, last):
+                pointers = [
+                    slab + row * k.number(f"row_{name}") for name, slab in zip(names, slabs, strict=True)
+                ]
+                self._row(k, pointers, begin, end)
+        return k
+
+    def _row(self, k: Kernel, pointers: list[Pointer], begin: Value, end: Value) -> None:
+        y, operands = pointers[0], pointers[1:]
+        fixed: list[Value | None] = []
+        for pattern, x in zip(self.patterns, operands, strict=True):
+            lanes = self.lanes if pattern == REPEATS else 1
+            fixed.append(None if pattern == MOVES else self._widened(x.load(0, lanes)))
+
+        def compute(column: Value, lanes: int, mask: Value | None) -> None:
+            values = []
+            for x, known in zip(operands, fixed, strict=True):
+                value = self._widened(x.load(column, lanes, mask)) if known is None else known
+                values.append(k.splat(value, lanes))
+            result = emit_function(k, self.function, self.parameters, values)
+            y.store(self.activation.emit(k, result).to(y.element), column, mask)
+
+        whole = begin + (end - begin) // self.lanes * self.lanes if self.tail else end
+        for column in k.range(begin, whole, self.lanes):
+            compute(column, self.lanes, None)
+        if not self.tail:
+            return
+        if self.dtypes[0].itemsize < 4:
+            for column in k.range(whole, end):
+                compute(column, 1, None)
+            return
+        with k.when(whole < end):
+            compute(whole, self.lanes, k.tail_mask(end - whole, self.lanes))
+
+    def _widened(self, value: Value) -> Value:
+        """Floats of 16 bits as float32, others as they are."""
+        return value.to(F32) if value.type.is_float and value.type.bits < 32 else value
+
+
+def _pieces(extent: Value, step: Value) -> Value:
+    return (extent + step - 1) // step
+
+
+def _span(k: Kernel, piece: Value, step: str, extent: str) -> tuple[Value, Value]:
+    begin = piece * k.number(step)
+    end = begin + k.number(step)
+    return begin, k.select(end < k.number(extent), end, k.number(extent))
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Memory of one operand: what the kernel gets, and its strides over the output's axes (0: broadcast).
+
+    For a blocked output the axes are (N, blocks, *spatial), in units of whole vectors; `is_scalar` marks a single
+    element that fills all lanes.
+    """
+
+    argument: Argument
+    strides: tuple[int, ...]
+    is_scalar: bool = False
+
+
+def operand_of(view: View, output: View) -> Operand:
+    """A tensor that broadcasts to the output, in the output's layout (or a scalar)."""
+    if view.type.size == 1 and not (view.layout.is_blocked and output.type.size > 1):
+        return Operand(view, (0,) * len(output.strides), is_scalar=True)
+    shape = (view.shape[0], view.blocks, *view.shape[2:]) if view.layout.is_blocked else view.shape
+    missing = len(output.strides) - len(shape)
+    strides = [0 if extent == 1 else stride for extent, stride in zip(shape, view.strides, strict=True)]
+    return Operand(view, (*[0] * missing, *strides))
+
+
+def per_channel(argument: Argument, output: View) -> Operand:
+    """One value per channel, dense (a blocked output: filled up to whole blocks)."""
+    step = output.layout.lanes if output.layout.is_blocked else 1
+    strides = [0] * len(output.strides)
+    strides[1] = step if output.shape[1] > step else 0
+    return Operand(argument, tuple(strides), is_scalar=not output.layout.is_blocked and output.shape[1] == 1)
+
+
+def elementwise_call(
+    function: str,
+    parameters: Sequence[Number],
+    operands: Sequence[Operand],
+    y: View,
+    target: Target,
+    weight: int = 1,
+    activation: Activation = Activation(),  # noqa: B008  # immutable
+) -> Call:
+    """The launch that computes y. `weight` is the function's cost in instructions, about."""
+    blocked = y.layout.is_blocked
+    unit = y.layout.lanes if blocked else 1
+    lanes = unit if blocked else vector_lanes(y.type.dtype, target)
+    extents = (y.shape[0], y.blocks, *y.shape[2:]) if blocked else y.shape
+    strides = [y.strides, *(operand.strides for operand in operands)]
+    axes = joined_axes(extents, strides)
+    dense = bool(axes) and axes[-1][1][0] == unit and all(stride in (0, unit) for stride in axes[-1][1])
+    inner = axes.pop() if dense else (1, [unit] * len(strides))  # one unit per row where places lie apart
+    columns = inner[0] * unit
+    patterns = tuple(
+        MOVES
+        if stride == unit and not operand.is_scalar
+        else REPEATS
+        if blocked and not operand.is_scalar
+        else ONE
+        for stride, operand in zip(inner[1][1:], operands, strict=True)
+    )
+    rows, row_strides = axes.pop() if axes else (1, [0] * len(strides))
+    column_step = min(max(columns, 1), PIECE)
+    row_step = max(1, min(rows, PIECE // column_step))
+    pieces = -(-columns // column_step) * -(-rows // row_step) * slab_count(axes)
+    spec = Elementwise(
+        function,
+        tuple(parameters),
+        patterns,
+        (y.type.dtype, *(_dtype(operand.argument) for operand in operands)),
+        lanes,
+        len(axes),
+        bool(columns % lanes),
+        activation,
+    )
+    numbers = [columns, rows, column_step, row_step, *row_strides, *slab_numbers(axes)]
+    work = column_step * row_step * weight
+    arguments = (y, *(operand.argument for operand in operands), *numbers)
+    # A few pieces at a time, but never all of them: other threads want some of a small tensor too.
+    grain = max(1, min(64, 8 * PIECE // work, pieces // 4))
+    return Call(spec, arguments, items=pieces if y.type.size else 0, grain=grain)
+
+
+def _dtype(argument: Argument) -> np.dtype[Any]:
+    if isinstance(argument, View):
+        return argument.type.dtype
+    assert isinstance(argument, np.ndarray)
+    return argument.dtype

@@ -1,0 +1,138 @@
+"""The formulas of elementwise operators as instructions, by name; every activation kind is one too.
+
+A formula gets its operands in the type it computes in: float32 or float64, or an integer type for those in
+`INTEGER`. NaN goes in and comes out, except where IEEE 754 says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+
+from cenote.codegen import math
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import F32, Value
+from cenote.kernels.elementwise.activations import KINDS, Activation
+
+Number = float | int
+Formula = Callable[..., Value]
+
+INTEGER = frozenset(
+    {
+        "add",
+        "sub",
+        "mul",
+        "max",
+        "min",
+        "neg",
+        "abs",
+        "sign",
+        "identity",
+        "relu",
+        "clip",
+        "prelu",
+        "raise",
+        "lower",
+        "hold",
+    }
+)
+SINGLE = frozenset({"erf", "gelu", "power"})  # float32 only
+
+
+def emit_function(kernel: Kernel, name: str, parameters: Sequence[Number], values: Sequence[Value]) -> Value:
+    """Append the instructions of a function."""
+    if name in KINDS:
+        return Activation(name, *parameters).emit(kernel, values[0])
+    return FORMULAS[name](kernel, *values, *parameters)
+
+
+def _sign(kernel: Kernel, x: Value) -> Value:
+    one, zero = (kernel.constant(x.type, number, x.lanes) for number in (1, 0))
+    if x.type.kind == "uint":
+        return kernel.select(x.equals(0), zero, one)
+    limited = kernel.select(x > 0, one, x)
+    return kernel.select(limited < 0, kernel.constant(x.type, -1, x.lanes), limited)
+
+
+def round_even(kernel: Kernel, x: Value) -> Value:
+    """Nearest whole number, halves to the even one, the sign of zero kept. No rounding instruction is needed."""
+    limit = 2.0 ** (23 if x.type is F32 else 52)
+    size = kernel.absolute(x)
+    rounded = math.copy_sign(kernel, (size + limit) - limit, x)
+    return kernel.select(size < limit, rounded, x)
+
+
+def _floor(kernel: Kernel, x: Value) -> Value:
+    rounded = round_even(kernel, x)
+    return math.copy_sign(kernel, kernel.select(rounded > x, rounded - 1.0, rounded), x)
+
+
+def _ceil(kernel: Kernel, x: Value) -> Value:
+    rounded = round_even(kernel, x)
+    return math.copy_sign(kernel, kernel.select(rounded < x, rounded + 1.0, rounded), x)
+
+
+def _square_root_power(kernel: Kernel, x: Value) -> Value:
+    """x^0.5 as pow has it: +0 of -0, +infinity of -infinity."""
+    infinity = kernel.constant(x.type, float("inf"), x.lanes)
+    return kernel.select(x.equals(float("-inf")), infinity, kernel.square_root(x + 0.0))
+
+
+def _prelu(kernel: Kernel, x: Value, slope: Value) -> Value:
+    return kernel.select(x < 0, x * slope, x)
+
+
+def _raised(kernel: Kernel, x: Value, low: Value) -> Value:
+    return kernel.select(x < low, low, x)
+
+
+def _lowered(kernel: Kernel, x: Value, high: Value) -> Value:
+    return kernel.select(x > high, high, x)
+
+
+def _sum(kernel: Kernel, *values: Value) -> Value:
+    return reduce(lambda a, b: a + b, values)
+
+
+def _normalize(kernel: Kernel, x: Value, mean: Value, factor: Value, shift: Value) -> Value:
+    """Subtracting first keeps small differences of large numbers, which one multiply-add would lose."""
+    return kernel.fma(x - mean, factor, shift)
+
+
+def _standardize(
+    kernel: Kernel, x: Value, scale: Value, bias: Value, mean: Value, variance: Value, epsilon: float
+) -> Value:
+    return kernel.fma((x - mean) / kernel.square_root(variance + epsilon), scale, bias)
+
+
+FORMULAS: dict[str, Formula] = {
+    "add": lambda kernel, a, b: a + b,
+    "sub": lambda kernel, a, b: a - b,
+    "mul": lambda kernel, a, b: a * b,
+    "div": lambda kernel, a, b: a / b,
+    "max": lambda kernel, *values: reduce(kernel.maximum, values),
+    "min": lambda kernel, *values: reduce(kernel.minimum, values),
+    "sum": _sum,
+    "mean": lambda kernel, *values: _sum(kernel, *values) / float(len(values)),
+    "prelu": _prelu,
+    "power": math.power,
+    "square": lambda kernel, x: x * x,
+    "cube": lambda kernel, x: x * x * x,
+    "square_root_power": _square_root_power,
+    "normalize": _normalize,
+    "standardize": _standardize,
+    "raise": _raised,
+    "lower": _lowered,
+    "hold": lambda kernel, x, low, high: _lowered(kernel, _raised(kernel, x, low), high),
+    "neg": lambda kernel, x: -x,
+    "abs": lambda kernel, x: kernel.absolute(x),
+    "sign": _sign,
+    "exp": math.exp,
+    "log": math.log,
+    "sqrt": lambda kernel, x: kernel.square_root(x),
+    "reciprocal": lambda kernel, x: 1.0 / x,
+    "erf": math.erf,
+    "floor": _floor,
+    "ceil": _ceil,
+    "round": round_even,
+}

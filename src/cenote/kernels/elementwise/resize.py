@@ -1,0 +1,147 @@
+"""Interpolation along the last two axes by tables of taps: nearest, linear, cubic, plain or channel-blocked.
+
+    for row in begin .. end:                          emitted; an item is one output row
+        addresses of the input rows, their weights    from the table of the rows
+        blocked:  for place in the row:               emitted; one vector of lanes
+                      sum of weight * weight * x      taps unrolled
+        plain:    scratch = sum of weight * x rows    emitted, by vectors
+                  for place in the row:               emitted, one element
+                      sum of weight * scratch         taps unrolled
+
+An axis that keeps its size has one tap of weight 1. Nearest neighbours are copied as bits, whatever their type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen.builder import F32, I64, Kernel, Parameter
+from cenote.codegen.values import F64, Pointer, Scalar, Value
+from cenote.core.target import Target
+from cenote.core.types import FLOAT64, Array
+from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.elementwise.elementwise import vector_lanes
+from cenote.kernels.strided_axes import joined_axes, slab_count, slab_names, slab_numbers, slab_pointers
+
+MOST_TAPS = 16  # of both axes together, unrolled
+
+
+@dataclass(frozen=True)
+class ResizeSpec(KernelSpec):
+    """`row_taps` x `column_taps` weighted elements, or with `nearest` a copy of one; `lanes` is 1 for plain."""
+
+    row_taps: int
+    column_taps: int
+    nearest: bool
+    dtype: np.dtype[Any]
+    lanes: int
+    outer: int
+
+    def emit(self, target: Target) -> Kernel:
+        element = Scalar.of(self.dtype)
+        weight = F64 if self.dtype == FLOAT64 else F32
+        pointers = [Parameter("y", element, pointer=True), Parameter("x", element, pointer=True)]
+        pointers += [Parameter(name, I64, pointer=True) for name in ("row_offset", "column_offset")]
+        pointers += [Parameter(name, weight, pointer=True) for name in ("row_weight", "column_weight")]
+        numbers = ["rows", "columns", "x_columns", "y_row"]
+        numbers += slab_names(self.outer, ("y", "x"))
+        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in numbers)])
+        for item in k.range(k.begin, k.end):
+            row, index = item % k.number("rows"), item // k.number("rows")
+            slab, x = slab_pointers(k, self.outer, ("y", "x"), index)
+            y = slab + row * k.number("y_row")
+            taps = [row * self.row_taps + tap for tap in range(self.row_taps)]
+            rows = [x + k.pointer("row_offset").load(tap) for tap in taps]
+            if self.nearest:
+                self._copy(k, rows[0], y)
+                continue
+            weights = [k.pointer("row_weight").load(tap) for tap in taps]
+            if self.lanes > 1:
+                self._blocked(k, rows, weights, y)
+            else:
+                self._plain(k, rows, weights, y)
+        return k
+
+    def _places(self, k: Kernel, column: Value) -> list[tuple[Value, Value]]:
+        """(offset, weight) of each tap of an output column."""
+        taps = [column * self.column_taps + tap for tap in range(self.column_taps)]
+        return [(k.pointer("column_offset").load(tap), k.pointer("column_weight").load(tap)) for tap in taps]
+
+    def _copy(self, k: Kernel, row: Pointer, y: Pointer) -> None:
+        for column in k.range(0, k.number("columns")):
+            y.store(row.load(k.pointer("column_offset").load(column), self.lanes), column * self.lanes)
+
+    def _blocked(self, k: Kernel, rows: list[Pointer], weights: list[Value], y: Pointer) -> None:
+        compute = weights[0].type
+        spread = [k.splat(weight, self.lanes) for weight in weights]
+        for column in k.range(0, k.number("columns")):
+            sums: list[Value] = []
+            for offset, weight in self._places(k, column):
+                one = _weighted(k, [row.load(offset, self.lanes).to(compute) for row in rows], spread)
+                wide = k.splat(weight, self.lanes)
+                sums = [k.fma(one, wide, sums[0]) if sums else one * wide]
+            y.store(sums[0].to(y.element), column * self.lanes)
+
+    def _plain(self, k: Kernel, rows: list[Pointer], weights: list[Value], y: Pointer) -> None:
+        compute = weights[0].type
+        lanes = vector_lanes(self.dtype, k.target)
+        row = Pointer(k, compute, k.scratch.text)
+        width = k.number("x_columns")
+        whole = width // lanes * lanes
+        spread = [k.splat(weight, lanes) for weight in weights]
+        for column in k.range(0, whole, lanes):
+            row.store(_weighted(k, [r.load(column, lanes).to(compute) for r in rows], spread), column)
+        for column in k.range(whole, width):
+            row.store(_weighted(k, [r.load(column).to(compute) for r in rows], weights), column)
+        for column in k.range(0, k.number("columns")):
+            places = self._places(k, column)
+            total = _weighted(k, [row.load(offset) for offset, _ in places], [weight for _, weight in places])
+            y.store(total.to(y.element), column)
+
+
+def _weighted(k: Kernel, values: Sequence[Value], weights: Sequence[Value]) -> Value:
+    total = values[0] * weights[0]
+    for value, weight in zip(values[1:], weights[1:], strict=True):
+        total = k.fma(value, weight, total)
+    return total
+
+
+def resize_call(x: View, y: View, taps: Sequence[tuple[Array, Array]], nearest: bool, target: Target) -> Call:
+    """Resize the last two axes of x (an axis of a blocked map: its spatial ones) to y.
+
+    `taps` are (index, weight) of shape (output places, taps) for the two axes, of float64 weights.
+    """
+    unit = y.layout.lanes or 1
+    x_axes, y_axes = (_spatial(view) for view in (x, y))
+    (row_index, row_weight), (column_index, column_weight) = taps
+    dtype = np.dtype(f"u{y.type.dtype.itemsize}") if nearest else y.type.dtype
+    weight = FLOAT64 if y.type.dtype == FLOAT64 else np.dtype(np.float32)
+    outer_extents = [extent for extent, _ in y_axes[:-2]]
+    outer = joined_axes(outer_extents, [[s for _, s in axes[:-2]] for axes in (y_axes, x_axes)])
+    spec = ResizeSpec(row_index.shape[1], column_index.shape[1], nearest, dtype, unit, len(outer))
+    rows, columns, width = len(row_index), len(column_index), x_axes[-1][0]
+    arguments: tuple[Argument, ...] = (
+        y, x,
+        np.ascontiguousarray(row_index * x_axes[-2][1], np.int64), np.ascontiguousarray(column_index * unit, np.int64),
+        np.ascontiguousarray(row_weight, weight), np.ascontiguousarray(column_weight, weight),
+        rows, columns, width, y_axes[-2][1],
+        *slab_numbers(outer),
+    )  # fmt: skip
+    items = rows * slab_count(outer) if y.type.size else 0
+    work = max(1, columns * unit * row_index.shape[1] * column_index.shape[1])
+    scratch = 0 if nearest or unit > 1 else width * weight.itemsize
+    return Call(spec, arguments, items=items, grain=max(1, 65536 // work), scratch=scratch)
+
+
+def _spatial(view: View) -> list[tuple[int, int]]:
+    """(extent, stride) of all axes; at least two after those of pictures and channels (blocks)."""
+    blocked = view.layout.is_blocked
+    shape = (view.shape[0], view.blocks, *view.shape[2:]) if blocked else view.shape
+    axes = list(zip(shape, view.strides, strict=True))
+    if (blocked and len(axes) == 3) or len(axes) < 2:
+        axes.insert(len(axes) - 1, (1, 0))
+    return axes

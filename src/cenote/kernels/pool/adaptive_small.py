@@ -1,0 +1,146 @@
+"""Ranges of few rows and columns, all part of the machine code (adaptive pooling of plain maps): in registers.
+
+    for item in items:                              # one plane
+        for a vector's number of output rows:
+            for columns in vectors:                 # down: the rows of each output row's range
+                turned[columns] = transpose(combine(x[row], x[row + 1] …) of every output row)
+            for output column:                      # across: a vector holds one column of all those output rows
+                results[column] = combine(turned[column], turned[column + 1] …)
+            y = transpose(results)
+
+Against going across output by output, whose scalar loads took longer than reading the input: 37x37 to 7x7 on 512 planes
+0.072 ms, not 0.122; 14x14 to 7x7 0.025 ms, not 0.045. (Without the prefetches 0.087 ms.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import Pointer, Value
+from cenote.core.target import Target
+from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, combine_all, load, new_kernel, spans
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class PoolAdaptiveSmall(PoolSpec):
+    """`down`, `across`: the ranges of rows and columns. `row`: elements from one row of x to the next; `dense`: the
+    rows of y lie side by side. `lanes` output rows are done together. The factors of the rows come padded to a whole
+    number of vectors."""
+
+    down: Ranges
+    across: Ranges
+    row: int
+    dense: bool
+
+    def emit(self, target: Target) -> Kernel:
+        k = new_kernel(self, target)
+        for item in k.range(k.begin, k.end):
+            piece = Strip(k, self, item)
+            for start in range(0, len(self.down), self.lanes):
+                _Group(piece, start).emit()
+        return k
+
+    @property
+    def scratch_elements(self) -> int:
+        """Of the compute type: columns and results turned, and results in y's type and order."""
+        lanes = self.lanes
+        return 2 * SLACK + lanes * (self.columns + 3 * lanes + 3 * len(self.across))
+
+    @property
+    def columns(self) -> int:
+        return self.across[-1][1]
+
+
+class _Group:
+    """As many output rows as a vector has lanes, or what is left of them."""
+
+    def __init__(self, piece: Strip, start: int) -> None:
+        assert isinstance(piece.spec, PoolAdaptiveSmall)
+        self.piece, self.k, self.spec, self.start = piece, piece.k, piece.spec, start
+        spec, lanes = self.spec, self.spec.lanes
+        self.lanes, self.rows = lanes, spec.down[start : start + lanes]
+        scratch = self.k.scratch.cast(spec.compute)
+        self.turned = scratch
+        self.results = scratch + lanes * (spec.columns + lanes)
+        self.staged = (self.results + lanes * (len(spec.across) + lanes)).cast(spec.storage)
+
+    def emit(self) -> None:
+        k, spec = self.k, self.spec
+        for at in spans(k, k.number("size_w"), self.lanes):
+            if not self.start:
+                self._ask(at)
+            rows = [self._down(self.piece.x + at, begin, end) for begin, end in self.rows]
+            rows += rows[-1:] * (self.lanes - len(rows))
+            for index, column in enumerate(transposed(k, rows)):
+                self.turned.store(column, at * self.lanes + index * self.lanes)
+        for place, (begin, end) in enumerate(spec.across):
+            taps = [self.turned.load(column * self.lanes, self.lanes) for column in range(begin, end)]
+            self.results.store(self._scaled(combine_all(k, spec.reduction, taps), place), place * self.lanes)
+        self._stage()
+        self._write()
+
+    def _ask(self, at: Value) -> None:
+        """Prefetch a vector's share of the next plane: columns of many rows are no pattern that the hardware knows."""
+        k, spec = self.k, self.spec
+        following = self.piece.x + k.number("x_c") + at * spec.down[-1][1]
+        for element in range(0, self.lanes * spec.down[-1][1], k.target.line // spec.storage.nbytes):
+            k.prefetch(following + element)
+
+    def _down(self, x: Pointer, begin: int, end: int) -> Value:
+        taps = [load(self.spec, x, row * self.spec.row, self.lanes) for row in range(begin, end)]
+        return combine_all(self.k, self.spec.reduction, taps)
+
+    def _scaled(self, total: Value, place: int) -> Value:
+        spec, piece = self.spec, self.piece
+        if spec.scale == "none":
+            return total
+        factor = piece.row_scale.load(self.start, self.lanes)
+        if spec.scale == "both":
+            factor = factor * self.k.pointer("column_scale").load(place)
+        if not total.type.is_float:
+            return piece.divided(total, factor)
+        return total / factor if spec.divides else total * factor
+
+    def _stage(self) -> None:
+        """Results as rows, side by side: what a row's last vector leaves behind its end, the next row overwrites."""
+        out = len(self.spec.across)
+        blocks = [
+            transposed(
+                self.k, [self.results.load((first + i) * self.lanes, self.lanes) for i in range(self.lanes)]
+            )
+            for first in range(0, out, self.lanes)
+        ]
+        for row in range(len(self.rows)):
+            for index, block in enumerate(blocks):
+                self.staged.store(block[row].to(self.spec.storage), row * out + index * self.lanes)
+
+    def _write(self) -> None:
+        k, out, rows = self.k, len(self.spec.across), len(self.rows)
+        y = self.piece.y + k.number("y_h") * self.start
+        runs, length = (1, rows * out) if self.spec.dense else (rows, out)
+        lanes = min(self.lanes, 1 << (length.bit_length() - 1))
+        for run in range(runs):
+            for at in spans(k, k.integer(length), lanes):
+                (y + k.number("y_h") * run).store((self.staged + at).load(run * out, lanes), at)
+
+
+def transposed(k: Kernel, rows: Sequence[Value]) -> list[Value]:
+    """As many vectors as they have lanes, rows and columns exchanged: halves, then quarters … swapped between them."""
+    lanes, vectors = len(rows), list(rows)
+    size = lanes // 2
+    while size:
+        low = [lane + (0 if lane & size == 0 else lanes - size) for lane in range(lanes)]
+        for index in range(lanes):
+            if not index & size:
+                a, b = vectors[index], vectors[index + size]
+                vectors[index] = k.shuffle(a, b, low)
+                vectors[index + size] = k.shuffle(a, b, [lane + size for lane in low])
+        size //= 2
+    return vectors
+
+
+__all__ = ["PoolAdaptiveSmall", "transposed"]

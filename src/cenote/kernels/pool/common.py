@@ -1,0 +1,379 @@
+"""What all pooling kernels share: reductions, the geometry of a call, and loops over rows that never leave the row.
+
+A pooling kernel sees three spatial axes (planes, rows, columns; missing ones have extent 1) and two ways to lie in
+memory. *Plain*: columns are contiguous (`step` 1) and vectors hold neighbouring columns. *Channels innermost*
+(blocked, or channels-last): `step` contiguous channels per column, and vectors hold channels. Along planes and rows
+both are the same, because there a window combines whole rows of contiguous elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen.builder import F32, F64, I32, I64, Kernel, Parameter
+from cenote.codegen.values import Number, Pointer, Scalar, Value
+from cenote.core.target import Target
+from cenote.core.types import is_float
+from cenote.kernels.base import KernelSpec
+
+MAXIMUM, MINIMUM, SUM = "max", "min", "sum"
+ALIGNED = 16  # elements of 4 bytes in a cache line
+SLACK = 64  # elements before each scratch row that loops running ahead of their row may touch
+
+
+def compute_type(reduction: str, dtype: np.dtype[Any]) -> Scalar:
+    """The type windows are combined in: float32 for 16-bit floats, int32 or int64 for sums of integers."""
+    storage = Scalar.of(dtype)
+    if storage.is_float:
+        return F32 if storage.bits < 32 else storage
+    if reduction == SUM:
+        return I32 if storage.bits < 16 else I64  # 8-bit sums fit for windows of up to 16 million elements
+    return storage
+
+
+def identity(reduction: str, dtype: np.dtype[Any]) -> Number:
+    """What a missing element counts as: 0 for sums, the type's smallest (largest) value for maxima (minima)."""
+    if reduction == SUM:
+        return 0
+    if is_float(dtype):
+        return float("-inf") if reduction == MAXIMUM else float("inf")
+    information = np.iinfo(np.uint8 if dtype == np.bool_ else dtype)
+    return int(information.min if reduction == MAXIMUM else information.max)
+
+
+def combine(k: Kernel, reduction: str, a: Value, b: Value, exact: bool = True) -> Value:
+    """One step of the reduction. `exact` maxima propagate NaN; the others take one instruction and may drop it."""
+    if reduction == SUM:
+        return a + b
+    if exact or not a.type.is_float:
+        return k.maximum(a, b) if reduction == MAXIMUM else k.minimum(a, b)
+    return k.larger(a, b) if reduction == MAXIMUM else k.smaller(a, b)
+
+
+def combine_all(k: Kernel, reduction: str, values: Sequence[Value], exact: bool = True) -> Value:
+    """Many values into one, pairwise: the shortest chain, and for sums the smallest error."""
+    parts = list(values)
+    while len(parts) > 1:
+        pairs = [combine(k, reduction, a, b, exact) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = pairs + parts[len(pairs) * 2 :]
+    return parts[0]
+
+
+def smaller_of(k: Kernel, a: Value, b: Value) -> Value:
+    """The smaller of two whole numbers."""
+    return k.intrinsic("smin", a, b)
+
+
+def larger_of(k: Kernel, a: Value, b: Value | int) -> Value:
+    """The larger of two whole numbers."""
+    return k.intrinsic("smax", a, b if isinstance(b, Value) else k.integer(b))
+
+
+def spans(k: Kernel, length: Value, lanes: int, unroll: int = 1) -> Iterator[Value]:
+    """Starts of vectors that cover `length` elements (at least `lanes` of them).
+
+    The last vector reaches back over elements already done instead of past the end: no scalar tail, no mask. So the
+    body must give the same result when an element is done twice.
+    """
+    begin: Value = k.integer(0)
+    if length.constant == lanes:
+        yield begin
+        return
+    if lanes == 1:
+        unroll = 1
+    if unroll > 1:
+        begin = length & ~(lanes * unroll - 1)
+        for start in k.range(0, begin, lanes * unroll):
+            for part in range(unroll):
+                yield start + part * lanes
+    last = length - lanes
+    for start in k.range(begin, length, lanes):
+        yield start if lanes == 1 else smaller_of(k, start, last)
+
+
+def evens(k: Kernel, vectors: Sequence[Value]) -> Value:
+    """Every len(vectors)-th lane of the vectors put end to end, from the first (their number: a power of two)."""
+    parts = list(vectors)
+    while len(parts) > 1:
+        parts = [_halve(k, a, b, 0) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _halve(k: Kernel, a: Value, b: Value, first: int) -> Value:
+    return in_order(k, pick(k, a, b, first))
+
+
+def pick(k: Kernel, a: Value, b: Value, first: int) -> Value:
+    """Lanes first, first+2 … of a and b, in an order that costs one shuffle (`picked_order`): `in_order` sorts them."""
+    return k.shuffle(a, b, [lane + first for lane in _picked(a.type, a.lanes)])
+
+
+def in_order(k: Kernel, a: Value, type: Scalar | None = None) -> Value:
+    """Undo the order of `pick`; `type` is that of the values picked, if not a's own."""
+    order = picked_order(type or a.type, a.lanes)
+    if order == sorted(order):
+        return a
+    return k.shuffle(a, a, [order.index(lane) for lane in range(a.lanes)])
+
+
+def picked_order(type: Scalar, lanes: int) -> list[int]:
+    """Which lane of the sorted result each lane of `pick` holds."""
+    return [lane // 2 for lane in _picked(type, lanes)]
+
+
+def _picked(type: Scalar, lanes: int) -> list[int]:
+    """Even lanes of two vectors, 128-bit piece by piece: shuffles within such pieces are cheap."""
+    parts = max(1, lanes * type.nbytes // 16)
+    size = lanes // parts
+    if size < 2:
+        return list(range(0, 2 * lanes, 2))
+    chosen: list[int] = []
+    for part in range(parts):
+        for source in (0, lanes):
+            chosen += range(source + part * size, source + (part + 1) * size, 2)
+    return chosen
+
+
+@dataclass(frozen=True)
+class PoolSpec(KernelSpec):
+    """Fields that every windowed pooling kernel is specialised on.
+
+    `width`, `stride` and `dilation` are those of the columns; `lanes` vectors along a row of the input, `out_lanes`
+    along a row of the output (powers of two that fit the rows). `step`: 1 plain, n channels innermost with n of them
+    per column, 0 channels innermost with their number known at run time. `scale` multiplies the result: "none", "row"
+    (one factor per output row) or "both" (that times one per column); `divides`: divide by
+    it instead. `nan` is "propagate" or "ignore". `norm` 1 takes
+    absolute values first, 2 squares; the square root of sums of squares is the result. `deep`: there are planes.
+    `past_caches`: the tensors do not stay in the caches, so inputs are asked for ahead of use and results are written
+    past the caches. `rounding` of means of integers, whose scales are divisors: "zero", "even" or "away" (from ties).
+    """
+
+    reduction: str
+    dtype: np.dtype[Any]
+    width: int
+    stride: int
+    dilation: int
+    lanes: int
+    out_lanes: int
+    step: int
+    scale: str
+    divides: bool
+    nan: str
+    norm: int
+    deep: bool
+    past_caches: bool
+    rounding: str
+
+    @property
+    def storage(self) -> Scalar:
+        return Scalar.of(self.dtype)
+
+    @property
+    def compute(self) -> Scalar:
+        return compute_type(self.reduction, self.dtype)
+
+    @property
+    def identity(self) -> Number:
+        return 0 if self.norm and self.reduction == MAXIMUM else identity(self.reduction, self.dtype)
+
+
+# The words of every windowed pooling call, after the pointers x, y, row_scale, column_scale.
+WORDS = (
+    "channels", "x_n", "x_c", "x_d", "x_h", "y_n", "y_c", "y_d", "y_h", "step",
+    "window_d", "window_h", "size_d", "size_h", "size_w", "out_d", "out_h", "out_w",
+    "stride_d", "stride_h", "dilation_d", "dilation_h", "pad_d", "pad_h", "pad_w",
+    "band", "bands", "strip", "strips", "pitch", "group", "row_pitch",
+)  # fmt: skip
+
+
+def new_kernel(spec: PoolSpec, target: Target, extra: Sequence[Parameter] = ()) -> Kernel:
+    """A kernel with the parameters of a windowed pooling call."""
+    pointers = [
+        Parameter("x", spec.storage, pointer=True), Parameter("y", spec.storage, pointer=True),
+        Parameter("row_scale", spec.compute, pointer=True), Parameter("column_scale", spec.compute, pointer=True),
+    ]  # fmt: skip
+    return Kernel(spec.symbol, target, [*pointers, *(Parameter(word) for word in WORDS), *extra])
+
+
+def taps_inside(k: Kernel, first: Value, axis: str) -> tuple[Value, Value]:
+    """The half-open range of taps that fall on the input, of a window that starts at `first` ("d" or "h" axis)."""
+    n = k.number
+    distance = n(f"dilation_{axis}")
+    low = larger_of(k, (distance - 1) - first, 0) // distance
+    high = larger_of(k, n(f"size_{axis}") - first + (distance - 1), 0) // distance
+    return low, smaller_of(k, high, n(f"window_{axis}"))
+
+
+def load(spec: PoolSpec, pointer: Pointer, offset: Value | int, lanes: int) -> Value:
+    """Input elements in the type windows are combined in; with nan="ignore" NaN becomes the identity."""
+    value = pointer.load(offset, lanes).to(spec.compute)
+    if spec.norm:
+        value = value.kernel.absolute(value) if spec.norm == 1 else value * value
+    if spec.nan == "ignore" and value.type.is_float and spec.reduction != SUM:
+        k = value.kernel
+        return combine(k, spec.reduction, value, k.constant(spec.compute, spec.identity, lanes), exact=False)
+    return value
+
+
+class NanGuard:
+    """Notices NaN among the values seen, so that a first, quick pass need not propagate it.
+
+    The values are added up, lane by lane: one instruction each, and the sum is NaN if any of them is. (Infinities of
+    both signs make it NaN as well; then the exact pass runs for nothing.)
+    """
+
+    def __init__(self, k: Kernel, spec: PoolSpec) -> None:
+        self.k, self.spec = k, spec
+        self.needed = spec.compute.is_float and spec.reduction != SUM and spec.nan == "propagate"
+        one = k.constant(
+            spec.compute, 1, spec.lanes
+        )  # sums of tiny products stay normal numbers: those are quick
+        self.sums = [k.variable(one) for _ in range(2)] if self.needed else []
+
+    def see(self, values: Sequence[Value]) -> None:
+        """Take note of vectors of the input."""
+        if self.needed:
+            together = combine_all(self.k, SUM, values)
+            self.sums[0].value = self.sums[0].value + together
+            self.sums.reverse()  # two chains, so that the additions need not wait for each other
+
+    def see_products(self, values: Sequence[Value]) -> None:
+        """Take note of vectors of the input, half the instructions: NaN among them makes a product NaN. So does an
+        infinity times zero: not for what stands for padding."""
+        if self.needed:
+            for a, b in zip(values[::2], values[1::2], strict=False):
+                self.sums[0].value = self.k.fma(a, b, self.sums[0].value)
+                self.sums.reverse()
+            if len(values) % 2:
+                self.sums[0].value = self.sums[0].value + values[-1]
+                self.sums.reverse()
+
+    def seen(self) -> Value:
+        """True if there may have been a NaN."""
+        return self.k.reduce(self.sums[0].value + self.sums[1].value, "add").is_nan()
+
+
+def choose(k: Kernel, condition: Value, a: Pointer, b: Pointer) -> Pointer:
+    """One of two addresses."""
+    text = f"select i1 {condition.text}, ptr {a.text}, ptr {b.text}"
+    return Pointer(k, a.element, k.assign(text, I64, 1).text)
+
+
+def fill_blank(k: Kernel, spec: PoolSpec) -> None:
+    """Scratch row 0: identities, in the input's type, to read in place of rows outside the input."""
+    blank = k.scratch.cast(spec.storage)
+    for at in k.range(0, k.number("pitch"), spec.lanes):
+        blank.store(k.constant(spec.storage, spec.identity, spec.lanes), at)
+
+
+class Strip:
+    """One item of work: a strip of columns of a band of output rows of one plane, decoded from its number."""
+
+    def __init__(self, k: Kernel, spec: PoolSpec, item: Value) -> None:
+        n = k.number
+        self.k, self.spec = k, spec
+        self.step: Value = k.integer(spec.step) if spec.step else n("step")
+        band, item = item % n("bands"), item // n("bands")
+        strip, item = item % n("strips"), item // n("strips")
+        self.depth: Value = k.integer(0)
+        if spec.deep:
+            self.depth, item = item % n("out_d"), item // n("out_d")
+        batch, channel = item // n("channels"), item % n("channels")
+        self.x = k.pointer("x") + (batch * n("x_n") + channel * n("x_c"))
+        self.batch, self.channel = batch, channel
+        self.row_scale = k.pointer("row_scale") + self.depth * n("out_h")
+        self.first_row = band * n("band")
+        self.last_row = smaller_of(k, self.first_row + n("band"), n("out_h"))
+        self.band = band
+        self.column = strip * n("strip")
+        self.count = smaller_of(k, self.column + n("strip"), n("out_w")) - self.column
+        start = self.column * spec.stride - n("pad_w")
+        stop = start + (self.count - 1) * spec.stride + ((spec.width - 1) * spec.dilation + 1)
+        self.origin = start  # column of the first tap of the first output: negative in the padding
+        self.start = larger_of(k, start, 0)
+        end = smaller_of(k, stop, n("size_w"))
+        self.left, self.right = (self.start - start) * self.step, (stop - end) * self.step
+        self.length = (end - self.start) * self.step
+        self.y_offset = (
+            batch * n("y_n") + channel * n("y_c") + (self.depth * n("y_d") + self.column * self.step)
+        )
+        self.y = k.pointer("y") + self.y_offset
+        self.x = self.x + self.start * self.step
+
+    def take_all_columns(self) -> None:
+        """For windows that need not follow from width and stride: rows are taken whole, without edges."""
+        self.length = self.k.number("size_w") * self.step
+        self.left = self.right = self.k.integer(0)
+
+    def row(self, index: int | Value) -> Pointer:
+        """A scratch row: 0 holds the identity, 1 the rows of a window combined, the others are the kernel's."""
+        return self.k.scratch.cast(self.spec.compute) + (self.k.number("pitch") * index + SLACK)
+
+    def edged_row(self, index: int | Value) -> Pointer:
+        """A scratch row that starts with the left edge, placed so that what follows the edge is aligned: vectors
+        stored there straddle no cache lines."""
+        return self.row(index) + ((0 - self.left) & (ALIGNED - 1))
+
+    def fill(self, pointer: Pointer, count: Value) -> None:
+        """Identities from the pointer on; runs over by up to a vector."""
+        k, spec = self.k, self.spec
+        for at in k.range(0, count, spec.lanes):
+            pointer.store(k.constant(spec.compute, spec.identity, spec.lanes), at)
+
+    def fill_edges(self, row: Pointer) -> None:
+        """Identities where the columns of the row lie outside the input."""
+        self.fill(row, self.left)
+        self.fill(row + (self.left + self.length), self.right)
+
+    def store(
+        self, value: Value, row: Pointer, offset: Value, factor: Value | None, column: Value, past_caches: bool = False
+    ) -> None:  # fmt: skip
+        """Scale, round to the output's type, write (`past_caches`: to an aligned place)."""
+        k, spec = self.k, self.spec
+        if factor is not None:
+            if spec.scale == "both":
+                columns = k.pointer("column_scale") + self.column
+                lanes = value.lanes if spec.step == 1 else 1
+                factor = columns.load(column, lanes) * factor
+            if not value.type.is_float:
+                value = self.divided(value, factor)
+            else:
+                value = value / factor if spec.divides else value * factor
+        if spec.norm == 2 and spec.reduction == SUM:
+            value = k.square_root(value)
+        value = value.to(spec.storage)
+        if past_caches:
+            k.store_past_caches(value, row + offset)
+        else:
+            row.store(value, offset)
+
+    def divided(self, total: Value, divisor: Value) -> Value:
+        """Whole numbers divided and rounded by the rule, within the output's type."""
+        k, spec = self.k, self.spec
+        divisor = k.splat(divisor, total.lanes)
+        quotient = total // divisor
+        rest = k.absolute(total - quotient * divisor)
+        beyond = rest - (divisor - rest)  # sign of rest / divisor - 1/2
+        if spec.rounding != "zero":
+            tie = (quotient & 1).differs(0) if spec.rounding == "even" else rest.differs(0)
+            up = (beyond > 0) | (beyond.equals(0) & tie)
+            away = k.select(
+                total < 0, k.constant(total.type, -1, total.lanes), k.constant(total.type, 1, total.lanes)
+            )
+            quotient = k.select(up, quotient + away, quotient)
+        if spec.storage.bits < total.type.bits:
+            limits = np.iinfo(spec.dtype)
+            for limit, bound in ((limits.max, "smin"), (limits.min, "smax")):
+                quotient = k.intrinsic(bound, quotient, k.constant(total.type, int(limit), total.lanes))
+        return quotient
+
+    def factor(self, row: Value) -> Value | None:
+        """The factor of an output row, if results are scaled."""
+        return None if self.spec.scale == "none" else self.row_scale.load(row)
+
+
+__all__ = ["F32", "F64", "MAXIMUM", "MINIMUM", "SUM", "PoolSpec", "Strip"]

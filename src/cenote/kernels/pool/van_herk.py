@@ -1,0 +1,275 @@
+"""Pooling whose windows have many rows: the block scheme of van Herk (1992) and Gil & Werman (1993), down the rows.
+
+The rows of the padded input are cut into blocks as high as the window. A window then is the end of one block and the
+beginning of the next: a suffix joined to a prefix, three combinations per row however high the window is. With sums
+in place of maxima the same scheme gives averages without a running sum: nothing is ever subtracted.
+
+    for item in items:                              # a strip of columns of a run of blocks of one plane
+        for block of the run:
+            for row in the block, upwards:          # suffixes, each in the place of the row below
+                block[row + 1] = suffix = combine(block[row], suffix)
+            for row in output rows that start in the block:
+                prefix = combine(prefix, x[last row of the window])
+                combined = combine(block[row + 1], prefix)
+                block[row - 1] = x[last row of the window]      # which is a row of the next block
+                across: `horizontal`
+
+So the input is read once, and what is kept of it lies close together: rows of images 2^n wide would push each other out
+of the caches (31x31 on 3x2048x2048 twice as slow). `x[row]` is the combination of the window's planes (unrolled)
+when there are several. Runs do not depend on each other. The maxima are computed twice if need be: first with one
+instruction each, which may lose a NaN, while the inputs are summed up lane by lane; where that sum is NaN, again
+exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import U64, Pointer, Value
+from cenote.core.target import Target
+from cenote.kernels.pool import horizontal
+from cenote.kernels.pool.common import (
+    NanGuard,
+    PoolSpec,
+    Strip,
+    choose,
+    combine_all,
+    fill_blank,
+    larger_of,
+    load,
+    new_kernel,
+    smaller_of,
+)
+
+TOGETHER = 2  # output rows joined at a time: a prefix then stays in registers for as many rows
+UPWARDS = 4  # suffixes made at a time
+
+
+@dataclass(frozen=True)
+class PoolVanHerk(PoolSpec):
+    """Windows of `planes` planes (unrolled) and any number of rows.
+
+    The word `band` counts the rows of a run: whole blocks. `together`: output rows joined at a time; more than 1 only
+    for windows one row apart.
+    """
+
+    planes: int
+    together: int
+
+    def emit(self, target: Target) -> Kernel:
+        k = new_kernel(self, target)
+        fill_blank(k, self)
+        for item in k.range(k.begin, k.end):
+            piece = Strip(k, self, item)
+            watch = NanGuard(k, self)
+            _Run(piece, watch).emit()
+            if watch.needed:
+                with k.when(watch.seen()):
+                    _Run(piece, None).emit()
+        if self.past_caches:
+            k.settle()
+        return k
+
+    @property
+    def scratch_rows(self) -> int:
+        """Scratch rows a thread needs, without those of a block (as many as the window has rows)."""
+        return self.first_combined + self.together + 2
+
+    @property
+    def tail(self) -> int:
+        return horizontal.FIRST_ROW + horizontal.scratch_rows(self)
+
+    @property
+    def first_combined(self) -> int:
+        return self.tail + 3
+
+
+class _Run:
+    """One piece of work: exact where there is no watch for NaN, else quick."""
+
+    def __init__(self, piece: Strip, watch: NanGuard | None) -> None:
+        assert isinstance(piece.spec, PoolVanHerk)
+        self.piece, self.k, self.watch = piece, piece.k, watch
+        self.spec: PoolVanHerk = piece.spec
+        self.rows = piece.k.number("window_h")
+        self.tail = piece.row(self.spec.tail)
+        self.combined = [
+            piece.edged_row(self.spec.first_combined + index) for index in range(self.spec.together)
+        ]
+
+    def emit(self) -> None:
+        k, n, piece, stride = self.k, self.k.number, self.piece, self.k.number("stride_h")
+        for combined in self.combined:
+            piece.fill_edges(combined)
+        piece.fill(self.tail + self.spec.lanes, k.integer(self.spec.lanes))
+        begin = piece.band * n("band")
+        end = smaller_of(k, begin + n("band"), (n("out_h") - 1) * stride + 1)
+        taken = k.variable(k.integer(0))  # rows of the block that are there already
+        for start in k.range(begin, end, self.rows):
+            self.top = start - n("pad_h")  # input row of the block's first row
+            for row in k.range(taken.value, self.rows - 1):
+                self._take(row, row)
+            self._take(self.rows - 1, self.rows)
+            self._suffixes()
+            for turn in (0, 1):
+                piece.fill(self._prefix(turn), piece.length)
+            taken.value = self._join_all(start, smaller_of(k, start + self.rows, end))
+
+    def _join_all(self, start: Value, stop: Value) -> Value:
+        """The output rows of windows that start in rows start..stop-1; gives the rows taken of the next block."""
+        k, stride, together = self.k, self.k.number("stride_h"), self.spec.together
+        if together > 1:
+            whole = (stop - start) & ~(together - 1)
+            for offset in k.range(0, whole, together):
+                self._join(start + offset, offset, offset // together, together)
+            for offset in k.range(whole, stop - start):
+                self._join(start + offset, offset, offset - whole + whole // together, 1)
+            return stop - start - 1
+        first, last = (start + stride - 1) // stride, (stop + stride - 1) // stride
+        for row in k.range(first, last):
+            offset = row * stride - start
+            for skipped in k.range(larger_of(k, offset - stride, 0), offset - 1):
+                self._skip(skipped)
+            self._join(row, offset, offset + 1, 1)
+        return (last - 1) * stride - start
+
+    def _block(self, row: Value | int) -> Pointer:
+        """Where a row of the block is kept, its suffix in the next; -1 is there as well, for what is not needed."""
+        return self.piece.row(row + (self.spec.first_combined + self.spec.together + 1))
+
+    def _prefix(self, turn: Value | int) -> Pointer:
+        """The prefix before a turn: two rows, because LLVM makes maxima in place masked stores, which are slow."""
+        return self.piece.row((turn & 1) + (self.spec.tail + 1))
+
+    def _take(self, row: Value, place: Value) -> None:
+        """Fetch a row of the block."""
+        sources = self._sources(row)
+        for at, is_tail in self._vectors():
+            self._block(place).store(self._loaded(sources, at, is_tail), at)
+
+    def _skip(self, row: Value) -> None:
+        """A row of the next block that no window ends in: into the prefix, and into its place."""
+        sources, lanes = self._sources(self.rows + row), self.spec.lanes
+        before, after = self._prefix(row), self._prefix(row + 1)
+        for at, is_tail in self._vectors():
+            value = self._loaded(sources, at, is_tail)
+            after.store(self._combine(before.load(at, lanes), value), at)
+            self._block(row).store(value, at)
+
+    def _suffixes(self) -> None:
+        """The block's rows combined from each row to the last, upwards."""
+        k, last = self.k, self.rows - 1
+        rest = last % UPWARDS
+        for index in k.range(0, rest):
+            self._upwards(last - 1 - index, 1)
+        for index in k.range(rest, last, UPWARDS):
+            self._upwards(last - UPWARDS - index, UPWARDS)
+
+    def _upwards(self, top: Value, count: int) -> None:
+        """The suffixes of `count` rows from `top` on; runs over by up to a vector."""
+        rows = [self._block(top + index) for index in range(count + 2)]
+        for at in self.k.range(0, self.piece.length, self.spec.lanes):
+            suffix = rows[count + 1].load(at, self.spec.lanes)
+            for index in reversed(range(count)):
+                suffix = self._combine(rows[index].load(at, self.spec.lanes), suffix)
+                rows[index + 1].store(suffix, at)
+
+    def _join(self, first: Value, offset: Value, turn: Value, count: int) -> None:
+        """The output rows from `first` on, whose windows start `offset` rows into the block: take the windows' last
+        rows into the prefix, one after the other, join each to its suffix, and go across."""
+        k, piece, lanes = self.k, self.piece, self.spec.lanes
+        sources = [
+            self._sources(self.rows - 1 + (offset + index), (offset > 0) if index == 0 else None)
+            for index in range(count)
+        ]
+        before, after = self._prefix(turn), self._prefix(turn + 1)
+        rows = [self._block(offset + (index - 1)) for index in range(count + 2)]
+        targets = [piece.y + (first + index) * k.number("y_h") for index in range(count)]
+        if self.spec.past_caches:
+            self._ask_for_ends(targets)
+        for at, is_tail in self._vectors():
+            prefix = before.load(at, lanes)
+            for index in range(count):
+                value = self._loaded(sources[index], at, is_tail)
+                prefix = self._combine(prefix, value)
+                joined = self._combine(rows[index + 2].load(at, lanes), prefix)
+                rows[index].store(value, at)
+                (self.combined[index] + piece.left).store(joined, at)
+            after.store(prefix, at)
+        for index in range(count):
+            exact, past_caches = self.watch is None, self.spec.past_caches
+            across = horizontal.Across(piece, self.combined[index], exact, past_caches)
+            if self.spec.past_caches:
+                across.also(self._asking(self.rows - 1 + offset + (index + self.spec.together)))
+            across.prepare()
+            across.results(targets[index], first + index)
+
+    def _ask_for_ends(self, targets: list[Pointer]) -> None:
+        """Prefetch the cache lines that are not written past the caches: waiting for them took a quarter of the
+        time."""
+        k, count = self.k, self.piece.count
+        line = k.target.line // self.spec.storage.nbytes
+        for target in targets:
+            for place in (k.integer(0), k.integer(line), count - line, count - 1):
+                k.prefetch(target, place, write=True)
+
+    def _asking(self, row: Value) -> Callable[[Value, int], None]:
+        """Prefetch a row of the input while results are written, so that memory is read and written at once."""
+        k, lanes = self.k, self.spec.lanes
+        line = max(1, k.target.line // (lanes * self.spec.storage.nbytes))
+        offset = (self.top + row) * k.number("x_h")
+
+        def ask(at: Value, turn: int) -> None:
+            if turn % line == 0:
+                k.prefetch(self.piece.x, offset + at)
+
+        return ask
+
+    def _vectors(self) -> Iterator[tuple[Value, bool]]:
+        """Starts of vectors that cover a row, each element once; the last, which may run over, is the tail."""
+        k, length, lanes = self.k, self.piece.length, self.spec.lanes
+        whole = length & ~(lanes - 1)
+        for at in k.range(0, whole, lanes):
+            yield at, False
+        if lanes > 1:
+            with k.when(whole < length):
+                yield whole, True
+
+    def _loaded(self, sources: list[Pointer], at: Value, is_tail: bool) -> Value:
+        """The planes' rows. The tail is loaded from where it ends with the row, and moved in memory."""
+        lanes, values = self.spec.lanes, []
+        for source in sources:
+            if is_tail:
+                last = self.piece.length - lanes
+                self.tail.store(load(self.spec, source, last, lanes))
+                values.append((self.tail + (at - last)).load(0, lanes))
+            else:
+                values.append(load(self.spec, source, at, lanes))
+        if self.watch is not None:
+            self.watch.see(values)
+        return self._combine(*values)
+
+    def _combine(self, *values: Value) -> Value:
+        return combine_all(self.k, self.spec.reduction, values, exact=self.watch is None)
+
+    def _sources(self, row: Value, wanted: Value | None = None) -> list[Pointer]:
+        """Where a row of the block (or of the next one) starts in each plane; blanks where it is not in the input."""
+        k, n, piece = self.k, self.k.number, self.piece
+        y = self.top + row
+        inside = y.bits(U64) < n("size_h").bits(U64)
+        if wanted is not None:
+            inside = inside & wanted
+        blank = k.scratch.cast(self.spec.storage)
+        sources: list[Pointer] = []
+        for plane in range(self.spec.planes):
+            here, source = inside, piece.x + y * n("x_h")
+            if self.spec.deep:
+                z = piece.depth * n("stride_d") + (n("dilation_d") * plane - n("pad_d"))
+                here, source = here & (z.bits(U64) < n("size_d").bits(U64)), source + z * n("x_d")
+            sources.append(choose(k, here, source, blank))
+        return sources
+
+
+__all__ = ["TOGETHER", "PoolVanHerk"]

@@ -1,0 +1,91 @@
+"""Values read from the places that indices name: the gradient of max unpooling.
+
+    for item in begin .. end:                       a plane, or the planes of a group of channels side by side
+        for place in the planes of the indices:     writer[index] = place      (the last of equal indices stays)
+        for place in the planes of the indices:     y[place] = g[index] where writer[index] is this place, else 0
+
+`found` as in `index_scatter`; what a wrong index would read is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen.builder import I32, I64, Kernel, Parameter
+from cenote.codegen.values import Scalar
+from cenote.core.target import Target
+from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.plane_items import (
+    channels_of,
+    group_width,
+    groups_of,
+    item_of,
+    planes_of,
+    start_of,
+    stride_names,
+)
+from cenote.kernels.pool_gradient.index_scatter import WORK, Walk, places
+
+
+@dataclass(frozen=True)
+class PoolGather(KernelSpec):
+    """`width` channels per item; `rule` says what indices count (MaxPool's rules)."""
+
+    dtype: np.dtype[Any]
+    width: int
+    rule: str
+
+    def emit(self, target: Target) -> Kernel:
+        element = Scalar.of(np.dtype(f"u{self.dtype.itemsize}"))
+        pointers = [Parameter("y", element, pointer=True), Parameter("g", element, pointer=True)]
+        pointers += [Parameter("index", I64, pointer=True), Parameter("found", I64, pointer=True)]
+        numbers = ["channels", "groups", "planes", "rows", "columns", "depth", "height", "breadth"]
+        numbers += stride_names("y", "g", "index")
+        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in numbers)])
+        writer = k.scratch.cast(I32)
+        for number in k.range(k.begin, k.end):
+            item = item_of(k, number, self.width)
+            y, g, index = (start_of(k, name, item) for name in ("y", "g", "index"))
+            walk = Walk(k, self.rule, self.width, item, k.pointer("found") + number * 2)
+            for writes in (True, False):
+                for place, at_y, at_index in places(k, "y", "index"):
+                    for lane in k.range(0, item.count) if self.width > 1 else [k.integer(0)]:
+                        wanted = (index + at_index).load(lane)
+                        position, valid = walk.position(wanted, lane)
+                        at = position * self.width + lane
+                        if writes:
+                            with k.when(valid):
+                                writer.store(place.to(I32), at)
+                            walk.note(valid, wanted, place, lane)
+                            continue
+                        held = k.select(valid, position, k.integer(0))
+                        mine = writer.load(held * self.width + lane).equals(place.to(I32)) & valid
+                        value = g.load(held * k.number("g_column") + lane)
+                        (y + at_y).store(k.select(mine, value, k.constant(element, 0)), lane)
+        return k
+
+
+def gather_call(
+    g: View, index: View, y: View, found: View, counted: Sequence[int], rule: str, *, channels_last: bool
+) -> Call:
+    """The launch for plain views: g holds the map of extents `counted`, dense; y and the indices are of one shape."""
+    width = group_width(y, channels_last)
+    to, source, where = (planes_of(view, channels_last) for view in (y, g, index))
+    extents = ((1,) * (3 - len(counted)) + tuple(counted))[-3:]
+    spec = PoolGather(g.type.dtype, width, rule)
+    groups = groups_of(y, channels_last)
+    numbers = (
+        channels_of(y, channels_last), groups, *to.extents, *extents, *to.strides, *source.strides, *where.strides,
+    )  # fmt: skip
+    work = max(1, 8 * to.size * width)
+    return Call(
+        spec, (y, g, index, found, *numbers), y.shape[0] * groups, max(1, WORK // work),
+        (source.size * width + 16) * 4,
+    )  # fmt: skip
+
+
+__all__ = ["PoolGather", "gather_call"]

@@ -1,0 +1,216 @@
+"""Maxima of windows whose starts are drawn per plane: fractional max pooling.
+
+    for item in begin .. end:                         a plane of the input
+        starts of both axes                           from the plane's samples, in their own type, into scratch
+        for every output:                             the largest of its window, and where that was
+
+Planes have starts of their own, so that neighbouring outputs have nothing in common but their row. `found` gets a row
+per item: whether a sample lies outside 0 .. 1, which is never followed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen.builder import I64, Kernel, Parameter
+from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.core.target import Target
+from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.plane_items import channels_of, planes_of
+from cenote.kernels.pool.common import MAXIMUM, compute_type, larger_of, smaller_of, spans
+from cenote.kernels.pool.plan import fitting
+
+AXES = ("d", "h", "w")
+UNROLLED = 16  # taps; of larger windows a row is a loop
+WORK = 1 << 13  # taps of an item's outputs, about
+
+NUMBERS = (
+    *(f"{name}_{axis}" for name in ("out", "size", "sample") for axis in AXES), "channels", "height", "width",
+    *(f"{tensor}_{stride}" for tensor in ("x", "y") for stride in ("n", "c", *AXES)), "axes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PoolFractional(KernelSpec):
+    """`window` over (planes, rows, columns); `indexed`: also write where in the plane each value was. `lanes` along a
+    row of the output, which is contiguous if `plain`: comparisons that choose indices one by one would be branches.
+    """
+
+    dtype: np.dtype[Any]
+    samples: np.dtype[Any]
+    window: tuple[int, int, int]
+    indexed: bool
+    plain: bool
+    lanes: int
+
+    @property
+    def compute(self) -> Scalar:
+        return compute_type(MAXIMUM, self.dtype)
+
+    def emit(self, target: Target) -> Kernel:
+        storage, real = Scalar.of(self.dtype), Scalar.of(self.samples)
+        pointers = [
+            *(Parameter(name, storage, pointer=True) for name in ("y", "x")),
+            Parameter("index", I64, pointer=True),
+            Parameter("samples", real, pointer=True),
+            Parameter("found", I64, pointer=True),
+        ]
+        numbers = [
+            *(Parameter(name) for name in NUMBERS),
+            *(Parameter(f"alpha_{axis}", real) for axis in AXES),
+        ]
+        k = Kernel(self.symbol, target, [*pointers, *numbers])
+        for item in k.range(k.begin, k.end):
+            plane = _Plane(k, self, item)
+            plane.find_starts(item)
+            plane.pool()
+        return k
+
+
+class _Plane:
+    """One item."""
+
+    def __init__(self, k: Kernel, spec: PoolFractional, item: Value) -> None:
+        n = k.number
+        self.k, self.spec = k, spec
+        image, channel = item // n("channels"), item % n("channels")
+        self.x = k.pointer("x") + (image * n("x_n") + channel * n("x_c"))
+        self.to = image * n("y_n") + channel * n("y_c")
+        tables = k.scratch.cast(I64)
+        self.starts: list[Pointer] = [tables, tables + n("out_d"), tables + (n("out_d") + n("out_h"))]
+
+    def find_starts(self, item: Value) -> None:
+        """floor((o + u) alpha) - floor(u alpha), the last at the end; `size` is the last start."""
+        k, n = self.k, self.k.number
+        wrong = k.variable(k.integer(0))
+        for axis, table in zip(AXES, self.starts, strict=True):
+            out, last = n(f"out_{axis}"), n(f"size_{axis}")
+            drawn = n(f"sample_{axis}") >= 0
+            place = item * n("axes") + larger_of(k, n(f"sample_{axis}"), 0)
+            u = k.pointer("samples").load(place)
+            zero = k.constant(u.type, 0.0)
+            inside = (u >= 0.0) & (u <= 1.0)
+            wrong.value = k.select(drawn & ~inside, k.integer(1), wrong.value)
+            u = k.select(inside, u, zero)
+            alpha = n(f"alpha_{axis}")
+            base = (u * alpha).to(I64)
+            for o in k.range(0, out - 1):
+                start = ((o.to(u.type) + u) * alpha).to(I64) - base
+                table.store(smaller_of(k, start, last), o)
+            table.store(last, out - 1)
+        k.pointer("found").store(wrong.value, item)
+
+    def pool(self) -> None:
+        k, n = self.k, self.k.number
+        for d in k.range(0, n("out_d")):
+            for h in k.range(0, n("out_h")):
+                start_d, start_h = self.starts[0].load(d), self.starts[1].load(h)
+                corner = self.x + (start_d * n("x_d") + start_h * n("x_h"))
+                line = (start_d * n("height") + start_h) * n("width")
+                to = self.to + d * n("y_d") + h * n("y_h")
+                for w in spans(k, n("out_w"), self.spec.lanes):
+                    self._outputs(corner, line, to, w)
+
+    def _outputs(self, corner: Pointer, line: Value, to: Value, w: Value) -> None:
+        """A vector of neighbouring outputs, from the first column on."""
+        k, n, spec = self.k, self.k.number, self.spec
+        starts = [self.starts[2].load(w + lane) for lane in range(spec.lanes)]
+        value, place = self._largest([corner + start * n("x_w") for start in starts])
+        value = value.to(Scalar.of(spec.dtype))
+        results = [(k.pointer("y"), value)]
+        if spec.indexed:
+            results.append((k.pointer("index"), place + self.starts[2].load(w, spec.lanes) + line))
+        for result, values in results:
+            if spec.plain:
+                (result + to).store(values, w)
+                continue
+            for lane in range(spec.lanes):
+                one = values.lane(lane) if spec.lanes > 1 else values
+                (result + to).store(one, (w + lane) * n("y_w"))
+
+    def _largest(self, corners: Sequence[Pointer]) -> tuple[Value, Value]:
+        """The first of the largest, or the last NaN, and its place from the corner on, of every lane's window."""
+        k, n, spec = self.k, self.k.number, self.spec
+        best = k.variable(gathered(k, corners, k.integer(0)).to(spec.compute))
+        where = k.variable(k.constant(I64, 0, spec.lanes))
+        deep, high, wide = spec.window
+
+        def look(d: Value | int, h: Value | int, w: Value | int) -> None:
+            d, h, w = (at if isinstance(at, Value) else k.integer(at) for at in (d, h, w))
+            offset = d * n("x_d") + h * n("x_h") + w * n("x_w")
+            value = gathered(k, corners, offset).to(spec.compute)
+            better = value > best.value
+            if value.type.is_float:
+                better = better | value.is_nan()
+            best.value = k.select(better, value, best.value)
+            if spec.indexed:
+                here = (d * n("height") + h) * n("width") + w
+                where.value = k.select(better, k.splat(here, spec.lanes), where.value)
+
+        if deep * high * wide <= UNROLLED:
+            for tap in itertools.product(range(deep), range(high), range(wide)):
+                look(*tap)
+        else:
+            for d in k.range(0, deep):
+                for h in k.range(0, high):
+                    for w in k.range(0, wide):
+                        look(d, h, w)
+        return best.value, where.value
+
+
+def gathered(k: Kernel, places: Sequence[Pointer], offset: Value) -> Value:
+    """The elements at an offset from every place, in lanes."""
+    if len(places) == 1:
+        return places[0].load(offset)
+    element = places[0].element
+    ir = element.vector(len(places))
+    text = "poison"
+    for lane, place in enumerate(places):
+        one = place.load(offset)
+        made = k.assign(f"insertelement {ir} {text}, {one.ir} {one.text}, i32 {lane}", element, len(places))
+        text = made.text
+    return made
+
+
+def fractional_call(
+    x: View, samples: View, y: View, index: View | None, found: View, window: Sequence[int], target: Target, *,
+    channels_last: bool,
+) -> Call:  # fmt: skip
+    """The launch for plain or channels-last views of one to three spatial axes; samples as FractionalMaxPool has
+    them."""
+    rank = len(window)
+    every = (*(1,) * (3 - rank), *window)
+    source, to = planes_of(x, channels_last), planes_of(y, channels_last)
+    channels = channels_of(x, channels_last)
+    # PyTorch keeps the width's sample of an image before the height's.
+    drawn = [2 - axis for axis in range(3)] if rank == 2 else [axis - (3 - rank) for axis in range(3)]
+    which = [place if axis >= 3 - rank else -1 for axis, place in enumerate(drawn)]
+    real: Any = samples.type.dtype.type
+    last = [size - k for size, k in zip(source.extents, every, strict=True)]
+    alphas = [float(real(end) / real(max(out - 1, 1))) for end, out in zip(last, to.extents, strict=True)]
+    strides = [
+        number
+        for view, planes in ((x, source), (y, to))
+        for number in (planes.strides[0], 1 if channels_last else view.strides[1], *planes.strides[2:])
+    ]
+    lanes = fitting(target.vector_bytes // 8, to.extents[2]) if index is not None else 1
+    spec = PoolFractional(
+        x.type.dtype, samples.type.dtype, (every[0], every[1], every[2]), index is not None, not channels_last, lanes
+    )  # fmt: skip
+    work = to.size * every[0] * every[1] * every[2]
+    return Call(
+        spec,
+        (
+            y, x, index, samples, found, *to.extents, *last, *which, channels, *source.extents[1:], *strides, rank,
+            *alphas,
+        ),
+        x.shape[0] * channels, grain=max(1, WORK // work), scratch=8 * sum(to.extents),
+    )  # fmt: skip
+
+
+__all__ = ["PoolFractional", "fractional_call"]

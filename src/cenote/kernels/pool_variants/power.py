@@ -1,0 +1,111 @@
+"""Powers of all elements of a tensor, on the way to and from the sums of norms and generalised means.
+
+    for item in begin .. end:                         a run of elements
+        y = base(x)^exponent                          in float64; small multiples of 1/2 by multiplication
+
+`base` is "absolute" (|x|), "above" (the larger of x and `floor`) or "plain" (x itself). With `times` the result is
+g * base(x)^exponent: what a window passes on of its gradient; it is 0 where x or the power is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen import math
+from cenote.codegen.builder import F64, I64, Kernel, Parameter
+from cenote.codegen.values import Scalar, Value
+from cenote.core.target import Target
+from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.plane_items import smaller, vectors
+
+RUN = 1 << 12  # elements of an item
+MOST_WHOLE = 16  # exponents up to here, halves too, are products
+
+
+@dataclass(frozen=True)
+class PowerSpec(KernelSpec):
+    """`dtypes` of y, x and g; `twice` the exponent if both are small and that is whole, else 0."""
+
+    dtypes: tuple[np.dtype[Any], ...]
+    base: str
+    twice: int
+    times: bool
+
+    def emit(self, target: Target) -> Kernel:
+        names = ("y", "x", "g")
+        pointers = [
+            Parameter(name, Scalar.of(dtype), pointer=True)
+            for name, dtype in zip(names, self.dtypes, strict=True)
+        ]
+        numbers = [Parameter("size", I64), Parameter("exponent", F64), Parameter("floor", F64)]
+        k = Kernel(self.symbol, target, [*pointers, *numbers])
+        widest = target.vector_bytes // 8
+        for item in k.range(k.begin, k.end):
+            start = item * RUN
+            count = smaller(k, k.number("size") - start, k.integer(RUN))
+            y, x, g = (k.pointer(name) + start for name in names)
+            for begin, end, lanes in vectors(k, count, widest):
+                for at in k.range(begin, end, lanes):
+                    value = x.load(at, lanes).to(F64)
+                    power = self._power(k, value)
+                    if self.times:
+                        zero = k.constant(F64, 0.0, lanes)
+                        power = k.select(value.equals(0.0), zero, power)
+                        power = k.select(power.equals(0.0), zero, g.load(at, lanes).to(F64) * power)
+                    y.store(power.to(y.element), at)
+        return k
+
+    def _power(self, k: Kernel, x: Value) -> Value:
+        if self.base == "absolute":
+            x = k.absolute(x)
+        elif self.base == "above":
+            x = k.maximum(x, k.splat(k.number("floor"), x.lanes))
+        if self.twice:
+            return product(k, x, self.twice)
+        exponent = k.splat(k.number("exponent"), x.lanes)
+        result = real_power(k, x, exponent)
+        infinity = k.constant(F64, float("inf"), x.lanes)
+        endless = x.equals(float("-inf")) & (exponent > 0.0)
+        return k.select(endless, infinity, result) if self.base == "plain" else result
+
+
+def doubled(exponent: float) -> int:
+    """Twice the exponent if `product` may be used for it, else 0."""
+    return int(2 * exponent) if 2 * exponent == int(2 * exponent) and 0 < exponent <= MOST_WHOLE else 0
+
+
+def product(k: Kernel, x: Value, twice: int) -> Value:
+    """x^(twice / 2), by squaring; the half is a square root."""
+    if twice == 1:
+        return k.square_root(x)
+    if twice == 2:
+        return x
+    if twice % 2:
+        return product(k, x, twice - 1) * k.square_root(x)
+    half = product(k, x, twice // 4 * 2)
+    square = half * half
+    return square * x if twice // 2 % 2 else square
+
+
+def real_power(k: Kernel, x: Value, exponent: Value) -> Value:
+    """x^exponent for float64 x >= 0 (NaN below) and finite exponents."""
+    logarithm = math.log(k, x)
+    zero = k.constant(F64, 0.0, x.lanes)
+    scaled = k.select(logarithm.equals(0.0) | exponent.equals(0.0), zero, exponent * logarithm)
+    return math.exp(k, scaled)
+
+
+def power_call(
+    x: View, y: View, exponent: float, *, base: str = "plain", floor: float = 0.0, times: View | None = None
+) -> Call:
+    """The launch for plain views of equal size."""
+    g = y if times is None else times
+    spec = PowerSpec((y.type.dtype, x.type.dtype, g.type.dtype), base, doubled(exponent), times is not None)
+    items = -(-x.type.size // RUN)
+    return Call(spec, (y, x, times, x.type.size, float(exponent), float(floor)), items, grain=4)
+
+
+__all__ = ["PowerSpec", "doubled", "power_call", "product", "real_power"]

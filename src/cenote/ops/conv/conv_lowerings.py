@@ -1,0 +1,302 @@
+"""Native ways to compute a convolution; the chooser compares their `seconds`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cenote.core.conv_geometry import ConvShape
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.conv.depthwise import depthwise_call, suits
+from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls, merge_groups
+from cenote.kernels.conv.transposed import transpose_calls, transpose_halo
+from cenote.kernels.conv.winograd_plan import WinogradPlan
+from cenote.kernels.cost_model import moved_seconds, peak_seconds
+from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.layout.reorder import pad_call
+from cenote.ops.base import Bind, Lowering
+
+
+@dataclass(frozen=True)
+class Fused:
+    """What is computed with the convolution: which inputs are bias and residual, the activation, a 2x2 pool."""
+
+    bias: int | None
+    residual: int | None
+    activation: Activation
+    pool: bool = False
+
+
+def constant(inputs: Sequence[TensorType | None], index: int | None) -> Array | None:
+    """The content of an input known at compile time."""
+    kind = None if index is None else inputs[index]
+    return None if kind is None else kind.value
+
+
+def conv_lowerings(
+    shape: ConvShape,
+    inputs: Sequence[TensorType | None],
+    fused: Fused,
+    target: Target,
+    *,
+    exact: bool = False,
+) -> Iterator[Lowering]:
+    """Candidates for float32 with constant weights and bias."""
+    weights, bias = constant(inputs, 1), constant(inputs, fused.bias)
+    if weights is None or (fused.bias is not None and bias is None) or not weights.size or 0 in shape.out:
+        return
+    weights = weights.reshape(*weights.shape[:2], *(1,) * (3 - shape.rank), *shape.window)
+    if fused.pool:
+        if not exact and fused.residual is None:
+            yield from _winograd(without_odd_ends(shape), weights[:, :, 0], bias, inputs, fused, target)
+        return
+    if shape.groups == shape.channels == shape.filters:
+        yield _depthwise(shape, weights, bias, inputs, fused, target)
+        if shape.groups > 1:
+            return
+    elif suits(shape, target.lanes()):
+        yield _depthwise(shape, weights, bias, inputs, fused, target)
+    yield from _direct(shape, weights, bias, inputs, fused, target)
+    if not exact:
+        yield from _winograd(shape, weights[:, :, 0], bias, inputs, fused, target)
+
+
+# Window (height, width): outputs per tile. 1-D convolutions have height 1.
+WINOGRAD_TILES: dict[tuple[int, ...], tuple[tuple[int, int], ...]] = {
+    (3, 3): ((4, 4), (3, 3), (2, 2)),
+    (5, 5): ((2, 2),),
+    (1, 3): ((1, 4),),
+    (3, 1): ((4, 1),),
+    (1, 7): ((1, 2),),
+    (7, 1): ((2, 1),),
+}
+LEAST_CHANNELS = 16  # below, transforms cost more than they save
+
+
+def has_pooled_lowering(shape: ConvShape) -> bool:
+    """Whether a convolution in float32 with constant weights and bias can write its 2x2 maxima, two apart."""
+    return (
+        shape.rank == 2
+        and shape.window == (3, 3)
+        and shape.groups == 1
+        and set(shape.strides) == set(shape.dilations) == {1}
+        and min(shape.channels, shape.filters) >= LEAST_CHANNELS
+        and min(shape.out) >= 2
+        and shape.n > 0
+    )
+
+
+def without_odd_ends(shape: ConvShape) -> ConvShape:
+    """The convolution as far as windows of 2, two apart, cover its output."""
+    return dataclasses.replace(shape, out=tuple(extent - extent % 2 for extent in shape.out))
+
+
+def _winograd(
+    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Fused,
+    target: Target,
+) -> Iterator[Lowering]:  # fmt: skip
+    """Stride 1, no dilation, one group, on maps at least as large as a tile."""
+    plain = shape.rank < 3 and shape.groups == 1 and set(shape.strides) == {1} and set(shape.dilations) == {1}
+    if not plain or min(shape.channels, shape.filters) < LEAST_CHANNELS or not shape.n:
+        return
+    size = shape.deep()
+    for mv, mh in WINOGRAD_TILES.get(size.window[1:], ()):
+        if fused.pool and (shape.rank != 2 or mv % 2 or mh % 2):
+            continue
+        if size.out[1] >= mv and size.out[2] >= mh:
+            plan = WinogradPlan(_flat_shape(size), mv, mh, target, fused.pool)
+            yield _winograd_tile(plan, shape, weights, bias, inputs, fused)
+
+
+def _flat_shape(deep: ConvShape) -> ConvShape:
+    """Height and width only."""
+    axes = ("size", "out", "window", "strides", "pads", "dilations")
+    return dataclasses.replace(deep, **{name: getattr(deep, name)[1:] for name in axes})
+
+
+def _winograd_tile(
+    plan: WinogradPlan, shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None],
+    fused: Fused,
+) -> Lowering:  # fmt: skip
+    lanes = plan.lanes
+
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x = inputs[0]
+        assert x is not None
+        residual = None if fused.residual is None else inputs[fused.residual]
+        between = outputs[1] if plan.temporary_elements else None
+        return plan.calls(plan.pack(weights), bias, fused.activation, x, outputs[0], residual, between)
+
+    temporaries = (TensorType(FLOAT32, (plan.temporary_elements,)),) if plan.temporary_elements else ()
+    tall, wide = plan.mv, plan.mh
+    name = f"winograd_f{tall}" if tall == wide else f"winograd_f{tall}x{wide}"
+    name += "_pool" * fused.pool
+    # Rounding errors are two to three times those of a plain sum (tests/kernels/conv/test_winograd.py measures them).
+    return Lowering(
+        name, _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes), (Layout(lanes),), bind,
+        plan.seconds(), 4 * summation_tolerance(shape), temporaries,
+        in_place=() if fused.residual is None else (fused.residual,),
+    )  # fmt: skip
+
+
+def _depthwise(
+    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Fused,
+    target: Target,
+) -> Lowering:  # fmt: skip
+    """Groups within a vector. One filter per channel: bound by the caches' bandwidth; more: by the shuffles."""
+    lanes = target.lanes()
+
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x = inputs[0]
+        assert x is not None
+        residual = None if fused.residual is None else inputs[fused.residual]
+        return [
+            depthwise_call(shape.deep(), weights, bias, fused.activation, x, outputs[0], residual, target)
+        ]
+
+    moved = 4 * shape.n * shape.channels * (math.prod(shape.size) + shape.pixels)
+    alone = shape.group_channels == 1
+    seconds = max(peak_seconds(shape.operations, target, 0.6), moved_seconds(moved))
+    return Lowering(
+        "depthwise" if alone else "grouped", _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes),
+        (Layout(lanes),), bind, seconds, summation_tolerance(shape),
+        in_place=() if fused.residual is None else (fused.residual,),
+    )  # fmt: skip
+
+
+def _layouts(
+    inputs: Sequence[TensorType | None], x: Layout, residual: int | None, lanes: int
+) -> tuple[Layout | None, ...]:
+    """x as asked, the residual blocked, weights and bias repacked."""
+    layouts: list[Layout | None] = [None] * len(inputs)
+    layouts[0] = x
+    if residual is not None:
+        layouts[residual] = Layout(lanes)
+    return tuple(layouts)
+
+
+def _direct(
+    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Fused,
+    target: Target,
+) -> Iterator[Lowering]:  # fmt: skip
+    lanes = target.lanes()
+    in_place = () if fused.residual is None else (fused.residual,)
+    tolerance = summation_tolerance(shape)
+    merged, wide = merge_groups(shape.deep(), weights, lanes)
+    problem = DirectProblem(merged, wide, bias, fused.activation)
+    padded_filters = -(-merged.filters // lanes) * lanes / max(1, merged.filters)
+    seconds = peak_seconds(merged.operations * padded_filters, target, _efficiency(shape, lanes))
+    yield Lowering(
+        "direct", _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes), (Layout(lanes),),
+        _bind_direct(problem, fused, target), seconds, tolerance, in_place=in_place,
+    )  # fmt: skip
+    if shape.channels < lanes and shape.groups == 1:
+        yield _plain(shape, problem, inputs, fused, target, tolerance)
+
+
+def summation_tolerance(shape: ConvShape) -> float:
+    """Error of a plain float32 sum relative to the largest output: grows with the root of its length."""
+    return 2e-6 + 2e-7 * math.sqrt(shape.group_channels * shape.taps)
+
+
+def _efficiency(shape: ConvShape, lanes: int, *, plain: bool = False) -> float:
+    """Fraction of peak that the direct kernel reaches: a tile's set-up costs as much as some 6 taps, of which a few
+    channels take longer; small maps do not fill the tiles."""
+    pixels = shape.pixels * shape.n
+    most = (
+        0.97
+        if pixels >= 100
+        else 0.93
+        if pixels >= 24
+        else 0.85
+        if pixels >= 12
+        else 0.6
+        if pixels >= 4
+        else 0.25
+    )
+    depth = shape.group_channels * shape.taps
+    setup = 2.5 if shape.is_pointwise else 6.0
+    if not plain and shape.group_channels % lanes:
+        setup += 0.4 * shape.taps
+    return most * depth / (depth + setup)
+
+
+def _bind_direct(problem: DirectProblem, fused: Fused, target: Target) -> Bind:
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x = inputs[0]
+        assert x is not None
+        residual = None if fused.residual is None else inputs[fused.residual]
+        return list(direct_calls(problem, x, outputs[0], residual, target))
+
+    return bind
+
+
+def _plain(
+    shape: ConvShape, problem: DirectProblem, inputs: Sequence[TensorType | None], fused: Fused, target:
+    Target, tolerance: float,
+) -> Lowering:  # fmt: skip
+    """Few channels: read the caller's plain tensor, padded into a temporary where there is padding."""
+    lanes = target.lanes()
+    problem = DirectProblem(problem.shape, problem.weights, problem.bias, problem.activation, plain=True)
+    halo = shape.halo
+    needs_copy = any(begin or end for begin, end in halo)
+    padded = tuple(extent + begin + end for extent, (begin, end) in zip(shape.size, halo, strict=True))
+    temporary = TensorType(FLOAT32, (shape.n, shape.channels, *padded))
+
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x = inputs[0]
+        assert x is not None
+        residual = None if fused.residual is None else inputs[fused.residual]
+        calls: list[Call] = []
+        if needs_copy:
+            calls.append(pad_call(x, outputs[1], [begin for begin, _ in halo]))
+            x = outputs[1]
+        return [*calls, *direct_calls(problem, x, outputs[0], residual, target)]
+
+    operations = shape.operations * (-(-shape.filters // lanes) * lanes / shape.filters)
+    seconds = peak_seconds(operations, target, _efficiency(shape, lanes, plain=True))
+    return Lowering(
+        "direct_plain", _layouts(inputs, PLAIN, fused.residual, lanes), (Layout(lanes),), bind,
+        seconds + moved_seconds(temporary.nbytes * needs_copy), tolerance,
+        temporaries=(temporary,) if needs_copy else (),
+        in_place=() if fused.residual is None else (fused.residual,),
+    )  # fmt: skip
+
+
+MOST_PHASES = 256  # calls of a transposed convolution: one per output phase, the product of the strides
+
+
+def transpose_lowerings(
+    shape: ConvShape, inputs: Sequence[TensorType | None], fused: Fused, target: Target
+) -> Iterator[Lowering]:
+    """Candidates for a transposed convolution in float32 with constant weights and bias."""
+    weights, bias = constant(inputs, 1), constant(inputs, fused.bias)
+    if (
+        weights is None
+        or (fused.bias is not None and bias is None)
+        or not weights.size
+        or 0 in (*shape.out, shape.n)
+    ):
+        return
+    if math.prod(shape.strides) > MOST_PHASES or 0 in shape.size:
+        return
+    lanes, deep = target.lanes(), shape.deep()
+    taps = weights.reshape(*weights.shape[:2], *deep.window)
+
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x = inputs[0]
+        assert x is not None
+        return list(transpose_calls(deep, taps, bias, fused.activation, x, outputs[0], target))
+
+    operations = 2 * shape.n * shape.channels * math.prod(shape.size) * shape.group_filters * shape.taps
+    yield Lowering(
+        "phases", _layouts(inputs, Layout(lanes, transpose_halo(shape)), None, lanes), (Layout(lanes),), bind,
+        peak_seconds(operations, target, 0.8), summation_tolerance(shape),
+    )  # fmt: skip
+
+
+__all__ = ["Fused", "conv_lowerings", "has_pooled_lowering", "transpose_lowerings"]

@@ -1,0 +1,127 @@
+"""A pointwise convolution of a map whose channels are multiplied by a gate: the tail of squeeze-and-excite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+
+from cenote.core.conv_geometry import ConvShape
+from cenote.core.errors import ShapeError
+from cenote.core.target import Target
+from cenote.core.types import Array, Layout, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.conv.scale_weights import room_for, scaled_calls
+from cenote.kernels.cost_model import moved_seconds
+from cenote.kernels.elementwise.activations import Activation
+from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, require, seeded, wide
+from cenote.ops.conv.conv import Conv
+
+
+@dataclass(frozen=True)
+class GatedConv(Op):
+    """conv(x * gate, w, …): x (N, C, *spatial), gate (N, C, 1, …), then the convolution's other inputs.
+
+    Made by a pass, never by a front end. `conv` has a window of 1, stride 1 and one group. The native kernel multiplies
+    the weights, not the map: worth it where a convolution has fewer weights than its input has elements.
+    """
+
+    conv: Conv = field(default_factory=Conv)
+
+    name: ClassVar[str] = "gated_conv"
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        if len(inputs) < 3:
+            raise ShapeError(
+                f"gated_conv: takes x, gate, w and what else its conv takes, got {len(inputs)} inputs"
+            )
+        x, gate = require("gated_conv", inputs[0], "x"), require("gated_conv", inputs[1], "gate")
+        wanted = (*x.shape[:2], *(1,) * (x.rank - 2))
+        if gate.shape != wanted or gate.dtype != x.dtype:
+            raise ShapeError(f"gated_conv: the gate {gate} must be {TensorType(x.dtype, wanted)}")
+        types = self.conv.infer(x, *inputs[2:])
+        shape = self.conv.shape(x, require("gated_conv", inputs[2], "w"))
+        if not shape.is_pointwise or shape.groups != 1:
+            raise ShapeError(
+                f"gated_conv: {self.conv} must have a window of 1, stride 1, one group and no pads"
+            )
+        return types
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        x, gate, *rest = inputs
+        assert x is not None
+        assert gate is not None
+        (result,) = self.conv.reference(wide(x) * wide(gate), *(None if a is None else wide(a) for a in rest))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return (result.astype(x.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, rest = require("gated_conv", inputs[0], "x"), inputs[2:]
+        shape = self.conv.shape(x, require("gated_conv", rest[0], "w"))
+        if not is_gateable(shape):
+            return
+        for option in self.conv.lowerings((x, *rest), target):
+            if option.name == "direct":
+                yield self._scaled(option, shape, target)
+
+    def _scaled(self, option: Lowering, shape: ConvShape, target: Target) -> Lowering:
+        lanes = target.lanes()
+
+        def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            gate, room = inputs[1], outputs[-1]
+            assert gate is not None
+            calls = option.bind([inputs[0], *inputs[2:]], outputs[:1])
+            return scaled_calls(calls, shape.channels, gate, room)
+
+        room = room_for(shape.n, shape.channels, shape.filters, lanes)
+        return replace(
+            option, name="direct, weights scaled", bind=bind,
+            inputs=(option.inputs[0], Layout(lanes), *option.inputs[1:]),
+            seconds=option.seconds + moved_seconds(2 * room.nbytes), tolerance=2 * option.tolerance,
+            temporaries=(room,), in_place=tuple(place + 1 for place in option.in_place),
+        )  # fmt: skip
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        x, gate = require("gated_conv", inputs[0], "x"), require("gated_conv", inputs[1], "gate")
+        whole = self.conv.cost((x, *inputs[2:]))
+        return Cost(whole.operations + x.size, whole.bytes + gate.nbytes)
+
+    def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
+        x = require("gated_conv", inputs[0], "x")
+        first, *rest = self.conv.region(box, (x, *inputs[2:]))
+        assert first is not None
+        return (first, Box((*first.ranges[:2], *(((0, 1),) * (x.rank - 2)))), *rest)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for label, op, shape, filters in _cases():
+            generator = np.random.default_rng(sum(shape))
+            gate = generator.uniform(0, 1, (*shape[:2], *(1,) * (len(shape) - 2))).astype(np.float32)
+            w = seeded((filters, shape[1], *(1,) * (len(shape) - 2)), 2) / np.float32(np.sqrt(shape[1]))
+            inputs: list[Array | None] = [seeded(shape, 1), gate, w, seeded((filters,), 3)]
+            if op.residual:
+                inputs.append(seeded((shape[0], filters, *shape[2:]), 4))
+            yield Sample(cls(op), tuple(inputs), label)
+
+
+LEAST_PIXELS = 24  # the direct kernel joins smaller maps of a batch, but each image has weights of its own
+
+
+def is_gateable(shape: ConvShape) -> bool:
+    """Whether the scale of an input channel can move into a convolution's weights, row by row."""
+    return shape.is_pointwise and shape.groups == 1 and (shape.n == 1 or shape.pixels >= LEAST_PIXELS)
+
+
+def _cases() -> Iterator[tuple[str, Conv, tuple[int, ...], int]]:
+    silu = Activation("silu")
+    yield "pairs", Conv(), (1, 32, 9, 8), 16
+    yield "pairs and a triple", Conv(residual=True), (1, 24, 7, 5), 40
+    yield "ragged", Conv(activation=silu), (2, 20, 6, 5), 13
+    yield "small maps of a batch", Conv(), (3, 16, 3, 2), 8
+    yield "one pixel", Conv(), (1, 12, 1, 1), 24
+    yield "one axis", Conv(residual=True, activation=silu), (1, 9, 30), 7
+    yield "three axes", Conv(), (1, 16, 2, 4, 5), 16
+    yield "weights in chunks", Conv(), (1, 1100, 4, 7), 16
+    yield "empty batch", Conv(), (0, 8, 5, 5), 8

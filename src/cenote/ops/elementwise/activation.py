@@ -1,0 +1,409 @@
+"""Activation functions: Relu and its relatives, sigmoid, tanh, Gelu, Clip.
+
+Each operator says which `Activation` it is, so that a pass can move it into the epilogue of a kernel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
+from cenote.core.types import Array, TensorType, is_float
+from cenote.kernels.elementwise.activations import Activation
+from cenote.ops.base import Imported, Op, Rewired, Sample, Types, require_same_dtype, seeded
+from cenote.ops.elementwise.pointwise import Pointwise, plain, require_number, unary_samples
+from cenote.ops.elementwise.pointwise_lowerings import Function
+
+# Relative to the largest output, in float32; the exact ones do nothing but compare.
+_TOLERANCES = {"identity": 0.0, "relu": 0.0, "clip": 0.0, "thresholded_relu": 0.0, "leaky_relu": 2e-7}
+
+
+class ActivationOp(Pointwise):
+    """Base: one float input, one function."""
+
+    operands = 1
+    integers = False
+    weight = 2
+
+    @property
+    def activation(self) -> Activation:
+        raise NotImplementedError(f"{type(self).__name__}.activation")
+
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        made = self.activation
+        return Function(
+            made.kind, (made.alpha, made.beta), (0,), _TOLERANCES.get(made.kind, 1e-6), self.weight
+        )
+
+    def compute(self, *inputs: Array) -> Array:
+        return self.activation.apply(inputs[0]) if inputs[0].size else inputs[0]
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield from unary_samples(cls(), cls.integers)
+        yield Sample(cls(), (seeded((2, 9, 5)) * np.float32(30.0),), f"{cls.name} large")
+
+
+def activation_of(op: Op, inputs: Sequence[TensorType | None]) -> Activation | None:
+    """The activation that an operator is on these inputs (bounds of Clip may be constants), or None."""
+    if isinstance(op, ActivationOp):
+        return op.activation
+    return op.bounds_of(inputs) if isinstance(op, Clip) else None
+
+
+def _read(node: Imported, op: Op, **renamed: str) -> Op:
+    """The operator with its fields read from attributes (`renamed`: field = attribute)."""
+    node.expect(*renamed.values())
+    given = {field: float(node.get(name)) for field, name in renamed.items() if node.get(name) is not None}
+    return dataclasses.replace(op, **given)  # type: ignore[type-var]  # every operator is a dataclass
+
+
+@dataclass(frozen=True)
+class Relu(ActivationOp):
+    """max(x, 0), NaN stays."""
+
+    name = "relu"
+    from_onnx = {"Relu": lambda node: plain(Relu, node)}
+    integers = True
+    weight = 1
+    activation = Activation("relu")
+
+
+@dataclass(frozen=True)
+class LeakyRelu(ActivationOp):
+    """x, or alpha * x below 0."""
+
+    name = "leaky_relu"
+    from_onnx = {"LeakyRelu": lambda node: _read(node, LeakyRelu(), alpha="alpha")}
+    alpha: float = 0.01
+
+    @property
+    def activation(self) -> Activation:
+        return Activation("leaky_relu", self.alpha)
+
+
+@dataclass(frozen=True)
+class ThresholdedRelu(ActivationOp):
+    """x above alpha, else 0."""
+
+    name = "thresholded_relu"
+    from_onnx = {"ThresholdedRelu": lambda node: _read(node, ThresholdedRelu(), alpha="alpha")}
+    alpha: float = 1.0
+
+    @property
+    def activation(self) -> Activation:
+        return Activation("thresholded_relu", self.alpha)
+
+
+@dataclass(frozen=True)
+class Elu(ActivationOp):
+    """x, or alpha * (exp(x) - 1) below 0."""
+
+    name = "elu"
+    from_onnx = {"Elu": lambda node: _read(node, Elu(), alpha="alpha")}
+    weight = 20
+    alpha: float = 1.0
+
+    @property
+    def activation(self) -> Activation:
+        return Activation("elu", self.alpha)
+
+
+@dataclass(frozen=True)
+class Selu(ActivationOp):
+    """gamma * x, or gamma * alpha * (exp(x) - 1) below 0."""
+
+    name = "selu"
+    from_onnx = {"Selu": lambda node: _read(node, Selu(), alpha="alpha", gamma="gamma")}
+    weight = 20
+    alpha: float = 1.67326319217681884765625
+    gamma: float = 1.05070102214813232421875
+
+    @property
+    def activation(self) -> Activation:
+        return Activation("selu", self.alpha, self.gamma)
+
+
+@dataclass(frozen=True)
+class Celu(ActivationOp):
+    """x, or alpha * (exp(x / alpha) - 1) below 0; alpha must not be 0."""
+
+    name = "celu"
+    from_onnx = {"Celu": lambda node: _read(node, Celu(), alpha="alpha")}
+    weight = 20
+    alpha: float = 1.0
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        if self.alpha == 0:
+            raise ArgumentError("Celu: alpha is 0, the formula divides by it; use Relu")
+        return super().infer(*inputs)
+
+    @property
+    def activation(self) -> Activation:
+        return Activation("celu", self.alpha)
+
+
+@dataclass(frozen=True)
+class Sigmoid(ActivationOp):
+    """1 / (1 + exp(-x))."""
+
+    name = "sigmoid"
+    from_onnx = {"Sigmoid": lambda node: plain(Sigmoid, node)}
+    weight = 20
+    activation = Activation("sigmoid")
+
+
+@dataclass(frozen=True)
+class HardSigmoid(ActivationOp):
+    """alpha * x + beta, held within 0..1."""
+
+    name = "hard_sigmoid"
+    from_onnx = {"HardSigmoid": lambda node: _read(node, HardSigmoid(), alpha="alpha", beta="beta")}
+    alpha: float = 0.2
+    beta: float = 0.5
+
+    @property
+    def activation(self) -> Activation:
+        return Activation("hard_sigmoid", self.alpha, self.beta)
+
+
+@dataclass(frozen=True)
+class HardSwish(ActivationOp):
+    """x * max(0, min(1, x / 6 + 0.5))."""
+
+    name = "hard_swish"
+    from_onnx = {"HardSwish": lambda node: plain(HardSwish, node)}
+    weight = 4
+    activation = Activation("hard_swish")
+
+
+@dataclass(frozen=True)
+class Softplus(ActivationOp):
+    """log(1 + exp(x)), without overflow."""
+
+    name = "softplus"
+    from_onnx = {"Softplus": lambda node: plain(Softplus, node)}
+    weight = 40
+    activation = Activation("softplus")
+
+
+@dataclass(frozen=True)
+class Softsign(ActivationOp):
+    """x / (1 + |x|)."""
+
+    name = "softsign"
+    from_onnx = {"Softsign": lambda node: plain(Softsign, node)}
+    weight = 6
+    activation = Activation("softsign")
+
+
+@dataclass(frozen=True)
+class Tanh(ActivationOp):
+    """Hyperbolic tangent."""
+
+    name = "tanh"
+    from_onnx = {"Tanh": lambda node: plain(Tanh, node)}
+    weight = 20
+    activation = Activation("tanh")
+
+
+@dataclass(frozen=True)
+class Gelu(ActivationOp):
+    """x * Phi(x): `approximate` is "none" (by erf) or "tanh"."""
+
+    name = "gelu"
+    from_onnx = {"Gelu": lambda node: _decode_gelu(node)}
+    weight = 25
+    approximate: str = "none"
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        if self.approximate not in ("none", "tanh"):
+            raise UnsupportedError(f"Gelu: approximate '{self.approximate}' is not known (none, tanh)")
+        return super().infer(*inputs)
+
+    @property
+    def activation(self) -> Activation:
+        return Activation("gelu_tanh" if self.approximate == "tanh" else "gelu")
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield from super().samples()
+        yield from unary_samples(Gelu("tanh"), integers=False)
+
+
+def _decode_gelu(node: Imported) -> Op:
+    node.expect("approximate")
+    return Gelu(node.get("approximate", "none"))
+
+
+@dataclass(frozen=True)
+class Mish(ActivationOp):
+    """x * tanh(softplus(x))."""
+
+    name = "mish"
+    from_onnx = {"Mish": lambda node: plain(Mish, node)}
+    weight = 60
+    activation = Activation("mish")
+
+
+@dataclass(frozen=True)
+class Swish(ActivationOp):
+    """x * sigmoid(alpha * x); SiLU when alpha is 1."""
+
+    name = "swish"
+    from_onnx = {"Swish": lambda node: _read(node, Swish(), alpha="alpha")}
+    weight = 20
+    alpha: float = 1.0
+
+    @property
+    def activation(self) -> Activation:
+        return Activation("silu") if self.alpha == 1.0 else Activation("swish", self.alpha)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield from super().samples()
+        yield Sample(Swish(1.702), (seeded((2, 9, 5)),), "Swish 1.702")
+
+
+@dataclass(frozen=True)
+class Shrink(ActivationOp):
+    """0 within ±threshold, outside x moved by `bias` toward 0; NaN stays (ONNX's reference makes it 0)."""
+
+    name = "shrink"
+    from_onnx = {"Shrink": lambda node: _read(node, Shrink(), threshold="lambd", bias="bias")}
+    integers = True
+    weight = 4
+    threshold: float = 0.5
+    bias: float = 0.0
+
+    @property
+    def activation(self) -> Activation:
+        return Activation("shrink", self.threshold, self.bias)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield from unary_samples(cls(), integers=True)
+        yield Sample(Shrink(1.0, 0.5), (seeded((2, 9, 5)),), "Shrink soft")
+
+
+@dataclass(frozen=True)
+class Clip(Pointwise):
+    """x held within low..high; high wins where low > high; NaN stays.
+
+    The bounds are fields, or (where a model computes them) the scalar inputs 1 and 2; None: no bound.
+    """
+
+    name = "clip"
+    from_onnx = {"Clip": lambda node: _decode_clip(node)}
+    weight = 2
+    low: float | int | None = None
+    high: float | int | None = None
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        if not inputs or inputs[0] is None or len(inputs) > 3:
+            raise ShapeError(f"Clip: got {len(inputs)} inputs, needs the data and at most two bounds")
+        for what, bound in zip(("min", "max"), inputs[1:], strict=False):
+            if bound is not None and bound.size != 1:
+                raise ShapeError(f"Clip: {what} has shape {list(bound.shape)}, needs a scalar")
+        dtype = require_same_dtype(self.name, *inputs)
+        require_number(self.name, dtype)
+        return (TensorType(dtype, inputs[0].shape),)
+
+    def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
+        x, low, high = (*inputs, None, None)[:3]
+        assert x is not None
+        self.infer(*(None if a is None else TensorType.of(a.dtype, a.shape) for a in inputs))
+        y = x
+        for bound, field, higher in ((low, self.low, True), (high, self.high, False)):
+            if bound is not None:
+                limit = bound.reshape(())
+            elif field is not None:
+                limit = _in_range(field, x.dtype)
+            else:
+                continue
+            with np.errstate(invalid="ignore"):
+                y = np.where(y < limit if higher else y > limit, limit, y)
+        return (y.astype(x.dtype),)
+
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        known = self.bounds_of(inputs)
+        if known is not None:
+            dtype = inputs[0].dtype if inputs[0] is not None else np.dtype(np.float32)
+            if is_float(dtype):
+                return Function(known.kind, (known.alpha, known.beta), (0,), 0.0, 2)
+            low, high = (int(_in_range(bound, dtype)) for bound in self._exact_bounds(inputs, dtype))
+            return Function("clip", (low, high), (0,), 0.0, 2)
+        if self.low is not None or self.high is not None:
+            return None
+        given = [index for index in (1, 2) if index < len(inputs) and inputs[index] is not None]
+        name = "hold" if len(given) == 2 else "raise" if given == [1] else "lower"
+        return Function(name, (), (0, *given), 0.0, 2)
+
+    def _exact_bounds(self, inputs: Sequence[TensorType | None], dtype: np.dtype[Any]) -> list[int | float]:
+        """Known bounds of an integer type, in full precision."""
+        limits, bounds = np.iinfo(dtype), []
+        for index, (field, none) in enumerate(((self.low, limits.min), (self.high, limits.max)), start=1):
+            given = inputs[index] if index < len(inputs) else None
+            value = (
+                field if given is None else None if given.value is None else given.value.reshape(()).item()
+            )
+            bounds.append(none if value is None else value)
+        return bounds
+
+    def bounds_of(self, inputs: Sequence[TensorType | None]) -> Activation | None:
+        """This clip as an activation, if its bounds are known."""
+        bounds = []
+        for index, (field, none) in enumerate(((self.low, -np.inf), (self.high, np.inf)), start=1):
+            given = inputs[index] if index < len(inputs) else None
+            if given is None:
+                bounds.append(none if field is None else float(field))
+            elif given.value is None:
+                return None
+            else:
+                bounds.append(float(given.value.reshape(())))
+        return Activation("relu") if bounds == [0.0, np.inf] else Activation("clip", bounds[0], bounds[1])
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for op in (Clip(0.0, 6.0), Clip(-0.5), Clip(None, 0.25), Clip(), Clip(1.0, -1.0)):
+            yield from list(unary_samples(op, integers=False))[: 13 if op == Clip(0.0, 6.0) else 2]
+        yield Sample(Clip(-3, 5), (seeded((2, 9, 3), 0, np.int8),), "Clip int8")
+        low, high = np.float32(-0.5), np.float32(0.5)
+        yield Sample(Clip(), (seeded((2, 9, 3)), np.asarray(low), np.asarray(high)), "Clip inputs")
+        yield Sample(Clip(), (seeded((2, 9, 3)), None, np.asarray(high)), "Clip no min")
+
+
+def _in_range(bound: float | int, dtype: np.dtype[Any]) -> Array:
+    """A bound as the element type; beyond an integer type's range it is the type's end."""
+    if is_float(dtype):
+        return np.asarray(bound, np.float64).astype(dtype)
+    limits = np.iinfo(dtype)
+    return np.asarray(int(min(max(bound, limits.min), limits.max)), dtype)
+
+
+def _decode_clip(node: Imported) -> Op | Rewired:
+    if node.opset < 11:
+        node.expect("min", "max")
+        low, high = node.get("min", -np.finfo(np.float32).max), node.get("max", np.finfo(np.float32).max)
+        lowest = float(np.finfo(np.float32).max)
+        return Clip(None if low <= -lowest else float(low), None if high >= lowest else float(high))
+    node.expect()
+    bounds: list[float | int | None] = []
+    for index in (1, 2):
+        present = index < len(node.present) and node.present[index]
+        value = node.constant(index)
+        if present and (value is None or value.size != 1):
+            return Clip()
+        bounds.append(value.reshape(()).item() if value is not None else None)
+    return Rewired(Clip(bounds[0], bounds[1]), (0,))
+
+
+ACTIVATIONS: tuple[type[Pointwise], ...] = (
+    Relu, LeakyRelu, ThresholdedRelu, Elu, Selu, Celu, Sigmoid, HardSigmoid, HardSwish, Softplus, Softsign,
+    Tanh, Gelu, Mish, Swish, Shrink, Clip,
+)  # fmt: skip

@@ -1,0 +1,143 @@
+"""The base of operators whose output elements depend on one element of each input, after broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cenote.core.errors import DTypeError
+from cenote.core.target import Target
+from cenote.core.types import Array, TensorType, is_float
+from cenote.ops.base import (
+    Arrays,
+    Box,
+    Cost,
+    Imported,
+    Lowering,
+    Op,
+    Sample,
+    Types,
+    broadcast_shapes,
+    narrow,
+    require,
+    require_same_dtype,
+    seeded,
+    wide,
+)
+from cenote.ops.elementwise.pointwise_lowerings import Function, pointwise_lowerings
+
+
+def require_number(op: str, dtype: np.dtype[Any]) -> None:
+    """Refuse everything but floats and integers."""
+    if not is_float(dtype) and dtype.kind not in "iu":
+        raise DTypeError(f"{op}: type {dtype} is not a number type; cast the input to one first")
+
+
+def require_float(op: str, dtype: np.dtype[Any]) -> None:
+    """Refuse everything but float64, float32, float16 and bfloat16."""
+    if not is_float(dtype):
+        raise DTypeError(f"{op}: type {dtype} is not a float type; cast the input to float32 first")
+
+
+def broadcast_region(box: Box, x: TensorType | None) -> Box | None:
+    """The box of a broadcast operand that a box of the output reads."""
+    if x is None:
+        return None
+    last = box.ranges[len(box.ranges) - x.rank :]
+    return Box(
+        tuple((0, min(extent, 1)) if extent == 1 else ab for extent, ab in zip(x.shape, last, strict=True))
+    )
+
+
+class Pointwise(Op):
+    """Base of elementwise operators: `compute` is the formula on arrays (floats come as float64).
+
+    `weight` counts the operations per output element (for estimates), `integers` says whether integer types
+    are allowed, `operands` fixes the number of inputs (0: one or more). `formula` names the instructions in
+    kernels/elementwise/functions.py, right in float32 within `tolerance`.
+    """
+
+    weight: ClassVar[int] = 1
+    integers: ClassVar[bool] = True
+    operands: ClassVar[int] = 2
+    formula: ClassVar[str] = ""
+    tolerance: ClassVar[float] = 0.0
+
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        """What the kernels call it on these inputs, if they have it."""
+        if not self.formula:
+            return None
+        return Function(self.formula, (), tuple(range(len(inputs))), self.tolerance, self.weight)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        function = self.function(inputs)
+        if function is not None:
+            yield from pointwise_lowerings(function, inputs, self.infer(*inputs)[0], target)
+
+    def compute(self, *inputs: Array) -> Array:
+        """The formula in NumPy."""
+        raise NotImplementedError(f"{type(self).__name__}.compute")
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        if not inputs or (self.operands and len(inputs) != self.operands):
+            raise DTypeError(f"{self.name}: got {len(inputs)} inputs, needs {self.operands or 'one or more'}")
+        types = [require(self.name, x, f"{index}") for index, x in enumerate(inputs)]
+        dtype = require_same_dtype(self.name, *types)
+        (require_number if self.integers else require_float)(self.name, dtype)
+        return (TensorType(dtype, broadcast_shapes(self.name, *(x.shape for x in types))),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        arrays = [x for x in inputs if x is not None]
+        (output,) = self.infer(*(TensorType.of(x.dtype, x.shape) for x in arrays))
+        with np.errstate(all="ignore"):
+            result = self.compute(*map(wide, arrays))
+        return (narrow(np.broadcast_to(result, output.shape), output.dtype),)
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        (output,) = self.infer(*inputs)
+        moved = output.nbytes + sum(x.nbytes for x in inputs if x is not None)
+        return Cost(operations=self.weight * output.size * max(len(inputs) - 1, 1), bytes=moved)
+
+    def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
+        return tuple(broadcast_region(box, x) for x in inputs)
+
+
+def plain(op: type[Op], node: Imported) -> Op:
+    """Decode a node of an operator without attributes."""
+    node.expect()
+    return op()
+
+
+def hostile(shape: Sequence[int], dtype: Any = np.float32, seed: int = 0) -> Array:
+    """Noise with NaN, infinities, both zeros and a denormal number among it, for floats."""
+    array = seeded(shape, seed, dtype)
+    if is_float(np.dtype(dtype)) and array.size >= 8:
+        special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-41, 3e4, -3e4]
+        with np.errstate(over="ignore"):
+            array.reshape(-1)[:: max(1, array.size // 8)][:8] = np.asarray(special).astype(dtype)
+    return array
+
+
+def unary_samples(op: Op, integers: bool) -> Iterable[Sample]:
+    """Shapes that break a kernel of one input: ragged, one element, no element, rank 0, every type."""
+    for shape in ((2, 11, 5, 7), (3, 8, 1, 1), (1, 3, 17), (5, 33), (1,), (), (2, 0, 3)):
+        yield Sample(op, (seeded(shape),))
+    yield Sample(op, (hostile((3, 9, 4, 5)),), f"{op.name} special")
+    for dtype in (np.float64, np.float16, "bfloat16", *((np.int32, np.int8, np.int64) if integers else ())):
+        yield Sample(op, (seeded((2, 9, 3, 5), 1, np.dtype(dtype)),))
+
+
+def binary_samples(op: Op, integers: bool = True) -> Iterable[Sample]:
+    """Broadcasts that break a kernel of two inputs."""
+    pairs: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+        ((2, 11, 5, 7), (2, 11, 5, 7)), ((1, 8, 1, 1), (1, 8, 1, 1)), ((2, 11, 5, 7), (11, 1, 1)),
+        ((2, 11, 5, 7), ()), ((1,), (2, 9, 3, 3)), ((2, 9, 3, 4), (2, 9, 1, 1)), ((2, 9, 3, 4), (1, 9, 3, 4)),
+        ((2, 9, 3, 4), (3, 1)), ((4, 1, 3), (1, 5, 1)), ((0, 3), (1, 3)), ((33,), (7, 33)), ((2, 9, 4), (4,)),
+    ]  # fmt: skip
+    for first, second in pairs:
+        yield Sample(op, (seeded(first, 1), seeded(second, 2)))
+    yield Sample(op, (hostile((3, 9, 4, 5), seed=1), hostile((9, 1, 1), seed=2)), f"{op.name} special")
+    for dtype in (np.float64, np.float16, "bfloat16", *((np.int32, np.int8, np.int64) if integers else ())):
+        yield Sample(op, (seeded((2, 9, 3, 5), 1, np.dtype(dtype)), seeded((9, 1, 1), 2, np.dtype(dtype))))

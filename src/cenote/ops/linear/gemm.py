@@ -1,0 +1,239 @@
+"""Matrix products: Gemm (two matrices, a scaled and broadcast third) and MatMul (batched, broadcast)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cenote.core.errors import DTypeError, ShapeError
+from cenote.core.target import Target
+from cenote.core.types import Array, TensorType, is_float
+from cenote.kernels.elementwise.activations import Activation
+from cenote.ops.base import (
+    Arrays,
+    Box,
+    Cost,
+    Decoder,
+    Imported,
+    Lowering,
+    Op,
+    Sample,
+    Types,
+    broadcast_shapes,
+    narrow,
+    require,
+    require_same_dtype,
+    seeded,
+    wide,
+)
+from cenote.ops.linear.gemm_lowerings import gemm_lowerings, matmul_lowerings
+
+INTEGERS = ("int32", "int64", "uint32", "uint64")
+
+
+def decode_gemm(node: Imported) -> Op:
+    """Gemm of ai.onnx 7, 9, 11 and 13; C became optional in 11."""
+    node.expect("alpha", "beta", "transA", "transB")
+    return Gemm(
+        alpha=float(node.get("alpha", 1.0)),
+        beta=float(node.get("beta", 1.0)),
+        transpose_a=bool(node.get("transA", 0)),
+        transpose_b=bool(node.get("transB", 0)),
+    )
+
+
+def decode_matmul(node: Imported) -> Op:
+    """MatMul of ai.onnx 1, 9 and 13."""
+    node.expect()
+    return MatMul()
+
+
+@dataclass(frozen=True)
+class Gemm(Op):
+    """activation(alpha * A' B' + beta * C) with A' of (M, K), B' of (K, N); A' is A or its transpose.
+
+    C is optional and broadcasts to (M, N) by NumPy's rules. `stored` ("bfloat16", "float16"): constant weights of a
+    one-row product are kept in that type, which halves what must be read and rounds each weight to 8 or 11 bits; sums
+    stay in float32. Types: floats, or int32/int64/uint32/uint64,
+    which wrap around; then alpha and beta must be whole numbers to be exact.
+    """
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    transpose_a: bool = False
+    transpose_b: bool = False
+    activation: Activation = field(default_factory=Activation)
+    stored: str = ""
+
+    name: ClassVar[str] = "gemm"
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Gemm": decode_gemm}
+
+    def sizes(self, a: TensorType, b: TensorType) -> tuple[int, int, int]:
+        """M, N, K."""
+        if a.rank != 2 or b.rank != 2:
+            raise ShapeError(f"gemm: A {a} and B {b} must be matrices; use MatMul for other ranks")
+        m, k = a.shape[::-1] if self.transpose_a else a.shape
+        inner, n = b.shape[::-1] if self.transpose_b else b.shape
+        if k != inner:
+            raise ShapeError(
+                f"gemm: A {a}{' transposed' * self.transpose_a} has {k} columns, "
+                f"B {b}{' transposed' * self.transpose_b} has {inner} rows"
+            )
+        return m, n, k
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        if not 2 <= len(inputs) <= 3:
+            raise ShapeError(f"gemm: takes 2 or 3 inputs, got {len(inputs)}")
+        a, b = require("gemm", inputs[0], "A"), require("gemm", inputs[1], "B")
+        _check_dtype("gemm", require_same_dtype("gemm", *inputs))
+        m, n, _ = self.sizes(a, b)
+        c = inputs[2] if len(inputs) > 2 else None
+        if c is not None and (c.rank > 2 or broadcast_shapes("gemm", c.shape, (m, n)) != (m, n)):
+            raise ShapeError(f"gemm: C {c} does not broadcast to the product's shape [{m},{n}]")
+        return (TensorType(a.dtype, (m, n)),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (result,) = self.infer(*(None if x is None else TensorType.of(x.dtype, x.shape) for x in inputs))
+        a, b = inputs[0], inputs[1]
+        assert a is not None
+        assert b is not None
+        y = _product(wide(a.T if self.transpose_a else a), wide(b.T if self.transpose_b else b))
+        y = y if self.alpha == 1 else y * self.alpha
+        c = inputs[2] if len(inputs) > 2 else None
+        if c is not None:
+            y = y + (wide(c) if self.beta == 1 else wide(c) * self.beta)
+        return (narrow(self.activation.apply(y), result.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        a, b = require("gemm", inputs[0], "A"), require("gemm", inputs[1], "B")
+        if a.dtype == np.float32:
+            m, n, k = self.sizes(a, b)
+            yield from gemm_lowerings(self, (m, n, k), inputs, target)
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        a, b = require("gemm", inputs[0], "A"), require("gemm", inputs[1], "B")
+        (y,) = self.infer(*inputs)
+        extra = sum((len(inputs) > 2 and inputs[2] is not None, not self.activation.is_identity))
+        moved = sum(value.nbytes for value in (*inputs, y) if value is not None)
+        return Cost(2 * y.size * self.sizes(a, b)[2] + extra * y.size, moved)
+
+    def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
+        a, b = require("gemm", inputs[0], "A"), require("gemm", inputs[1], "B")
+        rows, columns = box.ranges
+        inner = (0, self.sizes(a, b)[2])
+        boxes: list[Box | None] = [
+            Box((inner, rows) if self.transpose_a else (rows, inner)),
+            Box((columns, inner) if self.transpose_b else (inner, columns)),
+        ]
+        if len(inputs) > 2:
+            c = inputs[2]
+            boxes.append(None if c is None else Box(_broadcast_ranges(c.shape, box.ranges)))
+        return tuple(boxes)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        relu = Activation("relu")
+        linear = Gemm(transpose_b=True)
+        yield Sample(linear, (seeded((1, 400), 1), seeded((121, 400), 2), seeded((121,), 3)), "linear")
+        yield Sample(
+            Gemm(transpose_b=True, activation=relu),
+            (seeded((3, 65), 1), seeded((40, 65), 2), None),
+            "small batch",
+        )
+        yield Sample(Gemm(), (seeded((37, 50), 1), seeded((50, 45), 2), seeded((37, 45), 3)), "full C")
+        yield Sample(
+            Gemm(0.5, 2.0, True, True),
+            (seeded((33, 20), 1), seeded((19, 33), 2), seeded((20, 1), 3)),
+            "column C",
+        )
+        yield Sample(Gemm(beta=0.25), (seeded((1, 7), 1), seeded((7, 5), 2), seeded((), 3)), "scalar C")
+        yield Sample(Gemm(transpose_a=True), (seeded((5, 130), 1), seeded((5, 70), 2)), "no C")
+        yield Sample(Gemm(), (seeded((0, 4), 1), seeded((4, 3), 2), seeded((3,), 3)), "no rows")
+        yield Sample(Gemm(), (seeded((2, 0), 1), seeded((0, 3), 2), seeded((3,), 3)), "empty sum")
+        for stored, rows in (("bfloat16", 21), ("float16", 8), ("bfloat16", 3), ("", 1)):
+            weights = seeded((rows, 203), 2)
+            yield Sample(
+                Gemm(transpose_b=True, activation=relu, stored=stored), (seeded((1, 203), 1), weights), stored
+            )
+        integers = (seeded((4, 6), 1, np.int64), seeded((6, 5), 2, np.int64), seeded((5,), 3, np.int64))
+        yield Sample(Gemm(), integers, "int64")
+
+
+@dataclass(frozen=True)
+class MatMul(Op):
+    """`numpy.matmul`: matrices in the last two axes, those before broadcast; 1-D is a row or column.
+
+    Types: floats, or int32/int64/uint32/uint64, which wrap around.
+    """
+
+    name: ClassVar[str] = "matmul"
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"MatMul": decode_matmul}
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        if len(inputs) != 2:
+            raise ShapeError(f"matmul: takes 2 inputs, got {len(inputs)}")
+        a, b = require("matmul", inputs[0], "A"), require("matmul", inputs[1], "B")
+        _check_dtype("matmul", require_same_dtype("matmul", a, b))
+        if not a.rank or not b.rank:
+            raise ShapeError(f"matmul: A {a} and B {b} must have at least one axis; use Mul for scalars")
+        inner = b.shape[0] if b.rank == 1 else b.shape[-2]
+        if a.shape[-1] != inner:
+            raise ShapeError(f"matmul: A {a} has {a.shape[-1]} columns, B {b} has {inner} rows")
+        batch = broadcast_shapes("matmul", a.shape[:-2], b.shape[:-2])
+        return (TensorType(a.dtype, (*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.rank > 1 else ()))),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        a, b = inputs
+        assert a is not None
+        assert b is not None
+        (result,) = self.infer(TensorType.of(a.dtype, a.shape), TensorType.of(b.dtype, b.shape))
+        return (narrow(_product(wide(a), wide(b)), result.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        a = require("matmul", inputs[0], "A")
+        if a.dtype == np.float32:
+            yield from matmul_lowerings(inputs, self.infer(*inputs)[0], target)
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        a, b = require("matmul", inputs[0], "A"), require("matmul", inputs[1], "B")
+        (y,) = self.infer(a, b)
+        return Cost(2 * y.size * a.shape[-1], a.nbytes + b.nbytes + y.nbytes)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(MatMul(), (seeded((17, 33), 1), seeded((33, 29), 2)), "matrices")
+        yield Sample(MatMul(), (seeded((1, 257), 1), seeded((257, 100), 2)), "row")
+        yield Sample(MatMul(), (seeded((2, 3, 9, 16), 1), seeded((2, 3, 16, 11), 2)), "batched")
+        yield Sample(MatMul(), (seeded((3, 5, 8), 1), seeded((8, 20), 2)), "shared B")
+        yield Sample(MatMul(), (seeded((2, 1, 4, 6), 1), seeded((3, 6, 5), 2)), "broadcast")
+        yield Sample(MatMul(), (seeded((4, 6), 1), seeded((3, 6, 5), 2)), "shared A")
+        yield Sample(MatMul(), (seeded((7,), 1), seeded((7, 5), 2)), "vector, matrix")
+        yield Sample(MatMul(), (seeded((2, 5, 7), 1), seeded((7,), 2)), "matrices, vector")
+        yield Sample(MatMul(), (seeded((9,), 1), seeded((9,), 2)), "vectors")
+        yield Sample(MatMul(), (seeded((0, 3, 4), 1), seeded((4, 5), 2)), "empty batch")
+        yield Sample(MatMul(), (seeded((3, 0), 1), seeded((0, 2), 2)), "empty sum")
+        yield Sample(MatMul(), (seeded((3, 4), 1, np.int32), seeded((4, 2), 2, np.int32)), "int32")
+
+
+def _check_dtype(op: str, dtype: np.dtype[Any]) -> None:
+    if not is_float(dtype) and dtype.name not in INTEGERS:
+        raise DTypeError(
+            f"{op}: type {dtype} is not supported (floats, {', '.join(INTEGERS)}); cast the inputs first"
+        )
+
+
+def _product(a: Array, b: Array) -> Array:
+    with np.errstate(all="ignore"):
+        product: Array = np.matmul(a, b)
+    return product
+
+
+def _broadcast_ranges(
+    shape: tuple[int, ...], ranges: tuple[tuple[int, int], ...]
+) -> tuple[tuple[int, int], ...]:
+    """The part of a broadcast operand that a box of the result needs."""
+    matching = ranges[len(ranges) - len(shape) :]
+    return tuple((0, 1) if extent == 1 else span for extent, span in zip(shape, matching, strict=True))

@@ -1,0 +1,1 @@
+"""Operators that move, select, repeat or make up elements."""

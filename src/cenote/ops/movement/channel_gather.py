@@ -1,0 +1,79 @@
+"""Channels of one or more tensors in any order: what is left of concat, split and channel shuffle after composition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.target import Target
+from cenote.core.types import Array, Layout, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.layout.channel_gather import Sources, bytes_moved, channel_gather_call
+from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types, require, require_same_dtype, seeded
+
+
+@dataclass(frozen=True)
+class ChannelGather(Op):
+    """y[:, i] = inputs[t][:, c] with (t, c) = sources[i], for tensors (N, C_t, *spatial) that agree in all but C.
+
+    Made by a pass, never by a front end: a chain of Concat, Split and channel shuffles becomes one of these.
+    """
+
+    sources: Sources = ()
+
+    name: ClassVar[str] = "channel_gather"
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        types = [require("channel_gather", x, f"x{i}") for i, x in enumerate(inputs)]
+        dtype = require_same_dtype("channel_gather", *types)
+        first = types[0]
+        if any(x.rank < 2 or (x.shape[0], x.shape[2:]) != (first.shape[0], first.shape[2:]) for x in types):
+            raise ShapeError(
+                f"channel_gather: inputs {', '.join(map(str, types))} must agree in all but axis 1"
+            )
+        for tensor, channel in self.sources:
+            if not 0 <= tensor < len(types) or not 0 <= channel < types[tensor].shape[1]:
+                raise ArgumentError(f"channel_gather: there is no channel {channel} of input {tensor}")
+        return (TensorType(dtype, (first.shape[0], len(self.sources), *first.shape[2:])),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        arrays = [x for x in inputs if x is not None]
+        return (np.stack([arrays[tensor][:, channel] for tensor, channel in self.sources], axis=1),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        types = [x for x in inputs if x is not None]
+        first = types[0]
+        if first.rank not in (3, 4, 5) or first.dtype.itemsize != 4:
+            return
+        layout = Layout(target.lanes())
+        pixels = first.size // max(1, first.shape[1])
+        seconds = bytes_moved(self.sources, pixels) / 3e10 + 1e-6
+        yield Lowering("shuffle lanes", (layout,) * len(types), (layout,), self._bind, seconds)
+
+    def _bind(self, inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        return [channel_gather_call(self.sources, [x for x in inputs if x is not None], outputs[0])]
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        first = require("channel_gather", inputs[0], "x0")
+        return Cost(0, bytes_moved(self.sources, first.size // max(1, first.shape[1])))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        one, two = seeded((2, 13, 5, 7), 1), seeded((2, 9, 5, 7), 2)
+        halves = tuple((i % 2, i // 2) for i in range(18))
+        yield Sample(cls(halves), (one, two), "interleave")
+        yield Sample(cls(halves[5:14]), (one, two), "part of an interleave")
+        yield Sample(
+            cls(tuple((0, i) for i in range(13)) + tuple((1, i) for i in range(9))), (one, two), "concat"
+        )
+        yield Sample(cls(tuple((0, 12 - i) for i in range(13))), (one,), "reverse")
+        yield Sample(cls(((0, 3),)), (seeded((1, 4, 0, 3), 1),), "no rows")
+        yield Sample(
+            cls(tuple((i % 3, i) for i in range(8))), (one, seeded((2, 8, 5, 7), 3), two), "three tensors"
+        )
+        yield Sample(cls(((0, 1), (0, 1), (0, 0))), (seeded((1, 2, 9), 1),), "one axis, twice the same")
+        yield Sample(cls(((0, 1), (0, 0))), (seeded((1, 2, 2, 3, 4), 1),), "three axes")

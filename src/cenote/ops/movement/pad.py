@@ -1,0 +1,241 @@
+"""Padding (and with negative amounts cropping) by a constant, the edge, a mirror or a torus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
+from cenote.kernels.base import Call, View
+from cenote.kernels.layout.copy import box_of, can_copy, copy_call, fill_call
+from cenote.ops.base import (
+    Arrays,
+    Box,
+    Cost,
+    Imported,
+    Lowering,
+    Op,
+    Rewired,
+    Sample,
+    Types,
+    ValueNeeded,
+    normalize_axis,
+    require,
+    require_same_dtype,
+    seeded,
+)
+
+MODES = ("constant", "reflect", "edge", "wrap")
+
+
+@dataclass(frozen=True)
+class Pad(Op):
+    """`pads` are (begin, end) per axis, negative ones crop (before anything is added).
+
+    Inputs: x, then (where a model computes them) pads as begins followed by ends, the constant, and the axes
+    that pads are for; a field that is given wins. "reflect" mirrors without repeating the edge, as often as
+    needed.
+    """
+
+    name = "pad"
+    from_onnx = {"Pad": lambda node: _decode(node)}
+    pads: tuple[tuple[int, int], ...] | None = None
+    mode: str = "constant"
+    value: float | int | None = None
+    axes: tuple[int, ...] | None = None
+
+    def resolved(self, inputs: Sequence[TensorType | None]) -> tuple[tuple[int, int], ...]:
+        """(begin, end) of every axis of x."""
+        x = require(self.name, inputs[0] if inputs else None, "data")
+        pads, axes = self.pads, self.axes
+        if pads is None:
+            flat = _content(inputs, 1)
+            if flat is None or len(flat) % 2:
+                raise ShapeError(f"{self.name}: pads must be a list of begins and ends, got {flat}")
+            half = len(flat) // 2
+            pads = tuple(zip(flat[:half], flat[half:], strict=True))
+        if axes is None:
+            axes = _content(inputs, 3)
+        chosen = range(x.rank) if axes is None else [normalize_axis(self.name, axis, x.rank) for axis in axes]
+        if len(pads) != len(chosen) or len(set(chosen)) != len(chosen):
+            which = "all axes" if axes is None else f"axes {list(axes)}"
+            raise ShapeError(f"{self.name}: {len(pads)} pairs of pads do not fit {which} of {x}")
+        all_pads = [(0, 0)] * x.rank
+        for axis, pair in zip(chosen, pads, strict=True):
+            all_pads[axis] = pair
+        return tuple(all_pads)
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        if not 1 <= len(inputs) <= 4:
+            raise ShapeError(f"{self.name}: got {len(inputs)} inputs, needs x and at most pads, value, axes")
+        x = require(self.name, inputs[0], "data")
+        if self.mode not in MODES:
+            raise UnsupportedError(f"{self.name}: mode '{self.mode}' is not known ({', '.join(MODES)})")
+        constant = inputs[2] if len(inputs) > 2 else None
+        if constant is not None:
+            require_same_dtype(self.name, x, constant)
+            if constant.size != 1:
+                raise ShapeError(
+                    f"{self.name}: the constant has shape {list(constant.shape)}, needs a scalar"
+                )
+        shape = []
+        for axis, (extent, (begin, end)) in enumerate(zip(x.shape, self.resolved(inputs), strict=True)):
+            kept = extent + min(begin, 0) + min(end, 0)
+            if kept < 0:
+                raise ShapeError(f"{self.name}: pads {begin},{end} crop more than axis {axis} of {x} has")
+            if self.mode != "constant" and kept == 0 and (begin > 0 or end > 0):
+                raise ShapeError(f"{self.name}: mode {self.mode} needs elements in axis {axis} of {x}")
+            shape.append(extent + begin + end)
+        return (TensorType(x.dtype, tuple(shape)),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        types = [None if a is None else TensorType.known(a) for a in inputs]
+        (output,) = self.infer(*types)
+        x = inputs[0]
+        assert x is not None
+        pads = self.resolved(types)
+        cut = tuple(slice(max(-b, 0), n - max(-e, 0)) for n, (b, e) in zip(x.shape, pads, strict=True))
+        grown = [(max(begin, 0), max(end, 0)) for begin, end in pads]
+        if self.mode != "constant":
+            return (_padded_by_index(x[cut], grown, self.mode),)
+        y = np.full(output.shape, self.constant(inputs, x.dtype), x.dtype)
+        inside = tuple(slice(begin, n - end) for n, (begin, end) in zip(y.shape, grown, strict=True))
+        y[inside] = x[cut]
+        return (y,)
+
+    def constant(self, inputs: Sequence[Array | None], dtype: np.dtype[Any]) -> Array:
+        """What a constant pad writes, as a scalar of the type."""
+        given = inputs[2] if len(inputs) > 2 else None
+        if self.value is None and given is not None:
+            return given.reshape(())
+        return np.asarray(0 if self.value is None else self.value).astype(dtype)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (output,) = inputs[0], self.infer(*inputs)
+        given = inputs[2] if len(inputs) > 2 else None
+        known = self.value is not None or given is None or given.value is not None
+        if x is None or self.mode != "constant" or not known or not can_copy(x.dtype):
+            return
+        pads = self.resolved(inputs)
+        constant = self.constant([None if kind is None else kind.value for kind in inputs], x.dtype)
+        seconds = 2 * output.nbytes / 2e10 + 2e-6
+        rest = (None,) * (len(inputs) - 1)
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            source, y = views[0], outputs[0]
+            assert source is not None
+            inside = [(max(begin, 0), n - max(end, 0)) for n, (begin, end) in zip(y.shape, pads, strict=True)]
+            shape = [end - begin for begin, end in inside]
+            calls = [fill_call(constant, part, target) for part in _border(y, inside)]
+            kept = box_of(source, [max(-begin, 0) for begin, _ in pads], shape)
+            return [*calls, copy_call(kept, box_of(y, [begin for begin, _ in inside], shape), target)]
+
+        yield Lowering("copy_and_fill", (PLAIN, *rest), (PLAIN,), bind, seconds)
+        if 3 <= x.rank <= 5 and is_float(x.dtype) and pads[1] == (0, 0):
+            blocked = Layout(target.lanes(x.dtype))
+            yield Lowering("copy_and_fill_blocked", (blocked, *rest), (blocked,), bind, seconds)
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        (output,) = self.infer(*inputs)
+        return Cost(operations=0, bytes=2 * output.nbytes)
+
+    def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
+        x = require(self.name, inputs[0], "data")
+        if self.mode != "constant":
+            return super().region(box, inputs)
+        ranges = []
+        for extent, (begin, _), (low, high) in zip(x.shape, self.resolved(inputs), box.ranges, strict=True):
+            first, last = (min(max(edge - begin, 0), extent) for edge in (low, high))
+            ranges.append((first, last))
+        return (Box(tuple(ranges)), *(None if a is None else Box.whole(a.shape) for a in inputs[1:]))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        around = ((0, 0), (0, 0), (1, 2), (3, 0))
+        for mode in MODES:
+            yield Sample(cls(around, mode), (seeded((2, 11, 5, 7)),))
+            yield Sample(cls(((2, 9), (0, 1)), mode), (seeded((3, 4)),))
+            yield Sample(cls(((-1, 3), (2, -2)), mode), (seeded((4, 5)),), f"pad crop {mode}")
+        yield Sample(cls(around, value=-1.5), (seeded((1, 3, 4, 9)),))
+        yield Sample(cls(((1, 1), (0, 2), (0, 0), (2, 1))), (seeded((1, 8, 3, 3)),))
+        yield Sample(cls(((1, 1),)), (seeded((0,)),))
+        yield Sample(cls(()), (seeded(()),))
+        yield Sample(cls(((1, 2),), axes=(-1,)), (seeded((2, 9, 3)),))
+        amounts = np.array([0, 1, 2, 0], np.int64)
+        yield Sample(cls(), (seeded((2, 3)), amounts, np.asarray(2.5, np.float32)), "pad inputs")
+        for dtype in (np.float64, np.float16, np.int64, np.uint8, np.bool_, "bfloat16"):
+            yield Sample(cls(((1, 0), (0, 2)), value=1), (seeded((3, 9), 1, np.dtype(dtype)),))
+
+
+def _border(y: View, inside: list[tuple[int, int]]) -> Iterator[View]:
+    """The parts of y around a box, as boxes that do not overlap: two per axis."""
+    for axis, (begin, end) in enumerate(inside):
+        for low, high in ((0, begin), (end, y.shape[axis])):
+            if low < high:
+                edges = [*inside[:axis], (low, high), *((0, extent) for extent in y.shape[axis + 1 :])]
+                yield box_of(y, [first for first, _ in edges], [last - first for first, last in edges])
+
+
+def _content(inputs: Sequence[TensorType | None], index: int) -> tuple[int, ...] | None:
+    given = inputs[index] if index < len(inputs) else None
+    if given is None:
+        return None
+    if given.value is None:
+        raise ValueNeeded(index)
+    return tuple(int(number) for number in given.value.reshape(-1))
+
+
+def _padded_by_index(x: Array, pads: list[tuple[int, int]], mode: str) -> Array:
+    """Each axis in turn, by the index of the element that every place takes."""
+    for axis, (begin, end) in enumerate(pads):
+        if not begin and not end:
+            continue
+        extent = x.shape[axis]
+        places = np.arange(-begin, extent + end)
+        if mode == "edge":
+            places = np.clip(places, 0, extent - 1)
+        elif mode == "wrap":
+            places %= extent
+        else:
+            period = max(2 * (extent - 1), 1)
+            places %= period
+            places = np.minimum(places, period - places) if extent > 1 else places * 0
+        x = np.take(x, places, axis=axis)
+    return x
+
+
+def _decode(node: Imported) -> Op | Rewired:
+    mode = str(node.get("mode", "constant"))
+    if node.opset < 11:
+        node.expect("mode", "pads", "value")
+        flat = tuple(int(number) for number in node.get("pads", ()))
+        half = len(flat) // 2
+        return Pad(tuple(zip(flat[:half], flat[half:], strict=True)), mode, float(node.get("value", 0.0)))
+    node.expect("mode")
+    present = [index < len(node.present) and node.present[index] for index in range(4)]
+    values = [node.constant(index) for index in range(4)]
+    if not present[1]:
+        raise ArgumentError(f"Pad-{node.opset}: input pads is missing")
+    if any(there and value is None for there, value in zip(present[1:], values[1:], strict=True)):
+        return Pad(mode=mode)
+    pads, constant, axes = values[1:]
+    assert pads is not None
+    if pads.size % 2 or pads.ndim != 1:
+        raise ShapeError(
+            f"Pad-{node.opset}: pads has shape {list(pads.shape)}, needs a list of begins and ends"
+        )
+    begins, ends = pads.reshape(2, -1).tolist()
+    return Rewired(
+        Pad(
+            tuple(zip(begins, ends, strict=True)),
+            mode,
+            None if constant is None or mode != "constant" else constant.reshape(()).item(),
+            None if axes is None else tuple(int(axis) for axis in axes.reshape(-1)),
+        ),
+        (0,),
+    )

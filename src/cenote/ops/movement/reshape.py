@@ -1,0 +1,344 @@
+"""Operators that keep the elements and change the shape: Reshape, Flatten, Squeeze, Unsqueeze, Expand,
+Identity, and Dropout, which is the identity when a model runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ShapeError, UnsupportedError
+from cenote.core.target import Target
+from cenote.core.types import Array, TensorType
+from cenote.ops.base import (
+    Arrays,
+    Decoder,
+    Imported,
+    Lowering,
+    Op,
+    Rewired,
+    Sample,
+    Types,
+    broadcast_shapes,
+    normalize_axis,
+    seeded,
+)
+from cenote.ops.host import BOOL, HostOp, as_ints, int64s, known, known_ints, require_kind, unique_axes
+from cenote.ops.movement.copy_lowerings import strided_lowerings
+
+
+def _decode_reshape(node: Imported) -> Op:
+    """Reshape of ai.onnx 5, 13, 14 (allowzero) and later."""
+    node.expect("allowzero")
+    return Reshape(allow_zero=bool(node.get("allowzero", 0)))
+
+
+def _decode_flatten(node: Imported) -> Op:
+    node.expect("axis")
+    return Flatten(axis=int(node.get("axis", 1)))
+
+
+def _decode_squeeze(node: Imported) -> Op | Rewired:
+    """Axes are an attribute before opset 13, an optional input after."""
+    node.expect(*(() if node.opset >= 13 else ("axes",)))
+    axes = node.get("axes")
+    return Squeeze() if axes is None else Rewired(Squeeze(), (0, int64s(as_ints("squeeze", "axes", axes))))
+
+
+def _decode_unsqueeze(node: Imported) -> Op | Rewired:
+    """Axes are an attribute before opset 13, an input after."""
+    node.expect(*(() if node.opset >= 13 else ("axes",)))
+    if node.opset >= 13:
+        return Unsqueeze()
+    return Rewired(Unsqueeze(), (0, int64s(as_ints("unsqueeze", "axes", node.get("axes")))))
+
+
+def _decode_expand(node: Imported) -> Op:
+    node.expect()
+    return Expand()
+
+
+def _decode_identity(node: Imported) -> Op:
+    node.expect()
+    return Identity()
+
+
+def _decode_dropout(node: Imported) -> Op | Rewired:
+    """Up to opset 11 the ratio is an attribute and there is no training mode; the mask is bool from opset
+    10 on.
+    """
+    node.expect("ratio", *(("seed",) if node.opset >= 12 else ()))
+    op = Dropout(with_mask=node.outputs > 1, mask_like_data=node.opset < 10)
+    return op if node.opset >= 12 else Rewired(op, (0,))
+
+
+@dataclass(frozen=True)
+class Reshape(HostOp):
+    """The same elements in another shape. An extent of -1 takes what is left, 0 copies the input's extent
+    at that place (with `allow_zero`: means 0).
+    """
+
+    allow_zero: bool = False
+
+    name: ClassVar[str] = "reshape"
+    view: ClassVar[bool] = True
+    operands: ClassVar[tuple[str, ...]] = ("data", "shape")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Reshape": _decode_reshape}
+
+    def resolved(self, shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
+        """The output's shape without -1 and copied extents."""
+        shown = f"reshape: {list(shape)} to {list(wanted)}"
+        if min(wanted, default=0) < -1 or wanted.count(-1) > 1:
+            raise ShapeError(f"{shown}: extents must be positive, with at most one -1")
+        if self.allow_zero and 0 in wanted and -1 in wanted:
+            raise ShapeError(f"{shown}: -1 beside 0 is ambiguous with allowzero")
+        extents = list(wanted)
+        for axis, extent in enumerate(wanted):
+            if extent == 0 and not self.allow_zero:
+                if axis >= len(shape):
+                    raise ShapeError(
+                        f"{shown}: 0 at place {axis} copies an axis that the input does not have"
+                    )
+                extents[axis] = shape[axis]
+        if -1 in extents:
+            rest = math.prod(extent for extent in extents if extent != -1)
+            if rest == 0:
+                raise ShapeError(f"{shown}: -1 beside an extent of 0 is ambiguous; give all extents")
+            extents[extents.index(-1)] = math.prod(shape) // rest
+        if math.prod(extents) != math.prod(shape):
+            raise ShapeError(f"{shown}: {math.prod(shape)} elements do not fit; change the shape")
+        return tuple(extents)
+
+    def types(self, data: TensorType, shape: TensorType) -> Types:
+        return (TensorType(data.dtype, self.resolved(data.shape, known_ints("reshape", shape, 1, "shape"))),)
+
+    def compute(self, data: Array, shape: Array) -> Arrays:
+        return (data.reshape(self.declared(data, shape)[0].shape),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for shape, wanted in [
+            ((2, 3, 4), (4, 6)),
+            ((2, 3, 4), (0, -1)),
+            ((2, 3, 4), (0, 0, 2, -1)),
+            ((6,), (1, 2, 3, 1)),
+            ((1,), ()),
+            ((), (1, 1)),
+            ((0, 3), (0, 3)),
+            ((2, 0, 3), (-1, 3)),
+        ]:
+            yield Sample(Reshape(), (seeded(shape), int64s(wanted)))
+        yield Sample(Reshape(allow_zero=True), (seeded((3, 0, 4)), int64s((0, 7))), "allowzero")
+        yield Sample(Reshape(), (seeded((2, 3), dtype=np.int8), int64s((-1,))), "int8")
+
+
+@dataclass(frozen=True)
+class Flatten(HostOp):
+    """A matrix: the axes before `axis` (-rank to rank) are its rows, the rest its columns."""
+
+    axis: int = 1
+
+    name: ClassVar[str] = "flatten"
+    view: ClassVar[bool] = True
+    operands: ClassVar[tuple[str, ...]] = ("data",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Flatten": _decode_flatten}
+
+    def types(self, data: TensorType) -> Types:
+        if not -data.rank <= self.axis <= data.rank:
+            raise ShapeError(
+                f"flatten: axis {self.axis} is out of range for {data} (allowed: {-data.rank} to {data.rank})"
+            )
+        axis = self.axis + data.rank if self.axis < 0 else self.axis
+        return (TensorType(data.dtype, (math.prod(data.shape[:axis]), math.prod(data.shape[axis:]))),)
+
+    def compute(self, data: Array) -> Arrays:
+        return (data.reshape(self.declared(data)[0].shape),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for axis in (0, 1, 3, 4, -1, -4):
+            yield Sample(Flatten(axis), (seeded((2, 3, 1, 5)),))
+        yield Sample(Flatten(), (seeded((0, 3, 4)),))
+        yield Sample(Flatten(0), (seeded(()),))
+        yield Sample(Flatten(), (seeded((5,)),))
+
+
+@dataclass(frozen=True)
+class Squeeze(HostOp):
+    """Removes axes of extent 1: those listed, or all without a list."""
+
+    name: ClassVar[str] = "squeeze"
+    view: ClassVar[bool] = True
+    operands: ClassVar[tuple[str, ...]] = ("data", "axes?")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Squeeze": _decode_squeeze}
+
+    def types(self, data: TensorType, axes: TensorType | None) -> Types:
+        if axes is None:
+            return (TensorType(data.dtype, tuple(extent for extent in data.shape if extent != 1)),)
+        removed = {
+            normalize_axis("squeeze", axis, data.rank) for axis in known_ints("squeeze", axes, 1, "axes")
+        }
+        for axis in removed:
+            if data.shape[axis] != 1:
+                raise ShapeError(
+                    f"squeeze: axis {axis} of {data} has extent {data.shape[axis]}; only 1 can be removed"
+                )
+        return (TensorType(data.dtype, tuple(e for axis, e in enumerate(data.shape) if axis not in removed)),)
+
+    def compute(self, data: Array, axes: Array | None) -> Arrays:
+        return (data.reshape(self.declared(data, axes)[0].shape),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(Squeeze(), (seeded((1, 3, 1, 5)), None))
+        yield Sample(Squeeze(), (seeded((1, 3, 1, 5)), int64s((-2,))))
+        yield Sample(Squeeze(), (seeded((1, 3, 1, 5)), int64s((0, 2))))
+        yield Sample(Squeeze(), (seeded((1, 1)),), "to a scalar")
+        yield Sample(Squeeze(), (seeded((1, 0, 3)), int64s((0,))))
+        yield Sample(Squeeze(), (seeded((1, 2)), int64s(())), "no axes")
+
+
+@dataclass(frozen=True)
+class Unsqueeze(HostOp):
+    """Inserts axes of extent 1 at the listed places of the output (any order, none twice)."""
+
+    name: ClassVar[str] = "unsqueeze"
+    view: ClassVar[bool] = True
+    operands: ClassVar[tuple[str, ...]] = ("data", "axes")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Unsqueeze": _decode_unsqueeze}
+
+    def types(self, data: TensorType, axes: TensorType) -> Types:
+        places = known_ints("unsqueeze", axes, 1, "axes")
+        rank = data.rank + len(places)
+        inserted = set(unique_axes("unsqueeze", places, rank))
+        extents = iter(data.shape)
+        return (
+            TensorType(data.dtype, tuple(1 if axis in inserted else next(extents) for axis in range(rank))),
+        )
+
+    def compute(self, data: Array, axes: Array) -> Arrays:
+        return (data.reshape(self.declared(data, axes)[0].shape),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for shape, axes in [
+            ((3, 4), (0,)),
+            ((3, 4), (-1,)),
+            ((3, 4), (4, 0, 2)),
+            ((), (0, 1)),
+            ((0,), (-2,)),
+            ((2,), ()),
+        ]:
+            yield Sample(Unsqueeze(), (seeded(shape), int64s(axes)))
+
+
+@dataclass(frozen=True)
+class Expand(HostOp):
+    """Repeats axes of extent 1 by broadcasting the data against a shape, both ways: the shape may hold ones
+    too.
+    """
+
+    name: ClassVar[str] = "expand"
+    operands: ClassVar[tuple[str, ...]] = ("data", "shape")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Expand": _decode_expand}
+
+    def types(self, data: TensorType, shape: TensorType) -> Types:
+        wanted = known_ints("expand", shape, 1, "shape")
+        if min(wanted, default=0) < 0:
+            raise ShapeError(f"expand: shape {list(wanted)} has a negative extent")
+        return (TensorType(data.dtype, broadcast_shapes("expand", data.shape, wanted)),)
+
+    def compute(self, data: Array, shape: Array) -> Arrays:
+        return (np.broadcast_to(data, self.declared(data, shape)[0].shape).copy(),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        data = inputs[0]
+        assert data is not None
+        (output,) = self.infer(*inputs)
+        missing = [0] * (output.rank - data.rank)
+
+        def walk(strides: tuple[int, ...]) -> tuple[int, list[int]]:
+            moves = [0 if extent == 1 else stride for extent, stride in zip(data.shape, strides, strict=True)]
+            return 0, [*missing, *moves]
+
+        yield from strided_lowerings(inputs, output, walk, target)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for shape, wanted in [
+            ((3, 1), (2, 1, 6)),
+            ((3, 1), (3, 4)),
+            ((), (2, 2)),
+            ((1,), (0,)),
+            ((2, 3), ()),
+            ((5,), (1,)),
+        ]:
+            yield Sample(Expand(), (seeded(shape), int64s(wanted)))
+
+
+@dataclass(frozen=True)
+class Identity(HostOp):
+    """The input, unchanged."""
+
+    name: ClassVar[str] = "identity"
+    view: ClassVar[bool] = True
+    operands: ClassVar[tuple[str, ...]] = ("data",)
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Identity": _decode_identity}
+
+    def types(self, data: TensorType) -> Types:
+        return (data,)
+
+    def compute(self, data: Array) -> Arrays:
+        return (data.copy(),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(Identity(), (seeded((2, 3)),))
+        yield Sample(Identity(), (seeded((), dtype=np.int64),))
+        yield Sample(Identity(), (seeded((0, 4), dtype=np.bool_),))
+
+
+@dataclass(frozen=True)
+class Dropout(HostOp):
+    """The data unchanged and, `with_mask`, a mask of ones: dropout as inference does it.
+
+    Training mode with a ratio other than 0 is refused: no result of it could be reproduced. `mask_like_data` gives
+    the mask the data's type (bool otherwise).
+    """
+
+    with_mask: bool = False
+    mask_like_data: bool = False
+
+    name: ClassVar[str] = "dropout"
+    operands: ClassVar[tuple[str, ...]] = ("data", "ratio?", "training_mode?")
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Dropout": _decode_dropout}
+
+    def types(self, data: TensorType, ratio: TensorType | None, training: TensorType | None) -> Types:
+        if (
+            training is not None
+            and require_kind("dropout", training, "b", "training_mode")
+            and known(training, 2).any()
+        ):
+            drops = 0.5 if ratio is None else known(ratio, 1).astype(np.float64).item()
+            if drops != 0:
+                raise UnsupportedError(
+                    "dropout: training mode is not supported; export the model for inference"
+                )
+        mask = TensorType(data.dtype if self.mask_like_data else BOOL, data.shape)
+        return (TensorType(data.dtype, data.shape), mask)[: 1 + self.with_mask]
+
+    def compute(self, data: Array, ratio: Array | None, training: Array | None) -> Arrays:
+        types = self.declared(data, ratio, training)
+        return (data.copy(), *(np.ones(mask.shape, mask.dtype) for mask in types[1:]))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(Dropout(), (seeded((2, 3)), None, None))
+        yield Sample(Dropout(with_mask=True), (seeded((2, 3)), np.array(0.3, np.float32), np.array(False)))
+        yield Sample(Dropout(with_mask=True, mask_like_data=True), (seeded((0, 3)),))
+        training = (seeded((4,)), np.array(0, np.float32), np.array(True))
+        yield Sample(Dropout(with_mask=True), training, "training with ratio 0")

@@ -1,0 +1,355 @@
+"""Resize (and the older Upsample): nearest, linear and cubic interpolation along any axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
+from cenote.kernels.base import Call, View
+from cenote.kernels.elementwise.resize import MOST_TAPS, resize_call
+from cenote.kernels.layout.copy import can_copy
+from cenote.ops.base import (
+    Arrays,
+    Box,
+    Cost,
+    Imported,
+    Lowering,
+    Op,
+    Rewired,
+    Sample,
+    Types,
+    ValueNeeded,
+    narrow,
+    normalize_axis,
+    require,
+    seeded,
+    wide,
+)
+from cenote.ops.elementwise.pointwise import require_number
+from cenote.ops.elementwise.pointwise_lowerings import error_of
+from cenote.ops.movement.resize_taps import COORDINATES, NEAREST, ResizedAxis, Taps, filter_taps, nearest_taps
+
+MODES = ("nearest", "linear", "cubic")
+POLICIES = ("stretch", "not_larger", "not_smaller")
+
+
+@dataclass(frozen=True)
+class Resize(Op):
+    """Each output place reads `mode`'s taps around the place in the input that `coordinates` maps it to.
+
+    Either `scales` or `sizes` is given, for `axes` (None: all), as a field or (where a model computes it) as
+    input 2 or 3; input 1 is the region of interest of "tf_crop_and_resize", starts followed by ends. Integer
+    types are computed in float64 and cut toward zero.
+    """
+
+    name = "resize"
+    from_onnx = {"Resize": lambda node: _decode_resize(node), "Upsample": lambda node: _decode_upsample(node)}
+    mode: str = "nearest"
+    coordinates: str = "half_pixel"
+    nearest_mode: str = "round_prefer_floor"
+    scales: tuple[float, ...] | None = None
+    sizes: tuple[int, ...] | None = None
+    axes: tuple[int, ...] | None = None
+    roi: tuple[float, ...] | None = None
+    policy: str = "stretch"
+    cubic: float = -0.75
+    antialias: bool = False
+    exclude_outside: bool = False
+    extrapolation: float = 0.0
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        x = require(self.name, inputs[0] if inputs else None, "X")
+        for what, value, known in (
+            ("mode", self.mode, MODES),
+            ("coordinate_transformation_mode", self.coordinates, COORDINATES),
+            ("nearest_mode", self.nearest_mode, NEAREST),
+            ("keep_aspect_ratio_policy", self.policy, POLICIES),
+        ):
+            if value not in known:
+                raise UnsupportedError(f"{self.name}: {what} '{value}' is not known ({', '.join(known)})")
+        if self.mode != "nearest":
+            require_number(self.name, x.dtype)
+        return (TensorType(x.dtype, tuple(axis.size for axis in self.resolved(inputs))),)
+
+    def resolved(self, inputs: Sequence[TensorType | None]) -> tuple[ResizedAxis, ...]:
+        """What happens to every axis of x."""
+        x = require(self.name, inputs[0], "X")
+        scales = _content(inputs, 2) if self.scales is None and self.sizes is None else self.scales
+        sizes = _content(inputs, 3) if self.scales is None and self.sizes is None else self.sizes
+        if bool(scales) == bool(sizes) and x.rank:
+            raise ArgumentError(f"{self.name}: needs either scales or sizes, got {scales} and {sizes}")
+        chosen = [
+            normalize_axis(self.name, a, x.rank) for a in (range(x.rank) if self.axes is None else self.axes)
+        ]
+        given = scales or sizes or ()
+        if len(given) != len(chosen) or len(set(chosen)) != len(chosen):
+            raise ShapeError(f"{self.name}: {len(given)} scales or sizes do not fit axes {chosen} of {x}")
+        roi = self._region_of_interest(inputs, len(chosen))
+        extents = [x.shape[axis] for axis in chosen]
+        if scales:
+            made = [self._scaled(*each) for each in zip(extents, scales, roi, strict=True)]
+        else:
+            made = self._sized(extents, [int(size) for size in sizes or ()], roi)
+        resolved = [ResizedAxis(extent, extent, 1.0) for extent in x.shape]
+        for axis, one in zip(chosen, made, strict=True):
+            if one.size and not one.extent:
+                raise ShapeError(f"{self.name}: axis {axis} of {x} is empty and cannot become {one.size}")
+            resolved[axis] = one
+        return tuple(resolved)
+
+    def _region_of_interest(
+        self, inputs: Sequence[TensorType | None], count: int
+    ) -> list[tuple[float, float]]:
+        if self.coordinates != "tf_crop_and_resize":
+            return [(0.0, 1.0)] * count
+        roi = self.roi if self.roi is not None else _content(inputs, 1)
+        if roi is None or len(roi) != 2 * count:
+            raise ShapeError(f"{self.name}: tf_crop_and_resize needs a roi of {2 * count} numbers, got {roi}")
+        return [(float(a), float(b)) for a, b in zip(roi[:count], roi[count:], strict=True)]
+
+    def _scaled(self, extent: int, scale: float, roi: tuple[float, float]) -> ResizedAxis:
+        if not (scale > 0 and np.isfinite(scale)):
+            raise ArgumentError(f"{self.name}: scale {scale} is not a positive number")
+        # In float32, as ONNX's shape inference does it: 10 * 0.7 is 7 there, and 6.99… in float64.
+        size = np.floor(np.float32(extent) * np.float32(roi[1] - roi[0]) * np.float32(scale))
+        if not 0 <= size < 2.0**31:
+            raise ArgumentError(f"{self.name}: scale {scale} of {extent} elements gives {size}")
+        return ResizedAxis(extent, int(size), float(scale), *roi)
+
+    def _sized(
+        self, extents: list[int], sizes: list[int], roi: list[tuple[float, float]]
+    ) -> list[ResizedAxis]:
+        if any(size < 0 for size in sizes):
+            raise ArgumentError(f"{self.name}: sizes {sizes} must not be negative")
+        ratios = [size / extent if extent else 1.0 for size, extent in zip(sizes, extents, strict=True)]
+        if self.policy != "stretch":
+            ratio = (min if self.policy == "not_larger" else max)(ratios)
+            ratios = [ratio] * len(ratios)
+            sizes = [int(np.floor(ratio * extent + 0.5)) for extent in extents]
+        each = zip(extents, sizes, ratios, roi, strict=True)
+        return [ResizedAxis(extent, size, ratio, *region) for extent, size, ratio, region in each]
+
+    def taps(self, axis: ResizedAxis) -> Taps:
+        """Indices and weights along one axis."""
+        if self.mode == "nearest":
+            return nearest_taps(axis, self.coordinates, self.nearest_mode)
+        cubic = self.cubic if self.mode == "cubic" else None
+        return filter_taps(axis, self.coordinates, cubic, self.antialias, self.exclude_outside)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        types = [None if a is None else TensorType.known(a) for a in inputs]
+        (output,) = self.infer(*types)
+        assert inputs[0] is not None
+        y = inputs[0] if self.mode == "nearest" else inputs[0].astype(np.float64)
+        outside = np.zeros((1,) * y.ndim, np.bool_)
+        for number, axis in enumerate(self.resolved(types)):
+            if axis.is_identity:
+                continue
+            taps = self.taps(axis)
+            y = self._along(y, number, taps)
+            shape = [1] * y.ndim
+            shape[number] = axis.size
+            outside = outside | taps.outside.reshape(shape)
+        if outside.any():
+            y = np.where(outside, np.asarray(self.extrapolation).astype(wide(y).dtype), y)
+        if not is_float(output.dtype) and self.mode != "nearest":
+            limits = np.iinfo(output.dtype)
+            y = np.clip(np.trunc(y), float(limits.min), float(limits.max))
+        return (narrow(y, output.dtype),)
+
+    def _along(self, x: Array, axis: int, taps: Taps) -> Array:
+        if self.mode == "nearest":
+            return np.take(x, taps.index[:, 0], axis=axis)
+        column = [1] * x.ndim
+        column[axis] = len(taps.index)
+        total = np.zeros((), np.float64)
+        with np.errstate(all="ignore"):
+            for tap in range(taps.index.shape[1]):
+                total = total + np.take(x, taps.index[:, tap], axis=axis) * taps.weight[:, tap].reshape(
+                    column
+                )
+        return total
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (output,) = inputs[0], self.infer(*inputs)
+        if x is None or not x.rank or not output.size or not self._is_native(x):
+            return
+        axes = self.resolved(inputs)
+        first = max(x.rank - 2, 0)
+        if not all(axis.is_identity for axis in axes[:first]):
+            return
+        made = [_identity_taps(axis) if axis.is_identity else self.taps(axis) for axis in axes[first:]]
+        if any(taps.outside.any() for taps in made):
+            return
+        taps = [(each.index, each.weight) for each in made]
+        unresized = (np.zeros((1, 1), np.int64), np.ones((1, 1)))
+        counts = [index.shape[1] for index, _ in taps]
+        if np.prod(counts) > MOST_TAPS:
+            return
+        rest = (None,) * (len(inputs) - 1)
+        moved = (x.nbytes + output.nbytes) / 2e10 + 1e-6
+        error = 0.0 if self.mode == "nearest" else error_of(2e-6, x.dtype)
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            source = views[0]
+            assert source is not None
+            spatial = 2 if outputs[0].layout.is_blocked else 0
+            used = [unresized] * (2 - len(taps[-(x.rank - spatial) :])) + taps[-(x.rank - spatial) :]
+            return [resize_call(source, outputs[0], used, self.mode == "nearest", target)]
+
+        slow = output.size * (1 + sum(counts)) * 0.4e-9  # element by element
+        yield Lowering("taps", (PLAIN, *rest), (PLAIN,), bind, moved + slow, error)
+        if 3 <= x.rank <= 5 and is_float(x.dtype) and (x.rank > 3 or axes[1].is_identity):
+            blocked = Layout(target.lanes(x.dtype))
+            fast = output.size * 2 * np.prod(counts) / 5e10
+            yield Lowering("taps_blocked", (blocked, *rest), (blocked,), bind, float(moved + fast), error)
+
+    def _is_native(self, x: TensorType) -> bool:
+        return can_copy(x.dtype) if self.mode == "nearest" else is_float(x.dtype)
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        (output,) = self.infer(*inputs)
+        x = require(self.name, inputs[0], "X")
+        work = {"nearest": 0, "linear": 4, "cubic": 16}[self.mode]
+        return Cost(operations=work * output.size, bytes=x.nbytes + output.nbytes)
+
+    def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
+        ranges = []
+        for axis, (begin, end) in zip(self.resolved(inputs), box.ranges, strict=True):
+            if axis.is_identity:
+                ranges.append((begin, end))
+            elif begin >= end:
+                ranges.append((0, 0))
+            else:
+                index = self.taps(axis).index[begin:end]
+                ranges.append((int(index.min()), int(index.max()) + 1))
+        others = tuple(None if other is None else Box.whole(other.shape) for other in inputs[1:])
+        return (Box(tuple(ranges)), *others)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        x = seeded((2, 11, 5, 7))
+        for mode in MODES:
+            for coordinates in COORDINATES:
+                roi = (0.0, 0.0, 0.1, -0.2, 1.0, 1.0, 0.8, 1.3) if coordinates == COORDINATES[-1] else None
+                yield Sample(cls(mode, coordinates, sizes=(2, 11, 8, 3), roi=roi, extrapolation=7.5), (x,))
+        for nearest in NEAREST:
+            yield Sample(cls("nearest", "asymmetric", nearest, scales=(1.0, 1.0, 2.0, 3.0)), (x,))
+            yield Sample(cls("nearest", "half_pixel", nearest, scales=(1.0, 1.0, 0.6, 1.5)), (x,))
+        for mode in ("linear", "cubic"):
+            yield Sample(cls(mode, scales=(1.0, 1.0, 2.0, 2.0)), (x,))
+            yield Sample(cls(mode, sizes=(3, 2), axes=(2, 3), antialias=True), (x,))
+            yield Sample(cls(mode, sizes=(9, 4), axes=(-2, -1), exclude_outside=True), (x,))
+            yield Sample(cls(mode, "align_corners", scales=(1.0, 1.0, 0.6, 1.7)), (x,))
+            yield Sample(cls(mode, scales=(1.0, 1.5)), (seeded((3, 9)),))
+        yield Sample(cls("linear", scales=(1.0, 1.0, 1.5)), (seeded((2, 9, 8)),))
+        yield Sample(cls("linear", sizes=(1, 9, 4, 3, 7)), (seeded((1, 9, 3, 2, 5)),))
+        yield Sample(cls("linear", sizes=(1, 3, 4, 4)), (seeded((1, 3, 1, 1)),))
+        yield Sample(cls("nearest", sizes=(6, 6), axes=(2, 3), policy="not_larger"), (x,))
+        yield Sample(cls("nearest", sizes=(0, 9, 4)), (seeded((0, 9, 2)),))
+        scales = np.array([1, 1, 2, 2], np.float32)
+        yield Sample(cls("nearest", "asymmetric", "floor"), (x, None, scales), "resize inputs")
+        for dtype in (np.float64, np.float16, np.uint8, np.int32, "bfloat16"):
+            for mode in ("nearest", "linear"):
+                yield Sample(cls(mode, sizes=(1, 9, 5, 7)), (seeded((1, 9, 3, 4), 1, np.dtype(dtype)),))
+
+
+def _identity_taps(axis: ResizedAxis) -> Taps:
+    places = np.arange(axis.size)
+    return Taps(places[:, None], np.ones((axis.size, 1)), np.zeros(axis.size, np.bool_))
+
+
+def _content(inputs: Sequence[TensorType | None], index: int) -> tuple[float, ...] | None:
+    given = inputs[index] if index < len(inputs) else None
+    if given is None or not given.size:
+        return None
+    if given.value is None:
+        raise ValueNeeded(index)
+    return tuple(given.value.reshape(-1).tolist())
+
+
+_RESIZE_ATTRIBUTES = {
+    10: ("mode",),
+    11: (
+        "coordinate_transformation_mode",
+        "cubic_coeff_a",
+        "exclude_outside",
+        "extrapolation_value",
+        "nearest_mode",
+    ),
+    18: ("antialias", "axes", "keep_aspect_ratio_policy"),
+}
+
+
+def _decode_resize(node: Imported) -> Op | Rewired:
+    if node.opset < 11:
+        return _decode_upsample(node)
+    node.expect(
+        *(name for since, names in _RESIZE_ATTRIBUTES.items() if since <= node.opset for name in names)
+    )
+    axes = node.get("axes")
+    op = Resize(
+        mode=str(node.get("mode", "nearest")),
+        coordinates=str(node.get("coordinate_transformation_mode", "half_pixel")),
+        nearest_mode=str(node.get("nearest_mode", "round_prefer_floor")),
+        axes=None if axes is None else tuple(int(axis) for axis in axes),
+        policy=str(node.get("keep_aspect_ratio_policy", "stretch")),
+        cubic=float(node.get("cubic_coeff_a", -0.75)),
+        antialias=bool(node.get("antialias", 0)),
+        exclude_outside=bool(node.get("exclude_outside", 0)),
+        extrapolation=float(node.get("extrapolation_value", 0.0)),
+    )
+    return _folded(node, op, {"roi": 1, "scales": 2, "sizes": 3})
+
+
+def _decode_upsample(node: Imported) -> Op | Rewired:
+    """Upsample 7 and 9, Resize 10: corners of the grids coincide, nearest rounds down."""
+    node.expect("mode", *(("scales",) if node.opset < 9 else ()))
+    mode = str(node.get("mode", "nearest"))
+    op = Resize("linear" if mode in ("linear", "bilinear") else mode, "asymmetric", "floor")
+    if node.opset >= 9:
+        return _folded(node, op, {"scales": 1})
+    if node.get("scales") is None:
+        raise ArgumentError("Upsample-7: attribute scales is missing")
+    return Resize(
+        op.mode, op.coordinates, op.nearest_mode, tuple(float(scale) for scale in node.get("scales"))
+    )
+
+
+def _folded(node: Imported, op: Resize, places: dict[str, int]) -> Op | Rewired:
+    """The operator with constant inputs as fields; with others, its inputs are x, roi, scales, sizes."""
+    changes: dict[str, tuple[float, ...] | None] = {}
+    rest: dict[str, int] = {}
+    for field, index in places.items():
+        if index >= len(node.present) or not node.present[index]:
+            continue
+        value = node.constant(index)
+        if value is None:
+            rest[field] = index
+        elif value.size:
+            changes[field] = tuple(value.reshape(-1).tolist())
+    if op.coordinates != "tf_crop_and_resize":
+        changes.pop("roi", None)
+        rest.pop("roi", None)
+    # A model may give an empty `scales` beside `sizes`: only what is not empty counts.
+    if (rest.keys() & {"scales", "sizes"} and not changes.keys() & {"scales", "sizes"}) or "roi" in rest:
+        inputs = tuple(
+            places[f] if f in places and node.present[places[f] : places[f] + 1] == (True,) else None
+            for f in ("roi", "scales", "sizes")
+        )
+        return Rewired(op, (0, *inputs))
+    return Rewired(_replaced(op, changes), (0,))
+
+
+def _replaced(op: Resize, changes: dict[str, tuple[float, ...] | None]) -> Resize:
+    sizes = changes.get("sizes")
+    return Resize(
+        op.mode, op.coordinates, op.nearest_mode, changes.get("scales"),
+        None if sizes is None else tuple(int(size) for size in sizes), op.axes, changes.get("roi"), op.policy,
+        op.cubic, op.antialias, op.exclude_outside, op.extrapolation,
+    )  # fmt: skip

@@ -1,0 +1,154 @@
+"""Normalisation per channel or per group of channels of each picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.target import Target
+from cenote.core.types import Array, TensorType
+from cenote.ops.base import (
+    Arrays,
+    Imported,
+    Lowering,
+    Op,
+    Sample,
+    Types,
+    narrow,
+    require,
+    require_same_dtype,
+    seeded,
+    wide,
+)
+from cenote.ops.elementwise.pointwise import require_float
+from cenote.ops.normalization.layer_normalization import (
+    Normalization,
+    check_epsilon,
+    check_stash,
+    standardized,
+)
+from cenote.ops.normalization.normalization_lowerings import group_lowerings, instance_blocked_lowerings
+
+
+def _per_channel(op: str, inputs: Sequence[TensorType | None], count: int | None) -> TensorType:
+    """The type of x, after checking scale and bias of shape [count] (None: the channels)."""
+    if len(inputs) != 3:
+        raise ShapeError(f"{op}: got {len(inputs)} inputs, needs x, scale and bias")
+    x = require(op, inputs[0], "input")
+    if x.rank < 2:
+        raise ShapeError(f"{op}: the input needs axes (N, C, ...), got {x}")
+    require_float(op, require_same_dtype(op, *inputs))
+    wanted = (x.shape[1] if count is None else count,)
+    for what, parameter in zip(("scale", "bias"), inputs[1:], strict=True):
+        if require(op, parameter, what).shape != wanted:
+            raise ShapeError(f"{op}: {what} is {parameter}, needs shape {list(wanted)} for {x}")
+    return x
+
+
+@dataclass(frozen=True)
+class InstanceNormalization(Normalization):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias per item and channel, over all spatial axes."""
+
+    name = "instance_normalization"
+    from_onnx = {"InstanceNormalization": lambda node: _decode_instance(node)}
+    epsilon: float = 1e-5
+
+    def axes(self, rank: int) -> tuple[int, ...]:
+        return tuple(range(2, rank))
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        check_epsilon(self.name, self.epsilon)
+        x = _per_channel(self.name, inputs, None)
+        return (TensorType(x.dtype, x.shape),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (output,) = self.infer(*(None if a is None else TensorType.of(a.dtype, a.shape) for a in inputs))
+        x, scale, bias = (wide(a) for a in inputs if a is not None)
+        shape = (1, -1, *[1] * (x.ndim - 2))
+        with np.errstate(all="ignore"):
+            normalized = standardized(x, self.axes(x.ndim), self.epsilon)[0]
+            y = normalized * scale.reshape(shape) + bias.reshape(shape)
+        return (narrow(y, output.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = require(self.name, inputs[0], "input")
+        yield from group_lowerings(inputs, max(x.shape[1], 1), False, self.epsilon)
+        yield from instance_blocked_lowerings(inputs, self.epsilon, target)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for shape in ((2, 11, 5, 7), (1, 8, 1, 1), (3, 9, 17), (1, 3, 2, 3, 5), (0, 3, 4), (2, 3, 33, 31)):
+            channels = shape[1:2]
+            yield Sample(cls(), (seeded(shape, 1), seeded(channels, 2), seeded(channels, 3)))
+        for dtype in (np.float64, np.float16, "bfloat16"):
+            kind = np.dtype(dtype)
+            yield Sample(cls(), (seeded((2, 9, 3, 5), 1, kind), seeded((9,), 2, kind), seeded((9,), 3, kind)))
+
+
+def _decode_instance(node: Imported) -> Op:
+    node.expect("epsilon")
+    return InstanceNormalization(float(node.get("epsilon", 1e-5)))
+
+
+@dataclass(frozen=True)
+class GroupNormalization(Normalization):
+    """Like InstanceNormalization, but over `groups` of neighbouring channels together.
+
+    Scale and bias have one entry per channel, or with `per_group` (opset 18 only) one per group.
+    """
+
+    name = "group_normalization"
+    from_onnx = {"GroupNormalization": lambda node: _decode_group(node)}
+    groups: int = 1
+    epsilon: float = 1e-5
+    per_group: bool = False
+
+    def axes(self, rank: int) -> tuple[int, ...]:
+        return tuple(range(1, rank))
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        check_epsilon(self.name, self.epsilon)
+        x = _per_channel(self.name, inputs, self.groups if self.per_group else None)
+        if self.groups < 1 or x.shape[1] % self.groups:
+            raise ArgumentError(f"{self.name}: {x.shape[1]} channels do not split into {self.groups} groups")
+        return (TensorType(x.dtype, x.shape),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (output,) = self.infer(*(None if a is None else TensorType.of(a.dtype, a.shape) for a in inputs))
+        x, scale, bias = (wide(a) for a in inputs if a is not None)
+        size = x.shape[1] // self.groups
+        if self.per_group:
+            scale, bias = np.repeat(scale, size), np.repeat(bias, size)
+        grouped = x.reshape(x.shape[0], self.groups, size, *x.shape[2:])
+        normalized = standardized(grouped, tuple(range(2, grouped.ndim)), self.epsilon)[0].reshape(x.shape)
+        shape = (1, -1, *[1] * (x.ndim - 2))
+        with np.errstate(all="ignore"):
+            return (narrow(normalized * scale.reshape(shape) + bias.reshape(shape), output.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        yield from group_lowerings(inputs, self.groups, self.per_group, self.epsilon)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for shape, groups in (((2, 12, 5, 7), 3), ((1, 8, 1, 1), 8), ((3, 10, 17), 1), ((2, 6, 3, 3, 2), 2)):
+            channels = shape[1:2]
+            yield Sample(cls(groups), (seeded(shape, 1), seeded(channels, 2), seeded(channels, 3)))
+        yield Sample(cls(2, 1e-5, True), (seeded((2, 6, 4, 4), 1), seeded((2,), 2), seeded((2,), 3)))
+        yield Sample(cls(2), (seeded((0, 6, 4), 1), seeded((6,), 2), seeded((6,), 3)))
+        for dtype in (np.float64, np.float16):
+            kind = np.dtype(dtype)
+            yield Sample(
+                cls(2), (seeded((2, 6, 3, 5), 1, kind), seeded((6,), 2, kind), seeded((6,), 3, kind))
+            )
+
+
+def _decode_group(node: Imported) -> Op:
+    node.expect("epsilon", "num_groups", "stash_type")
+    check_stash(node)
+    groups = node.get("num_groups")
+    if groups is None:
+        raise ArgumentError("GroupNormalization: attribute num_groups is missing")
+    return GroupNormalization(int(groups), float(node.get("epsilon", 1e-5)), per_group=node.opset < 21)

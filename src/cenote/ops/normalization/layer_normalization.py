@@ -1,0 +1,306 @@
+"""Normalisations by statistics of the input itself: over the last axes, over any axes, by a norm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, Array, TensorType
+from cenote.ops.base import (
+    Arrays,
+    Box,
+    Cost,
+    Imported,
+    Lowering,
+    Op,
+    Sample,
+    Types,
+    broadcast_shapes,
+    narrow,
+    normalize_axis,
+    require,
+    require_same_dtype,
+    seeded,
+    wide,
+)
+from cenote.ops.elementwise.pointwise import require_float
+from cenote.ops.normalization.normalization_lowerings import row_lowerings
+
+
+class Normalization(Op):
+    """Base: x is the first input; `axes` are those the statistics run over, as 0..rank-1."""
+
+    def axes(self, rank: int) -> tuple[int, ...]:
+        raise NotImplementedError(f"{type(self).__name__}.axes")
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        x = require(self.name, inputs[0], "X")
+        return Cost(operations=8 * x.size, bytes=2 * x.nbytes)
+
+    def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
+        x = require(self.name, inputs[0], "X")
+        ranges = list(box.ranges)
+        for axis in self.axes(x.rank):
+            ranges[axis] = (0, x.shape[axis])
+        return (Box(tuple(ranges)), *(None if p is None else Box.whole(p.shape) for p in inputs[1:]))
+
+
+def check_epsilon(op: str, epsilon: float) -> None:
+    if not epsilon >= 0:
+        raise ArgumentError(f"{op}: epsilon {epsilon} is negative")
+
+
+def standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
+    """(x - mean) / sqrt(variance + epsilon), the mean, and the second factor."""
+    with np.errstate(all="ignore"):
+        count = np.float64(int(np.prod([x.shape[axis] for axis in axes])))
+        mean = np.sum(x, axis=axes, keepdims=True) / count
+        variance = np.sum(np.square(x - mean), axis=axes, keepdims=True) / count
+        inverse = 1.0 / np.sqrt(variance + epsilon)
+        return (x - mean) * inverse, mean, inverse
+
+
+@dataclass(frozen=True)
+class LayerNormalization(Normalization):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, the statistics over `axis` and all axes after it.
+
+    Inputs: x, scale, bias (optional), both broadcast to x. `outputs` 2 and 3 add mean and 1 / deviation, in
+    float32 as ONNX's stash_type 1 says, of the input's shape with 1 in the normalised axes.
+    """
+
+    name = "layer_normalization"
+    from_onnx = {"LayerNormalization": lambda node: _decode_layer(node)}
+    axis: int = -1
+    epsilon: float = 1e-5
+    outputs: int = 1
+
+    def axes(self, rank: int) -> tuple[int, ...]:
+        return tuple(range(normalize_axis(self.name, self.axis, rank), rank))
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        if not 2 <= len(inputs) <= 3:
+            raise ShapeError(f"{self.name}: got {len(inputs)} inputs, needs x, scale and perhaps bias")
+        x, scale = require(self.name, inputs[0], "X"), require(self.name, inputs[1], "scale")
+        check_epsilon(self.name, self.epsilon)
+        dtype = require_same_dtype(self.name, *inputs)
+        require_float(self.name, dtype)
+        axes = self.axes(x.rank)
+        for parameter in (scale, *inputs[2:]):
+            if parameter is not None and broadcast_shapes(self.name, x.shape, parameter.shape) != x.shape:
+                raise ShapeError(
+                    f"{self.name}: {list(parameter.shape)} does not broadcast to {list(x.shape)}"
+                )
+        statistics = TensorType(FLOAT32, tuple(1 if a in axes else n for a, n in enumerate(x.shape)))
+        return (TensorType(dtype, x.shape), statistics, statistics)[: self.outputs]
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        types = self.infer(*(None if a is None else TensorType.of(a.dtype, a.shape) for a in inputs))
+        x, scale, *bias = (wide(a) for a in inputs if a is not None)
+        normalized, mean, inverse = standardized(x, self.axes(x.ndim), self.epsilon)
+        with np.errstate(all="ignore"):
+            y = normalized * scale + (bias[0] if bias else 0.0)
+        return tuple(narrow(a, kind.dtype) for a, kind in zip((y, mean, inverse), types, strict=False))
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = require(self.name, inputs[0], "X")
+        if self.outputs == 1:
+            yield from row_lowerings(inputs, self.axes(x.rank)[0], True, self.epsilon)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for shape, axis in (
+            ((5, 33), -1),
+            ((2, 7, 96), -1),
+            ((2, 3, 5, 7), 1),
+            ((2, 3, 5, 7), 2),
+            ((3, 1), -1),
+        ):
+            last = shape[axis:]
+            yield Sample(cls(axis), (seeded(shape, 1), seeded(last, 2), seeded(last, 3)))
+        yield Sample(cls(), (seeded((4, 17), 1), seeded((17,), 2), None), "layer_normalization no bias")
+        yield Sample(cls(), (seeded((0, 5), 1), seeded((5,), 2), seeded((5,), 3)))
+        yield Sample(cls(outputs=3), (seeded((4, 17), 1), seeded((17,), 2), seeded((17,), 3)))
+        yield Sample(
+            cls(), (seeded((4, 17), 1) + np.float32(1000.0), seeded((17,), 2), seeded((17,), 3)), "far mean"
+        )
+        yield Sample(cls(), (seeded((4, 3, 17), 1), seeded((3, 1), 2), seeded((1,), 3)), "odd broadcast")
+        for dtype in (np.float64, np.float16, "bfloat16"):
+            kind = np.dtype(dtype)
+            yield Sample(cls(), (seeded((3, 19), 1, kind), seeded((19,), 2, kind), seeded((19,), 3, kind)))
+
+
+def check_stash(node: Imported) -> None:
+    if node.get("stash_type", 1) not in (1, 11):
+        raise UnsupportedError(
+            f"{node.op}: stash_type {node.get('stash_type')} is not supported (1: float32)"
+        )
+
+
+def _decode_layer(node: Imported) -> Op:
+    node.expect("axis", "epsilon", "stash_type")
+    check_stash(node)
+    return LayerNormalization(int(node.get("axis", -1)), float(node.get("epsilon", 1e-5)), node.outputs)
+
+
+@dataclass(frozen=True)
+class RMSNormalization(Normalization):
+    """x / sqrt(mean of x² + epsilon) * scale; the mean runs over `axis` and all axes after it.
+
+    The output has the scale's element type, which may differ from the input's.
+    """
+
+    name = "rms_normalization"
+    from_onnx = {"RMSNormalization": lambda node: _decode_rms(node)}
+    axis: int = -1
+    epsilon: float = 1e-5
+
+    def axes(self, rank: int) -> tuple[int, ...]:
+        return tuple(range(normalize_axis(self.name, self.axis, rank), rank))
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        if len(inputs) != 2:
+            raise ShapeError(f"{self.name}: got {len(inputs)} inputs, needs x and scale")
+        x, scale = require(self.name, inputs[0], "X"), require(self.name, inputs[1], "scale")
+        check_epsilon(self.name, self.epsilon)
+        require_float(self.name, x.dtype)
+        require_float(self.name, scale.dtype)
+        self.axes(x.rank)
+        if broadcast_shapes(self.name, x.shape, scale.shape) != x.shape:
+            raise ShapeError(f"{self.name}: scale {list(scale.shape)} does not broadcast to {list(x.shape)}")
+        return (TensorType(scale.dtype, x.shape),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        types = self.infer(*(None if a is None else TensorType.of(a.dtype, a.shape) for a in inputs))
+        x, scale = (wide(a) for a in inputs if a is not None)
+        axes = self.axes(x.ndim)
+        with np.errstate(all="ignore"):
+            count = np.float64(int(np.prod([x.shape[axis] for axis in axes])))
+            square = np.sum(np.square(x), axis=axes, keepdims=True) / count
+            return (narrow(x / np.sqrt(square + self.epsilon) * scale, types[0].dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = require(self.name, inputs[0], "X")
+        yield from row_lowerings(inputs, self.axes(x.rank)[0], False, self.epsilon)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for shape, axis in (
+            ((5, 33), -1),
+            ((2, 7, 96), -1),
+            ((2, 3, 5, 7), 1),
+            ((2, 3, 5, 7), 2),
+            ((3, 1), -1),
+        ):
+            yield Sample(cls(axis), (seeded(shape, 1), seeded(shape[axis:], 2)))
+        yield Sample(cls(), (seeded((0, 5), 1), seeded((5,), 2)))
+        for dtype in (np.float64, np.float16, "bfloat16"):
+            yield Sample(cls(), (seeded((3, 19), 1, np.dtype(dtype)), seeded((19,), 2, np.dtype(dtype))))
+
+
+def _decode_rms(node: Imported) -> Op:
+    node.expect("axis", "epsilon", "stash_type")
+    check_stash(node)
+    return RMSNormalization(int(node.get("axis", -1)), float(node.get("epsilon", 1e-5)))
+
+
+@dataclass(frozen=True)
+class MeanVarianceNormalization(Normalization):
+    """(x - mean) / (deviation + 1e-9) over `over`; by default over all axes but the channel's."""
+
+    name = "mean_variance_normalization"
+    from_onnx = {"MeanVarianceNormalization": lambda node: _decode_mean_variance(node)}
+    over: tuple[int, ...] = (0, 2, 3)
+
+    def axes(self, rank: int) -> tuple[int, ...]:
+        axes = sorted({normalize_axis(self.name, axis, rank) for axis in self.over})
+        if len(axes) != len(self.over):
+            raise ArgumentError(f"{self.name}: axes {list(self.over)} name an axis twice")
+        return tuple(axes)
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        x = require(self.name, inputs[0] if len(inputs) == 1 else None, "X")
+        require_float(self.name, x.dtype)
+        self.axes(x.rank)
+        return (TensorType(x.dtype, x.shape),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (x,) = inputs
+        assert x is not None
+        data, axes = wide(x), self.axes(x.ndim)
+        with np.errstate(all="ignore"):
+            mean = np.sum(data, axis=axes, keepdims=True) / np.float64(
+                np.prod([x.shape[axis] for axis in axes])
+            )
+            variance = np.square(data - mean).sum(axis=axes, keepdims=True)
+            deviation = np.sqrt(variance / np.float64(np.prod([x.shape[axis] for axis in axes])))
+            return (narrow((data - mean) / (deviation + 1e-9), x.dtype),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for over in ((0, 2, 3), (1,), (2, 3), (-1,), (0,)):
+            yield Sample(cls(over), (seeded((2, 11, 5, 7)),))
+        yield Sample(cls((1,)), (seeded((0, 3)),))
+        yield Sample(cls((0, 1)), (seeded((4, 9), 1, np.float64),))
+
+
+def _decode_mean_variance(node: Imported) -> Op:
+    node.expect("axes")
+    return MeanVarianceNormalization(tuple(int(axis) for axis in node.get("axes", (0, 2, 3))))
+
+
+@dataclass(frozen=True)
+class LpNormalization(Normalization):
+    """x divided by its p-norm (1 or 2) along an axis; a line of zeros stays zero."""
+
+    name = "lp_normalization"
+    from_onnx = {"LpNormalization": lambda node: _decode_lp(node)}
+    axis: int = -1
+    p: int = 2
+
+    def axes(self, rank: int) -> tuple[int, ...]:
+        return (normalize_axis(self.name, self.axis, rank),)
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        x = require(self.name, inputs[0] if len(inputs) == 1 else None, "input")
+        require_float(self.name, x.dtype)
+        if self.p not in (1, 2):
+            raise UnsupportedError(f"{self.name}: p is {self.p}, ONNX knows 1 and 2")
+        self.axes(x.rank)
+        return (TensorType(x.dtype, x.shape),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (x,) = inputs
+        assert x is not None
+        data, axes = wide(x), self.axes(x.ndim)
+        with np.errstate(all="ignore"):
+            if self.p == 1:
+                norm = np.sum(np.abs(data), axis=axes, keepdims=True)
+            else:
+                norm = np.sqrt(np.sum(np.square(data), axis=axes, keepdims=True))
+            return (narrow(np.where(norm == 0, 0.0, data / norm), x.dtype),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for axis in (-1, 0, 1):
+            for p in (1, 2):
+                yield Sample(cls(axis, p), (seeded((2, 11, 5, 7)),))
+        yield Sample(cls(), (np.zeros((3, 9), np.float32),), "lp_normalization zeros")
+        yield Sample(cls(), (seeded((2, 0)),))
+        yield Sample(cls(1), (seeded((4, 9), 1, np.float64),))
+
+
+def _decode_lp(node: Imported) -> Op:
+    node.expect("axis", "p")
+    return LpNormalization(int(node.get("axis", -1)), int(node.get("p", 2)))
+
+
+NORMALIZATIONS: tuple[type[Normalization], ...] = (
+    LayerNormalization,
+    RMSNormalization,
+    MeanVarianceNormalization,
+    LpNormalization,
+)

@@ -1,0 +1,113 @@
+"""Local response normalisation across neighbouring channels (AlexNet's, GoogLeNet's)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.target import Target
+from cenote.core.types import FLOAT64, PLAIN, Array, Layout, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.elementwise.lrn import ROOTS, Normalized, lrn_call
+from cenote.ops.base import (
+    Arrays,
+    Box,
+    Cost,
+    Imported,
+    Lowering,
+    Op,
+    Sample,
+    Types,
+    narrow,
+    require,
+    seeded,
+    wide,
+)
+from cenote.ops.elementwise.pointwise import require_float
+from cenote.ops.elementwise.pointwise_lowerings import error_of
+
+
+@dataclass(frozen=True)
+class LRN(Op):
+    """x / (bias + alpha / size * s)^beta, s the sum of x² over `size` channels around each.
+
+    The window runs from c - (size - 1) // 2 to c + size // 2, cut at the ends; alpha is divided by `size`
+    there too. Caffe and PyTorch agree for odd sizes; for even ones PyTorch's window leans the other way.
+    """
+
+    name = "lrn"
+    from_onnx = {"LRN": lambda node: _decode(node)}
+    size: int
+    alpha: float = 1e-4
+    beta: float = 0.75
+    bias: float = 1.0
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        x = require(self.name, inputs[0] if len(inputs) == 1 else None, "X")
+        require_float(self.name, x.dtype)
+        if x.rank < 2:
+            raise ShapeError(f"{self.name}: the input needs axes (N, C, ...), got {x}")
+        if self.size < 1:
+            raise ArgumentError(f"{self.name}: size {self.size} is not 1 or more")
+        return (TensorType(x.dtype, x.shape),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (x,) = inputs
+        assert x is not None
+        data = wide(x)
+        with np.errstate(all="ignore"):
+            square, total = np.square(data), np.zeros_like(data)
+            for channel in range(x.shape[1]):
+                first, last = max(channel - (self.size - 1) // 2, 0), channel + self.size // 2
+                total[:, channel] = square[:, first : last + 1].sum(axis=1)
+            return (narrow(data / (self.bias + self.alpha / self.size * total) ** self.beta, x.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = require(self.name, inputs[0], "X")
+        if not x.size or (x.dtype == FLOAT64 and self.beta not in ROOTS):
+            return
+        before, after = (self.size - 1) // 2, self.size // 2
+        formula = Normalized(before, after, self.alpha / self.size, self.beta, self.bias)
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            assert views[0] is not None
+            return [lrn_call(formula, views[0], outputs[0])]
+
+        error = error_of(2e-6, x.dtype)
+        seconds = 2 * x.nbytes / 2e10 + 1e-6
+        yield Lowering("windows", (PLAIN,), (PLAIN,), bind, seconds + 4 * self.size * x.size / 5e10, error)
+        blocked = Layout(target.lanes(x.dtype))
+        if 3 <= x.rank <= 5 and after <= blocked.lanes:
+            work = (2 * self.size + 20) * x.size / 5e10
+            yield Lowering("windows_blocked", (blocked,), (blocked,), bind, seconds + work, error)
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        (output,) = self.infer(*inputs)
+        return Cost(operations=(2 * self.size + 30) * output.size, bytes=2 * output.nbytes)
+
+    def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
+        x = require(self.name, inputs[0], "X")
+        begin, end = box.ranges[1]
+        around = (max(begin - (self.size - 1) // 2, 0), min(end + self.size // 2, x.shape[1]))
+        return (Box((box.ranges[0], around, *box.ranges[2:])),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for size in (1, 2, 3, 5, 11):
+            yield Sample(cls(size), (seeded((2, 11, 5, 7)) * np.float32(20),))
+        yield Sample(cls(5, 1.0, 0.5, 2.0), (seeded((1, 19, 3, 3)),))
+        yield Sample(cls(3, 0.5, 1.3, 1.0), (seeded((2, 8, 9)),))
+        yield Sample(cls(5), (seeded((1, 1, 1, 1)),))
+        yield Sample(cls(3), (seeded((0, 3, 2)),))
+        yield Sample(cls(3), (seeded((2, 9, 4), 1, np.float64),))
+
+
+def _decode(node: Imported) -> Op:
+    node.expect("alpha", "beta", "bias", "size")
+    if node.get("size") is None:
+        raise ArgumentError("LRN: attribute size is missing")
+    alpha, beta, bias = (float(node.get(k, d)) for k, d in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
+    return LRN(int(node.get("size")), alpha, beta, bias)

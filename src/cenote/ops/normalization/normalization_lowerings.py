@@ -1,0 +1,114 @@
+"""Native ways to compute normalisations by statistics of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.elementwise.normalize import normalize_blocked_call, normalize_rows_call
+from cenote.ops.base import Lowering, narrow
+from cenote.ops.elementwise.pointwise_lowerings import error_of
+
+ERROR = 2e-6  # of the largest output, in float32
+
+
+def _seconds(x: TensorType) -> float:
+    return 2 * x.nbytes / 2e10 + 12 * x.size / 5e10 + 1e-6
+
+
+def row_lowerings(
+    inputs: Sequence[TensorType | None], first: int, centred: bool, epsilon: float
+) -> Iterator[Lowering]:
+    """Layer and RMS normalisation over the axes from `first` on; scale and bias must cover them all."""
+    x, scale = inputs[0], inputs[1]
+    bias = inputs[2] if len(inputs) > 2 else None
+    assert x is not None
+    assert scale is not None
+    row = x.shape[first:]
+    if (
+        any(_without_ones(p.shape) != _without_ones(row) for p in (scale, bias) if p is not None)
+        or not x.size
+    ):
+        return
+
+    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        source, factor, shift = (*views, None)[:3]
+        assert source is not None
+        assert factor is not None
+        call = normalize_rows_call(source, outputs[0], factor, shift, first, centred=centred, epsilon=epsilon)
+        return [call]
+
+    layouts = tuple(None if kind is None else PLAIN for kind in inputs)
+    reusable = (0,) if scale.dtype == x.dtype else ()
+    error = error_of(ERROR, scale.dtype)
+    yield Lowering("rows", layouts, (PLAIN,), bind, _seconds(x), error, in_place=reusable)
+
+
+def group_lowerings(
+    inputs: Sequence[TensorType | None], groups: int, per_group: bool, epsilon: float
+) -> Iterator[Lowering]:
+    """Group and instance normalisation of plain tensors: a row is one group of channels of one picture."""
+    x = inputs[0]
+    assert x is not None
+    if not x.size:
+        return
+    size = x.shape[1] // groups
+
+    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        source, scale, bias = views
+        assert source is not None
+        assert scale is not None
+        x_rows, y_rows = (_grouped(view, groups) for view in (source, outputs[0]))
+        call = normalize_rows_call(
+            x_rows, y_rows, scale, bias, 2, centred=True, epsilon=epsilon, parts=size, groups=groups,
+            group_step=1 if per_group else size, part_step=0 if per_group else 1,
+        )  # fmt: skip
+        return [call]
+
+    yield Lowering("rows", (PLAIN,) * 3, (PLAIN,), bind, _seconds(x), error_of(ERROR, x.dtype), in_place=(0,))
+
+
+def instance_blocked_lowerings(
+    inputs: Sequence[TensorType | None], epsilon: float, target: Target
+) -> Iterator[Lowering]:
+    """Instance normalisation of blocked maps, when scale and bias are constants."""
+    x, scale, bias = inputs
+    assert x is not None
+    if scale is None or bias is None:
+        return
+    if scale.value is None or bias.value is None or not 3 <= x.rank <= 5 or not x.size:
+        return
+    values = scale.value, bias.value
+    blocked = Layout(target.lanes(x.dtype))
+
+    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        source, y = views[0], outputs[0]
+        assert source is not None
+        lanes = y.layout.lanes
+        factor, shift = (_filled(value, y.blocks * lanes) for value in values)
+        return [normalize_blocked_call(source, y, factor, shift, epsilon)]
+
+    error = error_of(ERROR, x.dtype)
+    yield Lowering("blocked", (blocked, None, None), (blocked,), bind, _seconds(x), error, in_place=(0,))
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(extent for extent in shape if extent != 1)
+
+
+def _filled(value: Array, count: int) -> Array:
+    filled = np.zeros(count, FLOAT64 if value.dtype == FLOAT64 else FLOAT32)
+    filled[: value.size] = narrow(value, filled.dtype)
+    return filled
+
+
+def _grouped(view: View, groups: int) -> View:
+    """(N, C, *spatial) seen as (N, groups, C / groups, *spatial)."""
+    n, channels, *spatial = view.shape
+    shape = (n, groups, channels // groups, *spatial)
+    strides = (view.strides[0], view.strides[1] * (channels // groups), *view.strides[1:])
+    return View(TensorType(view.type.dtype, shape), view.layout, strides, view.slot)

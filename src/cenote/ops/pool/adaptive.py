@@ -1,0 +1,217 @@
+"""Pools whose windows follow from the output size: window o covers floor(o in / out) to ceil((o + 1) in / out)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.pool_geometry import adaptive_bounds
+from cenote.core.target import Target
+from cenote.core.types import BFLOAT16, INT64, Array, TensorType, is_float
+from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, seeded, wide
+from cenote.ops.pool import lowerings as lower
+from cenote.ops.pool.average import divide, fit
+from cenote.ops.pool.max import check_rules, convert_indices, extremum, lowest_where_nan, special
+from cenote.ops.pool.window import (
+    NUMBERS,
+    ORDERED,
+    DType,
+    as_declared,
+    channels_first,
+    check_dtype,
+    only_input,
+    spatial_of,
+    taps_of,
+    type_of,
+    with_spatial,
+)
+
+Bounds = tuple[tuple[tuple[int, int], ...], ...]
+
+
+@dataclass(frozen=True)
+class AdaptivePool(Op):
+    """Base: x (N, C, *spatial) becomes (N, C, *output); None in `output` keeps an extent, 0 gives an empty result."""
+
+    output: tuple[int | None, ...]
+    channels_last: bool = False
+
+    dtypes: ClassVar[frozenset[DType]] = NUMBERS
+
+    def bounds(self, shape: Sequence[int]) -> Bounds:
+        """Per axis, the half-open input range of each output."""
+        spatial = spatial_of(shape, self.channels_last)
+        pairs = zip(spatial, self.output, strict=True)
+        return tuple(adaptive_bounds(size, size if out is None else out) for size, out in pairs)
+
+    def pooled(self, x: TensorType) -> TensorType:
+        """Type of the pooled values, after all checks."""
+        check_dtype(self.name, x.dtype, self.dtypes)
+        rank = len(self.output)
+        if any(extent is not None and extent < 0 for extent in self.output):
+            raise ArgumentError(f"{self.name}: output_size must be 0 or more (or None), got {self.output}")
+        if not 1 <= rank <= 3 or x.rank != rank + 2:
+            raise ShapeError(
+                f"{self.name}: output_size {self.output} needs an input of rank {rank + 2}, got {list(x.shape)}"
+            )
+        spatial = spatial_of(x.shape, self.channels_last)
+        if 0 in spatial:
+            raise ShapeError(f"{self.name}: a spatial axis of the input is empty, got {list(x.shape)}")
+        out = tuple(
+            size if extent is None else extent for size, extent in zip(spatial, self.output, strict=True)
+        )
+        return TensorType(x.dtype, with_spatial(x.shape, out, self.channels_last))
+
+    def walk(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+        """Every output position with the slices of its window, row-major."""
+        columns = [[slice(*pair) for pair in axis] for axis in self.bounds(shape)]
+        for position in itertools.product(*(range(len(column)) for column in columns)):
+            yield position, tuple(column[o] for column, o in zip(columns, position, strict=True))
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        return (self.pooled(only_input(self.name, inputs)),)
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        x = only_input(self.name, inputs)
+        outputs = self.infer(x)
+        taps = math.prod(sum(high - low for low, high in axis) for axis in self.bounds(x.shape))
+        channels = math.prod(x.shape) // max(1, math.prod(spatial_of(x.shape, self.channels_last)))
+        return Cost(channels * taps, x.nbytes + sum(y.nbytes for y in outputs))
+
+    def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
+        x = only_input(self.name, inputs)
+        first = 1 if self.channels_last else 2
+        ranges = list(box.ranges)
+        for axis, bounds in enumerate(self.bounds(x.shape), first):
+            begin, end = ranges[axis]
+            ranges[axis] = (bounds[begin][0], bounds[end - 1][1]) if end > begin else (0, 0)
+        return (Box(tuple(ranges)),)
+
+
+@dataclass(frozen=True)
+class AdaptiveMaxPool(AdaptivePool):
+    """Largest value of each adaptive window; indices, ties and NaN as in MaxPool."""
+
+    return_indices: bool = False
+    index: str = "plane"
+    nan: str = "propagate"
+
+    name: ClassVar[str] = "adaptive_max_pool"
+    dtypes: ClassVar[frozenset[DType]] = ORDERED
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        check_rules(self.name, self.index, self.nan)
+        y = self.pooled(only_input(self.name, inputs))
+        return (y, TensorType(INT64, y.shape)) if self.return_indices else (y,)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (x,) = inputs
+        assert x is not None
+        types = self.infer(type_of(x))
+        first = channels_first(x, self.channels_last)
+        shape = channels_first(np.empty(types[0].shape, np.bool_), self.channels_last).shape
+        values, places = np.empty(shape, x.dtype), np.empty(shape, INT64)
+        plane = np.arange(math.prod(first.shape[2:])).reshape(first.shape[2:])
+        for position, slices in self.walk(x.shape):
+            taps = taps_of(first, slices)
+            winner = extremum(taps, nan=self.nan)
+            here: tuple[Any, ...] = (..., *position)
+            values[here] = np.take_along_axis(taps, winner[..., None], -1)[..., 0]
+            places[here] = plane[slices].ravel()[winner]
+        if self.nan == "ignore":
+            values = lowest_where_nan(values)
+        results = [values]
+        if self.return_indices:
+            results.append(convert_indices(places, first.shape, self.index))
+        return tuple(as_declared(y, self.channels_last) for y in results)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, y = only_input(self.name, inputs), self.infer(*inputs)[0]
+        if not self.return_indices:
+            yield from lower.range_lowerings(
+                lower.MAXIMUM,
+                self.bounds(x.shape),
+                x,
+                y,
+                target,
+                channels_last=self.channels_last,
+                nan=self.nan,
+            )
+        elif self.index != "column" or len(self.output) < 3:
+            yield from lower.search_lowerings(
+                self.bounds(x.shape), x, y, self.index, self.nan, target, channels_last=self.channels_last
+            )
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for label, op, x in _cases(cls):
+            yield Sample(op, (x,), f"{op.name} {label}")
+            yield Sample(replace(op, return_indices=True), (x,), f"{op.name} {label}, indices")
+        yield Sample(cls((2, 3)), (special((1, 9, 7, 11)),), f"{cls.name} special values")
+        yield Sample(
+            cls((2, 3), nan="ignore"), (special((1, 9, 7, 11)),), f"{cls.name} special values, ignored"
+        )
+
+
+@dataclass(frozen=True)
+class AdaptiveAveragePool(AdaptivePool):
+    """Mean of each adaptive window; integers round as AveragePool's by `rounding`."""
+
+    rounding: str = "even"
+
+    name: ClassVar[str] = "adaptive_average_pool"
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (x,) = inputs
+        assert x is not None
+        (result,) = self.infer(type_of(x))
+        first = wide(channels_first(x, self.channels_last))
+        shape = channels_first(np.empty(result.shape, np.bool_), self.channels_last).shape
+        y = np.empty(shape, np.float64 if is_float(x.dtype) else INT64)
+        for position, slices in self.walk(x.shape):
+            here: tuple[Any, ...] = (..., *position)
+            taps = taps_of(first, slices)
+            with np.errstate(invalid="ignore", over="ignore"):
+                total = taps.sum(-1, dtype=y.dtype)
+                count = taps.shape[-1]
+                y[here] = total / count if is_float(x.dtype) else divide(total, count, self.rounding)
+        return (fit(as_declared(y, self.channels_last), result.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, y = only_input(self.name, inputs), self.infer(*inputs)[0]
+        yield from lower.range_lowerings(
+            lower.SUM,
+            self.bounds(x.shape),
+            x,
+            y,
+            target,
+            channels_last=self.channels_last,
+            mean=True,
+            rounding=self.rounding,
+        )
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for label, op, x in _cases(cls):
+            yield Sample(op, (x,), f"{op.name} {label}")
+
+
+def _cases(cls: type[Any]) -> Iterator[tuple[str, Any, Array]]:
+    yield "to 1x1", cls((1, 1)), seeded((2, 13, 7, 9))
+    yield "ragged", cls((5, 3)), seeded((1, 9, 8, 7))
+    yield "divisible", cls((4, 3)), seeded((1, 8, 8, 9))
+    yield "same size", cls((None, 6)), seeded((1, 5, 7, 6))
+    yield "upsampling", cls((7, 9)), seeded((1, 5, 3, 4))
+    yield "empty result", cls((0, 3)), seeded((1, 5, 4, 4))
+    yield "1-D", cls((4,)), seeded((2, 6, 11))
+    yield "3-D", cls((2, 3, 4)), seeded((1, 6, 5, 7, 9))
+    yield "channels last", cls((3, 4), channels_last=True), seeded((2, 7, 9, 13))
+    yield "empty batch", cls((2, 2)), seeded((0, 3, 5, 5))
+    for dtype in (np.float64, np.float16, BFLOAT16, np.int8, np.uint8, np.int32, np.int64):
+        yield np.dtype(dtype).name, cls((3, 2)), seeded((1, 6, 7, 9), 0, dtype)

@@ -1,0 +1,213 @@
+"""Mean of each window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError
+from cenote.core.target import Target
+from cenote.core.types import BFLOAT16, Array, TensorType, is_float
+from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, narrow, seeded, wide
+from cenote.ops.pool import lowerings as lower
+from cenote.ops.pool.window import (
+    NUMBERS,
+    WINDOW_NAMES,
+    DType,
+    WindowPool,
+    as_declared,
+    channels_first,
+    only_input,
+    onnx_flag,
+    taps_of,
+    type_of,
+    window_attributes,
+)
+
+ROUNDINGS = ("zero", "even", "away")
+
+
+def decode_average_pool(node: Imported) -> Op:
+    """AveragePool of ai.onnx 1 (excludes padding), 7 (+ count_include_pad), 10 (+ ceil_mode), 11, 19 (+
+    dilations), 22.
+
+    The text of versions 10 to 18 leaves the divisor of windows that overhang open; all are read as version
+    22 says: what ceil_mode adds beyond the padding is not counted.
+    """
+    known: tuple[str, ...] = WINDOW_NAMES
+    if node.opset >= 7:
+        known += ("count_include_pad",)
+    if node.opset >= 10:
+        known += ("ceil_mode",)
+    if node.opset >= 19:
+        known += ("dilations",)
+    node.expect(*known)
+    include = onnx_flag("average_pool", node, "count_include_pad")
+    return AveragePool(**window_attributes("average_pool", node), count_include_pad=include)
+
+
+@dataclass(frozen=True)
+class AveragePool(WindowPool):
+    """Mean of each window of x (N, C, *spatial).
+
+    The divisor is the number of taps on real elements; with `count_include_pad` also of those on the
+    declared padding (never of those that ceil_mode adds beyond it); `divisor_override`, when not 0,
+    replaces both (it may be negative, as in PyTorch).
+
+    Floats are summed in at least float32 and rounded once. Integers (int8, uint8, int16, int32, int64) are
+    summed in 64 bits, which only int64 can overflow (it wraps, as in PyTorch), divided exactly and rounded
+    by `rounding`: "zero" truncates (PyTorch), "even" goes to the nearest and from a tie to the even one
+    (ONNX's QLinearAveragePool, oneDNN), "away" goes from a tie away from zero (TensorFlow Lite). A result
+    outside the type's range, which only divisor_override can cause, is clipped to it.
+    """
+
+    count_include_pad: bool = False
+    divisor_override: int = 0
+    rounding: str = "even"
+
+    name: ClassVar[str] = "average_pool"
+    dtypes: ClassVar[frozenset[DType]] = NUMBERS
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"AveragePool": decode_average_pool}
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        x = only_input(self.name, inputs)
+        if self.rounding not in ROUNDINGS:
+            raise ArgumentError(
+                f"{self.name}: rounding '{self.rounding}' is not known (allowed: {', '.join(ROUNDINGS)})"
+            )
+        return (self.pooled(x),)
+
+    def divisors(self, shape: tuple[int, ...]) -> list[list[int]]:
+        """Per axis and output position, the factor of the divisor (all ones but one under
+        divisor_override).
+        """
+        axes = self.geometry(shape)
+        if self.divisor_override:
+            factors = [[1] * axis.out for axis in axes]
+            factors[0] = [self.divisor_override] * axes[0].out
+            return factors
+        if self.count_include_pad:
+            return [[axis.padded_count(o) for o in range(axis.out)] for axis in axes]
+        return [[axis.count(o) for o in range(axis.out)] for axis in axes]
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (x,) = inputs
+        assert x is not None
+        (result,) = self.infer(type_of(x))
+        first = wide(channels_first(x, self.channels_last))
+        divisors = self.divisors(x.shape)
+        y = np.empty(
+            (*first.shape[:2], *(len(column) for column in divisors)),
+            first.dtype if is_float(x.dtype) else np.int64,
+        )
+        for position, slices in self.walk(x.shape):
+            divisor = math.prod(column[o] for column, o in zip(divisors, position, strict=True))
+            here: tuple[Any, ...] = (..., *position)
+            with np.errstate(invalid="ignore", over="ignore"):
+                total = taps_of(first, slices).sum(-1, dtype=y.dtype)
+                y[here] = total / divisor if is_float(x.dtype) else divide(total, divisor, self.rounding)
+        return (fit(as_declared(y, self.channels_last), result.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        counts = tuple(tuple(column) for column in self.divisors(x.shape))
+        axes = self.geometry(x.shape)
+        pool = lower.Pool(lower.SUM, axes, self.channels_last, counts, rounding=self.rounding)
+        yield from lower.window_lowerings(pool, x, y, target)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield from _samples(cls)
+
+
+def divide(total: Array, divisor: int, rounding: str) -> Array:
+    """Exact integer division of int64 sums by a divisor other than 0, rounded by "zero", "even" or "away"."""
+    if divisor < 0:
+        total, divisor = -total, -divisor
+    quotient, rest = np.divmod(total, divisor)
+    beyond = rest - (divisor - rest)  # sign of rest / divisor - 1/2, without overflow
+    if rounding == "zero":
+        up = (quotient < 0) & (rest != 0)
+    elif rounding == "even":
+        up = (beyond > 0) | ((beyond == 0) & (quotient & 1 == 1))
+    else:
+        up = (beyond > 0) | ((beyond == 0) & (total >= 0))
+    rounded: Array = quotient + up
+    return rounded
+
+
+def fit(y: Array, dtype: DType) -> Array:
+    """Round floats, clip integers to the type."""
+    if is_float(dtype):
+        return narrow(y, dtype)
+    limits = np.iinfo(dtype)
+    clipped: Array = np.clip(y, limits.min, limits.max).astype(dtype)
+    return clipped
+
+
+def _samples(cls: type[AveragePool]) -> Iterator[Sample]:
+    one, two = ((1, 1), (1, 1)), (2, 2)
+    infinite = seeded((1, 3, 9, 21))
+    infinite[..., ::5] = np.inf
+    infinite[0, 1, ::4] = np.nan
+    cases: list[tuple[str, AveragePool, Array]] = [
+        ("2x2 s2", cls(two, two), seeded((1, 16, 14, 14))),
+        ("3x3 s1 p1", cls((3, 3), (1, 1), one), seeded((1, 12, 9, 9))),
+        ("3x3 s1 p1 include", cls((3, 3), (1, 1), one, count_include_pad=True), seeded((2, 13, 8, 11))),
+        ("3x3 s2 p1 ceil", cls((3, 3), two, one, ceil_mode=True), seeded((1, 9, 12, 14))),
+        (
+            "ceil include",
+            cls((3, 3), two, one, ceil_mode=True, count_include_pad=True),
+            seeded((1, 9, 12, 14)),
+        ),
+        ("overhang", cls((3, 3), two, ceil_mode=True, count_include_pad=True), seeded((1, 3, 4, 6))),
+        ("31x17 s1", cls((31, 17), (1, 1), ((15, 15), (8, 8))), seeded((1, 2, 40, 33))),
+        ("9x9 s2", cls((9, 9), two, ((4, 4), (4, 4))), seeded((1, 8, 19, 18))),
+        ("divisor", cls((3, 3), two, one, divisor_override=7), seeded((1, 8, 9, 9))),
+        (
+            "divisor, include",
+            cls((2, 3), two, count_include_pad=True, divisor_override=2),
+            seeded((1, 5, 9, 9)),
+        ),
+        ("stride > window", cls(two, (3, 4)), seeded((1, 8, 11, 13))),
+        ("whole map", cls((7, 7)), seeded((2, 9, 7, 7))),
+        ("dilated", cls((3, 2), two, ((2, 1), (1, 0)), (2, 3)), seeded((1, 7, 12, 11))),
+        (
+            "dilated include",
+            cls((3, 2), two, ((2, 1), (1, 2)), (2, 3), ceil_mode=True, count_include_pad=True),
+            seeded((1, 7, 12, 11)),
+        ),
+        ("dilated by the stride", cls((2, 2), two, (), two), seeded((1, 5, 8, 11))),
+        (
+            "begin and end pads",
+            cls((3, 4), (1, 2), ((0, 2), (3, 1)), count_include_pad=True),
+            seeded((1, 6, 9, 10)),
+        ),
+        ("same upper", cls((3, 2), two, auto_pad="SAME_UPPER"), seeded((1, 8, 9, 8))),
+        (
+            "same lower include",
+            cls((5, 5), (1, 1), auto_pad="SAME_LOWER", count_include_pad=True),
+            seeded((1, 8, 6, 6)),
+        ),
+        ("1-D", cls((3,), (2,), ((1, 1),)), seeded((2, 10, 17))),
+        ("3-D", cls((3, 3, 3), (2, 2, 2), ((1, 1),) * 3), seeded((1, 9, 5, 8, 9))),
+        (
+            "3-D include",
+            cls((2, 3, 3), (1, 2, 2), ((1, 0), (1, 1), (0, 1)), count_include_pad=True),
+            seeded((1, 3, 5, 8, 9)),
+        ),
+        ("channels last", cls((3, 3), two, one, channels_last=True), seeded((2, 11, 9, 13))),
+        ("empty batch", cls(two, two), seeded((0, 4, 6, 6))),
+        ("infinities do not spread", cls((2, 2), (1, 1)), infinite),
+        ("infinities, wide window", cls((1, 11), (1, 1), ((0, 0), (5, 5))), infinite),
+    ]
+    for dtype in (np.float64, np.float16, BFLOAT16, np.int8, np.uint8, np.int16, np.int32, np.int64):
+        for rounding in ROUNDINGS if np.dtype(dtype).kind in "iu" else ("even",):
+            op = cls((3, 2), two, ((1, 1), (0, 1)), rounding=rounding)
+            cases.append((f"{np.dtype(dtype).name} {rounding}", op, seeded((1, 9, 13, 18), 0, dtype)))
+    for label, op, x in cases:
+        yield Sample(op, (x,), f"{op.name} {label}")

@@ -1,0 +1,44 @@
+"""Native ways to pool where all elements of a window are looked at together, in the caller's memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from cenote.core.pool_geometry import AxisWindow
+from cenote.core.target import Target
+from cenote.core.types import FLOATS, PLAIN, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.pool_variants.combined import MEDIAN, MOST_COLUMNS, MOST_TAPS, band_rows, combined_call
+from cenote.ops.base import Lowering
+from cenote.ops.pool.lowerings import BANDWIDTH, TOLERANCES, source
+
+PER_TAP = 2e-10  # seconds, for estimates
+MOST_STRIDE = 8  # of plain columns, whose vectors are shuffled together
+
+
+def combined_lowerings(
+    kind: str, axes: Sequence[AxisWindow], x: TensorType, y: TensorType, target: Target, channels_last: bool
+) -> Iterator[Lowering]:
+    """Windows over one or two axes that are small enough to be unrolled; others are left to the reference."""
+    if not x.size or not y.size or len(axes) > 2 or x.dtype not in FLOATS:
+        return
+    rows, columns = (AxisWindow(1, 1, out=1), *axes)[-2:]
+    taps = math.prod(axis.window for axis in axes)
+    if taps > MOST_TAPS if kind == MEDIAN else columns.window > MOST_COLUMNS or rows.window > 1 << 16:
+        return
+    if not channels_last and columns.stride > MOST_STRIDE:
+        return
+    if not band_rows(rows, columns, x.shape[-1] if channels_last else 1, max(4, x.dtype.itemsize)):
+        return
+
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
+        return [combined_call(kind, axes, source(inputs), outputs[0], target, channels_last=channels_last)]
+
+    seconds = (x.nbytes + y.nbytes) / BANDWIDTH + y.size * taps * PER_TAP
+    exact = kind == MEDIAN and x.dtype.itemsize >= 4
+    error = 0.0 if exact else TOLERANCES[x.dtype.name]
+    yield Lowering(f"{kind} of windows", (PLAIN,), (PLAIN,), bind, seconds, error)
+
+
+__all__ = ["combined_lowerings"]

@@ -1,0 +1,188 @@
+"""Lp norm of each window, and of a whole map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError
+from cenote.core.target import Target
+from cenote.core.types import BFLOAT16, FLOATS, Array, TensorType
+from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, narrow, seeded, wide
+from cenote.ops.pool import lowerings as lower
+from cenote.ops.pool.power_lowerings import inner_sum, multiplied, power_lowerings
+from cenote.ops.pool.whole_map import GlobalPool
+from cenote.ops.pool.window import (
+    WINDOW_NAMES,
+    DType,
+    WindowPool,
+    as_declared,
+    channels_first,
+    check_dtype,
+    only_input,
+    taps_of,
+    type_of,
+    window_attributes,
+)
+
+
+def decode_lp_pool(node: Imported) -> Op:
+    """LpPool of ai.onnx 1 (p a float), 2, 11, 18 (+ ceil_mode, dilations), 22."""
+    known: tuple[str, ...] = (*WINDOW_NAMES, "p")
+    if node.opset >= 18:
+        known += ("ceil_mode", "dilations")
+    node.expect(*known)
+    return LpPool(**window_attributes("lp_pool", node), p=float(node.get("p", 2)))
+
+
+def decode_global_lp_pool(node: Imported) -> Op:
+    """GlobalLpPool of ai.onnx 1 (p a float), 2, 22."""
+    node.expect("p")
+    return GlobalLpPool(p=float(node.get("p", 2)))
+
+
+def check_p(op: str, p: float) -> None:
+    """ArgumentError unless p can be the p of a norm."""
+    if p == 0 or math.isnan(p):
+        raise ArgumentError(f"{op}: p must be a number other than 0 (inf gives the largest |x|), got {p}")
+
+
+@dataclass(frozen=True)
+class LpPool(WindowPool):
+    """(sum |x|^p)^(1/p) over the real elements of each window of x (N, C, *spatial); floats.
+
+    `p` is any number but 0; inf gives the largest |x|, -inf the smallest. NaN propagates. `signed_powers`
+    does what PyTorch does: it sums x^p without the absolute value (so p = 1 may be negative, and odd p of
+    negative sums is NaN), and multiplies the sums of windows that ceil_mode lets overhang by window / taps
+    inside.
+
+    Sums are taken in at least float32 and rounded once: float16 does not overflow unless its result does.
+    """
+
+    p: float = 2.0
+    signed_powers: bool = False
+
+    name: ClassVar[str] = "lp_pool"
+    dtypes: ClassVar[frozenset[DType]] = FLOATS
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"LpPool": decode_lp_pool}
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        x = only_input(self.name, inputs)
+        check_p(self.name, self.p)
+        return (self.pooled(x),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (x,) = inputs
+        assert x is not None
+        (result,) = self.infer(type_of(x))
+        first = wide(channels_first(x, self.channels_last))
+        axes = self.geometry(x.shape)
+        y = np.empty((*first.shape[:2], *(axis.out for axis in axes)), np.float64)
+        for position, slices in self.walk(x.shape):
+            here: tuple[Any, ...] = (..., *position)
+            taps = taps_of(first, slices)
+            if self.signed_powers and math.isfinite(self.p):
+                counts = (axis.padded_count(o) for axis, o in zip(axes, position, strict=True))
+                y[here] = signed_norm(taps, self.p, math.prod(self.window) / math.prod(counts))
+            else:
+                y[here] = norm(taps, self.p)
+        return (narrow(as_declared(y, self.channels_last), result.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        axes = self.geometry(x.shape)
+        overhang = tuple(tuple(a.padded_count(o) / a.window for o in range(a.out)) for a in axes)
+        pool = lower.lp_pool(axes, self.p, self.channels_last, self.signed_powers, overhang)
+        if pool is not None:
+            yield from lower.window_lowerings(pool, x, y, target)
+            return
+        signed = self.signed_powers
+        if x.size and y.size and (multiplied(self.p) or not signed):
+            inner = inner_sum(axes, overhang if signed else (), x, y, target, self.channels_last)
+            yield from power_lowerings(inner, x, y, self.p, base="plain" if signed else "absolute")
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield from _samples(cls)
+
+
+@dataclass(frozen=True)
+class GlobalLpPool(GlobalPool):
+    """(sum |x|^p)^(1/p) over all spatial axes of x (N, C, *spatial), which become 1; p as in LpPool."""
+
+    p: float = 2.0
+
+    name: ClassVar[str] = "global_lp_pool"
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"GlobalLpPool": decode_global_lp_pool}
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        x = only_input(self.name, inputs)
+        check_p(self.name, self.p)
+        check_dtype(self.name, x.dtype, FLOATS)
+        return (self.reduced(x),)
+
+    def reduce(self, planes: Array) -> Array:
+        return norm(wide(planes), self.p)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        reduce = lower.global_norm(x.dtype, self.p)
+        if reduce is not None:
+            yield from lower.whole_map_lowerings(reduce, x, y, target, self.channels_last)
+        elif x.size:
+            inner = inner_sum(None, (), x, y, target, self.channels_last)
+            yield from power_lowerings(inner, x, y, self.p, base="absolute")
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for p in (1.0, 2.0, 3.0, math.inf):
+            yield Sample(cls(p=p), (seeded((2, 9, 7, 5)),), f"{cls.name} p={p}")
+        yield Sample(cls(), (seeded((1, 3, 300, 300), 0, np.float16),), f"{cls.name} float16")
+        yield Sample(cls(channels_last=True), (seeded((2, 5, 6, 9)),), f"{cls.name} channels last")
+
+
+def norm(taps: Array, p: float) -> Array:
+    """The p-norm of float64 values over the last axis."""
+    size = np.abs(taps)
+    if math.isinf(p):
+        extreme: Array = size.max(-1) if p > 0 else size.min(-1)
+        return extreme
+    with np.errstate(all="ignore"):
+        total: Array = np.power(np.power(size, p).sum(-1), 1 / p)
+    return total
+
+
+def signed_norm(taps: Array, p: float, scale: float) -> Array:
+    """PyTorch's lp_pool: the mean of x^p times the full window, to the power of 1/p."""
+    with np.errstate(all="ignore"):
+        total: Array = np.power(np.power(taps, p).sum(-1) * scale, 1 / p)
+    return total
+
+
+def _samples(cls: type[LpPool]) -> Iterator[Sample]:
+    one, two = ((1, 1), (1, 1)), (2, 2)
+    x = seeded((1, 9, 11, 14))
+    for p in (1.0, 2.0, 3.0, 1.5, 0.5, math.inf, -math.inf, -1.0):
+        yield Sample(cls((3, 3), two, one, p=p), (x,), f"{cls.name} p={p}")
+    cases: list[tuple[str, LpPool, Array]] = [
+        ("2x2 s2", cls(two, two), seeded((2, 13, 8, 10))),
+        ("ceil", cls((3, 3), two, ceil_mode=True), seeded((1, 8, 8, 10))),
+        ("signed", cls((3, 3), two, ceil_mode=True, signed_powers=True), seeded((1, 8, 8, 10))),
+        ("signed p=1", cls((3, 2), p=1.0, signed_powers=True), seeded((1, 8, 8, 10))),
+        ("dilated", cls((3, 2), two, one, (2, 2)), seeded((1, 5, 9, 10))),
+        ("same lower", cls((3, 2), two, auto_pad="SAME_LOWER"), seeded((1, 8, 9, 8))),
+        ("1-D", cls((3,), (2,), ((1, 1),)), seeded((2, 10, 17))),
+        ("3-D", cls((2, 3, 3), (1, 2, 2)), seeded((1, 5, 4, 8, 9))),
+        ("channels last", cls((3, 3), two, one, channels_last=True), seeded((2, 11, 9, 13))),
+        ("zeros", cls((3, 3)), np.zeros((1, 2, 5, 5), np.float32)),
+        ("float64", cls((3, 3)), seeded((1, 3, 6, 9), 0, np.float64)),
+        ("float16", cls((3, 3)), seeded((1, 3, 6, 9), 0, np.float16) * np.float16(300)),
+        ("bfloat16", cls((3, 3)), seeded((1, 3, 6, 9), 0, BFLOAT16)),
+        ("empty batch", cls(two), seeded((0, 3, 4, 4))),
+    ]
+    for label, op, array in cases:
+        yield Sample(op, (array,), f"{cls.name} {label}")

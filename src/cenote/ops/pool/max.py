@@ -1,0 +1,245 @@
+"""Largest and smallest value of each window, with indices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError
+from cenote.core.target import Target
+from cenote.core.types import BFLOAT16, INT64, Array, TensorType, is_float
+from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, seeded
+from cenote.ops.pool import lowerings as lower
+from cenote.ops.pool.window import (
+    ORDERED,
+    WINDOW_NAMES,
+    DType,
+    WindowPool,
+    as_declared,
+    channels_first,
+    comparable,
+    only_input,
+    onnx_flag,
+    taps_of,
+    type_of,
+    window_attributes,
+)
+
+INDEX_RULES = ("plane", "tensor", "column", "nhwc")
+NAN_RULES = ("propagate", "ignore")
+
+
+def decode_max_pool(node: Imported) -> Op:
+    """MaxPool of ai.onnx 1 (values only), 8 (+ Indices, storage_order), 10 (+ dilations, ceil_mode), 11,
+    12, 22.
+    """
+    known: tuple[str, ...] = WINDOW_NAMES
+    if node.opset >= 8:
+        known += ("storage_order",)
+    if node.opset >= 10:
+        known += ("dilations", "ceil_mode")
+    node.expect(*known)
+    columns = onnx_flag("max_pool", node, "storage_order")
+    return MaxPool(
+        **window_attributes("max_pool", node),
+        return_indices=node.outputs > 1,
+        index="column" if columns else "tensor",
+    )
+
+
+@dataclass(frozen=True)
+class MaxPool(WindowPool):
+    """Largest value of each window of x (N, C, *spatial); with `return_indices` also where it was (int64).
+
+    `index` says what indices count, always in coordinates of the input without padding:
+
+        "plane"    (d H + h) W + w: within the plane, as PyTorch
+        "tensor"   position in the whole (N, C, D, H, W) tensor, row-major, as ONNX
+        "column"   as "tensor", but the plane column-major: d + D (h + H w) (ONNX's storage_order=1)
+        "nhwc"     ((d H + h) W + w) C + c: within one image of (N, D, H, W, C), as TensorFlow's argmax
+
+    Of equal values (-0.0 and 0.0 are equal) the first in row-major order of the window wins. `nan`
+    "propagate": a window with a NaN gives NaN, and its index is that of the *last* NaN, as PyTorch;
+    "ignore": NaN is left out, a window of nothing else gives -inf and the index of its first element.
+    Windows of -inf or of the lowest integer give that value and a valid index.
+
+    Element types: float64, float32, float16, bfloat16, int8, uint8, int16, int32, int64, bool.
+    """
+
+    return_indices: bool = False
+    index: str = "plane"
+    nan: str = "propagate"
+
+    name: ClassVar[str] = "max_pool"
+    dtypes: ClassVar[frozenset[DType]] = ORDERED
+    largest: ClassVar[bool] = True
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"MaxPool": decode_max_pool}
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        x = only_input(self.name, inputs)
+        check_rules(self.name, self.index, self.nan)
+        y = self.pooled(x)
+        return (y, TensorType(INT64, y.shape)) if self.return_indices else (y,)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (x,) = inputs
+        assert x is not None
+        types = self.infer(type_of(x))
+        first = channels_first(x, self.channels_last)
+        out = tuple(axis.out for axis in self.geometry(x.shape))
+        values = np.empty((*first.shape[:2], *out), x.dtype)
+        places = np.empty(values.shape, INT64)
+        plane = np.arange(math.prod(first.shape[2:])).reshape(first.shape[2:])
+        for position, slices in self.walk(x.shape):
+            taps = taps_of(first, slices)
+            winner = extremum(taps, self.largest, self.nan)
+            here: tuple[Any, ...] = (..., *position)
+            values[here] = np.take_along_axis(taps, winner[..., None], -1)[..., 0]
+            places[here] = plane[slices].ravel()[winner]
+        if self.nan == "ignore":
+            values = lowest_where_nan(values, self.largest)
+        results = [values]
+        if self.return_indices:
+            results.append(convert_indices(places, first.shape, self.index))
+        return tuple(
+            as_declared(y, self.channels_last).astype(t.dtype) for y, t in zip(results, types, strict=True)
+        )
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, y = only_input(self.name, inputs), self.infer(*inputs)[0]
+        index = self.index if self.return_indices else ""
+        pool = lower.max_pool(self.geometry(x.shape), self.largest, self.nan, self.channels_last, index)
+        yield from lower.window_lowerings(pool, x, y, target)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield from _samples(cls)
+
+
+@dataclass(frozen=True)
+class MinPool(MaxPool):
+    """Smallest value of each window: MaxPool with the order reversed (+inf where that has -inf)."""
+
+    name: ClassVar[str] = "min_pool"
+    largest: ClassVar[bool] = False
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+
+
+def check_rules(op: str, index: str, nan: str) -> None:
+    """ArgumentError for an unknown index or NaN rule."""
+    if index not in INDEX_RULES:
+        raise ArgumentError(f"{op}: index rule '{index}' is not known (allowed: {', '.join(INDEX_RULES)})")
+    if nan not in NAN_RULES:
+        raise ArgumentError(f"{op}: nan '{nan}' is not known (allowed: {', '.join(NAN_RULES)})")
+
+
+def extremum(taps: Array, largest: bool = True, nan: str = "propagate") -> Array:
+    """Which tap of the last axis wins: the first of the largest, or the last NaN where NaN propagates."""
+    ordered = comparable(taps)
+    if not is_float(taps.dtype):
+        winner: Array = ordered.argmax(-1) if largest else ordered.argmin(-1)
+        return winner
+    holes = np.isnan(ordered)
+    filled = np.where(holes, np.asarray(-np.inf if largest else np.inf, ordered.dtype), ordered)
+    winner = filled.argmax(-1) if largest else filled.argmin(-1)
+    # A NaN must not stand for the infinity it was replaced by when a true one follows.
+    plain = np.where(holes, False, filled == np.take_along_axis(filled, winner[..., None], -1))
+    winner = np.where(plain.any(-1), plain.argmax(-1), 0)
+    if nan == "propagate":
+        last = taps.shape[-1] - 1 - holes[..., ::-1].argmax(-1)
+        winner = np.where(holes.any(-1), last, winner)
+    return winner
+
+
+def lowest_where_nan(values: Array, largest: bool = True) -> Array:
+    """What a window of NaN alone gives where NaN is ignored: the extremum of nothing."""
+    if not is_float(values.dtype):
+        return values
+    return np.where(np.isnan(values), -np.inf if largest else np.inf, values).astype(values.dtype)
+
+
+def convert_indices(plane: Array, shape: Sequence[int], rule: str) -> Array:
+    """Indices within the plane, of shape (N, C, *out), by another rule; `shape` is the input's (N, C,
+    *spatial).
+    """
+    images, channels = shape[:2]
+    spatial = tuple(shape[2:])
+    size = math.prod(spatial)
+    if rule == "plane":
+        return plane
+    channel = np.arange(channels).reshape(-1, *(1,) * len(spatial))
+    if rule == "nhwc":
+        return plane * channels + channel
+    if rule == "column":
+        where = np.unravel_index(plane, spatial)
+        plane = np.ravel_multi_index(where[::-1], spatial[::-1])
+    base = (np.arange(images).reshape(-1, 1) * channels + np.arange(channels)) * size
+    whole: Array = plane + base.reshape(images, channels, *(1,) * len(spatial))
+    return whole
+
+
+def special(shape: Sequence[int], dtype: type = np.float32) -> Array:
+    """Noise with NaN, infinities and zeros of both signs sprinkled over it."""
+    x = seeded(shape, 5, dtype).ravel()
+    for offset, value in enumerate((np.nan, np.inf, -np.inf, 0.0, -0.0)):
+        x[offset::7] = value
+    return x.reshape(tuple(shape))
+
+
+def _samples(cls: type[MaxPool]) -> Iterator[Sample]:
+    one, two = ((1, 1), (1, 1)), (2, 2)
+    cases: list[tuple[str, MaxPool, Array]] = [
+        ("2x2 s2", cls(two, two), seeded((1, 16, 14, 14))),
+        ("3x3 s2 p1", cls((3, 3), two, one), seeded((2, 13, 11, 15))),
+        ("3x3 s2", cls((3, 3), two), seeded((1, 20, 13, 13))),
+        ("3x3 s2 ceil", cls((3, 3), two, ceil_mode=True), seeded((1, 9, 12, 14))),
+        ("ceil drops a window", cls((3, 3), (3, 3), one, ceil_mode=True), seeded((1, 3, 5, 5))),
+        ("5x5 s1 p2", cls((5, 5), (1, 1), ((2, 2), (2, 2))), seeded((1, 8, 9, 10))),
+        ("13x13 s1 p6", cls((13, 13), (1, 1), ((6, 6), (6, 6))), seeded((1, 5, 13, 13))),
+        ("31x17 s1", cls((31, 17), (1, 1), ((15, 15), (8, 8))), seeded((1, 2, 40, 33))),
+        ("stride > window", cls(two, (3, 4)), seeded((1, 8, 11, 13))),
+        ("window 1", cls((1, 1), two), seeded((1, 8, 7, 8))),
+        ("whole map", cls((7, 7)), seeded((2, 9, 7, 7))),
+        ("1x1 map", cls((1, 1)), seeded((1, 5, 1, 1))),
+        ("dilated", cls((3, 2), two, ((2, 1), (1, 0)), (2, 3)), seeded((1, 7, 12, 11))),
+        ("dilated by the stride", cls((2, 2), two, (), two), seeded((1, 5, 8, 11))),
+        ("begin and end pads", cls((3, 4), (1, 2), ((0, 2), (3, 1))), seeded((1, 6, 9, 10))),
+        ("same upper", cls((3, 2), two, auto_pad="SAME_UPPER"), seeded((1, 8, 9, 8))),
+        ("same lower", cls((3, 2), two, auto_pad="SAME_LOWER"), seeded((1, 8, 9, 8))),
+        ("1-D", cls((3,), (2,), ((1, 1),)), seeded((2, 10, 17))),
+        ("3-D", cls((3, 3, 3), (2, 2, 2), ((1, 1),) * 3), seeded((1, 9, 5, 8, 9))),
+        ("3-D 2x2x2", cls((2, 2, 2), (2, 2, 2)), seeded((1, 3, 4, 6, 7))),
+        ("channels last", cls((3, 3), two, one, channels_last=True), seeded((2, 11, 9, 13))),
+        ("channels last 2x2", cls(two, two, channels_last=True), seeded((1, 8, 10, 3))),
+        ("empty batch", cls(two, two), seeded((0, 4, 6, 6))),
+        ("special values", cls((3, 3), two, one), special((1, 9, 15, 17))),
+        ("special values, s1", cls((5, 3), (1, 1), ((2, 2), (1, 1))), special((1, 3, 16, 33))),
+        ("special values, ignored", cls((3, 3), two, one, nan="ignore"), special((1, 9, 15, 17))),
+        ("all -inf", cls(two, two), np.full((1, 8, 6, 6), -np.inf, np.float32)),
+        ("all NaN", cls(two, two, nan="ignore"), np.full((1, 8, 6, 6), np.nan, np.float32)),
+        ("all lowest", cls(two, two), np.full((1, 8, 6, 6), -128, np.int8)),
+    ]
+    for dtype in (
+        np.float64,
+        np.float16,
+        BFLOAT16,
+        np.int8,
+        np.uint8,
+        np.int16,
+        np.int32,
+        np.int64,
+        np.bool_,
+    ):
+        cases.append(
+            (f"3x3 s2 p1 {np.dtype(dtype).name}", cls((3, 3), two, one), seeded((1, 9, 13, 18), 0, dtype))
+        )
+    for label, op, x in cases:
+        yield Sample(op, (x,), f"{op.name} {label}")
+        yield Sample(replace(op, return_indices=True), (x,), f"{op.name} {label}, indices")
+    for rule in ("tensor", "column", "nhwc"):
+        op = cls((2, 3, 2), (1, 2, 1), ((1, 0), (1, 1), (0, 1)), return_indices=True, index=rule)
+        yield Sample(op, (seeded((2, 3, 4, 5, 3)),), f"{op.name} {rule} indices")

@@ -1,0 +1,1 @@
+"""Operators that reduce, rank or select along axes."""

@@ -1,0 +1,334 @@
+"""Reductions over some or all axes: sum, mean, maximum, minimum, product, norms, logarithms of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, DTypeError, ShapeError
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
+from cenote.kernels.base import Call, View
+from cenote.kernels.elementwise.reduce import INTEGER
+from cenote.kernels.elementwise.reduce_plan import ReduceAxis, partial_type, pieces_of, reduce_calls
+from cenote.ops.base import (
+    Arrays,
+    Box,
+    Cost,
+    Imported,
+    Lowering,
+    Op,
+    Rewired,
+    Sample,
+    Types,
+    ValueNeeded,
+    narrow,
+    normalize_axis,
+    require,
+    seeded,
+    wide,
+)
+from cenote.ops.elementwise.pointwise import hostile
+from cenote.ops.elementwise.pointwise_lowerings import error_of
+
+
+@dataclass(frozen=True)
+class Reduction(Op):
+    """Base of all reductions.
+
+    `axes` are the axes to reduce (None: given by input 1, or all); `keepdims` leaves them with extent 1. No
+    axes at all (an empty list) means all of them, or with `noop_with_empty_axes` none: then only the
+    elementwise part of the formula (absolute value, square, logarithm) is left. Reducing nothing gives the
+    neutral element, a mean NaN.
+    """
+
+    kind: ClassVar[str] = ""  # what kernels/elementwise/reduce.py calls it
+    integers: ClassVar[bool] = True
+    booleans: ClassVar[bool] = False
+    axes: tuple[int, ...] | None = None
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+
+    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        """The formula in NumPy (floats come as float64)."""
+        raise NotImplementedError(f"{type(self).__name__}.compute")
+
+    def resolved(self, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
+        """The axes as 0..rank-1, in order."""
+        x = require(self.name, inputs[0] if inputs else None, "data")
+        axes = self.axes
+        given = inputs[1] if len(inputs) > 1 else None
+        if axes is None and given is not None:
+            if given.size and given.value is None:
+                raise ValueNeeded(1)
+            axes = () if given.value is None else tuple(int(axis) for axis in given.value.reshape(-1))
+        if not axes:
+            return () if self.noop_with_empty_axes else tuple(range(x.rank))
+        resolved = sorted(normalize_axis(self.name, axis, x.rank) for axis in axes)
+        if len(set(resolved)) != len(resolved):
+            raise ArgumentError(f"{self.name}: axes {list(axes)} name an axis twice")
+        return tuple(resolved)
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        if not 1 <= len(inputs) <= 2:
+            raise ShapeError(f"{self.name}: got {len(inputs)} inputs, needs the data and perhaps axes")
+        x = require(self.name, inputs[0], "data")
+        allowed = is_float(x.dtype) or (self.integers and x.dtype.kind in "iu")
+        if not allowed and not (self.booleans and x.dtype == np.bool_):
+            raise DTypeError(f"{self.name}: type {x.dtype} is not supported; cast the input to float32 first")
+        axes = self.resolved(inputs)
+        shape = [1 if axis in axes else extent for axis, extent in enumerate(x.shape)]
+        if not self.keepdims:
+            shape = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
+        return (TensorType(x.dtype, tuple(shape)),)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        types = [None if a is None else TensorType.known(a) for a in inputs]
+        (output,) = self.infer(*types)
+        x = inputs[0]
+        assert x is not None
+        with np.errstate(all="ignore"):
+            return (narrow(self.compute(wide(x), self.resolved(types), self.keepdims), output.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = require(self.name, inputs[0], "data")
+        if (
+            not self.kind
+            or not x.size
+            or not (is_float(x.dtype) or self.kind in INTEGER)
+            or x.dtype == np.bool_
+        ):
+            return
+        axes = self.resolved(inputs)
+        pieces = pieces_of(x.shape, axes, target)
+        kept = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
+        temporaries: tuple[TensorType, ...] = ()
+        if pieces > 1:
+            temporaries = (TensorType(partial_type(self.kind, x.dtype), (pieces, *kept)),)
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            source, y, partial = views[0], outputs[0], outputs[1] if pieces > 1 else None
+            assert source is not None
+            return reduce_calls(
+                self.kind, self._view_axes(source, y, axes), source, y, pieces, partial, target
+            )
+
+        rest = (None,) * (len(inputs) - 1)
+        seconds = x.nbytes / 2e10 + x.size / 5e10 + 1e-6
+        error = error_of(0.0 if self.kind in ("max", "min") else 1e-6, x.dtype) if is_float(x.dtype) else 0.0
+        yield Lowering("reduce", (PLAIN, *rest), (PLAIN,), bind, seconds, error, temporaries)
+        if 3 <= x.rank <= 5 and is_float(x.dtype) and self.keepdims and 1 not in axes:
+            blocked = Layout(target.lanes(x.dtype))
+
+            def bind_blocked(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+                source, y = views[0], outputs[0]
+                assert source is not None
+                return reduce_calls(self.kind, self._view_axes(source, y, axes), source, y, 1, None, target)
+
+            yield Lowering("reduce_blocked", (blocked, *rest), (blocked,), bind_blocked, seconds, error)
+
+    def _view_axes(self, x: View, y: View, axes: tuple[int, ...]) -> list[ReduceAxis]:
+        """Extents and strides of every axis of x (a blocked one: of its blocks)."""
+        shape = (x.shape[0], x.blocks, *x.shape[2:]) if x.layout.is_blocked else x.shape
+        kept = iter(y.strides)
+        made = []
+        for axis, (extent, stride) in enumerate(zip(shape, x.strides, strict=True)):
+            step = next(kept) if self.keepdims or axis not in axes else None
+            made.append(ReduceAxis(extent, stride, None if axis in axes else step))
+        return made
+
+    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+        (output,) = self.infer(*inputs)
+        x = require(self.name, inputs[0], "data")
+        return Cost(operations=2 * x.size, bytes=x.nbytes + output.nbytes)
+
+    def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
+        x = require(self.name, inputs[0], "data")
+        axes, ranges = self.resolved(inputs), []
+        kept = iter(box.ranges)
+        for axis, extent in enumerate(x.shape):
+            if axis in axes:
+                ranges.append((0, extent))
+                if self.keepdims:
+                    next(kept)
+            else:
+                ranges.append(next(kept))
+        others = tuple(None if other is None else Box.whole(other.shape) for other in inputs[1:])
+        return (Box(tuple(ranges)), *others)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        shape = (2, 11, 5, 7)
+        for axes in (None, (0,), (1,), (-1,), (2, 3), (0, 2, 3), (1, 3), (0, 1)):
+            yield Sample(cls(axes), (seeded(shape),))
+            yield Sample(cls(axes, keepdims=False), (seeded(shape, 1),))
+        yield Sample(cls((1,)), (seeded((3, 1000)),))
+        yield Sample(cls((0,)), (seeded((1000, 3)),))
+        yield Sample(cls((0,)), (seeded((5, 0, 3)),))
+        for long, axes in (((40001, 3), (0, 1)), ((40001, 3), (0,)), ((3, 40001), (1,))):  # split into pieces
+            yield Sample(cls(axes), (np.float32(1) + np.float32(1e-4) * seeded(long),))
+        yield Sample(cls(), (seeded(()),))
+        yield Sample(cls((), noop_with_empty_axes=True), (seeded((3, 5)),))
+        yield Sample(cls(), (seeded((3, 5)), np.array([-1], np.int64)), f"{cls.name} axes input")
+        yield Sample(cls((1,)), (hostile((4, 9, 5)),), f"{cls.name} special")
+        if cls.name not in ("reduce_max", "reduce_min"):
+            yield Sample(cls((1,)), (seeded((3, 0, 2)),), f"{cls.name} of nothing")
+        for dtype in (np.float64, np.float16, "bfloat16", *((np.int32, np.int64) if cls.integers else ())):
+            yield Sample(cls((1, 2)), (seeded((2, 9, 3), 1, np.dtype(dtype)),))
+
+
+def _decode(node: Imported, op: type[Reduction]) -> Op | Rewired:
+    node.expect("axes", "keepdims", "noop_with_empty_axes")
+    keepdims, noop = bool(node.get("keepdims", 1)), bool(node.get("noop_with_empty_axes", 0))
+    if node.get("axes") is not None:
+        return op(tuple(int(axis) for axis in node.get("axes")), keepdims)
+    if len(node.present) < 2 or not node.present[1]:
+        return Rewired(op((), keepdims, noop), (0,))
+    axes = node.constant(1)
+    if axes is None:
+        return op(None, keepdims, noop)
+    return Rewired(op(tuple(int(axis) for axis in axes.reshape(-1)), keepdims, noop), (0,))
+
+
+@dataclass(frozen=True)
+class ReduceSum(Reduction):
+    """Sum; integers wrap around."""
+
+    name = "reduce_sum"
+    kind = "sum"
+    from_onnx = {"ReduceSum": lambda node: _decode(node, ReduceSum)}
+
+    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        return np.asarray(np.sum(x, axis=axes, keepdims=keepdims))
+
+
+@dataclass(frozen=True)
+class ReduceMean(Reduction):
+    """Arithmetic mean; of integers cut toward zero; NaN of nothing."""
+
+    name = "reduce_mean"
+    kind = "mean"
+    from_onnx = {"ReduceMean": lambda node: _decode(node, ReduceMean)}
+
+    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        count = int(np.prod([x.shape[axis] for axis in axes]))
+        return np.asarray(np.sum(x, axis=axes, keepdims=keepdims, dtype=np.float64)) / np.float64(count)
+
+
+@dataclass(frozen=True)
+class ReduceMax(Reduction):
+    """Largest; NaN if any is NaN; of nothing the lowest number of the type (floats: -infinity)."""
+
+    name = "reduce_max"
+    kind = "max"
+    from_onnx = {"ReduceMax": lambda node: _decode(node, ReduceMax)}
+    booleans = True
+
+    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        return np.asarray(np.max(x, axis=axes, keepdims=keepdims, initial=_ends(x.dtype)[0]))
+
+
+@dataclass(frozen=True)
+class ReduceMin(Reduction):
+    """Smallest; NaN if any is NaN; of nothing the highest number of the type (floats: +infinity)."""
+
+    name = "reduce_min"
+    kind = "min"
+    from_onnx = {"ReduceMin": lambda node: _decode(node, ReduceMin)}
+    booleans = True
+
+    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        return np.asarray(np.min(x, axis=axes, keepdims=keepdims, initial=_ends(x.dtype)[1]))
+
+
+def _ends(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    if dtype == np.bool_:
+        return False, True
+    if is_float(dtype):
+        return -np.inf, np.inf
+    return np.iinfo(dtype).min, np.iinfo(dtype).max
+
+
+@dataclass(frozen=True)
+class ReduceProd(Reduction):
+    """Product; integers wrap around."""
+
+    name = "reduce_prod"
+    kind = "prod"
+    from_onnx = {"ReduceProd": lambda node: _decode(node, ReduceProd)}
+
+    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        return np.asarray(np.prod(x, axis=axes, keepdims=keepdims))
+
+
+@dataclass(frozen=True)
+class ReduceL1(Reduction):
+    """Sum of absolute values."""
+
+    name = "reduce_l1"
+    kind = "l1"
+    from_onnx = {"ReduceL1": lambda node: _decode(node, ReduceL1)}
+
+    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        return np.asarray(np.sum(np.abs(x), axis=axes, keepdims=keepdims))
+
+
+@dataclass(frozen=True)
+class ReduceL2(Reduction):
+    """Square root of the sum of squares."""
+
+    name = "reduce_l2"
+    kind = "l2"
+    from_onnx = {"ReduceL2": lambda node: _decode(node, ReduceL2)}
+
+    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        return np.asarray(np.sqrt(np.sum(np.square(x.astype(np.float64)), axis=axes, keepdims=keepdims)))
+
+
+@dataclass(frozen=True)
+class ReduceSumSquare(Reduction):
+    """Sum of squares."""
+
+    name = "reduce_sum_square"
+    kind = "sum_square"
+    from_onnx = {"ReduceSumSquare": lambda node: _decode(node, ReduceSumSquare)}
+
+    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        return np.asarray(np.sum(np.square(x), axis=axes, keepdims=keepdims))
+
+
+@dataclass(frozen=True)
+class ReduceLogSum(Reduction):
+    """Logarithm of the sum: NaN below 0, -infinity of nothing."""
+
+    name = "reduce_log_sum"
+    kind = "log_sum"
+    from_onnx = {"ReduceLogSum": lambda node: _decode(node, ReduceLogSum)}
+    integers = False
+
+    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        return np.asarray(np.log(np.sum(x, axis=axes, keepdims=keepdims)))
+
+
+@dataclass(frozen=True)
+class ReduceLogSumExp(Reduction):
+    """Logarithm of the sum of exponentials, without overflow."""
+
+    name = "reduce_log_sum_exp"
+    from_onnx = {"ReduceLogSumExp": lambda node: _decode(node, ReduceLogSumExp)}
+    integers = False
+
+    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        largest = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
+        finite = np.where(np.isinf(largest), 0.0, largest)
+        total = np.log(np.sum(np.exp(x - finite), axis=axes, keepdims=True)) + finite
+        return np.asarray(total if keepdims else np.squeeze(total, axis=axes))
+
+
+REDUCTIONS: tuple[type[Reduction], ...] = (
+    ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceL1, ReduceL2, ReduceSumSquare,
+    ReduceLogSum, ReduceLogSumExp,
+)  # fmt: skip

@@ -1,0 +1,180 @@
+"""Writes plan files. What is in them: `format`."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+import os
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from cenote.codegen import cache, jit
+from cenote.core.errors import UnsupportedError
+from cenote.core.types import Array, Declared, TensorType
+from cenote.kernels.driver import driver_sources
+from cenote.plans import format
+from cenote.plans.format import MAGIC, PAGE, TRUSTED, StoredModel, StoredPlan, sampled_pages
+from cenote.runtime.program import KernelStep, Slot, Step
+
+if TYPE_CHECKING:
+    from cenote.compiler.compile import Plan
+
+
+def save(
+    path: str | os.PathLike[str], model: StoredModel, source: str = "", *, private: bool = False
+) -> None:
+    """Write a plan file, whole or not at all, readable by its owner alone when `private`.
+
+    Raises UnsupportedError for a host step that cannot be written down, OSError naming `path`.
+    """
+    constants = _Constants()
+    stored = [_plan_record(shapes, plan, constants) for shapes, plan in model.plans.items()]
+    texts = [_text(plan) for plan in model.plans.values()]
+    objects = _objects(model)
+    code = b"".join([*texts, *objects.values()])
+    header = {
+        "world": format.world(), "inputs": [_declared_record(d) for d in model.inputs],
+        "outputs": list(model.outputs), "metadata": dict(model.metadata), "precision": model.precision,
+        "weights": model.weights, "external": dict(model.external), "source": source,
+        "plans": stored, "descriptions": [len(text) for text in texts],
+        "kernels": {symbol: len(code) for symbol, code in objects.items()},
+        "kernels_digest": hashlib.sha256(code).hexdigest(),
+        "constants": constants.records, "samples": constants.samples(),
+    }  # fmt: skip
+    text = json.dumps(header, separators=(",", ":")).encode()
+    try:
+        with cache.replacing(Path(path), 0o600 if private else 0o644) as file:
+            file.write(MAGIC + struct.pack("<Q", len(text)) + hashlib.sha256(text).digest() + text)
+            file.write(code)
+            file.write(b"\0" * (-file.tell() % PAGE))
+            constants.write(file)
+    except OSError as error:  # it names the file that would have taken the place
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+def _text(plan: Plan | StoredPlan) -> bytes:
+    return plan.text if isinstance(plan, StoredPlan) else json.dumps(plan.describe().as_dict()).encode()
+
+
+def _objects(model: StoredModel) -> dict[str, bytes]:
+    """The kernels of all plans and the driver's, so that a process that reads the file asks no other cache."""
+    target = jit.host_target()
+    steps = [step for plan in model.plans.values() for step in plan.program.steps]
+    symbols = sorted({step.symbol for step in steps if isinstance(step, KernelStep)})
+    drivers = driver_sources(target)
+    jit.addresses(drivers, target)  # a model without a plan has not asked for them yet
+    return jit.objects([*symbols, *(source.symbol for source in drivers)], target)
+
+
+class _Constants:
+    """Arrays on their way into a file: each once, at a page's start."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+        self._arrays: list[Array] = []
+        self._index: dict[int, int] = {}
+        self._end = 0
+
+    def add(self, array: Array) -> int:
+        if id(array) not in self._index:
+            self._index[id(array)] = len(self.records)
+            self._arrays.append(array)
+            self.records.append(
+                {"at": self._end, "dtype": _dtype_name(array.dtype), "shape": list(array.shape)}
+            )
+            self._end += -(-array.nbytes // PAGE) * PAGE
+        return self._index[id(array)]
+
+    def write(self, file: BinaryIO) -> None:
+        for array in self._arrays:
+            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+            file.write(b"\0" * (-array.nbytes % PAGE))
+
+    def samples(self) -> dict[str, Any]:
+        """Digest of evenly spread pages, cheap enough to check at every load."""
+        pages = sampled_pages(self._end)
+        digest, ends = hashlib.sha256(), [record["at"] for record in self.records]
+        for page in pages:
+            index = max(i for i, at in enumerate(ends) if at <= page)
+            body = np.ascontiguousarray(self._arrays[index]).reshape(-1).view(np.uint8)
+            start = page - ends[index]
+            digest.update(body[start : start + PAGE].tobytes().ljust(PAGE, b"\0"))
+        return {"nbytes": self._end, "digest": digest.hexdigest()}
+
+
+def _plan_record(
+    shapes: tuple[tuple[int, ...], ...], plan: Plan | StoredPlan, constants: _Constants
+) -> dict[str, Any]:
+    program = plan.program
+    indices = [constants.add(array) for array in program.constants]
+    return {
+        "shapes": [list(shape) for shape in shapes],
+        "steps": [_step_record(step) for step in program.steps],
+        "inputs": [_type_record(type) for type in program.inputs],
+        "outputs": [_type_record(type) for type in program.outputs],
+        "constants": indices,
+        "arena": program.arena_bytes,
+        "alone": program.alone,
+    }
+
+
+def _step_record(step: Step) -> dict[str, Any]:
+    if isinstance(step, KernelStep):
+        words = [w if isinstance(w, int) else [w.kind, w.index, w.offset] for w in step.words]
+        return {
+            "label": step.label, "symbol": step.symbol, "words": words, "items": step.items, "grain": step.grain,
+            "scratch": step.scratch, "barrier": step.barrier,
+        }  # fmt: skip
+    assert step.node is not None
+    return {
+        "label": step.label,
+        "op": encode(step.node.op),
+        "node": [list(step.node.inputs), list(step.node.outputs), step.node.label],
+        "inputs": [_place_record(place) for place in step.inputs],
+        "outputs": [_place_record(place) for place in step.outputs],
+    }
+
+
+def _place_record(place: tuple[Slot, TensorType] | None) -> list[Any] | None:
+    if place is None:
+        return None
+    slot, type = place
+    return [[slot.kind, slot.index, slot.offset], _type_record(type)]
+
+
+def _type_record(type: TensorType) -> list[Any]:
+    return [_dtype_name(type.dtype), list(type.shape)]
+
+
+def _declared_record(declared: Declared) -> list[Any]:
+    return [
+        declared.name,
+        _dtype_name(declared.dtype),
+        None if declared.shape is None else list(declared.shape),
+    ]
+
+
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    return dtype.name
+
+
+def encode(value: Any) -> Any:
+    """An operator or an attribute of one as JSON-able data."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple):
+        return {"tuple": [encode(item) for item in value]}
+    if isinstance(value, np.dtype):
+        return {"dtype": value.name}
+    if isinstance(value, np.ndarray):
+        content = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+        return {"array": [value.dtype.name, list(value.shape), content]}
+    if dataclasses.is_dataclass(value) and type(value).__module__.startswith(TRUSTED):
+        fields = {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"class": [type(value).__module__, type(value).__qualname__], "fields": fields}
+    raise UnsupportedError(f"a plan file cannot hold the attribute {value!r} of a host step")

@@ -1,0 +1,123 @@
+"""Every native way to compute a convolution against the float64 reference, on every target the host can
+run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import pytest
+
+from cenote.codegen import jit
+from cenote.core.errors import ArgumentError
+from cenote.core.target import Target
+from cenote.core.types import Layout, TensorType
+from cenote.kernels.base import Slot, View, buffer_elements, dense_strides, halo_offset
+from cenote.kernels.elementwise.activations import Activation
+from cenote.ops.base import Sample, wide
+from cenote.ops.conv.conv import Conv
+from cenote.ops.conv.conv_transpose import ConvTranspose
+from cenote.ops.linear.gemm import Gemm, MatMul
+from cenote.ops.reorder import Reorder
+from tests.harness import Buffer, launch, pack, run_lowering, unpack
+
+
+def targets() -> list[Target]:
+    found = []
+    for name in ("avx512", "avx2", "generic"):
+        try:
+            found.append(jit.named_target(name))
+        except ArgumentError:
+            continue
+    return found
+
+
+SAMPLES = [
+    (op.name, sample) for op in (Conv, ConvTranspose, Gemm, MatMul, Reorder) for sample in op.samples()
+]
+
+
+def error(got: np.ndarray, wanted: np.ndarray) -> float:
+    """Largest error relative to the largest output."""
+    if not wanted.size:
+        return 0.0
+    scale = max(float(np.abs(wanted).max()), 1e-30)
+    return float(np.abs(got.astype(np.float64) - wanted.astype(np.float64)).max()) / scale
+
+
+@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize(("name", "sample"), SAMPLES, ids=lambda value: str(value).replace(" ", "_"))
+def test_lowerings_match_the_reference(name: str, sample: Sample, target: Target) -> None:
+    fixed = (
+        0
+        if name == "reorder"
+        else 3 - (isinstance(sample.op, Conv) and sample.op.residual and len(sample.inputs) == 3)
+    )
+    names = check(sample, target, range(1, fixed))
+    empty = any(x is not None and not x.size for x in sample.inputs)
+    assert names or empty or sample.inputs[0].dtype != np.float32
+
+
+@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize(
+    "sample", [*Gemm.samples(), *MatMul.samples()], ids=lambda value: str(value).replace(" ", "_")
+)
+def test_matrices_known_only_when_running(sample: Sample, target: Target) -> None:
+    check(sample, target, ())
+
+
+def check(sample: Sample, target: Target, fixed: Collection[int]) -> list[str]:
+    """Run all lowerings with the `fixed` inputs known; every splitting of the work must give the same bits."""
+    op, arrays = sample.op, list(sample.inputs)
+    (wanted,) = op.reference(*(None if x is None else wide(x) for x in arrays))
+    types = [
+        None if x is None else TensorType.known(x) if index in fixed else TensorType.of(x.dtype, x.shape)
+        for index, x in enumerate(arrays)
+    ]
+    names = []
+    for lowering in op.lowerings(types, target):
+        results = set()
+        for chunk, junk in ((0, 0x5A), (1, 0xFF), (3, 0xFF)):
+            (got,) = run_lowering(op, lowering, arrays, target, constants=bool(fixed), chunk=chunk, junk=junk)
+            assert got.shape == wanted.shape
+            assert error(got, wanted) <= lowering.tolerance, lowering.name
+            results.add(got.tobytes())
+        assert len(results) == 1, f"{lowering.name}: the result depends on how the work is split"
+        names.append(lowering.name)
+    return names
+
+
+@pytest.mark.parametrize("size", [(14, 14), (7, 9)])
+@pytest.mark.parametrize("channels", [24, 136])
+def test_the_output_may_take_the_residual_s_memory(channels: int, size: tuple[int, int]) -> None:
+    target = jit.host_target()
+    op = Conv(pads=((1, 1), (1, 1)), residual=True, activation=Activation("relu"))
+    random = np.random.default_rng(channels)
+    shapes = [(1, channels, *size), (40, channels, 3, 3), (40,), (1, 40, *size)]
+    arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    (wanted,) = op.reference(*(wide(x) for x in arrays))
+    types = [
+        TensorType.known(x) if i in (1, 2) else TensorType.of(x.dtype, x.shape) for i, x in enumerate(arrays)
+    ]
+    for lowering in op.lowerings(types, target):
+        if 3 not in lowering.in_place:
+            continue
+        buffers: list[Buffer] = []
+        views = [buffer_view(types[i], lowering.inputs[i], buffers) for i in (0, 3)]
+        for index, buffer in zip((0, 3), buffers, strict=True):
+            pack(arrays[index], lowering.inputs[index] or Layout(), buffer)
+        spare = [buffer_view(kind, Layout(), buffers) for kind in lowering.temporaries]
+        weights = [View(types[i], Layout(), (), Slot("constant", i)) for i in (1, 2)]
+        for call in lowering.bind([views[0], *weights, views[1]], [views[1], *spare]):
+            launch(call, buffers, target, chunk=1)
+        got = unpack(buffers[1], types[3], lowering.outputs[0])
+        assert error(got, wanted) <= lowering.tolerance, lowering.name
+
+
+def buffer_view(kind: TensorType, layout: Layout | None, buffers: list[Buffer]) -> View:
+    """A view of a new buffer."""
+    layout = layout or Layout()
+    buffers.append(Buffer(buffer_elements(kind.shape, layout) * 4))
+    slot = Slot("arena", len(buffers) - 1, halo_offset(kind.shape, layout) * 4)
+    return View(kind, layout, dense_strides(kind.shape, layout), slot)

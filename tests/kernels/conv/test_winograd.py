@@ -1,0 +1,222 @@
+"""Winograd kernels: rounding errors against float64, ragged maps, channels and halos, and their matrices."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from cenote.codegen import jit
+from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.types import Array, Layout, TensorType
+from cenote.kernels.conv.winograd_plan import WinogradPlan, cover
+from cenote.kernels.conv.winograd_transforms import filtering, shortened, transform_weights
+from cenote.kernels.elementwise.activations import Activation
+from cenote.ops.base import Lowering
+from cenote.ops.conv.conv import Conv
+from tests.harness import run_lowering
+
+TARGET = jit.host_target()
+ONE = ((1, 1), (1, 1))
+SIZES = [(4, 3), (3, 3), (2, 3), (2, 5), (2, 7), (1, 1)]
+
+
+def candidates(op: Conv, arrays: list[Array]) -> dict[str, Lowering]:
+    types = [
+        TensorType.known(x) if index in (1, 2) else TensorType.of(x.dtype, x.shape)
+        for index, x in enumerate(arrays)
+    ]
+    return {lowering.name: lowering for lowering in op.lowerings(types, TARGET)}
+
+
+def he_inputs(
+    channels: int, filters: int, size: tuple[int, int], window: tuple[int, int], n: int = 1
+) -> list[Array]:
+    """What a trained network's layer sees: He-initialised weights, rectified inputs."""
+    random = np.random.default_rng(channels + filters)
+    x = np.maximum(random.standard_normal((n, channels, *size)), 0).astype(np.float32)
+    scale = np.sqrt(2 / (channels * window[0] * window[1]))
+    w = (random.standard_normal((filters, channels, *window)) * scale).astype(np.float32)
+    return [x, w, random.standard_normal(filters).astype(np.float32) * np.float32(0.1)]
+
+
+def rms(got: Array, wanted: Array) -> float:
+    return float(np.sqrt(np.mean((got.astype(np.float64) - wanted) ** 2)))
+
+
+def reference(op: Conv, arrays: list[Array]) -> Array:
+    return op.reference(*(x.astype(np.float64) for x in arrays))[0]
+
+
+@pytest.mark.parametrize(("m", "r"), SIZES)
+def test_matrices_filter_exactly(m: int, r: int) -> None:
+    f = filtering(m, r)
+    inputs, weights = np.arange(1, f.a + 1) ** 2 % 7 - 3.0, np.arange(r) ** 2 % 5 - 1.5
+    a_t, b_t, g = (np.array(x, np.float64) for x in (f.output_matrix, f.input_matrix, f.weight_matrix))
+    wanted = [sum(weights[k] * inputs[i + k] for k in range(r)) for i in range(m)]
+    np.testing.assert_allclose(a_t @ ((g @ weights) * (b_t @ inputs)), wanted, atol=1e-12)
+    for matrix in (f.output_matrix, f.input_matrix):
+        assert all(float(np.float32(float(c))) == c for row in matrix for c in row), "inexact in float32"
+
+
+@pytest.mark.parametrize(("m", "r"), SIZES[:-1])
+def test_shorter_filterings_use_the_weights_of_the_larger(m: int, r: int) -> None:
+    full = filtering(m, r)
+    for fewer in range(1, m):
+        f = shortened(full, fewer)
+        inputs, weights = np.arange(1, f.a + 1) ** 2 % 7 - 3.0, np.arange(r) ** 2 % 5 - 1.5
+        a_t, b_t = (np.array(x, np.float64) for x in (f.output_matrix, f.input_matrix))
+        products = np.array(full.weight_matrix, np.float64) @ weights
+        products = products[[*range(f.a - 1), full.a - 1]]  # the first points, and infinity
+        wanted = [sum(weights[k] * inputs[i + k] for k in range(r)) for i in range(fewer)]
+        np.testing.assert_allclose(a_t @ (products * (b_t @ inputs)), wanted, atol=1e-12)
+        for matrix in (f.output_matrix, f.input_matrix):
+            assert all(float(np.float32(float(c))) == c for row in matrix for c in row), "inexact in float32"
+
+
+def test_weights_are_transformed_along_both_axes() -> None:
+    down, across = filtering(4, 3), filtering(2, 5)
+    taps = np.random.default_rng(0).standard_normal((3, 5, 2))
+    left, right = (np.array(f.weight_matrix, np.float64) for f in (down, across))
+    np.testing.assert_allclose(
+        transform_weights(taps, down, across), np.einsum("ik,klp,jl->ijp", left, taps, right), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("channels", "size"), [(64, (12, 12)), (256, (12, 12)), (128, (13, 14)), (128, (5, 15)), (128, (7, 7))]
+)
+def test_error_is_at_most_four_times_that_of_a_plain_sum(channels: int, size: tuple[int, int]) -> None:
+    op, arrays = Conv(pads=ONE), he_inputs(channels, 32, size, (3, 3))
+    wanted = reference(op, arrays)
+    found = candidates(op, arrays)
+    errors = {name: rms(run_lowering(op, found[name], arrays, TARGET)[0], wanted) for name in found}
+    assert {"direct", "winograd_f4", "winograd_f3", "winograd_f2"} <= set(errors)
+    for name, value in errors.items():
+        assert value <= 4 * errors["direct"], (name, errors)
+
+
+@pytest.mark.parametrize(
+    ("window", "name"),
+    [
+        ((5, 5), "winograd_f2"),
+        ((1, 7), "winograd_f1x2"),
+        ((7, 1), "winograd_f2x1"),
+        ((1, 3), "winograd_f1x4"),
+    ],
+)
+def test_other_windows_keep_to_the_same_error(window: tuple[int, int], name: str) -> None:
+    op = Conv(pads=tuple((k // 2, k // 2) for k in window))
+    arrays = he_inputs(96, 32, (11, 13), window)
+    wanted, found = reference(op, arrays), candidates(op, arrays)
+    plain, fast = (rms(run_lowering(op, found[key], arrays, TARGET)[0], wanted) for key in ("direct", name))
+    assert fast <= 4 * plain
+
+
+def test_exact_means_no_winograd() -> None:
+    arrays = he_inputs(32, 32, (12, 12), (3, 3))
+    assert set(candidates(Conv(pads=ONE, exact=True), arrays)) == {"direct"}
+    assert "winograd_f4" in candidates(Conv(pads=ONE), arrays)
+
+
+RAGGED = [
+    (16, 16, (4, 4), 1), (20, 24, (5, 9), 2), (17, 40, (7, 7), 1), (24, 16, (13, 4), 3), (16, 72, (30, 31), 1),
+    (64, 16, (6, 47), 1), (16, 560, (5, 6), 1), (16, 16, (29, 31), 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("channels", "filters", "size", "n"), RAGGED)
+@pytest.mark.parametrize(("residual", "kind"), [(False, "relu"), (True, "relu"), (True, "silu")])
+def test_ragged_maps_channels_and_wider_halos(
+    channels: int, filters: int, size: tuple[int, int], n: int, residual: bool, kind: str
+) -> None:
+    op = Conv(pads=ONE, residual=residual, activation=Activation(kind))
+    arrays = he_inputs(channels, filters, size, (3, 3), n)
+    if residual:
+        arrays.append(np.random.default_rng(5).standard_normal((n, filters, *size)).astype(np.float32))
+    wanted = reference(op, arrays)
+    lanes = TARGET.lanes()
+    for name, lowering in candidates(op, arrays).items():
+        wider = dataclasses.replace(
+            lowering,
+            inputs=(Layout(lanes, ((2, 1), (1, 3))), *lowering.inputs[1:]),
+            outputs=(Layout(lanes, ((1, 0), (2, 2))),),
+        )
+        for variant in (lowering, wider):
+            results = [run_lowering(op, variant, arrays, TARGET, chunk=chunk)[0] for chunk in (0, 1, 3)]
+            assert all(np.array_equal(results[0], other) for other in results[1:]), name
+            error = np.abs(results[0] - wanted).max() / np.abs(wanted).max()
+            assert error <= lowering.tolerance, name
+
+
+@pytest.mark.parametrize(("channels", "filters", "size", "n"), RAGGED)
+@pytest.mark.parametrize("kind", ["identity", "relu", "silu"])
+def test_pool_is_that_of_the_output(
+    channels: int, filters: int, size: tuple[int, int], n: int, kind: str
+) -> None:
+    """Even and odd maps, tiles that overlap, halos wider than asked for; silu is applied before the maximum."""
+    op = Conv(pads=ONE, activation=Activation(kind), pool=True)
+    arrays = he_inputs(channels, filters, size, (3, 3), n)
+    # The oracle is the convolution without the pool, and torch's rule: largest of 2x2, an odd end dropped.
+    full = reference(dataclasses.replace(op, pool=False), arrays)
+    height, width = size[0] // 2 * 2, size[1] // 2 * 2
+    corners = [full[:, :, i:height:2, j:width:2] for i in (0, 1) for j in (0, 1)]
+    wanted = np.maximum(np.maximum(corners[0], corners[1]), np.maximum(corners[2], corners[3]))
+    np.testing.assert_array_equal(reference(op, arrays), wanted)
+    lanes, found = TARGET.lanes(), candidates(op, arrays)
+    assert set(found) == {f"winograd_f{m}_pool" for m in (4, 2) if min(height, width) >= m}
+    for lowering in found.values():
+        wider = dataclasses.replace(
+            lowering,
+            inputs=(Layout(lanes, ((2, 1), (1, 3))), *lowering.inputs[1:]),
+            outputs=(Layout(lanes, ((1, 0), (2, 2))),),
+        )
+        for variant in (lowering, wider):
+            results = [run_lowering(op, variant, arrays, TARGET, chunk=chunk)[0] for chunk in (0, 1, 3)]
+            assert all(np.array_equal(results[0], other) for other in results[1:]), lowering.name
+            assert np.abs(results[0] - wanted).max() / np.abs(wanted).max() <= lowering.tolerance, (
+                lowering.name
+            )
+
+
+def test_pool_keeps_nan() -> None:
+    """A NaN of the input reaches every window that it must, and none of another image or beyond the tiles' reach."""
+    op = Conv(pads=ONE, activation=Activation("relu"), pool=True)
+    for row, column in ((0, 0), (5, 6), (9, 10), (12, 14)):
+        arrays = he_inputs(16, 16, (13, 15), (3, 3), 2)
+        arrays[0][1, 3, row, column] = np.nan
+        wanted = np.isnan(reference(op, arrays))
+        for name, lowering in candidates(op, arrays).items():
+            got = np.isnan(run_lowering(op, lowering, arrays, TARGET)[0])
+            assert got[wanted].all(), name
+            assert not got[0].any(), name
+            assert got[1].any() == wanted.any(), name
+            assert not got.all(axis=(1, 2, 3)).any(), name
+
+
+def test_pool_refuses_what_it_cannot_do() -> None:
+    arrays = he_inputs(16, 16, (6, 6), (3, 3))
+    types = [TensorType.of(x.dtype, x.shape) for x in arrays]
+    with pytest.raises(ArgumentError, match="pool and residual exclude each other"):
+        Conv(pads=ONE, pool=True, residual=True).infer(*types, TensorType.of(np.float32, (1, 16, 6, 6)))
+    with pytest.raises(ShapeError, match="at least 2x2"):
+        Conv(pool=True).infer(TensorType.of(np.float32, (1, 16, 3, 6)), *types[1:])
+    assert candidates(Conv(pads=ONE, pool=True, exact=True), arrays) == {}
+
+
+def test_groups_that_share_an_input_are_several_and_ragged() -> None:
+    """The case of RAGGED with many filters: pieces of two groups, the last of one."""
+    shape = Conv(pads=ONE).shape(*(TensorType.of(np.float32, s) for s in ((1, 16, 5, 6), (560, 16, 3, 3))))
+    target = dataclasses.replace(TARGET, vector_bytes=32, registers=16)
+    product = WinogradPlan(shape, 4, 4, target).numbers("product")
+    assert (product["bundle"], product["groups"] % product["group_share"]) == (2, 1)
+
+
+def test_tiles_cover_counts() -> None:
+    for width in range(1, 9):
+        for count in range(1, 100):
+            wide, narrow = cover(count, width)
+            total = wide * width + narrow * (width - 1)
+            assert total >= count
+            assert total - count < max(width, 2)
