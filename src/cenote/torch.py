@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 try:
     import torch
@@ -22,6 +22,9 @@ except ImportError as error:  # an optional package
     raise ImportError("cenote.torch needs PyTorch: pip install torch (a CPU build is enough)") from error
 
 from cenote import functional
+
+if TYPE_CHECKING:
+    from cenote.functional import *  # noqa: F403  # what is made below has the types of these
 
 Function = Callable[..., Any]
 
