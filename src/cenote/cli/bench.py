@@ -13,7 +13,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import cenote
-from cenote.cli.console import err, say, say_json, seconds, size, waiting
+from cenote.cli.console import err, say_json, say_within, seconds, size, terminal_width, waiting
 from cenote.cli.inputs import Inputs, read_inputs
 from cenote.cli.options import Input, Json, PrecisionOption, Shape, Threads, TuneOption
 from cenote.cli.preprocess import Preprocess
@@ -75,7 +75,7 @@ def bench(
     if as_json:
         say_json(result)
     else:
-        say(_text(result))
+        say_within(_text(result), terminal_width())
 
 
 def filled(model: cenote.Model, shapes: Shapes, real: Inputs) -> Inputs:
