@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pytest
-from cenote.ops.elementwise.activation import Relu
 
 from cenote.codegen import jit, llvm
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.driver import driver_sources
 from cenote.ops.base import Op, Sample, ShapeFromData, ValueNeeded
+from cenote.ops.elementwise.activation import Relu
 from tests.contract.samples import each_operator, listed
 from tests.contract.test_lowerings import MOST_SAMPLES
 from tests.disassembly import encodings
