@@ -9,7 +9,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import TensorType, is_float
-from cenote.functional.arguments import Form, flag, form, numbers, real, refuse_empty
+from cenote.functional.arguments import Form, flag, form, numbers, real, refuse_empty, seed_of
 from cenote.functional.dispatch import Plan, call
 from cenote.functional.types import A, DLPack, Layout2, Layout3, Numbers
 from cenote.ops.pool.fractional import FractionalMaxPool
@@ -68,18 +68,19 @@ def _fractional(
         raise InputError(f"{where}: input {error}") from error
     shape = form(where, array.shape, rank, layout)
     if samples is None:
-        samples = _draw(shape, seed, array.dtype if is_float(array.dtype) else np.float32)
+        samples = _draw(where, shape, seed, array.dtype if is_float(array.dtype) else np.float32)
     elif seed is not None:
         raise ArgumentError(f"{where}: give either _random_samples or seed, not both")
     return call(_plan, (input, samples), (where, rank, *rest, layout), out, threads)
 
 
-def _draw(shape: Form, seed: Any, dtype: Any) -> Any:
+def _draw(where: str, shape: Form, seed: Any, dtype: Any) -> Any:
     """One offset per plane and axis; narrow types are drawn below 1 after rounding."""
     if seed is None:
         seed = int(np.random.default_rng().integers(0, 1 << 63))
+    key = seed_of(where, seed)
     count = (shape.batched[0], shape.channels, shape.rank)
-    draws = uniform(np.arange(int(np.prod(count))), seed).reshape(count)
+    draws = uniform(np.arange(int(np.prod(count))), key).reshape(count)
     return (
         (np.floor(draws * 128) / 128).astype(dtype) if np.dtype(dtype).itemsize == 2 else draws.astype(dtype)
     )

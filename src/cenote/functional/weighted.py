@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, overload
 
 from cenote.core.types import TensorType
-from cenote.functional.arguments import choice, flag, form, layout_rank, numbers, real, refuse_empty, whole
+from cenote.functional.arguments import choice, flag, form, layout_rank, numbers, real, refuse_empty, seed_of
 from cenote.functional.dispatch import Plan, call
 from cenote.functional.types import A, Layout, Numbers, Padding, Rules
 from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
@@ -46,7 +46,7 @@ def _plan_gem(types: Types, where: str, rank: int, p: Any, eps: Any, *rest: Any)
 def _plan_stochastic(types: Types, where: str, rank: int, seed: Any, *rest: Any) -> Plan:
     training, return_indices, window, layout, semantics = rest
     rules, _ = rules_of(where, semantics, None)
-    key = whole(where, "seed", seed, 0)
+    key = seed_of(where, seed)
     expected = not flag(where, "training", training)
     indices = flag(where, "return_indices", return_indices)
     shape, fields = window_fields(where, rank, WindowArguments(*window), layout, rules, types[0])
