@@ -21,6 +21,9 @@ ARGS ?=
 
 run: $(VENV)/.run
 	$(BIN)/cenote run $(ARGS)
+	@echo
+	@echo "The command is $(BIN)/cenote; to have it and Cenote's Python at hand in this shell:"
+	@echo "    . $(BIN)/activate"
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)

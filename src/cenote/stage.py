@@ -10,15 +10,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from cenote.core import settings
-from cenote.core.errors import ArgumentError
+from cenote.core.errors import ArgumentError, InputError
 from cenote.core.locks import Guard
+from cenote.core.options import DENORMALS, PRECISIONS, TUNINGS, WEIGHTS
 from cenote.core.types import Array, TensorType
-from cenote.plans.format import PRECISIONS, WEIGHTS, StoredPlan
+from cenote.plans.format import StoredPlan
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import ConstantPool, Plan
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from cenote.passes.specialize import Rest
 
 _STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
-TUNINGS = ("off", "cached", "full")
 
 
 class Stage:
@@ -94,6 +94,20 @@ class Stage:
         return known
 
 
+class NoPlan:
+    """What a model with symbolic dimensions has for a plan before its first run. False; prints what to do."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return "no plan yet: the model has symbolic dimensions; run it once, or call plan_for(shapes)"
+
+    def describe(self) -> NoReturn:
+        """Raises InputError: there is nothing to describe."""
+        raise InputError(str(self))
+
+
 class Options:
     """What all stages of a model share."""
 
@@ -107,7 +121,7 @@ class Options:
             raise ArgumentError(f"weights: {weights!r} is not known ({', '.join(WEIGHTS)})")
         if tune not in TUNINGS:
             raise ArgumentError(f'tune: {tune!r} is not known ("off", "cached" or "full")')
-        if denormals is not None and denormals not in settings.DENORMALS_MODES:
+        if denormals is not None and denormals not in DENORMALS:
             raise ArgumentError(f'denormals: {denormals!r} is not known ("preserve" or "flush")')
         self.threads, self.precision, self.weights, self.tune = threads, precision, weights, tune
         self.denormals = settings.DENORMALS.choice() if denormals is None else denormals

@@ -12,14 +12,14 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.compiler.barriers import Draft, Extent, levels_of
 from cenote.compiler.levels import in_ranks
-from cenote.compiler.memory import Buffer, MemoryPlan, plan_memory
+from cenote.compiler.memory import MemoryPlan, plan_memory
+from cenote.compiler.placement import Buffer
 from cenote.compiler.report import PlanDescription, describe_plan
 from cenote.compiler.schedule import IN_PLACE_CONCAT, PIECES, VIEW, Decide, Schedule, nothing, schedule
-from cenote.core.errors import CenoteError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.graph.graph import Graph, Handover, Node, host_function
-from cenote.kernels.base import Argument, View, word_of
+from cenote.graph.graph import Graph, Handover, Node, errors_of, host_function
+from cenote.kernels.base import Argument, KernelSpec, View, word_of
 from cenote.kernels.driver import driver_abi, driver_sources
 from cenote.kernels.layout.reorder import zero_halo_call
 from cenote.ops.base import Bind, Lowering
@@ -56,6 +56,9 @@ class Plan:
 
     def __str__(self) -> str:
         return str(self.describe())
+
+    def _repr_html_(self) -> str:
+        return self.describe()._repr_html_()
 
     def __repr__(self) -> str:
         steps, arena = len(self.program.steps), self.memory.arena_bytes
@@ -179,6 +182,11 @@ class _Assembler:
         self.constants: list[Array] = []
         self.constant_slots: dict[int, Slot] = {}
         self.weight_names = list(weights)
+        self.outputs = set(self.graph.outputs)
+        self.halos: dict[int, list[Buffer]] = {}  # buffers with a halo, by the first step that touches them
+        for buffer in memory.buffers:
+            if any(begin or end for begin, end in buffer.halo):
+                self.halos.setdefault(buffer.step, []).append(buffer)
         self.last_use = {name: i for i, node in enumerate(self.graph.nodes) for name in node.inputs}
         self.drafts: list[Draft] = []
 
@@ -188,16 +196,14 @@ class _Assembler:
             option = option and replace(option, bind=bind or nothing)
             del bind
             self._zero_halos(index)
-            try:
+            with errors_of(node):
                 self._draft_node(index, node, option)
-            except CenoteError as error:
-                raise error.located(node.where) from error
             for name in node.inputs:
-                if self.last_use[name] == index and name not in self.graph.outputs:
+                if self.last_use[name] == index and name not in self.outputs:
                     self.weights.pop(name, None)
         barriers = self._side_by_side()
-        addresses = self._addresses()
-        steps = tuple(self._step(d, addresses, wall) for d, wall in zip(self.drafts, barriers, strict=True))
+        symbols = self._symbols()
+        steps = tuple(self._step(d, symbols, wall) for d, wall in zip(self.drafts, barriers, strict=True))
         return Program(
             steps=steps,
             inputs=tuple(self.graph.types[declared.name] for declared in self.graph.inputs),
@@ -220,14 +226,12 @@ class _Assembler:
     # ---- drafts -----------------------------------------------------------------------------------------------
 
     def _zero_halos(self, step: int) -> None:
-        for buffer in self.memory.buffers:
-            if buffer.step == step and any(begin or end for begin, end in buffer.halo):
-                view = self.memory.views[buffer.root]
-                draft = Draft(
-                    f"zero halo of {buffer.root}", step, zero_halo_call(view), None, halo_of=buffer.root
-                )
-                draft.writes.append(_whole(buffer))
-                self.drafts.append(draft)
+        for buffer in self.halos.get(step, ()):
+            view = self.memory.views[buffer.root]
+            label = f"zero halo of {buffer.root}"
+            draft = Draft(label, step, zero_halo_call(view), None, halo_of=buffer.root)
+            draft.writes.append(_whole(buffer))
+            self.drafts.append(draft)
 
     def _draft_node(self, index: int, node: Node, option: Lowering | None) -> None:
         if option is None or (
@@ -325,20 +329,20 @@ class _Assembler:
 
     # ---- steps ------------------------------------------------------------------------------------------------
 
-    def _addresses(self) -> dict[str, int]:
+    def _symbols(self) -> dict[KernelSpec, tuple[str, int]]:
+        """Symbol and address of each kernel: many steps share one, and making a symbol takes 10 us."""
         specs = {draft.call.spec: None for draft in self.drafts if draft.call is not None}
-        return jit.addresses([*specs, *driver_sources(self.target)], self.target)
+        addresses = jit.addresses([*specs, *driver_sources(self.target)], self.target)
+        return {spec: (spec.symbol, addresses[spec.symbol]) for spec in specs}
 
-    def _step(self, draft: Draft, addresses: dict[str, int], wall: bool) -> Step:
+    def _step(self, draft: Draft, symbols: dict[KernelSpec, tuple[str, int]], wall: bool) -> Step:
         if draft.host is not None:
             return draft.host
         assert draft.call is not None
         call = draft.call
         words = tuple(word_of(argument) for argument in call.arguments)
-        symbol = call.spec.symbol
-        return KernelStep(
-            draft.label, symbol, addresses[symbol], words, call.items, call.grain, call.scratch, wall
-        )
+        symbol, address = symbols[call.spec]
+        return KernelStep(draft.label, symbol, address, words, call.items, call.grain, call.scratch, wall)
 
     def _constant(self, array: Array) -> Slot:
         kept = self.pool.intern(array)

@@ -3,16 +3,18 @@
 1. Aliases. A view is its input's memory; the inputs of an in-place concat are pieces of its output; an elementwise
    operator may write over an input that nobody needs afterwards.
 2. Halos. All values of one buffer share the largest halo any reader asks for.
-3. Placement. Buffers that live at the same time must not overlap. Greedy by size (Pisarchyk and Lee, "Efficient memory
-   management for deep neural net inference", 2020): the largest first, each at the lowest gap that fits among the
-   placed buffers whose lifetimes cross its own.
+3. Placement: `compiler.placement`.
+
+All of it is linear in the nodes: values know the buffer they lie in (union by path compression), and a buffer
+keeps what its members have in common, so that no step looks through them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from cenote.compiler.placement import FOREVER, Buffer, live_peak, place
 from cenote.compiler.schedule import ALIASES, IN_PLACE_CONCAT, PIECES, VIEW, Schedule
 from cenote.core.errors import CapacityError
 from cenote.core.types import Layout, TensorType
@@ -21,26 +23,7 @@ from cenote.kernels.base import View, buffer_elements, dense_strides, halo_offse
 from cenote.ops.base import Lowering
 from cenote.runtime.program import Slot
 
-_ALIGN = 64
-_FOREVER = 1 << 60
-_GOOD_ENOUGH = 1.02  # of the lower bound: no need to look for better
-_ATTEMPTS = 30
 _LARGEST = 1 << 46  # bytes; beyond any machine, and far from overflowing 64-bit offsets
-
-
-@dataclass
-class Buffer:
-    """One stretch of memory and the values in it. `step` is the first to touch it; it is alive from rank `first` to
-    `last`."""
-
-    root: str
-    slot: Slot | None = None
-    nbytes: int = 0
-    step: int = _FOREVER
-    first: int = _FOREVER
-    last: int = -1
-    halo: tuple[tuple[int, int], ...] = ()
-    members: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -83,7 +66,7 @@ class _Planner:
             for name in node.inputs:
                 self.last_use[name] = step
         for name in self.graph.outputs:
-            self.last_use[name] = _FOREVER
+            self.last_use[name] = FOREVER
         self.wanted_halo = self._wanted_halos()
         self.aliased: set[int] = set()
 
@@ -129,19 +112,32 @@ class _Planner:
                     self._add(name, Slot("output", outputs[name]) if name in outputs else None)
 
     def _add(self, name: str, slot: Slot | None) -> None:
-        self.buffers[name] = Buffer(name, slot, members=[name])
+        self.buffers[name] = Buffer(
+            name,
+            slot,
+            members=[name],
+            lanes={self.lanes.get(name, 0)},
+            sizes={self._type(name).nbytes},
+            last_use=self.last_use.get(name, -1),
+            wants_halo=bool(self.wanted_halo.get(name)),
+        )
 
     def _join(self, child: str, parent: str, offset: int) -> None:
         """Put the child's whole buffer into the parent's, `offset` blocks of channels or elements from its start."""
         buffer = self.buffers.pop(child)
         self.offsets[child] = (parent, offset)
-        self.buffers[self._root(parent)[0]].members.extend(buffer.members)
+        self.buffers[self._root(parent)[0]].take_in(buffer)
 
     def _root(self, name: str) -> tuple[str, int]:
-        total = 0
+        """The value whose buffer a value lies in, and where in it. Every value on the way then knows it directly."""
+        way = []
         while name in self.offsets:
-            name, offset = self.offsets[name]
-            total += offset
+            way.append(name)
+            name = self.offsets[name][0]
+        total = 0
+        for inner in reversed(way):
+            total += self.offsets[inner][1]
+            self.offsets[inner] = (name, total)
         return name, total
 
     def _steps(self, kind: str) -> list[int]:
@@ -197,12 +193,10 @@ class _Planner:
         """Can the value's whole buffer become the result's memory? Only if all in it are views of the same elements."""
         root, offset = self._root(name)
         buffer = self.buffers[root]
-        if result not in self.buffers and {self.lanes.get(member, 0) for member in buffer.members} != {
-            self.lanes.get(result, 0)
-        }:
+        if result not in self.buffers and buffer.lanes != {self.lanes.get(result, 0)}:
             return False  # in a piece of a concat, offsets count blocks or elements, not both
-        same = all(self._type(member).nbytes == self._type(name).nbytes for member in buffer.members)
-        free = not any(self.wanted_halo.get(member) for member in buffer.members)
+        same = len(buffer.sizes) == 1
+        free = not buffer.wants_halo
         return buffer.slot is None and offset == 0 and same and (free or buffer.members == [name])
 
     def _alias_in_place(self) -> None:
@@ -232,8 +226,8 @@ class _Planner:
             and root not in other_inputs
             and self.graph.types[root].nbytes == self.graph.types[result].nbytes
             and self.graph.types[name].shape == self.graph.types[result].shape
-            and {self.lanes.get(member, 0) for member in buffer.members} == {self.lanes.get(result, 0)}
-            and all(self.last_use.get(member, -1) <= step for member in buffer.members)
+            and buffer.lanes == {self.lanes.get(result, 0)}
+            and buffer.last_use <= step
         )
 
     # ---- halos, sizes, lifetimes ------------------------------------------------------------------------------
@@ -318,84 +312,3 @@ def _larger(a: tuple[tuple[int, int], ...], b: tuple[tuple[int, int], ...]) -> t
     if not a:
         return b
     return tuple((max(x[0], y[0]), max(x[1], y[1])) for x, y in zip(a, b, strict=True))
-
-
-def place(buffers: Sequence[Buffer]) -> int:
-    """Give every buffer an offset in the arena; the arena's size. Sets `slot`.
-
-    Tries the buffers by size and by the fullness of their busiest step; while the best is well above the lower bound,
-    buffers that stick out at the top are placed earlier, which mends most of what greedy order spoils (ShuffleNet: 43 %
-    above the bound by size alone, under 10 % after).
-    """
-    bound = live_peak(buffers)
-    best_size, best_offsets = _FOREVER, [0] * len(buffers)
-    for order in (_by_size(buffers), _by_fullest_step(buffers)):
-        for _ in range(_ATTEMPTS):
-            offsets, size = _place_in_order(buffers, order)
-            if size < best_size:
-                best_size, best_offsets = size, offsets
-            if best_size <= bound * _GOOD_ENOUGH:
-                break
-            high = [i for i in order if offsets[i] + buffers[i].nbytes > size * 0.98]
-            order = high + [i for i in order if i not in high]
-        if best_size <= bound * _GOOD_ENOUGH:
-            break
-    for buffer, offset in zip(buffers, best_offsets, strict=True):
-        buffer.slot = Slot("arena", 0, offset)
-    return best_size if buffers else 0
-
-
-def _by_size(buffers: Sequence[Buffer]) -> list[int]:
-    return sorted(range(len(buffers)), key=lambda i: (-buffers[i].nbytes, buffers[i].first))
-
-
-def _by_fullest_step(buffers: Sequence[Buffer]) -> list[int]:
-    """Those alive at the fullest step first, then those of the next fullest."""
-    steps = sorted({buffer.first for buffer in buffers})
-    live = {step: [i for i, b in enumerate(buffers) if b.first <= step <= b.last] for step in steps}
-    order: dict[int, None] = {}
-    for step in sorted(steps, key=lambda s: -sum(buffers[i].nbytes for i in live[s])):
-        order.update(dict.fromkeys(sorted(live[step], key=lambda i: -buffers[i].nbytes)))
-    order.update(dict.fromkeys(range(len(buffers))))
-    return list(order)
-
-
-def _place_in_order(buffers: Sequence[Buffer], order: Sequence[int]) -> tuple[list[int], int]:
-    """Each at the smallest gap that fits among those placed before it; offsets and total size."""
-    placed: list[tuple[int, int, Buffer]] = []
-    offsets, total = [0] * len(buffers), 0
-    for i in order:
-        buffer = buffers[i]
-        size = max(_ALIGN, -(-buffer.nbytes // _ALIGN) * _ALIGN)
-        busy = sorted(
-            (o, s) for o, s, other in placed if other.first <= buffer.last and buffer.first <= other.last
-        )
-        offsets[i] = _best_gap(busy, size)
-        placed.append((offsets[i], size, buffer))
-        total = max(total, offsets[i] + size)
-    return offsets, total
-
-
-def _best_gap(busy: Sequence[tuple[int, int]], size: int) -> int:
-    """The smallest gap that fits, else the end of what is busy."""
-    best, best_room, end = None, _FOREVER, 0
-    for offset, length in busy:
-        room = offset - end
-        if size <= room < best_room:
-            best, best_room = end, room
-        end = max(end, offset + length)
-    return end if best is None else best
-
-
-def live_peak(buffers: Sequence[Buffer]) -> int:
-    """The largest sum of sizes alive at one step."""
-    events: dict[int, int] = {}
-    for buffer in buffers:
-        if buffer.last >= 0:
-            events[buffer.first] = events.get(buffer.first, 0) + buffer.nbytes
-            events[buffer.last + 1] = events.get(buffer.last + 1, 0) - buffer.nbytes
-    peak = total = 0
-    for step in sorted(events):
-        total += events[step]
-        peak = max(peak, total)
-    return peak

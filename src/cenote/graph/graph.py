@@ -16,11 +16,12 @@ when it is not plain, the node's label in its file comes last.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from cenote.core.errors import CenoteError
+from cenote.core.errors import CapacityError, CenoteError, ModelError
 from cenote.core.types import Array, Declared, Layout, TensorType, short_name
 from cenote.ops.base import Op
 
@@ -46,14 +47,29 @@ class Node:
         )
 
 
+FAULTS = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError)
+"""What an operator raises when a model asks for what it does not expect."""
+
+
+@contextmanager
+def errors_of(node: Node) -> Iterator[None]:
+    """Errors within name the node; those that are not Cenote's become CapacityError or ModelError."""
+    try:
+        yield
+    except CenoteError as error:
+        raise error.located(node.where) from error
+    except MemoryError as error:
+        raise CapacityError(f"{node.where}: there is not enough memory ({error})") from error
+    except FAULTS as error:
+        raise ModelError(f"{node.where}: cannot work on inputs of these sizes and types ({error})") from error
+
+
 def host_function(node: Node) -> Callable[..., Sequence[Array]]:
     """What a host step runs: the operator's reference, its errors naming the node."""
 
     def run(*inputs: Array | None) -> Sequence[Array]:
-        try:
+        with errors_of(node):
             return node.op.reference(*inputs)
-        except CenoteError as error:
-            raise error.located(node.where) from error
 
     return run
 
@@ -115,14 +131,6 @@ class Graph:
         yield from self.constants
         for node in self.nodes:
             yield from (name for name in node.outputs if name)
-
-    def fresh(self, stem: str) -> str:
-        """A value name that is not taken."""
-        taken = set(self.values())
-        count = 0
-        while f"{stem}.{count}" in taken:
-            count += 1
-        return f"{stem}.{count}"
 
 
 class Handover:

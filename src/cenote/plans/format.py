@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 MAGIC = b"cenote-plan\x00\x00\x00\x00\x03"
 PAGE = 4096
-PRECISIONS = ("fast", "exact")  # the options of loading that a program depends on
-WEIGHTS = ("float32", "bfloat16", "float16")
 TRUSTED = ("cenote.ops.", "cenote.kernels.")  # where classes named in a file may come from
 
 
@@ -66,6 +64,9 @@ class StoredPlan:
 
     def __str__(self) -> str:
         return str(self.description)
+
+    def _repr_html_(self) -> str:
+        return self.description._repr_html_()
 
 
 @dataclass(frozen=True)

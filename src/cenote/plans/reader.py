@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cenote.codegen import jit
-from cenote.core.errors import CapacityError, CenoteError, ModelError
+from cenote.core.errors import CapacityError, CenoteError, MissingFileError, ModelError
 from cenote.core.files import open_regular
+from cenote.core.options import PRECISIONS, WEIGHTS
 from cenote.plans import fingerprint, format, records
 from cenote.plans.format import (
     MAGIC,
     PAGE,
-    PRECISIONS,
-    WEIGHTS,
     StalePlanError,
     StoredModel,
     StoredPlan,
@@ -53,6 +52,8 @@ def read(path: str | os.PathLike[str], threads: int) -> StoredModel:
             return read_open(handle, where, threads)
         finally:
             os.close(handle)
+    except FileNotFoundError:
+        raise MissingFileError(f"{where}: there is no such file", where) from None
     except (OSError, ValueError) as error:
         if isinstance(error, CenoteError):
             raise
