@@ -14,19 +14,20 @@ from cenote.core import limits
 from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
+from cenote.kernels.pool.common import SUM
 from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, narrow, seeded, wide
-from cenote.ops.pool import lowerings as lower
+from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
 from cenote.ops.pool.window import (
     NUMBERS,
-    WINDOW_NAMES,
     DType,
+    Pool,
     WindowPool,
     as_declared,
     channels_first,
     only_input,
     taps_of,
     type_of,
-    window_attributes,
+    window_lowerings,
 )
 
 ROUNDINGS = ("zero", "even", "away")
@@ -120,8 +121,8 @@ class AveragePool(WindowPool):
             return
         counts = tuple(tuple(column) for column in self.divisors(x.shape))
         axes = self.geometry(x.shape)
-        pool = lower.Pool(lower.SUM, axes, self.channels_last, counts, rounding=self.rounding)
-        yield from lower.window_lowerings(pool, x, y, target)
+        pool = Pool(SUM, axes, self.channels_last, counts, rounding=self.rounding)
+        yield from window_lowerings(pool, x, y, target)
 
     def _divides_natively(self, dtype: DType) -> bool:
         """Whether the kernels' division of sums gives what `divide` does and cannot trap: the divisor fits the type of
