@@ -109,7 +109,7 @@ def test_an_error_in_the_stream_comes_after_the_results_before_it(network: cenot
         ("a path", "input 'x': is a str"),
         ((np.zeros(1), np.zeros(1)), "an item holds 2 inputs, the model has 1"),
         (np.zeros((1, 3, 6, 6)), "input 'x' is float64"),
-        ({"z": np.zeros((1, 3, 6, 6), np.float32)}, "input 'x' is missing"),
+        ({"z": np.zeros((1, 3, 6, 6), np.float32)}, "'z' is no input of the model"),
     ],
 )
 def test_a_bad_item_comes_after_the_results_before_it(network: cenote.Model, item: Any, message: str) -> None:

@@ -6,6 +6,7 @@ y = model(x)
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cenote.codegen.jit import watching as watch_compilation
@@ -16,6 +17,7 @@ from cenote.core.errors import (
     CodegenError,
     DTypeError,
     InputError,
+    MissingFileError,
     ModelError,
     ShapeError,
     UnsupportedError,
@@ -25,6 +27,7 @@ from cenote.loading import load
 from cenote.model import Model
 
 if TYPE_CHECKING:
+    from cenote import functional
     from cenote.profile.info import Info, info
 
 __all__ = [
@@ -35,19 +38,27 @@ __all__ = [
     "DTypeError",
     "Info",
     "InputError",
+    "MissingFileError",
     "Model",
     "ModelError",
     "ShapeError",
     "UnsupportedError",
     "__version__",
+    "functional",
     "info",
     "load",
     "watch_compilation",
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
-    """`info` is imported when it is asked for: few programs ask."""
+    """`info` and `functional` are imported when they are asked for: not every program asks."""
+    if name == "functional":
+        return import_module("cenote.functional")
     if name in ("Info", "info"):
         from cenote.profile import info as module
 

@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError
+from cenote.core.options import Precision, Tune, Weights
 from cenote.model import Model
 from cenote.plans import reader
 from cenote.plans.cache import Keeper, keeper_of
@@ -17,16 +18,18 @@ from cenote.runtime.threads import resolve_threads
 from cenote.stage import Options
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from cenote.graph.graph import Graph, Handover
 
 
 def load(
-    source: str | os.PathLike[str] | bytes | BinaryIO | Any,
+    source: str | os.PathLike[str] | bytes | BinaryIO | ModelProto,
     *,
     threads: int | None = None,
-    precision: str = "fast",
-    weights: str = "float32",
-    tune: str = "cached",
+    precision: Precision = "fast",
+    weights: Weights = "float32",
+    tune: Tune = "cached",
     denormals: str | None = None,
 ) -> Model:
     """Load a model and make it ready to run.
@@ -49,8 +52,9 @@ def load(
     data). A later load of a model with the same content, by any process, finds it there: it parses, packs and compiles
     nothing, and shares the weights with the other processes. CENOTE_PLAN_CACHE limits the megabytes kept.
 
-    Raises ModelError for what is no valid model, UnsupportedError for a valid one that Cenote cannot run (the message
-    names the node), ArgumentError for a bad argument, OSError when the file cannot be read.
+    Raises MissingFileError (a ModelError and a FileNotFoundError) where there is no such file, ModelError for what is
+    no valid model or cannot be read, UnsupportedError for a valid one that Cenote cannot run (the message names the
+    node), ArgumentError for a bad argument.
     """
     if isinstance(source, str | os.PathLike) and is_plan_at(source):
         return _load_plan(source, threads, denormals)

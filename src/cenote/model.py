@@ -17,17 +17,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, CapacityError, CenoteError, InputError, UnsupportedError
+from cenote.core.errors import ArgumentError, InputError, UnsupportedError
 from cenote.core.types import Array, Declared, TensorType
 from cenote.plans import reader, writer
 from cenote.plans.cache import Keeper
 from cenote.plans.format import StoredModel, StoredPlan, is_plan_at
-from cenote.runtime.arrays import as_numpy
+from cenote.runtime.arrays import same
 from cenote.runtime.batches import Entry, ahead, batches
+from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.threads import resolve_threads
-from cenote.stage import Options, Stage, kept
+from cenote.stage import NoPlan, Options, Stage, kept
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from cenote.compiler.compile import Plan
     from cenote.graph.graph import Graph, Handover
 
@@ -36,8 +39,9 @@ class Model:
     """A model ready to run, made by `cenote.load`. Safe to call from several threads at once.
 
     Call it with arrays in the order of `inputs`, or by name; `run` takes and gives dicts. Inputs must have the declared
-    dtype (no silent cast); memory order, byte order and writability do not matter. Outputs are fresh NumPy arrays, or,
-    when called with arrays of another library (anything with DLPack), arrays of that library.
+    dtype (no silent cast); memory order, byte order and writability do not matter. Numbers and nested lists of numbers
+    become arrays of that dtype where they are of its kind (no float for an integer). Outputs are fresh NumPy arrays,
+    or, when called with arrays of another library (anything with DLPack), arrays of that library.
     """
 
     def __init__(
@@ -176,18 +180,19 @@ class Model:
         )
 
     @property
-    def plan(self) -> Plan | StoredPlan:
-        """The plan used last: steps, kernels, arena; `print(model.plan)`. Raises InputError before the first run of a
-        model with symbolic dimensions: give it an input first, or use `plan_for`."""
+    def plan(self) -> Plan | StoredPlan | NoPlan:
+        """The plan used last: steps, kernels, arena; `print(model.plan)`. A `NoPlan`, which is false and says what to
+        do, before the first run of a model with symbolic dimensions."""
         if not self._stages:
-            raise InputError("the model has symbolic dimensions: run it once, or call plan_for(shapes)")
+            return NoPlan()
         return next(reversed(self._stages.values())).plan
 
     @property
     def plans(self) -> tuple[Plan | StoredPlan, ...]:
         """The plans used last, in the order in which they run: one, or more where shapes depend on the content of
-        values. Those after the first are there once the model has run. Raises InputError as `plan` does."""
-        return (self.plan, *(stage.plan for stage in self._chain()[1:]))
+        values. Those after the first are there once the model has run; none are before the first run of a model with
+        symbolic dimensions."""
+        return tuple(stage.plan for stage in self._chain()) if self._stages else ()
 
     def _chain(self) -> list[Stage]:
         """The stages used last."""
@@ -209,12 +214,13 @@ class Model:
         return self._stage(tuple(_extents(name, shapes[name]) for name in self._by_name)).plan
 
     def _check_names(self, given: Mapping[str, Any], missing: str) -> None:
-        for name in self._by_name:
-            if name not in given:
-                raise InputError(f"{missing.format(name)}; the model's inputs: {self._shown_inputs()}")
-        if len(given) > len(self.inputs):
-            unknown = next(name for name in given if name not in self._by_name)
-            raise InputError(f"'{unknown}' is no input of the model; its inputs: {self._shown_inputs()}")
+        if given.keys() == self._by_name.keys():
+            return
+        for name in given:
+            if name not in self._by_name:
+                raise InputError(f"'{name}' is no input of the model; its inputs: {self._shown_inputs()}")
+        absent = next(name for name in self._by_name if name not in given)
+        raise InputError(f"{missing.format(absent)}; the model's inputs: {self._shown_inputs()}")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -232,15 +238,21 @@ class Model:
         inputs = ", ".join(map(str, self.inputs))
         return f"<cenote.Model ({inputs}) -> {', '.join(self.output_names)}, threads={self.threads}>"
 
+    def _repr_html_(self) -> str:
+        from cenote.compiler.html import model_html
+
+        title = f"cenote.Model, {self.threads} thread(s), precision {self.precision}"
+        return model_html(title, self.inputs, self.outputs, self.plans)
+
     # ---- running ----------------------------------------------------------------------------------------------
 
-    def __call__(self, *arrays: Any, **named: Any) -> Any:
+    def __call__(self, *arrays: ArrayLike, **named: ArrayLike) -> Any:
         """Outputs for inputs given in order or by name: one output as an array, several as a tuple."""
         if not named and len(arrays) == len(self.inputs):
             results, restore = self._run_in_order(arrays)
         else:
             results, restore = self._run(self._by_names(arrays, named))
-        if restore is not _same:
+        if restore is not same:
             results = [restore(array) for array in results]
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -256,7 +268,7 @@ class Model:
             given[name] = array
         return given
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
         """Outputs by name, as NumPy arrays, for inputs by name."""
         if not isinstance(inputs, Mapping):
             raise InputError(
@@ -304,14 +316,15 @@ class Model:
                     f"an item holds {len(values)} inputs, the model has {len(self.inputs)}: {self._shown_inputs()}"
                 )
             given = {declared.name: array for declared, array in zip(self.inputs, values, strict=True)}
-        restore: Callable[[Array], Any] = _same
+        self._check_names(given, "input '{}' is missing")
+        restore: Callable[[Array], Any] = same
         for name, array in given.items():
             if type(array) is not np.ndarray:
-                given[name], restore = _foreign(array, name)
+                given[name], back = foreign(array, self._by_name[name])
+                restore = restore if back is same else back
         single = [
             declared.shape is not None and given[declared.name].ndim == len(declared.shape) - 1
             for declared in self.inputs
-            if declared.name in given
         ]
         return Entry(given, bool(single) and all(single), restore)
 
@@ -322,11 +335,12 @@ class Model:
 
     def _run_in_order(self, given: Sequence[Any]) -> tuple[Sequence[Array], Callable[[Array], Any]]:
         arrays: list[Array] = []
-        restore: Callable[[Array], Any] = _same
+        restore: Callable[[Array], Any] = same
         for declared, array in zip(self.inputs, given, strict=True):
             if type(array) is not np.ndarray:
-                array, restore = _foreign(array, declared.name)
-            arrays.append(_fitting(array, declared))
+                array, back = foreign(array, declared)
+                restore = restore if back is same else back
+            arrays.append(fitting(array, declared))
         key = tuple([array.shape for array in arrays])
         stage = self._stages.get(key)
         if stage is None:
@@ -389,17 +403,6 @@ class Model:
         return ", ".join(map(str, self.inputs)) or "none"
 
 
-def _same(array: Array) -> Array:
-    return array
-
-
-def _foreign(array: Any, name: str) -> tuple[Array, Callable[[Array], Any]]:
-    try:
-        return as_numpy(array)
-    except CenoteError as error:
-        raise error.located(f"input '{name}'") from None
-
-
 def _extents(name: str, shape: Any) -> tuple[int, ...]:
     try:
         extents = tuple(map(operator.index, shape))
@@ -417,23 +420,3 @@ def _static_shape(declared: Declared) -> tuple[int, ...] | None:
         return None
     numbers = tuple(extent for extent in declared.shape if isinstance(extent, int))
     return numbers if len(numbers) == len(declared.shape) else None
-
-
-def _fitting(array: Array, declared: Declared) -> Array:
-    """The array as native code wants it: native byte order, C-contiguous. The dtype must be the declared one."""
-    if array.dtype is declared.dtype:  # NumPy's native dtypes are singletons
-        pass
-    elif array.dtype != declared.dtype:
-        native = array.dtype.newbyteorder("=")
-        if native != declared.dtype:
-            hint = f"convert it with x.astype({declared.dtype.name!r})"
-            raise InputError(f"input '{declared.name}' is {array.dtype}, the model takes {declared}: {hint}")
-        array = array.astype(native)
-    elif not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    if array.flags.c_contiguous and array.flags.aligned:
-        return array
-    try:
-        return np.array(array, order="C")
-    except MemoryError as error:
-        raise CapacityError(f"input '{declared.name}' needs {array.nbytes / 1e6:.0f} MB: {error}") from error

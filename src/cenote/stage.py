@@ -10,13 +10,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import numpy as np
 
 from cenote.core import settings
-from cenote.core.errors import ArgumentError
+from cenote.core.errors import ArgumentError, InputError
 from cenote.core.locks import Guard
+from cenote.core.options import Precision, Tune, Weights
 from cenote.core.types import Array, TensorType
 from cenote.plans.format import StoredPlan
 
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from cenote.passes.specialize import Rest
 
 _STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
-PRECISIONS = ("fast", "exact")
-WEIGHTS = ("float32", "bfloat16", "float16")
-TUNINGS = ("off", "cached", "full")
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+WEIGHTS: tuple[str, ...] = get_args(Weights)
+TUNINGS: tuple[str, ...] = get_args(Tune)
 
 
 class Stage:
@@ -94,6 +95,20 @@ class Stage:
             stage.run({name: np.ascontiguousarray(array) for name, array in following.inputs.items()})
         )
         return known
+
+
+class NoPlan:
+    """What a model with symbolic dimensions has for a plan before its first run. False; prints what to do."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return "no plan yet: the model has symbolic dimensions; run it once, or call plan_for(shapes)"
+
+    def describe(self) -> NoReturn:
+        """Raises InputError: there is nothing to describe."""
+        raise InputError(str(self))
 
 
 class Options:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,18 +87,58 @@ def _scored(outputs: Mapping[str, NDArray[Any]], labels: Sequence[str], top: int
     return ""
 
 
+def answer_data(
+    outputs: Mapping[str, NDArray[Any]], labels: Sequence[str], top: int | None
+) -> dict[str, Any]:
+    """The same for programs: by output its dtype, shape and statistics, and of the one with scores the top classes."""
+    chosen = _scored(outputs, labels, top)
+    data: dict[str, Any] = {}
+    for name, array in outputs.items():
+        numbers = _numbers(array) or {}
+        # JSON has no infinity and no NaN
+        shown = {key: value if math.isfinite(value) else None for key, value in numbers.items()}
+        data[name] = {"dtype": str(array.dtype), "shape": list(array.shape), **shown}
+        if name == chosen:
+            rows = array.reshape(-1, array.shape[-1])
+            data[name]["top"] = [_top(row, labels, top if top is not None else 5) for row in rows]
+    return data
+
+
+def _top(scores: NDArray[Any], labels: Sequence[str], count: int) -> list[dict[str, Any]]:
+    chances = probabilities(scores)
+    best = np.argsort(-chances, kind="stable")[:count].tolist()
+    return [
+        {
+            "class": index,
+            "label": _label(labels, index),
+            "probability": float(chances[index]) if np.isfinite(chances[index]) else None,
+        }
+        for index in best
+    ]
+
+
 def statistics(name: str, array: NDArray[Any]) -> str:
     """`y: float32[1,10], min -1.2, mean 0.1, max 3.4, 0 NaN`."""
     head = f"{name}: {array.dtype}[{','.join(map(str, array.shape))}]"
     if not array.size:
         return f"{head}, empty"
-    if array.dtype.kind not in "biufV":
+    numbers = _numbers(array)
+    if numbers is None:
         return head
+    if numbers["nan"] == array.size:
+        return f"{head}, nothing but NaN"
+    low, mean, high = (f"{name} {numbers[name]:.6g}" for name in ("min", "mean", "max"))
+    return f"{head}, {low}, {mean}, {high}, {numbers['nan']} NaN"
+
+
+def _numbers(array: NDArray[Any]) -> dict[str, Any] | None:
+    """Smallest, mean and largest of what is not NaN, and how much is NaN; None for what has no numbers."""
+    if array.dtype.kind not in "biufV" or not array.size:
+        return None
     wide = array.astype(np.float64)
-    holes = int(np.isnan(wide).sum())
     real = wide[~np.isnan(wide)]
     if not real.size:
-        return f"{head}, nothing but NaN"
+        return {"nan": array.size}
     with np.errstate(invalid="ignore"):
-        mean = real.mean()
-    return f"{head}, min {real.min():.6g}, mean {mean:.6g}, max {real.max():.6g}, {holes} NaN"
+        mean = float(real.mean())
+    return {"min": float(real.min()), "mean": mean, "max": float(real.max()), "nan": array.size - real.size}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -21,7 +22,6 @@ app = typer.Typer(
     help="Run convolutional networks on the CPU, fast, and see what happens inside.",
     epilog="Start with `cenote run`: the model inside the package looks at pictures inside the package.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -48,15 +48,31 @@ def common(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and end the process. Errors that the user can mend print as one line, without traceback."""
+    """Run the command line and end the process. Errors that the user can mend print as one line, without traceback.
+
+    Whoever reads the output (`cenote run | head`) may have read enough: that is no error, and ends the program.
+    """
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="cenote")
+        sys.stdout.flush()
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):  # typer and rich turn that into exit code 1
+            raise
+        _leave_pipe()
+    except BrokenPipeError:
+        _leave_pipe()
     except cenote.CenoteError as error:
         _fail(str(error))
     except OSError as error:
         _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
     except MemoryError as error:
         _fail(f"out of memory{f' ({error})' if str(error) else ''}")
+    sys.exit(0)
+
+
+def _leave_pipe() -> NoReturn:
+    """End without a word: what is still to be flushed goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
     sys.exit(0)
 
 

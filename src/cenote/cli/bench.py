@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
 import time
@@ -11,13 +10,14 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import cenote
-from cenote.cli.console import err, say, seconds, size, waiting
-from cenote.cli.options import Json, Precision, PrecisionOption, Shape, Threads, Tune, TuneOption
-from cenote.cli.shapes import Shapes, complete_shapes, parse_shapes
+from cenote.cli.console import err, say, say_json, seconds, size, waiting
+from cenote.cli.inputs import Inputs, read_inputs
+from cenote.cli.options import Input, Json, PrecisionOption, Shape, Threads, TuneOption
+from cenote.cli.preprocess import Preprocess
+from cenote.cli.shapes import Shapes, complete_shapes, parse_shapes, shapes_of
 
 WARM_UP = 3
 SEED = 0
@@ -29,21 +29,23 @@ def bench(
         Path, typer.Argument(help="An ONNX file or a plan file.", metavar="MODEL", show_default=False)
     ],
     shape: Shape = None,
+    input: Input = None,
     threads: Threads = None,
     duration: Annotated[float, typer.Option("--seconds", min=0.01, help="How long to measure.")] = 5.0,
-    precision: PrecisionOption = Precision.FAST,
-    tune: TuneOption = Tune.CACHED,
+    precision: PrecisionOption = "fast",
+    tune: TuneOption = "cached",
     as_json: Json = False,
 ) -> None:
-    """Measure latency, throughput and memory of a model on seeded random inputs."""
+    """Measure latency, throughput and memory of a model, on the inputs given, else on seeded random numbers."""
     given = parse_shapes(shape or ())
     start = time.perf_counter()
     with waiting(f"loading {model.name}"):
         loaded = cenote.load(model, threads=threads, precision=precision, tune=tune)
-        shapes = complete_shapes(loaded, given)
+        real = read_inputs(loaded, input or (), Preprocess())
+        shapes = complete_shapes(loaded, given, shapes_of(real))
         plan = loaded.plan_for(shapes)
     load_seconds = time.perf_counter() - start
-    inputs = random_inputs(loaded, shapes)
+    inputs = filled(loaded, shapes, real)
     for _ in range(WARM_UP):
         loaded.run(inputs)
     times = np.array(_measure(loaded, inputs, duration))
@@ -70,14 +72,20 @@ def bench(
             "process_peak": _peak_memory(),
         },
     }
-    say(json.dumps(result, indent=2) if as_json else _text(result))
+    if as_json:
+        say_json(result)
+    else:
+        say(_text(result))
 
 
-def random_inputs(model: cenote.Model, shapes: Shapes) -> dict[str, NDArray[Any]]:
-    """Standard normal numbers for floats; zeros for everything else, since an integer is often an index."""
+def filled(model: cenote.Model, shapes: Shapes, real: Inputs) -> Inputs:
+    """The real inputs; for the others standard normal numbers where they are floats, and zeros for everything else,
+    since an integer is often an index."""
     generator = np.random.default_rng(SEED)
-    inputs: dict[str, NDArray[Any]] = {}
+    inputs: Inputs = dict(real)
     for declared in model.inputs:
+        if declared.name in real:
+            continue
         if declared.dtype.kind in "fV":  # V: bfloat16
             inputs[declared.name] = generator.standard_normal(shapes[declared.name]).astype(declared.dtype)
         else:
@@ -85,7 +93,7 @@ def random_inputs(model: cenote.Model, shapes: Shapes) -> dict[str, NDArray[Any]
     return inputs
 
 
-def _measure(model: cenote.Model, inputs: dict[str, NDArray[Any]], duration: float) -> list[float]:
+def _measure(model: cenote.Model, inputs: Inputs, duration: float) -> list[float]:
     """Seconds of every run, for so long; at least one. The bar moves ten times a second and not inside a run."""
     console = err()
     times: list[float] = []

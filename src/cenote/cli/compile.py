@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 import cenote
-from cenote.cli.console import say, seconds, size, waiting
-from cenote.cli.options import Precision, PrecisionOption, Shape, Threads, Tune, TuneOption
+from cenote.cli.console import say, say_json, seconds, size, waiting
+from cenote.cli.options import Json, PrecisionOption, Shape, Threads, TuneOption
 from cenote.cli.shapes import complete_shapes, parse_shapes
 
 
@@ -22,8 +22,9 @@ def compile_model(
     ] = None,
     shape: Shape = None,
     threads: Threads = None,
-    precision: PrecisionOption = Precision.FAST,
-    tune: TuneOption = Tune.CACHED,
+    precision: PrecisionOption = "fast",
+    tune: TuneOption = "cached",
+    as_json: Json = False,
 ) -> None:
     """Write a plan file for this machine: program, packed weights, kernels. Load it as you would load the model.
 
@@ -31,11 +32,28 @@ def compile_model(
     """
     given = parse_shapes(shape or ())
     target = output or model.with_suffix(".cenote")
+    start = time.perf_counter()
     with waiting(f"compiling {model.name}"):
         loaded = cenote.load(model, threads=threads, precision=precision, tune=tune)
-        loaded.plan_for(complete_shapes(loaded, given))
+        shapes = complete_shapes(loaded, given)
+        loaded.plan_for(shapes)
         loaded.save(target, model)
-    start = time.perf_counter()
+    written = time.perf_counter()
     cenote.load(target, threads=threads)
-    took = time.perf_counter() - start
-    say(f"{target}: {size(target.stat().st_size)}, loads in {seconds(took)}")
+    took = time.perf_counter() - written
+    nbytes = target.stat().st_size
+    if not as_json:
+        say(f"{target}: {size(nbytes)}, loads in {seconds(took)}")
+        return
+    say_json(
+        {
+            "model": str(model),
+            "plan": str(target),
+            "bytes": nbytes,
+            "inputs": {name: list(extents) for name, extents in shapes.items()},
+            "threads": loaded.threads,
+            "precision": loaded.precision,
+            "compile_seconds": written - start,
+            "load_seconds": took,
+        }
+    )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -27,6 +30,25 @@ def err() -> Console:
 def say(text: str) -> None:
     """A line of plain text on standard output, never wrapped, so that it can be searched and cut."""
     typer.echo(text)
+
+
+def say_json(content: Any) -> None:
+    """As JSON that every reader takes: without NaN and infinities, which have no word there."""
+    typer.echo(json.dumps(content, indent=2, allow_nan=False))
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal that standard output is; None for a file or a pipe, where lines may be long."""
+    console = out()
+    return console.width if console.is_terminal else None
+
+
+def say_within(text: str, width: int | None) -> None:
+    """Lines, wrapped where they are longer than a terminal is wide; what follows stands further right."""
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()) + 4)
+        wrapped = textwrap.wrap(line, width, subsequent_indent=indent) if width is not None else []
+        say("\n".join(wrapped) or line)
 
 
 @contextmanager

@@ -16,7 +16,8 @@ from rich.text import Text
 
 import cenote
 from cenote.cli.answers import probabilities, split_labels
-from cenote.cli.console import out, say, seconds, waiting
+from cenote.cli.console import out, say, say_json, seconds, waiting
+from cenote.cli.options import Precision
 
 RUNS = 20
 GAP = 3
@@ -24,7 +25,7 @@ SHADES = " .:-=+*#%@"
 GREY_ENOUGH = ("256", "truecolor", "windows")  # 16 colours have four greys
 
 
-def run_embedded(threads: int | None, precision: str) -> None:
+def run_embedded(threads: int | None, precision: Precision, as_json: bool = False) -> None:
     """Classify the bundled pictures, draw them with the answers, and say how long it took."""
     data = resources.files("cenote") / "data"
     start = time.perf_counter()
@@ -38,10 +39,23 @@ def run_embedded(threads: int | None, precision: str) -> None:
     took = statistics.median(_timed(model, batch) for _ in range(RUNS))
     labels = split_labels(model.metadata["labels"])
     chances = probabilities(scores)
-    captions = [_caption(labels, row, int(right)) for row, right in zip(chances, truth, strict=True)]
-    _draw(out(), pictures, captions)
     right = int((chances.argmax(axis=1) == truth).sum())
     count = len(pictures)
+    if as_json:
+        answers = [_answer(labels, row, int(true)) for row, true in zip(chances, truth, strict=True)]
+        say_json(
+            {
+                "threads": model.threads,
+                "load_seconds": ready,
+                "seconds": took,
+                "right": right,
+                "count": count,
+                "pictures": answers,
+            }
+        )
+        return
+    captions = [_caption(labels, row, int(true)) for row, true in zip(chances, truth, strict=True)]
+    _draw(out(), pictures, captions)
     say(f"{right} of {count} right, on {model.threads} thread(s)")
     say(f"ready after {seconds(ready)} (read, compile or fetch from the cache, first run)")
     say(f"then {seconds(took)} for {count} pictures: {seconds(took / count)} each (median of {RUNS} runs)")
@@ -51,6 +65,11 @@ def _timed(model: cenote.Model, batch: NDArray[Any]) -> float:
     start = time.perf_counter()
     model(batch)
     return time.perf_counter() - start
+
+
+def _answer(labels: tuple[str, ...], chances: NDArray[Any], truth: int) -> dict[str, Any]:
+    best = int(chances.argmax())
+    return {"label": labels[best], "probability": float(chances[best]), "truth": labels[truth]}
 
 
 def _caption(labels: tuple[str, ...], chances: NDArray[Any], truth: int) -> tuple[str, str]:

@@ -1,78 +1,102 @@
-"""Files as inputs of a model: .npy, .npz, pictures; one run per file, or one run from all of them."""
+"""What the command line says of a model's inputs: .npy, .npz, pictures, numbers; one run per file, or one from all."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import cenote
 from cenote.cli.preprocess import Preprocess, read_picture
 
-Inputs = dict[str, NDArray[Any]]
+Inputs = dict[str, Any]  # arrays, or numbers and lists of numbers, which the model takes too
 
 
 def read_runs(model: cenote.Model, texts: Sequence[str], preprocess: Preprocess) -> list[tuple[str, Inputs]]:
     """The runs that the files on the command line ask for: a title and the inputs by name.
 
-    A model with one input runs once per file. One with several runs once: its inputs are given as NAME=FILE, as one
-    .npz with an array per input, or as files in the order of the inputs. Raises InputError, OSError.
+    A model with one input runs once per file, one with several runs once. Raises as `read_inputs`.
     """
-    names = [declared.name for declared in model.inputs]
-    if len(names) == 1:
-        return [(text, _one(model, text, preprocess)) for text in texts]
-    if len(texts) == 1 and Path(texts[0]).suffix == ".npz":
-        return [(texts[0], _archive(Path(texts[0])))]
+    if len(model.inputs) == 1:
+        return [(text, read_inputs(model, [text], preprocess)) for text in texts]
+    return [(", ".join(texts), read_inputs(model, texts, preprocess))]
+
+
+def read_inputs(model: cenote.Model, texts: Sequence[str], preprocess: Preprocess) -> Inputs:
+    """Inputs by name: from a .npz with an array per input, from files in the order of the inputs, from NAME=FILE, or
+    from NAME=NUMBER (any JSON of numbers). Raises InputError, OSError."""
+    declared = {each.name: each for each in model.inputs}
+    named = [_named(text, list(declared)) for text in texts]
     found: Inputs = {}
-    free = [name for name in names if not any(text.startswith(f"{name}=") for text in texts)]
-    for text in texts:
-        name, path = _named(text, names)
-        if not name and not free:
-            raise cenote.InputError(
-                f"{len(texts)} files given, the model has {len(names)} inputs: {', '.join(names)}"
-            )
-        if name in found:
-            raise cenote.InputError(f"input '{name}' is given twice")
-        found[name or free.pop(0)] = _array(path)
-    return [(", ".join(texts), found)]
+    for name, text in named:
+        if not name and Path(text).suffix == ".npz":
+            given = _archive(Path(text), list(declared))
+        else:
+            taken = {*found, *(name for name, _ in named)}
+            free = next((name for name in declared if name not in taken), "")
+            if not name and not free:
+                raise cenote.InputError(
+                    f"{len(texts)} files given, the model has {len(declared)} inputs: {', '.join(declared)}"
+                )
+            given = {name or free: _value(declared[name or free], text, preprocess, bool(name))}
+        for name, value in given.items():
+            if name in found:
+                raise cenote.InputError(f"input '{name}' is given twice")
+            found[name] = value
+    return found
 
 
-def _named(text: str, names: Sequence[str]) -> tuple[str, Path]:
-    """NAME=FILE, or just a file."""
-    for name in names:
+def _named(text: str, names: Sequence[str]) -> tuple[str, str]:
+    """NAME=TEXT, or just a file, whose name may have a = in it."""
+    for name in sorted(names, key=len, reverse=True):
         if text.startswith(f"{name}="):
-            return name, Path(text[len(name) + 1 :])
-    return "", Path(text)
+            return name, text[len(name) + 1 :]
+    name, separator, _ = text.partition("=")
+    if separator and name.isidentifier() and not Path(text).exists():
+        raise cenote.InputError(f"'{name}' is no input of the model; its inputs: {', '.join(names)}")
+    return "", text
 
 
-def _one(model: cenote.Model, text: str, preprocess: Preprocess) -> Inputs:
-    name = model.inputs[0].name
-    _, path = _named(text, [name])
+def _value(declared: Any, text: str, preprocess: Preprocess, numbers: bool) -> Any:
+    """One input: an array file, a picture, or (if `numbers`) what is written out."""
+    path = Path(text)
+    if numbers:
+        with contextlib.suppress(ValueError):
+            return _written(json.loads(text), declared)
+    if path.suffix == ".npy":
+        try:
+            return np.load(path, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise cenote.InputError(f"{path}: not a .npy file ({error})") from None
     if path.suffix == ".npz":
-        arrays = _archive(path)
-        return arrays if name in arrays or len(arrays) != 1 else {name: next(iter(arrays.values()))}
-    return {name: _array(path) if path.suffix == ".npy" else read_picture(path, model, preprocess)}
+        return _archive(path, [declared.name])[declared.name]
+    return read_picture(path, declared, preprocess)
 
 
-def _array(path: Path) -> NDArray[Any]:
-    if path.suffix != ".npy":
-        raise cenote.InputError(
-            f"{path}: a model with several inputs takes .npy files, or one .npz with all of them"
-        )
-    try:
-        array: NDArray[Any] = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise cenote.InputError(f"{path}: not a .npy file ({error})") from None
-    return array
+def _written(value: Any, declared: Any) -> Any:
+    """A number alone fills an input of one element, whatever its rank."""
+    if isinstance(value, int | float):
+        for _ in declared.shape or ():
+            value = [value]
+    return value
 
 
-def _archive(path: Path) -> Inputs:
+def _archive(path: Path, names: Sequence[str]) -> Inputs:
+    """The arrays of a .npz by input; a lone array needs no name where there is one input."""
     try:
         with np.load(path, allow_pickle=False) as content:
-            return {name: content[name] for name in content.files}
+            arrays = {name: content[name] for name in content.files}
     except (ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
         raise cenote.InputError(f"{path}: not a .npz file ({error})") from None
+    if len(arrays) == len(names) == 1:
+        return {names[0]: next(iter(arrays.values()))}
+    unknown = [name for name in arrays if name not in names]
+    if (unknown and len(names) > 1) or not {*arrays} & {*names}:
+        shown = ", ".join(arrays)
+        raise cenote.InputError(f"{path}: has the arrays {shown}; the model's inputs: {', '.join(names)}")
+    return {name: arrays[name] for name in names if name in arrays}

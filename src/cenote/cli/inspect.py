@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import cenote
-from cenote.cli.bench import random_inputs
-from cenote.cli.console import say, size, waiting
-from cenote.cli.options import Json, Precision, PrecisionOption, Shape, Threads, Tune, TuneOption
-from cenote.cli.shapes import complete_shapes, parse_shapes
+from cenote.cli.bench import filled
+from cenote.cli.console import say, say_json, say_within, size, terminal_width, waiting
+from cenote.cli.inputs import read_inputs
+from cenote.cli.options import Input, Json, PrecisionOption, Shape, Threads, TuneOption
+from cenote.cli.preprocess import Preprocess
+from cenote.cli.shapes import complete_shapes, parse_shapes, shapes_of
 
-_LATER = ": its shapes depend on values that the stage before computed, here from random inputs"
+_LATER = ": its shapes depend on values that the stage before computed"
+_WITH_OPERATORS = 110  # letters of a line from which operators have room beside the rest
 
 
 def inspect(
@@ -23,25 +27,32 @@ def inspect(
         Path, typer.Argument(help="An ONNX file or a plan file.", metavar="MODEL", show_default=False)
     ],
     shape: Shape = None,
+    input: Input = None,
     graph: Annotated[bool, typer.Option(help="Print the optimised graph too.")] = True,
     as_json: Json = False,
     threads: Threads = None,
-    precision: PrecisionOption = Precision.FAST,
-    tune: TuneOption = Tune.CACHED,
+    precision: PrecisionOption = "fast",
+    tune: TuneOption = "cached",
 ) -> None:
     """Show a model's graph after optimisation, the plan (steps, kernels, what runs on the host and why), memory.
 
     Where shapes depend on the content of values, there are several plans; those after the first are shown
-    for random inputs.
+    for the inputs given with --input, else for random ones.
+
+    On a terminal lines are wrapped or cut to its width. Through a pipe and with --json nothing is cut: names of
+    kernels are whole there.
     """
     given = parse_shapes(shape or ())
-    with waiting(f"loading {model.name}"):
+    with waiting(f"loading {model.name}"), _compiled_anew():
         loaded = cenote.load(model, threads=threads, precision=precision, tune=tune)
-        shapes = complete_shapes(loaded, given)
+        real = read_inputs(loaded, input or (), Preprocess())
+        shapes = complete_shapes(loaded, given, shapes_of(real))
         loaded.plan_for(shapes)
-        if any(declared.shape is None for declared in loaded.outputs):
+        if len(real) == len(loaded.inputs):
+            loaded.run(real)
+        elif any(declared.shape is None for declared in loaded.outputs):
             with contextlib.suppress(cenote.CenoteError):  # what these numbers lead to is not at fault
-                loaded.run(random_inputs(loaded, shapes))
+                loaded.run(filled(loaded, shapes, real))
         plans = loaded.plans
     if as_json:
         content = {
@@ -56,22 +67,85 @@ def inspect(
                 {"graph": graph_text(plan), "plan": plan.describe().as_dict()} for plan in plans[1:]
             ],
         }
-        say(json.dumps(content, indent=2))
+        say_json(content)
         return
-    say(f"file {model} ({size(model.stat().st_size)})")
-    for declared in loaded.inputs:
-        say(f"input {declared}")
-    for declared in loaded.outputs:
-        say(f"output {declared}")
-    for key, value in loaded.metadata.items():
-        say(f"metadata {key}: {value if len(value) <= 200 else f'{value[:200]}… ({len(value)} letters)'}")
+    width = terminal_width()
+    say_within(_head(model, loaded), width)
     for number, plan in enumerate(plans):
         if len(plans) > 1:
-            say(f"\nstage {number + 1} of {len(plans)}{_LATER if number else ''}")
+            how = f"{_LATER}, here from {'the given' if real else 'random'} inputs" if number else ""
+            say_within(f"\nstage {number + 1} of {len(plans)}{how}", width)
         text = graph_text(plan) if graph else None
         if text:
-            say(f"\n{text}")
-        say(f"\n{plan.describe()}")
+            say_within(f"\n{text}", width)
+        say("")
+        _show(plan.describe(), width)
+
+
+def _head(path: Path, model: cenote.Model) -> str:
+    """File, inputs, outputs, metadata: a line each."""
+    lines = [f"file {path} ({size(path.stat().st_size)})"]
+    lines += [f"input {declared}" for declared in model.inputs]
+    lines += [f"output {declared}" for declared in model.outputs]
+    for key, value in model.metadata.items():
+        lines.append(
+            f"metadata {key}: {value if len(value) <= 200 else f'{value[:200]}… ({len(value)} letters)'}"
+        )
+    return "\n".join(lines)
+
+
+def _show(plan: Any, width: int | None) -> None:
+    """The plan as it prints; on a terminal its steps and kernels cut to fit."""
+    if width is None:
+        say(str(plan))
+        return
+    say_within("\n".join(plan.head), width)
+    rows = [(str(number), *row) for number, row in enumerate(plan.rows)]
+    if width < _WITH_OPERATORS:
+        rows = [row[:-1] for row in rows]
+    for line in _table(rows, width):
+        say(line)
+    say_within("\n".join(plan.notes), width)
+    for symbol, count in plan.kernels:
+        say(_cut(f"kernel {count:3} x  {_short(symbol)}", width))
+
+
+def _table(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """Rows in columns, two spaces apart; the widest columns give way. Of an output, `%name: type`, the end stays."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    while sum(widths) + 2 * len(widths) > width and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+    for row in rows:
+        cells = [
+            _cut(text, room, of_output=at == 3)
+            for at, (text, room) in enumerate(zip(row, widths, strict=True))
+        ]
+        padded = [cells[0].rjust(widths[0]), *map(str.ljust, cells[1:], widths[1:])]
+        yield f"  {'  '.join(padded)}".rstrip()
+
+
+def _cut(text: str, width: int, of_output: bool = False) -> str:
+    if len(text) <= width:
+        return text
+    return f"…{text[len(text) - width + 1 :]}" if of_output else f"{text[: width - 1]}…"
+
+
+def _short(symbol: str) -> str:
+    """A kernel's name without what is switched off in it."""
+    return "__".join(part for part in symbol.split("__") if not part.endswith(("_False", "_0")))
+
+
+@contextlib.contextmanager
+def _compiled_anew() -> Iterator[None]:
+    """Past the cache of compiled models, which keeps no graphs; kernels come from the cache all the same."""
+    before = os.environ.get("CENOTE_PLAN_CACHE")
+    os.environ["CENOTE_PLAN_CACHE"] = "0"
+    try:
+        yield
+    finally:
+        os.environ.pop("CENOTE_PLAN_CACHE")
+        if before is not None:
+            os.environ["CENOTE_PLAN_CACHE"] = before
 
 
 def graph_text(plan: Any) -> str | None:

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-
-class Precision(StrEnum):
-    """How convolutions may be computed."""
-
-    FAST = "fast"
-    EXACT = "exact"
-
-
-class Tune(StrEnum):
-    """How algorithms are chosen where several come close."""
-
-    OFF = "off"
-    CACHED = "cached"
-    FULL = "full"
-
+Precision = Literal["fast", "exact"]
+Tune = Literal["off", "cached", "full"]
 
 Threads = Annotated[
     int | None,
-    typer.Option("--threads", min=1, help="Threads per inference (default: one per physical core)."),
+    typer.Option("--threads", min=1, max=256, help="Threads per inference (default: one per physical core)."),
 ]
 PrecisionOption = Annotated[Precision, typer.Option("--precision", help="exact: no Winograd convolution.")]
 TuneOption = Annotated[
@@ -41,6 +27,16 @@ Shape = Annotated[
     typer.Option(
         "--shape",
         help="Size of an input with symbolic dimensions: NAME=1,3,224,224. A batch is 1 by default.",
+        show_default=False,
+    ),
+]
+Input = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        help="A real input instead of random numbers: a picture, .npy or .npz, NAME=FILE, or NAME=NUMBER "
+        "(sr=16000, sizes=[1,2]).",
+        metavar="INPUT",
         show_default=False,
     ),
 ]

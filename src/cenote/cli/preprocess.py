@@ -124,11 +124,10 @@ def size_flag(name: str, text: str | None) -> tuple[int, ...] | None:
     return tuple(int(part) for part in parts)
 
 
-def read_picture(path: Path, model: cenote.Model, wanted: Preprocess) -> NDArray[Any]:
-    """A picture file as the model's first input takes it, batch of one. Raises InputError for what is no picture."""
+def read_picture(path: Path, declared: Any, wanted: Preprocess) -> NDArray[Any]:
+    """A picture file as an input of a model takes it, batch of one. Raises InputError for what is no picture."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
-    declared = model.inputs[0]
     shape = declared.shape if declared.shape is not None else (None, None, None, None)
     if len(shape) not in (3, 4):
         raise cenote.InputError(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
 import cenote
-from cenote.cli.answers import answer_lines, read_labels, split_labels
-from cenote.cli.console import say, seconds, waiting
+from cenote.cli.answers import answer_data, answer_lines, read_labels, split_labels
+from cenote.cli.console import say, say_json, seconds, waiting
 from cenote.cli.embedded import run_embedded
 from cenote.cli.inputs import Inputs, read_runs
-from cenote.cli.options import Precision, PrecisionOption, Threads, Tune, TuneOption
+from cenote.cli.options import Json, PrecisionOption, Threads, TuneOption
 from cenote.cli.preprocess import Preprocess, numbers_flag, read_preprocess, size_flag
 
 PICTURES = "Pictures"
@@ -32,7 +35,7 @@ def run(
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Pictures, .npy or .npz. A model with several inputs takes NAME=FILE, or one .npz.",
+            help="Pictures, .npy or .npz. A model with several inputs takes NAME=FILE, NAME=NUMBER, or one .npz.",
             metavar="INPUT",
             show_default=False,
         ),
@@ -43,8 +46,9 @@ def run(
     ] = None,
     save: Annotated[Path | None, typer.Option(help="Write the outputs to this .npz.")] = None,
     threads: Threads = None,
-    precision: PrecisionOption = Precision.FAST,
-    tune: TuneOption = Tune.CACHED,
+    precision: PrecisionOption = "fast",
+    tune: TuneOption = "cached",
+    as_json: Json = False,
     preprocess: Annotated[
         Path | None,
         typer.Option(help="A .json or .toml with the settings below; flags win.", rich_help_panel=PICTURES),
@@ -80,7 +84,7 @@ def run(
 ) -> None:
     """Run a model on pictures or arrays and print what it answers."""
     if model is None:
-        run_embedded(threads, precision)
+        run_embedded(threads, precision, as_json)
         return
     flags = {
         "size": size_flag("--size", size),
@@ -107,32 +111,73 @@ def run(
     runs = read_runs(loaded, inputs or (), settings) if loaded.inputs else [("no input", {})]
     # "character" is what models of the Paddle family call it.
     names = names or split_labels(loaded.metadata.get("labels") or loaded.metadata.get("character", ""))
-    _report(loaded, runs, names, top, save, start)
+    results: list[Result] = []
+    for result in _results(loaded, runs, start):
+        results.append(result)
+        if not as_json:
+            _tell(result, names, top, first=len(results) == 1)
+    if save is not None:
+        _save(results, save)
+    if as_json:
+        say_json(_data(model, loaded, results, names, top))
+    elif save is not None:
+        say(f"outputs written to {save}")
 
 
-def _report(
-    model: cenote.Model,
-    runs: Runs,
-    labels: tuple[str, ...],
-    top: int | None,
-    save: Path | None,
-    start: float,
-) -> None:
-    """Run, print and save. The first run of a shape compiles; its time stands apart."""
-    kept = {}
-    for number, (title, inputs) in enumerate(runs):
+@dataclass(frozen=True)
+class Result:
+    """One run. `ready`: seconds from the start of loading to the end of the first run, which compiles."""
+
+    title: str
+    ready: float
+    seconds: float
+    outputs: dict[str, NDArray[Any]]
+
+
+def _results(model: cenote.Model, runs: Runs, start: float) -> Iterator[Result]:
+    """Each run twice: the first of a shape compiles, and its time stands apart."""
+    ready = 0.0
+    for title, inputs in runs:
         with waiting(f"compiling for {title}"):
-            outputs = model.run(inputs)
-        if not number:
-            say(f"loaded and compiled in {seconds(time.perf_counter() - start)}")
+            model.run(inputs)
+        ready = ready or time.perf_counter() - start
         begin = time.perf_counter()
         outputs = model.run(inputs)
-        say(f"{title}: {seconds(time.perf_counter() - begin)}")
-        for line in answer_lines(outputs, labels, top):
-            say(line)
-        suffix = f".{number}" if len(runs) > 1 else ""
-        kept.update({f"{name}{suffix}": array for name, array in outputs.items()})
-    if save is not None:
-        with save.open("wb") as file:
-            np.savez(file, **kept)  # type: ignore[arg-type]  # the stub takes allow_pickle for one of the arrays
-        say(f"outputs written to {save}")
+        yield Result(title, ready, time.perf_counter() - begin, outputs)
+
+
+def _tell(result: Result, labels: tuple[str, ...], top: int | None, first: bool) -> None:
+    if first:
+        say(f"loaded and compiled in {seconds(result.ready)}")
+    say(f"{result.title}: {seconds(result.seconds)}")
+    for line in answer_lines(result.outputs, labels, top):
+        say(line)
+
+
+def _data(
+    path: Path, model: cenote.Model, results: Sequence[Result], labels: tuple[str, ...], top: int | None
+) -> dict[str, Any]:
+    """All runs, for JSON."""
+    return {
+        "model": str(path),
+        "threads": model.threads,
+        "precision": model.precision,
+        "load_seconds": results[0].ready,
+        "runs": [
+            {
+                "input": result.title,
+                "seconds": result.seconds,
+                "outputs": answer_data(result.outputs, labels, top),
+            }
+            for result in results
+        ],
+    }
+
+
+def _save(results: Sequence[Result], path: Path) -> None:
+    kept = {}
+    for number, result in enumerate(results):
+        suffix = f".{number}" if len(results) > 1 else ""
+        kept.update({f"{name}{suffix}": array for name, array in result.outputs.items()})
+    with path.open("wb") as file:
+        np.savez(file, **kept)  # type: ignore[arg-type]  # the stub takes allow_pickle for one of the arrays

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import typer
 
 import cenote
@@ -23,19 +25,39 @@ def parse_shapes(texts: Sequence[str]) -> Shapes:
     return shapes
 
 
-def complete_shapes(model: cenote.Model, given: Mapping[str, tuple[int, ...]]) -> Shapes:
-    """A shape for every input: the given one, else the declared one with 1 for a symbolic first dimension.
+def shapes_of(inputs: Mapping[str, Any]) -> Shapes:
+    """Those of real inputs: arrays, numbers and lists of numbers."""
+    try:
+        return {name: np.shape(value) for name, value in inputs.items()}
+    except ValueError as error:
+        raise cenote.InputError(f"lists of different lengths: {error}") from None
 
-    Raises BadParameter when a name is no input of the model, or another dimension is symbolic and no shape is given.
+
+def complete_shapes(
+    model: cenote.Model,
+    given: Mapping[str, tuple[int, ...]],
+    real: Mapping[str, tuple[int, ...]] | None = None,
+) -> Shapes:
+    """A shape for every input: the one of a real input, else the given one, else the declared one with 1 for a
+    symbolic first dimension.
+
+    Raises BadParameter when a name is no input of the model, or is given both ways, or another dimension is symbolic
+    and no shape is given.
     """
+    real = real or {}
     names = [declared.name for declared in model.inputs]
     for name in given:
         if name not in names:
             raise typer.BadParameter(
                 f"'{name}' is no input of the model; its inputs: {', '.join(names)}", param_hint="--shape"
             )
+        if name in real:
+            raise typer.BadParameter(f"'{name}' has the shape of its --input already", param_hint="--shape")
     shapes: Shapes = {}
     for declared in model.inputs:
+        if declared.name in real:
+            shapes[declared.name] = real[declared.name]
+            continue
         if declared.name in given:
             shapes[declared.name] = given[declared.name]
             continue

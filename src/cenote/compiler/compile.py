@@ -57,6 +57,9 @@ class Plan:
     def __str__(self) -> str:
         return str(self.describe())
 
+    def _repr_html_(self) -> str:
+        return self.describe()._repr_html_()
+
     def __repr__(self) -> str:
         steps, arena = len(self.program.steps), self.memory.arena_bytes
         return f"<cenote.Plan {self.graph.name}, {steps} steps, arena {arena:,} bytes>"

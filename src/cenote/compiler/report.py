@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cenote.compiler.html import plan_html
 from cenote.compiler.memory import MemoryPlan
 from cenote.compiler.schedule import BY_COST, IN_PLACE_CONCAT, PIECES, VIEW, Schedule
 from cenote.core.types import short_name
@@ -97,8 +98,26 @@ class PlanDescription:
             between=tuple(data["between"]),
         )
 
+    @property
+    def head(self) -> tuple[str, ...]:
+        """Lines that stand above the steps: the signature, and how many steps of each kind there are."""
+        return tuple(_head(self))
+
+    @property
+    def rows(self) -> tuple[tuple[str, str, str, str], ...]:
+        """A row per step: node, how it is computed, output, operator."""
+        return tuple((step.node or step.algorithm, _how(step), step.output, step.op) for step in self.steps)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines that stand below the steps: what costs nothing, how algorithms were chosen, memory."""
+        return tuple(_notes(self))
+
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    def _repr_html_(self) -> str:
+        return plan_html(self.head, self.rows, self.notes, self.kernels)
 
 
 def describe_plan(
@@ -201,16 +220,26 @@ def _free(schedule: Schedule, steps: tuple[StepDescription, ...]) -> Iterator[tu
 
 
 def _lines(plan: PlanDescription) -> Iterator[str]:
+    yield from _head(plan)
+    rows = plan.rows
+    widths = [min(_WIDEST, max((len(row[column]) for row in rows), default=0)) for column in range(3)]
+    for number, row in enumerate(rows):
+        cells = [_cut(text, width).ljust(width) for text, width in zip(row, widths, strict=False)]
+        yield f"  {number:3}  {'  '.join((*cells, row[3]))}".rstrip()
+    yield from _notes(plan)
+    for symbol, count in plan.kernels:
+        yield f"kernel {count:3} x  {symbol}"
+
+
+def _head(plan: PlanDescription) -> Iterator[str]:
     yield f"plan {plan.name} ({', '.join(plan.inputs)}) -> {', '.join(plan.outputs)}"
     yield (
         f"{len(plan.steps)} steps on {plan.threads} thread(s): {plan.count(KERNEL)} kernels, {plan.count(HALO)} halos, "
         f"{plan.count(HOST)} on the host; {len(plan.free)} nodes cost nothing"
     )
-    rows = [(step.node or step.algorithm, _how(step), step.output, step.op) for step in plan.steps]
-    widths = [min(_WIDEST, max((len(row[column]) for row in rows), default=0)) for column in range(3)]
-    for number, row in enumerate(rows):
-        cells = [_cut(text, width).ljust(width) for text, width in zip(row, widths, strict=False)]
-        yield f"  {number:3}  {'  '.join((*cells, row[3]))}".rstrip()
+
+
+def _notes(plan: PlanDescription) -> Iterator[str]:
     for title, reason in plan.free:
         yield f"    -  {title}: {reason}"
     for node in plan.between:
@@ -219,8 +248,6 @@ def _lines(plan: PlanDescription) -> Iterator[str]:
     memory = plan.memory
     yield f"memory: arena {memory.arena:,} bytes in {memory.buffers} buffers (largest live set {memory.peak:,})"
     yield f"        constants {memory.constants:,} bytes, scratch {memory.scratch:,} bytes per thread"
-    for symbol, count in plan.kernels:
-        yield f"kernel {count:3} x  {symbol}"
 
 
 def _choices(plan: PlanDescription) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
     CenoteError
     ├── ModelError         the file or graph is not a valid model (also a ValueError)
+    │   └── MissingFileError   there is no such file (also a FileNotFoundError)
     ├── UnsupportedError   a valid model or call that Cenote cannot run (also a NotImplementedError)
     ├── ShapeError         shapes or ranks do not fit (also a ValueError)
     ├── DTypeError         element types do not fit (also a TypeError)
@@ -16,6 +17,7 @@ once, at its boundary, with `CenoteError.located`.
 
 from __future__ import annotations
 
+import errno
 from typing import Self
 
 
@@ -29,6 +31,23 @@ class CenoteError(Exception):
 
 class ModelError(CenoteError, ValueError):
     """The file or graph is not a valid model."""
+
+
+class MissingFileError(ModelError, FileNotFoundError):
+    """The model's file is not there. `filename` and `errno` are those of a FileNotFoundError."""
+
+    def __init__(self, message: str, filename: str | None = None) -> None:
+        super().__init__(message)
+        self.errno, self.filename = errno.ENOENT, filename
+
+    def located(self, where: str) -> Self:
+        return type(self)(f"{where}: {self}", self.filename)
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # an OSError with a file name would print its own sentence
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str | None]]:
+        return type(self), (str(self), self.filename)
 
 
 class UnsupportedError(CenoteError, NotImplementedError):

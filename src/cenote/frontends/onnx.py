@@ -18,7 +18,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no types
 from numpy.typing import NDArray
 
-from cenote.core.errors import CenoteError, InputError, ModelError, UnsupportedError
+from cenote.core.errors import CenoteError, InputError, MissingFileError, ModelError, UnsupportedError
 from cenote.core.types import Declared, Dimension
 from cenote.frontends.onnx_nodes import Importer, Scope
 from cenote.frontends.onnx_order import where
@@ -90,7 +90,7 @@ def _parse(source: Any) -> tuple[Any, Contents, Path | None]:
             with path.open("rb") as file:
                 return (*_read(FileSource(file)), path.parent)
         except FileNotFoundError:
-            raise ModelError("there is no such file") from None
+            raise MissingFileError("there is no such file", os.fspath(path)) from None
         except (OSError, ValueError) as error:
             if isinstance(error, CenoteError):
                 raise

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from cenote.core.errors import ModelError, UnsupportedError
+from cenote.core.errors import MissingFileError, ModelError, UnsupportedError
 from cenote.core.types import Array
 
 TensorProto = onnx.TensorProto
@@ -132,8 +132,8 @@ class Tensors:
                 f"{what}: its external data '{location}' leaves the model's folder, which is refused"
             )
         if missing:
-            raise ModelError(
-                f"{what}: its external data '{location}' is missing; put it in the model's folder"
+            raise MissingFileError(
+                f"{what}: its external data '{location}' is missing; put it in the model's folder", str(path)
             )
         self.external[location] = None
         return path

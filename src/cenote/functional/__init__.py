@@ -139,3 +139,7 @@ __all__ = [
     "stochastic_pool",
     "stochastic_pool_backward",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -61,6 +61,9 @@ class StoredPlan:
     def __str__(self) -> str:
         return str(self.description)
 
+    def _repr_html_(self) -> str:
+        return self.description._repr_html_()
+
 
 @dataclass(frozen=True)
 class StoredModel:

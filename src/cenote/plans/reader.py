@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cenote.codegen import jit
-from cenote.core.errors import CenoteError, ModelError
+from cenote.core.errors import CenoteError, MissingFileError, ModelError
 from cenote.core.types import Array, Declared, TensorType, dtype_named
 from cenote.kernels.driver import driver_abi
 from cenote.plans import format
@@ -42,6 +42,8 @@ def read(path: str | os.PathLike[str], threads: int) -> StoredModel:
     try:
         with open(path, "rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise MissingFileError(f"{os.fspath(path)}: there is no such file", os.fspath(path)) from None
     except (OSError, ValueError) as error:
         raise ModelError(f"{os.fspath(path)}: the plan file cannot be read ({error})") from error
     try:
@@ -56,7 +58,7 @@ def read(path: str | os.PathLike[str], threads: int) -> StoredModel:
         ) from error
 
 
-def source_of(path: str | os.PathLike[str]) -> tuple[str, dict[str, str]]:
+def source_of(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
     """The path of the model that a plan file was made from ("" where unknown or unreadable), and how it was loaded."""
     try:
         with open(path, "rb") as file:

@@ -28,7 +28,7 @@ def as_numpy(x: Any) -> tuple[Array, Restore]:
     if isinstance(x, np.ndarray | np.generic):
         if isinstance(x, np.ma.MaskedArray):
             raise InputError("is a masked array, whose mask would be lost; pass x.filled(value)")
-        return np.asarray(x), _same
+        return np.asarray(x), same
     library = type(x).__module__.partition(".")[0]
     if library == "torch" and "torch" in sys.modules:
         return _from_torch(x, sys.modules["torch"])
@@ -62,7 +62,7 @@ def dense(x: Array) -> Array:
         ) from error
 
 
-def _same(array: Array) -> Array:
+def same(array: Array) -> Array:
     return array
 
 
@@ -95,4 +95,4 @@ def _restorer(x: Any) -> Restore:
     if hasattr(x, "__array_namespace__"):
         restore: Restore = x.__array_namespace__().from_dlpack
         return restore
-    return _same
+    return same

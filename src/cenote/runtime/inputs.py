@@ -1,0 +1,86 @@
+"""What callers give a model: other libraries' arrays, numbers and lists become arrays as native code wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from cenote.core import types
+from cenote.core.errors import CapacityError, CenoteError, InputError
+from cenote.core.types import Array, Declared
+from cenote.runtime.arrays import as_numpy, same
+
+_VALUES = (list, tuple, bool, int, float, complex)
+# The kinds of elements that a Python value may become: what it is written as is never changed in silence.
+_KINDS: dict[type, str] = {bool: "b", int: "iufc", float: "fc", complex: "c", str: "OU"}
+_DEEPEST = 32  # nested lists: a list that holds itself ends here
+
+
+def foreign(array: Any, declared: Declared) -> tuple[Array, Callable[[Array], Any]]:
+    """The NumPy array that an input stands for, and what turns an output into the caller's kind of array."""
+    try:
+        if isinstance(array, _VALUES) and not isinstance(array, np.generic):  # np.float64 is a float
+            return from_values(array, declared.dtype), same
+        return as_numpy(array)
+    except CenoteError as error:
+        raise error.located(f"input '{declared.name}'") from None
+
+
+def fitting(array: Array, declared: Declared) -> Array:
+    """The array as native code wants it: native byte order, C-contiguous. The dtype must be the declared one."""
+    if array.dtype is declared.dtype:  # NumPy's native dtypes are singletons
+        pass
+    elif array.dtype != declared.dtype:
+        native = array.dtype.newbyteorder("=")
+        if native != declared.dtype:
+            hint = f"convert it with x.astype({declared.dtype.name!r})"
+            raise InputError(f"input '{declared.name}' is {array.dtype}, the model takes {declared}: {hint}")
+        array = array.astype(native)
+    elif not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.flags.c_contiguous and array.flags.aligned:
+        return array
+    try:
+        return np.array(array, order="C")
+    except MemoryError as error:
+        raise CapacityError(f"input '{declared.name}' needs {array.nbytes / 1e6:.0f} MB: {error}") from error
+
+
+def from_values(values: Any, dtype: np.dtype[Any]) -> Array:
+    """A number, or nested lists of numbers, as an array of a dtype; a number is a tensor without axes.
+
+    Raises InputError for what is not of the dtype's kind (a float where integers are due), for numbers that do not
+    fit it, for lists whose lengths differ.
+    """
+    kind = "f" if types.is_float(dtype) else dtype.kind
+    for leaf in _leaves(values, 0):
+        if isinstance(leaf, np.ndarray | np.generic):
+            if leaf.dtype != dtype:
+                raise InputError(
+                    f"holds {leaf.dtype}, not {dtype}; convert it with np.asarray(x, {dtype.name!r})"
+                )
+        elif kind not in _KINDS.get(type(leaf), ""):
+            raise InputError(f"holds {leaf!r:.60} ({type(leaf).__name__}), which is no {dtype}")
+        elif kind in "iu" and not np.iinfo(dtype).min <= leaf <= np.iinfo(dtype).max:
+            raise InputError(f"holds {leaf}, which does not fit {dtype}")
+    try:
+        with np.errstate(over="ignore"):
+            array = np.array(values, dtype)
+        lost = np.isinf(array) & np.isfinite(np.array(values, np.float64)) if kind == "f" else None
+    except (ValueError, OverflowError, TypeError) as error:
+        raise InputError(f"cannot be made an array of {dtype} ({error})") from None
+    if lost is not None and lost.any():
+        raise InputError(f"holds numbers that do not fit {dtype}")
+    return array
+
+
+def _leaves(values: Any, depth: int) -> Iterator[Any]:
+    if not isinstance(values, list | tuple):
+        yield values
+        return
+    if depth == _DEEPEST:
+        raise InputError(f"holds lists nested more than {_DEEPEST} deep")
+    for item in values:
+        yield from _leaves(item, depth + 1)
