@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from cenote.kernels.base import Call, View
 
 Arrays = tuple[Array, ...]
 Types = tuple[TensorType, ...]
+T = TypeVar("T", TensorType, Array)
 
 
 class ValueNeeded(CenoteError):
@@ -151,6 +152,10 @@ Decoder = Callable[[Imported], "Op | Rewired"]
 class Op:
     """Base of all operators. Subclasses are frozen dataclasses; their fields are their attributes.
 
+    `operands` names the inputs in order: a trailing "?" marks an optional one, a trailing "*" on the last one any
+    number (at least one) of inputs. Subclasses write `types` and `compute`, which get one argument per operand, None
+    for an absent one.
+
     `name` is what graphs print, unique among operators. `from_onnx` maps an ONNX operator name, with its domain
     before it when it is not the standard one ("ai.onnx.ml.Binarizer"), to a decoder. `view` says that the output is
     the first input's elements in the same order under another shape (Reshape): the memory plan then lets both share
@@ -159,25 +164,62 @@ class Op:
     """
 
     name: ClassVar[str] = ""
+    operands: ClassVar[tuple[str, ...]] = ()
     view: ClassVar[bool] = False
     pure: ClassVar[bool] = True
     from_onnx: ClassVar[Mapping[str, Decoder]] = {}
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        """Check the inputs and give the types of the outputs: the only place where either is done.
+    def types(self, *inputs: Any, **unused: Any) -> Types:
+        """Check the operands' types and give those of the outputs: the only place where either is done.
 
         Raises ShapeError, DTypeError, ArgumentError or UnsupportedError; `ValueNeeded` when a constant is
         needed.
         """
-        raise NotImplementedError(f"{type(self).__name__}.infer")
+        raise NotImplementedError(f"{type(self).__name__}.types")
 
-    def reference(self, *inputs: Array | None) -> Arrays:
+    def compute(self, *inputs: Any, **unused: Any) -> Arrays:
         """The obvious NumPy, never optimised: the oracle, and what a host step runs.
 
-        Works in float64 for float inputs and rounds once, to the dtype that `infer` gives for the inputs' dtypes, so
-        float64 inputs give the float64 answer.
+        Works in float64 for float inputs and rounds once, to the dtype that `types` gives for the inputs' dtypes, so
+        float64 inputs give the float64 answer. Floating-point warnings are off.
         """
-        raise NotImplementedError(f"{type(self).__name__}.reference")
+        raise NotImplementedError(f"{type(self).__name__}.compute")
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        """What `types` says, once the inputs have been counted."""
+        return self.types(*self.arranged(inputs))
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        """What `compute` gives, row-major."""
+        with np.errstate(all="ignore"):
+            outputs = self.compute(*self.arranged(inputs))
+        return tuple(np.asarray(y, order="C") for y in outputs)
+
+    def declared(self, *inputs: Array | None) -> Types:
+        """The types `infer` gives for actual inputs: what a reference rounds to."""
+        return self.infer(*(None if x is None else TensorType.known(x) for x in inputs))
+
+    def shape_from_data(self, *inputs: TensorType | None) -> Types:
+        """For outputs whose shape depends on content: run the reference where all content is known."""
+        values = [None if x is None else x.value for x in inputs]
+        if any(value is None and x is not None for value, x in zip(values, inputs, strict=True)):
+            raise ShapeFromData(f"{self.name}: the output's shape depends on the content of its inputs")
+        return tuple(TensorType(y.dtype, y.shape) for y in self.reference(*values))
+
+    def arranged(self, inputs: Sequence[T | None]) -> list[Any]:
+        """One entry per operand (absent optional ones are None); ShapeError for missing and surplus inputs."""
+        variadic = bool(self.operands) and self.operands[-1].endswith("*")
+        given = list(inputs)
+        while len(given) > len(self.operands) and given[-1] is None:
+            given.pop()
+        if len(given) > len(self.operands) and not variadic:
+            raise ShapeError(f"{self.name}: takes at most {len(self.operands)} inputs, got {len(given)}")
+        given += [None] * (len(self.operands) - len(given))
+        for index, x in enumerate(given):
+            operand = self.operands[min(index, len(self.operands) - 1)]
+            if x is None and not operand.endswith("?"):
+                raise ShapeError(f"{self.name}: input {index} '{operand.rstrip('*')}' is missing")
+        return given
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         """Native ways to compute it, if there are any. `inputs` have passed `infer`."""
@@ -222,13 +264,12 @@ class Check(Op):
     """
 
     name: ClassVar[str] = "check"
+    operands: ClassVar[tuple[str, ...]] = ("found",)
 
-    def infer(self, *inputs: TensorType | None) -> Types:
+    def types(self, found: TensorType) -> Types:
         return ()
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (found,) = inputs
-        assert found is not None
+    def compute(self, found: Array) -> Arrays:
         if found[:, 0].any():
             self.raise_if_wrong(found)
         return ()

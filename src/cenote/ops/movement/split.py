@@ -11,7 +11,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Decoder, Imported, Op, Rewired, Sample, Types, normalize_axis, seeded
-from cenote.ops.host import HostOp, as_ints, int64s, known_ints
+from cenote.ops.checks import as_ints, int64s, known_ints
 
 
 def _decode_split(node: Imported) -> Op | Rewired:
@@ -31,7 +31,7 @@ def _decode_split(node: Imported) -> Op | Rewired:
 
 
 @dataclass(frozen=True)
-class Split(HostOp):
+class Split(Op):
     """`count` consecutive parts along an axis: of the given sizes, or of equal size without them.
 
     With `uneven` equal parts are rounded up and the last one is smaller where the axis does not divide (ONNX's
