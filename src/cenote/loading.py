@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError
 from cenote.core.options import Precision, Tune, Weights
 from cenote.model import Model
-from cenote.plans import reader
 from cenote.plans.cache import Keeper, keeper_of
 from cenote.plans.format import is_plan_at, is_plan_file
 from cenote.runtime.threads import resolve_threads
@@ -20,6 +19,7 @@ from cenote.stage import Options
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from cenote.core.types import Declared
     from cenote.graph.graph import Graph, Handover
 
 
@@ -65,19 +65,21 @@ def load(
     stored = None if keeper is None else keeper.find(None, options.threads)
     if keeper is not None and stored is not None:
         return Model.from_stored(stored, options, keeper, _graph_of(source, keeper))
-    graph, metadata = _imported(source, keeper)
-    return Model.from_graph(graph, metadata, options, keeper)
+    graph, outputs, metadata = _imported(source, keeper)
+    return Model.from_graph(graph, outputs, metadata, options, keeper)
 
 
-def _imported(source: Any, keeper: Keeper | None) -> tuple[Handover, Mapping[str, str]]:
-    """The graph of a model, and its metadata."""
+def _imported(
+    source: Any, keeper: Keeper | None
+) -> tuple[Handover, Mapping[str, Declared], Mapping[str, str]]:
+    """The graph of a model, the outputs that declare a type, and its metadata."""
     from cenote.frontends.onnx import load_onnx
     from cenote.graph.graph import Handover
 
     imported = load_onnx(source)
     if keeper is not None:
         keeper.note_external(imported.external)
-    return Handover(imported.graph), imported.metadata
+    return Handover(imported.graph), imported.outputs, imported.metadata
 
 
 def _graph_of(source: Any, keeper: Keeper) -> Callable[[], Graph]:
@@ -108,14 +110,27 @@ def _start(source: Any) -> bytes:
 
 
 def _load_plan(path: str | os.PathLike[str], threads: int | None, denormals: str | None) -> Model:
-    """A plan file's model; one that is stale or damaged is compiled anew when the model it was made from is at hand."""
+    """A plan file's model; one that is stale or damaged is compiled anew when the model it was made from is at hand.
+
+    That model must be what it was, its weights included: a file that happens to lie at its path is not used.
+    """
     try:
         return Model.from_plan_file(path, threads, denormals)
-    except (UnsupportedError, ModelError):
-        source, options = reader.source_of(path)
-        if not source or not os.path.isfile(source):
-            raise
-    model = load(source, threads=threads, denormals=denormals, **options)
+    except (UnsupportedError, ModelError) as error:
+        problem = error
+    from cenote.plans.source import is_source, source_of
+
+    made_from = source_of(path)
+    if made_from is None or not os.path.isfile(made_from.path):
+        raise problem
+    if not is_source(made_from.path, made_from.content, made_from.external):
+        raise type(problem)(
+            f"{problem}; the model that it was made from, {made_from.path}, has changed since and is not used"
+        ) from problem
+    options: dict[str, Any] = dict(made_from.options)  # checked when the plan was read
+    model = load(made_from.path, threads=threads, denormals=denormals, **options)
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time
-        model.save(path, source)
+        for shapes in made_from.shapes:
+            model.plan_for({each.name: shape for each, shape in zip(model.inputs, shapes, strict=True)})
+        model.save(path, made_from.path)
     return model

@@ -12,14 +12,13 @@ import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError, UnsupportedError
-from cenote.core.types import Array, Declared, TensorType
-from cenote.plans import reader, writer
+from cenote.core.types import FLOAT32, Array, Declared, TensorType
+from cenote.plans import reader
 from cenote.plans.cache import Keeper
 from cenote.plans.format import StoredModel, StoredPlan, is_plan_at
 from cenote.runtime.arrays import same
@@ -47,29 +46,37 @@ class Model:
     def __init__(
         self,
         inputs: Sequence[Declared],
-        outputs: Sequence[str],
+        outputs: Sequence[Declared],
         metadata: Mapping[str, str],
         options: Options,
         keeper: Keeper | None = None,
     ) -> None:
         self.inputs: tuple[Declared, ...] = tuple(inputs)
-        self.output_names: tuple[str, ...] = tuple(outputs)
+        self.output_names: tuple[str, ...] = tuple(declared.name for declared in outputs)
+        self._declared_outputs = tuple(outputs)
         self.metadata = dict(metadata)
         self._options = options
         self._keeper = keeper
+        # Digests of the model that this one was made from, and of its files of weights, where they are known.
+        self._origin = None if keeper is None else (keeper.content, keeper.external)
         self._source: Callable[[], Graph] | None = None  # of a model with symbolic dimensions: its graph
         self._stages: OrderedDict[Any, Stage] = OrderedDict()
         self._by_name = {declared.name: declared for declared in inputs}
 
     @staticmethod
     def from_graph(
-        source: Handover, metadata: Mapping[str, str], options: Options, keeper: Keeper | None = None
-    ) -> Model:
-        """A model out of an imported graph, compiled now if its shapes are fixed. `keeper`: the plan cache's place."""
+        source: Handover, outputs: Mapping[str, Declared], metadata: Mapping[str, str], options: Options,
+        keeper: Keeper | None = None,
+    ) -> Model:  # fmt: skip
+        """A model out of an imported graph, compiled now if its shapes are fixed.
+
+        `outputs`: those whose type is declared, by name; `keeper`: the plan cache's place.
+        """
         from cenote.graph.graph import Handover
 
         graph = source.take()
-        model = Model(graph.inputs, graph.outputs, metadata, options, keeper)
+        made = [outputs.get(name, Declared(name, FLOAT32, None)) for name in graph.outputs]
+        model = Model(graph.inputs, made, metadata, options, keeper)
         shapes = [_static_shape(declared) for declared in graph.inputs]
         known = tuple(shape for shape in shapes if shape is not None)
         if len(known) < len(shapes):
@@ -101,16 +108,20 @@ class Model:
         """A model out of a plan file; errors as `reader.read`."""
         count = resolve_threads(threads)
         stored = reader.read(path, count)
-        options = Options(count, stored.precision, stored.weights, denormals=denormals)
-        return Model.from_stored(stored, options)
+        model = Model.from_stored(
+            stored, Options(count, stored.precision, stored.weights, denormals=denormals)
+        )
+        model._origin = (stored.content, stored.external) if stored.content else None
+        return model
 
     def save(self, path: str | PathLike[str], source: str | PathLike[str] = "") -> None:
         """Write a plan file: the program, the packed weights and the kernels, ready to be mapped by `cenote.load`.
 
         Holds a plan for each set of input shapes compiled so far (`plan_for`). `source` is recorded as the model to
-        compile again when the file meets another CPU or version. Raises UnsupportedError for a model whose shapes
-        depend on data, InputError when nothing has been compiled, ArgumentError when `source` is a plan file itself,
-        OSError when the file cannot be written.
+        compile again when the file meets another CPU or version, with a digest of its content. Raises UnsupportedError
+        for a model whose shapes depend on data, InputError when nothing has been compiled, ArgumentError when `source`
+        is a plan file itself, cannot be read or is not what this model was made from, OSError when the file cannot be
+        written.
         """
         if source and is_plan_at(source):
             raise ArgumentError(
@@ -120,16 +131,16 @@ class Model:
             raise InputError("the model has symbolic dimensions: call plan_for(shapes) before saving a plan")
         if any(stage.rest is not None for stage in self._stages.values()):
             raise UnsupportedError("a plan file holds models whose shapes do not depend on data")
-        writer.save(
-            path,
-            self._stored(list(self._stages)),
-            source=str(Path(source).resolve()) if source else "",
-        )
+        from cenote.plans import writer
+        from cenote.plans.source import with_source
+
+        stored = self._stored(list(self._stages))
+        writer.save(path, with_source(stored, source, self._origin) if source else stored)
 
     def _stored(self, shapes: Sequence[Any]) -> StoredModel:
         """The model and its plans for these shapes, to be written down."""
         return StoredModel(
-            self.inputs, self.output_names, self.metadata, self._options.precision, self._options.weights,
+            self.inputs, self._declared_outputs, self.metadata, self._options.precision, self._options.weights,
             {key: self._stages[key].plan for key in shapes},
         )  # fmt: skip
 
@@ -166,17 +177,18 @@ class Model:
 
     @property
     def outputs(self) -> tuple[Declared, ...]:
-        """Name, dtype and shape of each output: those of the plan used last, no shape before the first."""
+        """Name, dtype and shape of each output: those of the plan used last, before the first those that the model
+        declares (a size that it leaves open is a name or None; no shape where it declares none)."""
         if not self._stages:
-            return tuple(Declared(name, np.dtype(np.float32), None) for name in self.output_names)
+            return self._declared_outputs
         types: dict[str, TensorType] = {}
         for stage in self._chain():
             types.update(zip(stage.output_names, stage.plan.program.outputs, strict=True))
         return tuple(
-            Declared(name, types[name].dtype, types[name].shape)
-            if name in types
-            else Declared(name, np.dtype(np.float32), None)
-            for name in self.output_names
+            Declared(declared.name, types[declared.name].dtype, types[declared.name].shape)
+            if declared.name in types
+            else declared
+            for declared in self._declared_outputs
         )
 
     @property

@@ -10,14 +10,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from cenote.core import settings
 from cenote.core.errors import ArgumentError, InputError
 from cenote.core.locks import Guard
-from cenote.core.options import Precision, Tune, Weights
+from cenote.core.options import PRECISIONS, TUNINGS, WEIGHTS
 from cenote.core.types import Array, TensorType
 from cenote.plans.format import StoredPlan
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from cenote.passes.specialize import Rest
 
 _STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
-PRECISIONS: tuple[str, ...] = get_args(Precision)
-WEIGHTS: tuple[str, ...] = get_args(Weights)
-TUNINGS: tuple[str, ...] = get_args(Tune)
 
 
 class Stage:

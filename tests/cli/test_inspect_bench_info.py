@@ -122,15 +122,15 @@ def test_info_tells_the_settings_in_force(
     assert cenote.__version__ in text
     assert all(item.variable in text for item in cenote.info().settings)
     found = json.loads(cenote_command("info", "--json").out)
-    counts = {"files": 0, "nbytes": 0, "plans": 0, "plan_bytes": 0}
+    counts = {"files": 0, "nbytes": 0, "plans": 0, "plan_bytes": 0, "problem": ""}
     assert found["cache"] == {"folder": str(tmp_path / "kernels"), **counts}
     for folder, nbytes in (("objects", 10), ("plans", 300)):
-        (tmp_path / "kernels" / folder).mkdir(parents=True)
+        (tmp_path / "kernels" / folder).mkdir(exist_ok=True)
         (tmp_path / "kernels" / folder / "file").write_bytes(b"0" * nbytes)
     text = " ".join(cenote_command("info").out.split())  # a long folder wraps the line
     assert "1 kernels" in text
     assert "1 models" in text
-    counts = {"files": 1, "nbytes": 10, "plans": 1, "plan_bytes": 300}
+    counts = {"files": 1, "nbytes": 10, "plans": 1, "plan_bytes": 300, "problem": ""}
     assert json.loads(cenote_command("info", "--json").out)["cache"] == {
         "folder": str(tmp_path / "kernels"),
         **counts,

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import cenote
 from cenote.codegen import cache, jit
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64
@@ -18,15 +20,16 @@ from cenote.core.target import Target
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("CENOTE_CACHE", str(tmp_path / "cache"))
-    cache._usable.cache_clear()
-    return tmp_path / "cache" / "objects"
+def target() -> Target:
+    return jit.named_target("generic")
 
 
 @pytest.fixture
-def target() -> Target:
-    return jit.named_target("generic")
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Target) -> Path:
+    """Where an empty cache keeps its files; what every process puts there is known already."""
+    cache.key("", target)
+    monkeypatch.setenv("CENOTE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "objects"
 
 
 def test_round_trip_in_a_private_folder(folder: Path, target: Target) -> None:
@@ -78,7 +81,6 @@ def test_an_unwritable_folder_is_harmless(folder: Path, target: Target) -> None:
 def test_a_folder_that_others_can_write_to_is_not_used(folder: Path, target: Target) -> None:
     folder.mkdir(parents=True)
     folder.chmod(0o777)
-    cache._usable.cache_clear()
     cache.write("k", target, b"code")
     assert list(folder.iterdir()) == []
     assert cache.read("k", target) is None
@@ -90,9 +92,163 @@ def test_a_path_that_cannot_be_a_folder_is_harmless(
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", "off"):
         monkeypatch.setenv("CENOTE_CACHE", str(place))
-        cache._usable.cache_clear()
         cache.write("k", target, b"code")
         assert cache.read("k", target) is None
+
+
+def test_a_sound_file_under_another_name_is_not_used(folder: Path, target: Target) -> None:
+    cache.write("k", target, b"code")
+    (folder / cache.key("k", target)).rename(folder / cache.key("other", target))
+    assert cache.read("other", target) is None
+
+
+def test_a_kernel_under_another_name_is_compiled_again(folder: Path, target: Target) -> None:
+    names = [cache.key(f"test_cache_{number}", target) for number in (901, 902)]
+    jit.addresses([kernel(901, target)], target)
+    (folder / names[0]).rename(folder / names[1])
+    assert jit.addresses([kernel(902, target)], target)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link", "sparse", "another's"])
+def test_what_is_no_file_of_ours_never_blocks(folder: Path, target: Target, kind: str) -> None:
+    """In a process of its own, which must end."""
+    cache.write("k", target, b"code")
+    path = folder / cache.key("k", target)
+    path.rename(folder / "aside")
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to(folder / "aside")
+    elif kind == "sparse":
+        with path.open("wb") as file:
+            file.truncate(1 << 42)
+    else:
+        (folder / "aside").rename(path)
+        path.chmod(0o666)
+    code = (
+        "from cenote.codegen import cache, jit; target = jit.named_target('generic')\n"
+        "assert cache.read('k', target) is None; cache.write('k', target, b'new'); print(cache.read('k', target))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert result.stdout.strip() == ("None" if kind == "folder" else "b'new'"), "replaced"
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "[1, {}, 2]", '["a", {"b": 1}, "c"]', '["a", ["b"], "c"]', "[" * 5000]
+)
+def test_a_malformed_description_of_the_cpu_is_asked_for_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    described = ("cpu", {"avx2": True}, "triple")
+    monkeypatch.setattr(jit.worker, "ask_for_host", lambda: described)
+    name = f"host-{jit._cpu_digest()}.json"
+    cache.write_text(name, content)
+    assert jit._host.__wrapped__() == described
+    monkeypatch.setattr(jit.worker, "ask_for_host", None)
+    assert jit._host.__wrapped__() == described, "kept"
+
+
+def test_folders_are_private_whatever_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Target
+) -> None:
+    for umask in (0o000, 0o002, 0o777):
+        base = tmp_path / f"{umask:o}" / "above" / "cache"
+        monkeypatch.setenv("CENOTE_CACHE", str(base))
+        before = os.umask(umask)
+        try:
+            cache.write("k", target, b"code")
+        finally:
+            os.umask(before)
+        assert cache.read("k", target) == b"code"
+        for made in (base.parent.parent, base.parent, base, base / "objects"):
+            assert made.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_base_that_others_can_write_to_is_not_used(folder: Path, target: Target) -> None:
+    cache.write("k", target, b"code")
+    assert not cache.problem()
+    for mode in (0o777, 0o775, 0o702):
+        folder.parent.chmod(mode)
+        assert cache.read("k", target) is None, "checked again, not remembered"
+        assert "can be written to by other users" in cache.problem()
+    folder.parent.chmod(0o1777)  # as /tmp: others can make files there, but not exchange ours
+    assert cache.read("k", target) == b"code"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("which", ["objects", "file", "base"])
+def test_what_belongs_to_another_user_is_not_used(folder: Path, target: Target, which: str) -> None:
+    cache.write("k", target, b"code")
+    assert cache.read("k", target) == b"code"
+    path = {"objects": folder, "file": folder / cache.key("k", target), "base": folder.parent}[which]
+    os.chown(path, 65534, 65534)
+    assert cache.read("k", target) is None
+    assert which == "file" or "belongs to another user" in cache.problem()
+
+
+def test_an_exchanged_folder_is_noticed(folder: Path, target: Target) -> None:
+    """What lies behind a link is not ours to trust, and a folder that is open stays the one that was checked."""
+    cache.write("k", target, b"code")
+    with cache.folder() as place:
+        assert place is not None
+        folder.rename(folder.with_name("aside"))
+        folder.symlink_to(folder.with_name("aside"))
+        assert place.read(cache.key("k", target), 1 << 20)
+    assert cache.read("k", target) is None
+
+
+def test_what_is_wrong_with_the_cache_is_told(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cenote.info().cache.problem == ""
+    folder.parent.chmod(0o777)
+    assert "can be written to by other users" in cenote.info().cache.problem
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CENOTE_CACHE", str(tmp_path / "file"))
+    assert "Not a directory" in cenote.info().cache.problem
+    monkeypatch.setenv("CENOTE_CACHE", "off")
+    assert cenote.info().cache.problem == ""
+
+
+def test_a_full_or_read_only_disk_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *given, **named: False)
+    assert cache.problem().endswith("cannot be written to")
+    monkeypatch.setattr(os, "access", lambda *given, **named: True)
+    monkeypatch.setattr(os, "fstatvfs", lambda handle: SimpleNamespace(f_bavail=0))
+    assert "is full" in cache.problem()
+
+
+def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch, target: Target) -> None:
+    for variable in ("CENOTE_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def nobody(*given: object) -> None:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    cache.write("k", target, b"code")
+    assert cache.read("k", target) is None
+    assert cenote.info().cache.folder == ""
+
+
+def test_the_generator_is_all_that_kernels_may_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*cache.GENERATOR, "ops"):
+        (tmp_path / name / "sub" / "folder").mkdir(parents=True)
+    monkeypatch.setattr(cache, "_PACKAGE", tmp_path)
+    digests = [cache._generator_digest()]
+    for name in (*cache.GENERATOR, "ops"):
+        (tmp_path / name / "sub" / "folder" / "x.py").write_text("x = 1")
+        digests.append(cache._generator_digest())
+    (tmp_path / "kernels" / "sub" / "folder" / "x.py").rename(tmp_path / "kernels" / "sub" / "x.py")
+    digests.append(cache._generator_digest())
+    assert len(set(digests)) == len(cache.GENERATOR) + 2
+    assert digests[-2] == digests[-3], "operators are no part of a kernel"
 
 
 def test_pruning_removes_what_is_old(folder: Path, target: Target) -> None:

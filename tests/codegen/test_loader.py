@@ -14,7 +14,7 @@ from cenote.codegen import jit, llvm, loader, worker
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.math import exp
 from cenote.codegen.values import F32
-from cenote.core.errors import CodegenError
+from cenote.core.errors import CapacityError, CodegenError
 from cenote.core.target import Target
 from tests.harness import KERNEL
 
@@ -62,6 +62,48 @@ def test_perf_learns_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
         path.unlink(missing_ok=True)
     assert any(re.fullmatch(r"[0-9a-f]+ [0-9a-f]+ test_perf_name", line) for line in lines)
     assert any(line.endswith(" test_perf_name.body") for line in lines)
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe"])
+def test_the_map_for_perf_follows_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setenv("CENOTE_PERF_MAP", "1")
+    monkeypatch.setattr(jit, "PERF_FOLDER", str(tmp_path))
+    precious, path = tmp_path / "precious", tmp_path / f"perf-{os.getpid()}.map"
+    precious.write_text("content")
+    if kind == "link":
+        path.symlink_to(precious)
+    elif kind == "hard link":
+        path.hardlink_to(precious)
+    else:
+        os.mkfifo(path)
+    target = jit.named_target("generic")
+    assert jit.addresses([exponential(f"test_perf_{kind[0]}", target)], target), "and goes on without"
+    assert precious.read_text() == "content"
+
+
+def test_object_code_with_any_byte_changed_is_placed_or_refused() -> None:
+    code = llvm.object_code(exponential("test_bytes", jit.named_target("generic")))
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(300):
+        changed = bytearray(code)
+        for position in rng.integers(len(code), size=rng.integers(1, 4)):
+            changed[position] = rng.integers(256)
+        try:
+            loader.load({"test_bytes": bytes(changed)})
+        except (CodegenError, CapacityError):
+            refused += 1
+    assert refused
+
+
+def test_no_room_for_kernels_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*given: object, **named: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    code = llvm.object_code(exponential("test_room", jit.named_target("generic")))
+    monkeypatch.setattr(loader.mmap, "mmap", refused)
+    with pytest.raises(CapacityError, match="Cannot allocate"):
+        loader.load({"test_room": code})
 
 
 def test_nonsense_is_refused() -> None:

@@ -177,6 +177,9 @@ def test_external_data_that_is_wrong(tmp_path: Path) -> None:
     for location in ("../secret.bin", str(tmp_path / "secret.bin"), "link.bin", "a/../../secret.bin"):
         proto = external(path, location)
         refused(path, ModelError, str(path), "initializer 'w'", "leaves the model's folder")
+    (folder / "hard.bin").hardlink_to(tmp_path / "secret.bin")
+    external(path, "hard.bin")
+    refused(path, ModelError, "initializer 'w'", "'hard.bin' is a hard link (the file has 2 names)")
     external(path, "missing.bin")
     refused(path, ModelError, "initializer 'w'", "'missing.bin' is missing")
     external(path, "short.bin")

@@ -38,6 +38,8 @@ def info(
         f"{cache.plans} models, {size(cache.plan_bytes)}",
     )
     table.add_row("cache", f"{cache.folder}: {kernels}; {models}" if cache.folder else "off")
+    if cache.problem:
+        table.add_row("", f"not used: {cache.problem}")
     table.add_row("versions", ", ".join(f"{name} {version}" for name, version in found.versions.items()))
     out().print(table)
     settings = Table(box=None, pad_edge=False, title="settings (environment variables)", title_justify="left")

@@ -1,8 +1,9 @@
 """Compiled kernels on disk, so that a second process compiles nothing.
 
-An object file is executable content, so the folder must belong to the user and be writable by nobody else (mode 0700);
-otherwise it is not used. A file is written aside and renamed, so a reader never sees half of one; it carries a digest,
-so a damaged one is compiled anew. Nothing that goes wrong here is an error: the cache only saves time.
+An object file is executable content, so the folder must belong to the user and be writable by nobody else (mode 0700),
+which is checked at every use (`core.files`); otherwise it is not used. A file is written aside and renamed, so a reader
+never sees half of one; it carries a digest of its name and content, so a damaged or misplaced one is compiled anew.
+Nothing that goes wrong here is an error: the cache only saves time.
 
 The key covers all that the code depends on: the kernel's spec, the source text of the generator, LLVM's version, the
 target. A change to any kernel's source makes new keys; `prune` removes what has not been used for long.
@@ -13,21 +14,21 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import stat
-import threading
 import time
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import BinaryIO
 
+from cenote.core.files import PrivateFolder, private_folder
 from cenote.core.settings import cache_folder
 from cenote.core.target import Target
 from cenote.core.version import __version__
 
-_MAGIC = b"cenote-object-1\n"
+_MAGIC = b"cenote-object-2\n"
 _DIGEST = 32
+_LARGEST = 64 << 20  # bytes of a file that is read: object code is some 10 KB
+GENERATOR = ("codegen", "core", "kernels", "runtime")  # what kernels may import, and so what they depend on
 _KEEP_SECONDS = 90 * 86400
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -70,11 +71,11 @@ def generator_digest() -> str:
 
 
 def _generator_digest() -> str:
-    package = _PACKAGE
     digest = hashlib.sha256()
-    for folder in ("codegen", "kernels"):
-        for path in sorted((package / folder).rglob("*.py")):
-            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    for folder in GENERATOR:
+        for path in sorted((_PACKAGE / folder).rglob("*.py")):
+            name = path.relative_to(_PACKAGE).as_posix().encode()
+            digest.update(name + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
 
@@ -107,29 +108,25 @@ def key(symbol: str, target: Target) -> str:
     return hashlib.sha256(f"{_world(target)}\0{symbol}".encode()).hexdigest()
 
 
-def _is_safe(folder: Path) -> bool:
-    """A real directory that is ours and that nobody else can write to."""
-    state = folder.lstat()
-    ours = not hasattr(os, "getuid") or state.st_uid == os.getuid()
-    return stat.S_ISDIR(state.st_mode) and ours and not state.st_mode & 0o022
+def folder(name: str = "objects") -> AbstractContextManager[PrivateFolder | None]:
+    """A folder of the cache, open and checked; None where it cannot be used (`problem` says why)."""
+    base = cache_folder()
+    if base is not None:
+        with contextlib.suppress(OSError, ValueError):
+            return private_folder(base, name)
+    return contextlib.nullcontext()
 
 
-@cache
-def _usable(folder: Path) -> bool:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return _is_safe(folder)
-    except OSError:
-        return False
-
-
-def folder(name: str = "objects") -> Path | None:
-    """A folder of the cache if it can be used."""
+def problem() -> str:
+    """Why the cache cannot be used or written to, though it is on; "" when it can."""
     base = cache_folder()
     if base is None:
-        return None
-    path = base / name
-    return path if _usable(path) else None
+        return ""
+    try:
+        with private_folder(base, "objects") as place:
+            return place.problem()
+    except (OSError, ValueError) as error:
+        return str(error)
 
 
 def read(symbol: str, target: Target) -> bytes | None:
@@ -145,7 +142,10 @@ def write(symbol: str, target: Target, code: bytes) -> None:
 def read_text(name: str) -> str | None:
     """A small text kept under a name."""
     content = _read(name)
-    return None if content is None else content.decode()
+    try:
+        return None if content is None else content.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def write_text(name: str, text: str) -> None:
@@ -153,53 +153,40 @@ def write_text(name: str, text: str) -> None:
     _write(name, text.encode())
 
 
+def _digest(name: str, body: bytes) -> bytes:
+    """Covers the name, so that a file under another's name is not taken for it."""
+    return hashlib.sha256(name.encode() + b"\0" + body).digest()
+
+
 def _read(name: str) -> bytes | None:
-    place = folder()
-    if place is None:
-        return None
-    try:
-        content = (place / name).read_bytes()
-    except OSError:
-        return None
+    with folder() as place:
+        if place is None:
+            return None
+        try:
+            content = place.read(name, _LARGEST)
+        except (OSError, MemoryError):
+            return None
     head = len(_MAGIC) + _DIGEST
     body = content[head:]
-    if content[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != content[len(_MAGIC) : head]:
+    if content[: len(_MAGIC)] != _MAGIC or _digest(name, body) != content[len(_MAGIC) : head]:
         return None
     return body
 
 
 def _write(name: str, body: bytes) -> None:
-    place = folder()
-    if place is None:
-        return
-    with contextlib.suppress(OSError), replacing(place / name) as file:
-        file.write(_MAGIC + hashlib.sha256(body).digest() + body)
-
-
-@contextlib.contextmanager
-def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """A file that takes this place when it has been written: readers see the whole of it or none."""
-    aside = path.with_name(f".new-{os.getpid()}-{threading.get_ident()}-{time.monotonic_ns()}")
-    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        os.replace(aside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(aside)
-        raise
+    with folder() as place:
+        if place is not None:
+            with contextlib.suppress(OSError), place.replacing(name) as file:
+                file.write(_MAGIC + _digest(name, body) + body)
 
 
 def prune() -> int:
     """Remove files that nobody has read or written for 90 days; how many went."""
-    place, removed = folder(), 0
-    if place is None:
-        return 0
-    for path in place.iterdir():
-        with contextlib.suppress(OSError):
-            state = path.stat()
-            if max(state.st_atime, state.st_mtime) < time.time() - _KEEP_SECONDS:
-                path.unlink()
-                removed += 1
+    removed, oldest = 0, time.time() - _KEEP_SECONDS
+    with folder() as place:
+        for name, state in [] if place is None else place.files():
+            if place is not None and max(state.st_atime, state.st_mtime) < oldest:
+                with contextlib.suppress(OSError):
+                    place.remove(name)
+                    removed += 1
     return removed

@@ -10,9 +10,10 @@ import hashlib
 import importlib
 import json
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from cenote.codegen.worker import Source
 
 _guard = Guard()
+PERF_FOLDER = "/tmp"  # where Linux perf looks
 
 
 def _llvm() -> Any:
@@ -42,13 +44,22 @@ def _llvm() -> Any:
 def _host() -> tuple[str, dict[str, bool], str]:
     """CPU name, features and triple, from the cache if this very CPU has been described before."""
     key = f"host-{_cpu_digest()}.json"
-    kept = object_cache.read_text(key)
+    kept = _described(object_cache.read_text(key))
     if kept is not None:
-        name, features, triple = json.loads(kept)
-        return name, features, triple
+        return kept
     described = worker.ask_for_host() or _llvm().host()
     object_cache.write_text(key, json.dumps(described))
     return described
+
+
+def _described(text: str | None) -> tuple[str, dict[str, bool], str] | None:
+    """A description as it was kept; None for what is none."""
+    try:
+        name, features, triple = json.loads(text or "")
+    except (ValueError, TypeError, RecursionError):
+        return None
+    sound = isinstance(name, str) and isinstance(triple, str) and isinstance(features, dict)
+    return (name, features, triple) if sound and all(type(on) is bool for on in features.values()) else None
 
 
 def _cpu_digest() -> str:
@@ -195,8 +206,15 @@ def _load(objects: Mapping[str, bytes]) -> dict[str, int]:
 
 
 def _tell_profiler(placed: Mapping[str, loader.Placed]) -> None:
-    """Append to the map in which Linux perf looks up the names of generated code."""
-    with Path(f"/tmp/perf-{os.getpid()}.map").open("a") as file:
+    """Append to the map in which Linux perf looks up the names of generated code.
+
+    Its name is known to everybody who can write to /tmp: a link, or a file of somebody else, is left alone.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with suppress(OSError), open(os.open(f"{PERF_FOLDER}/perf-{os.getpid()}.map", flags, 0o600), "a") as file:
+        state = os.fstat(file.fileno())
+        if not stat.S_ISREG(state.st_mode) or state.st_uid != os.geteuid() or state.st_nlink != 1:
+            return
         for symbol, place in placed.items():
             for name, address, nbytes in place.functions:
                 file.write(f"{address:x} {nbytes:x} {name or symbol}\n")

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cenote.core.errors import CodegenError
+from cenote.core.errors import CapacityError, CodegenError
 
 _ALLOCATED, _NO_BITS = 0x2, 8  # section flag and type
 _SYMBOL_TABLE, _RELOCATIONS = 2, 4  # section types
@@ -104,7 +104,10 @@ class _Region:
     """Memory being filled: sections first, then stubs and table entries for what lies too far away."""
 
     def __init__(self, nbytes: int) -> None:
-        self.map = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            self.map = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, OverflowError) as error:
+            raise CapacityError(f"kernels need {nbytes} bytes, which cannot be mapped ({error})") from error
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
         self.used = 0
         self._stubs: dict[bytes, int] = {}
@@ -149,8 +152,18 @@ def keep_for_good(owner: object) -> None:
 def load(objects: Mapping[str, bytes]) -> dict[str, Placed]:
     """Place object files, one per symbol, and give where each symbol lies.
 
-    Raises CodegenError for what it cannot read, and when the system forbids executable memory.
+    Raises CodegenError for what it cannot read, and when the system forbids executable memory, CapacityError when it
+    has no memory for them.
     """
+    try:
+        return _load(objects)
+    except MemoryError as error:
+        raise CapacityError(f"there is no memory to load kernels ({error})") from error
+    except (struct.error, LookupError, ValueError) as error:
+        raise CodegenError(f"the object code is damaged ({error!r:.100})") from error
+
+
+def _load(objects: Mapping[str, bytes]) -> dict[str, Placed]:
     parsed = {symbol: _Object(code) for symbol, code in objects.items()}
     room = sum(
         section.nbytes + section.alignment + 32 for each in parsed.values() for section in each.sections

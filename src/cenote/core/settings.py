@@ -77,11 +77,14 @@ SETTINGS = (THREADS, TARGET, CACHE, PLAN_CACHE, SPIN, DENORMALS, PERF_MAP)
 
 
 def cache_folder() -> Path | None:
-    """Where compiled kernels are kept, or None when caching is off."""
+    """Where compiled kernels are kept, or None when caching is off (or no home folder is known to keep them in)."""
     text = CACHE.text()
     if text == "off":
         return None
     if text:
         return Path(text)
     base = os.environ.get("XDG_CACHE_HOME", "").strip()
-    return (Path(base) if base else Path.home() / ".cache") / "cenote"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "cenote"
+    except RuntimeError:  # neither HOME nor an entry for this user
+        return None

@@ -125,6 +125,7 @@ class Tensors:
         try:
             path = (folder / location).resolve()
             missing = not path.is_file()
+            names = 0 if missing else path.stat().st_nlink
         except (OSError, ValueError, RuntimeError) as error:  # a null byte, a name too long, a loop of links
             raise ModelError(f"{what}: '{location!r}' is not a usable path ({error})") from None
         if not path.is_relative_to(folder):
@@ -134,6 +135,11 @@ class Tensors:
         if missing:
             raise MissingFileError(
                 f"{what}: its external data '{location}' is missing; put it in the model's folder", str(path)
+            )
+        if names > 1:  # another of its names may lie anywhere; onnx's own checker refuses it too
+            raise ModelError(
+                f"{what}: its external data '{location}' is a hard link (the file has {names} names), which may lead "
+                "out of the model's folder and is refused; put a copy in its place"
             )
         self.external[location] = None
         return path

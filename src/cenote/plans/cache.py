@@ -6,7 +6,7 @@ held to the digests that the plan records. So nothing stale is ever used: what c
 go, the least recently used first, when there are more than CENOTE_PLAN_CACHE megabytes.
 
 Like kernels, plans are executable content: the folder must be the user's own (mode 0700). A file is written aside and
-renamed; a damaged one is dropped and made anew. Nothing that goes wrong here is an error.
+renamed; a damaged one is replaced. Nothing that goes wrong here is an error.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ from cenote.codegen import cache as object_cache
 from cenote.codegen import jit
 from cenote.core import settings
 from cenote.core.errors import CenoteError
+from cenote.core.files import PrivateFolder
 from cenote.plans import fingerprint, reader
 from cenote.plans.format import StoredModel
-from cenote.plans.writer import save
 
 Shapes = tuple[tuple[int, ...], ...]
 
 _ABANDONED = 3600.0  # seconds after which a file that is still being written belongs to a process that died
+_USED_LATELY = (
+    86400.0  # seconds for which a plan counts as used: noting it changes a date, and costs a full check
+)
 _MEGABYTE = 1_000_000
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # Sets of shapes that a process adds for a model with symbolic dimensions: each holds all weights.
@@ -42,29 +45,39 @@ _SHAPES_KEPT = 1
 
 
 class Keeper:
-    """The place in the cache of one model loaded in one way."""
+    """A model loaded in one way: what it was made from, and its place in the cache."""
 
     def __init__(self, content: str, folder: Path | None, options: Mapping[str, str]) -> None:
         """`content`: digest of the model; `folder`: where it lies, and with it files that hold its weights."""
         self.content, self.folder, self.options = content, folder, options
-        self.external: Mapping[str, str] = {}
+        self.external: (
+            Mapping[str, str] | None
+        ) = {}  # digests of those files by name; None: they cannot be read
         self._left = _SHAPES_KEPT
 
     def find(self, shapes: Shapes | None, threads: int) -> StoredModel | None:
-        """The model as it was kept: when it had been loaded (None), or with the plan for these shapes."""
-        path = self._path(shapes)
-        if path is None or not path.is_file():
-            return None
-        try:
-            stored = reader.read(path, threads)
-        except (CenoteError, OSError):
-            with contextlib.suppress(OSError):
-                path.unlink()  # damaged
-            return None
-        if not self._holds(stored.external):
-            return None
-        with contextlib.suppress(OSError):
-            os.utime(path)  # used now
+        """The model as it was kept: when it had been loaded (None), or with the plan for these shapes.
+
+        A file that cannot be used is left for `keep` to replace: it may be sound, and the memory to map it lacking.
+        """
+        with _plans() as place:
+            if place is None:
+                return None
+            name = self._name(shapes)
+            try:
+                handle = place.open(name)
+                try:
+                    stored = reader.read_open(handle, str(place.path / name), threads)
+                    idle = time.time() - os.fstat(handle).st_mtime
+                finally:
+                    os.close(handle)
+            except (CenoteError, OSError):
+                return None
+            if not self._holds(stored.external):
+                return None
+            if idle > _USED_LATELY:
+                with contextlib.suppress(OSError):
+                    place.touch(name)
         self.external = stored.external
         return stored
 
@@ -72,58 +85,68 @@ class Keeper:
         """Put a model there, quietly if that is not possible; a full disk is told once."""
         if shapes is not None:
             self._left -= 1
-        path, room = self._path(shapes), settings.PLAN_CACHE.integer() * _MEGABYTE
+        room = settings.PLAN_CACHE.integer() * _MEGABYTE
         nbytes = sum(
             {id(x): x.nbytes for plan in model.plans.values() for x in plan.program.constants}.values()
         )
-        if path is None or self._left < 0 or not 0 <= nbytes < room:
+        if self.external is None or self._left < 0 or not 0 <= nbytes < room:
             return
-        try:
-            save(path, replace(model, external=self.external), private=True)
-            _make_room(path, room)
-        except OSError as error:
-            if error.errno in _FULL:
-                _tell_full(path.parent)
-        except CenoteError:
-            pass  # a host step that cannot be written down
+        with _plans() as place:
+            if place is None:
+                return
+            from cenote.plans.writer import write  # a process that finds its plan writes none
+
+            try:
+                with place.replacing(self._name(shapes)) as file:
+                    write(file, replace(model, source="", content=self.content, external=self.external))
+                _make_room(place, self._name(shapes), room)
+            except OSError as error:
+                if error.errno in _FULL:
+                    _tell_full(place.path)
+            except CenoteError:
+                pass  # a host step that cannot be written down
 
     def note_external(self, names: Sequence[str]) -> None:
         """The files beside the model that its weights were read from."""
         assert self.folder is not None or not names
-        self.external = {name: fingerprint.of_file(Path(self.folder or "", name)) for name in names}
+        try:
+            self.external = {name: self._digest_of(name) for name in names}
+        except OSError:
+            self.external = None
+
+    def _digest_of(self, name: str) -> str:
+        """Digest of a file beside the model; the front end allows a path through a folder that is not there."""
+        return fingerprint.of_file((self.folder or Path()).joinpath(name).resolve())
 
     def is_of(self, source: object) -> bool:
         """Is the model still what it was?"""
         return _content(source) == self.content and self._holds(self.external)
 
-    def _holds(self, external: Mapping[str, str]) -> bool:
+    def _holds(self, external: Mapping[str, str] | None) -> bool:
         """Do the files with the weights have the content that the plan was made from?"""
         try:
-            return all(
-                fingerprint.of_file(Path(self.folder or "", name)) == digest
-                for name, digest in external.items()
+            return external is not None and all(
+                self._digest_of(name) == digest for name, digest in external.items()
             )
         except OSError:
             return False
 
-    def _path(self, shapes: Shapes | None) -> Path | None:
-        folder = object_cache.folder("plans")
-        if folder is None:
-            return None
+    def _name(self, shapes: Shapes | None) -> str:
         parts = [self.content, *(f"{name}={value}" for name, value in sorted(self.options.items())), _world()]
         if self.options.get("tune") != "off":
             parts.append(object_cache.read_text(object_cache.TUNED) or "")
         name = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        return (
-            folder
-            / f"{name}{'' if shapes is None else f'-{hashlib.sha256(repr(shapes).encode()).hexdigest()[:16]}'}.cenote"
-        )
+        which = "" if shapes is None else "-" + hashlib.sha256(repr(shapes).encode()).hexdigest()[:16]
+        return f"{name}{which}.cenote"
+
+
+def _plans() -> contextlib.AbstractContextManager[PrivateFolder | None]:
+    """The folder of plans; None when plans are not cached."""
+    return object_cache.folder("plans") if settings.PLAN_CACHE.integer() else contextlib.nullcontext()
 
 
 def keeper_of(source: object, options: Mapping[str, str]) -> Keeper | None:
-    """The place of a model given by its path or its bytes; None when plans are not cached, or the file not readable."""
-    if not settings.PLAN_CACHE.integer() or object_cache.folder("plans") is None:
-        return None
+    """The keeper of a model given by its path or its bytes; None for others, and for a file that is not readable."""
     content = _content(source)
     if content is None:
         return None
@@ -152,23 +175,22 @@ def _world() -> str:
 # ---- room -----------------------------------------------------------------------------------------------------------
 
 
-def _make_room(newest: Path, room: int) -> None:
+def _make_room(place: PrivateFolder, newest: str, room: int) -> None:
     """Remove the plans that were not used for longest, until the rest fits."""
-    now, plans = time.time(), list[tuple[float, int, Path]]()
-    for path in newest.parent.iterdir():
-        with contextlib.suppress(OSError):
-            state = path.stat()
-            if path.suffix == ".cenote" and not path.name.startswith("."):
-                plans.append((state.st_mtime, state.st_size, path))
-            elif state.st_mtime < now - _ABANDONED:
-                path.unlink()
+    now, plans = time.time(), list[tuple[float, int, str]]()
+    for name, state in place.files():
+        if name.endswith(".cenote") and not name.startswith("."):
+            plans.append((state.st_mtime, state.st_size, name))
+        elif state.st_mtime < now - _ABANDONED:
+            with contextlib.suppress(OSError):
+                place.remove(name)
     total = sum(size for _, size, _ in plans)
-    for _, size, path in sorted(plans):
+    for _, size, name in sorted(plans):
         if total <= room:
             break
-        if path != newest:
+        if name != newest:
             with contextlib.suppress(OSError):
-                path.unlink()
+                place.remove(name)
             total -= size
 
 

@@ -8,7 +8,8 @@ asked for. Constants are mapped, not read: pages come in when they are first use
 share them. Reading is in `reader`, writing in `writer`. Neither needs what compiles,
 which would take 0.3 s to import; a plan with host steps needs the operators of those.
 
-A plan file is executable content, like a shared library: load only files that you trust.
+The header has a digest, and holds those of all other parts (of constants a CRC-32 per chunk, see `fingerprint`). They
+find damage, not malice: a plan file is executable content, like a shared library; load only files that you trust.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cenote.codegen import cache, jit
-from cenote.core.errors import UnsupportedError
+from cenote.core.errors import ModelError, UnsupportedError
+from cenote.core.files import open_regular
 from cenote.core.types import Declared
 from cenote.core.version import __version__
 from cenote.runtime.program import Program
@@ -30,9 +32,8 @@ if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
     from cenote.compiler.report import PlanDescription
 
-MAGIC = b"cenote-plan\x00\x00\x00\x00\x02"
+MAGIC = b"cenote-plan\x00\x00\x00\x00\x03"
 PAGE = 4096
-_SAMPLES = 64  # pages of the constants whose digest is checked when loading (all of them in small files)
 TRUSTED = ("cenote.ops.", "cenote.kernels.")  # where classes named in a file may come from
 
 
@@ -52,7 +53,10 @@ class StoredPlan:
         """Steps, kernels, host steps, memory."""
         from cenote.compiler.report import PlanDescription
 
-        return PlanDescription.from_dict({**json.loads(self.text), "threads": self.program.threads})
+        try:
+            return PlanDescription.from_dict({**json.loads(self.text), "threads": self.program.threads})
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise ModelError(f"the plan's description cannot be read ({error}); compile it again") from error
 
     def describe(self) -> PlanDescription:
         """Steps, kernels, host steps, memory, as they were when the file was written."""
@@ -69,15 +73,18 @@ class StoredPlan:
 class StoredModel:
     """What a plan file holds: one plan per set of input shapes, and how the model was loaded.
 
-    `external` names the files beside the model that hold its weights, with the digest of each (plan cache only).
+    `source` is where the model that it was made from lay ("" for unknown), `content` the digest of that model, and
+    `external` names the files beside it that hold its weights, with the digest of each.
     """
 
     inputs: tuple[Declared, ...]
-    outputs: tuple[str, ...]
+    outputs: tuple[Declared, ...]
     metadata: Mapping[str, str]
     precision: str
     weights: str
     plans: Mapping[tuple[tuple[int, ...], ...], Plan | StoredPlan]
+    source: str = ""
+    content: str = ""
     external: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -89,9 +96,9 @@ def is_plan_file(start: bytes) -> bool:
 def is_plan_at(path: str | os.PathLike[str]) -> bool:
     """Is there a plan file (of any version) at this path?"""
     try:
-        with open(path, "rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             return is_plan_file(file.read(16))
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a path with a null byte
         return False
 
 
@@ -102,10 +109,3 @@ def world() -> dict[str, str]:
         "generator": cache.generator_digest(),
         "target": repr(jit.host_target()),
     }
-
-
-def sampled_pages(nbytes: int) -> list[int]:
-    """Where the pages lie whose digest is checked."""
-    count = nbytes // PAGE
-    step = max(1, count // _SAMPLES)
-    return [page * PAGE for page in sorted({*range(0, count, step), *([count - 1] if count else [])})]

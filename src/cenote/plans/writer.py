@@ -8,30 +8,36 @@ import hashlib
 import json
 import os
 import struct
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from cenote.codegen import cache, jit
+from cenote.codegen import jit
 from cenote.core.errors import UnsupportedError
+from cenote.core.files import replacing
 from cenote.core.types import Array, Declared, TensorType
 from cenote.kernels.driver import driver_sources
 from cenote.plans import format
-from cenote.plans.format import MAGIC, PAGE, TRUSTED, StoredModel, StoredPlan, sampled_pages
+from cenote.plans.fingerprint import checksums
+from cenote.plans.format import MAGIC, PAGE, TRUSTED, StoredModel, StoredPlan
 from cenote.runtime.program import KernelStep, Slot, Step
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
 
 
-def save(
-    path: str | os.PathLike[str], model: StoredModel, source: str = "", *, private: bool = False
-) -> None:
-    """Write a plan file, whole or not at all, readable by its owner alone when `private`.
+def save(path: str | os.PathLike[str], model: StoredModel) -> None:
+    """Write a plan file, whole or not at all. Raises as `write`, OSError naming `path`."""
+    try:
+        with replacing(path, 0o644) as file:
+            write(file, model)
+    except OSError as error:  # it names the file that would have taken the place
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
-    Raises UnsupportedError for a host step that cannot be written down, OSError naming `path`.
-    """
+
+def write(file: BinaryIO, model: StoredModel) -> None:
+    """Write a plan file's content. Raises UnsupportedError for a host step or a text that cannot be written down."""
     constants = _Constants()
     stored = [_plan_record(shapes, plan, constants) for shapes, plan in model.plans.items()]
     texts = [_text(plan) for plan in model.plans.values()]
@@ -39,22 +45,24 @@ def save(
     code = b"".join([*texts, *objects.values()])
     header = {
         "world": format.world(), "inputs": [_declared_record(d) for d in model.inputs],
-        "outputs": list(model.outputs), "metadata": dict(model.metadata), "precision": model.precision,
-        "weights": model.weights, "external": dict(model.external), "source": source,
+        "outputs": [_declared_record(d) for d in model.outputs], "metadata": dict(model.metadata),
+        "precision": model.precision, "weights": model.weights,
+        "source": model.source, "content": model.content, "external": dict(model.external),
         "plans": stored, "descriptions": [len(text) for text in texts],
         "kernels": {symbol: len(code) for symbol, code in objects.items()},
         "kernels_digest": hashlib.sha256(code).hexdigest(),
-        "constants": constants.records, "samples": constants.samples(),
+        "constants": constants.records, "constant_bytes": constants.nbytes,
+        "checksums": checksums(constants.pieces()).hex(),
     }  # fmt: skip
-    text = json.dumps(header, separators=(",", ":")).encode()
     try:
-        with cache.replacing(Path(path), 0o600 if private else 0o644) as file:
-            file.write(MAGIC + struct.pack("<Q", len(text)) + hashlib.sha256(text).digest() + text)
-            file.write(code)
-            file.write(b"\0" * (-file.tell() % PAGE))
-            constants.write(file)
-    except OSError as error:  # it names the file that would have taken the place
-        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+        text = json.dumps(header, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:  # names or metadata that are not text
+        raise UnsupportedError(f"a plan file cannot hold this model ({error})") from error
+    file.write(MAGIC + struct.pack("<Q", len(text)) + hashlib.sha256(text).digest() + text)
+    file.write(code)
+    file.write(b"\0" * (-file.tell() % PAGE))
+    for piece in constants.pieces():
+        file.write(piece)
 
 
 def _text(plan: Plan | StoredPlan) -> bytes:
@@ -90,21 +98,15 @@ class _Constants:
             self._end += -(-array.nbytes // PAGE) * PAGE
         return self._index[id(array)]
 
-    def write(self, file: BinaryIO) -> None:
-        for array in self._arrays:
-            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-            file.write(b"\0" * (-array.nbytes % PAGE))
+    @property
+    def nbytes(self) -> int:
+        return self._end
 
-    def samples(self) -> dict[str, Any]:
-        """Digest of evenly spread pages, cheap enough to check at every load."""
-        pages = sampled_pages(self._end)
-        digest, ends = hashlib.sha256(), [record["at"] for record in self.records]
-        for page in pages:
-            index = max(i for i, at in enumerate(ends) if at <= page)
-            body = np.ascontiguousarray(self._arrays[index]).reshape(-1).view(np.uint8)
-            start = page - ends[index]
-            digest.update(body[start : start + PAGE].tobytes().ljust(PAGE, b"\0"))
-        return {"nbytes": self._end, "digest": digest.hexdigest()}
+    def pieces(self) -> Iterator[memoryview]:
+        """The bytes of all, in order."""
+        for array in self._arrays:
+            yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+            yield memoryview(b"\0" * (-array.nbytes % PAGE))
 
 
 def _plan_record(
@@ -171,7 +173,7 @@ def encode(value: Any) -> Any:
         return {"tuple": [encode(item) for item in value]}
     if isinstance(value, np.dtype):
         return {"dtype": value.name}
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
         content = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
         return {"array": [value.dtype.name, list(value.shape), content]}
     if dataclasses.is_dataclass(value) and type(value).__module__.startswith(TRUSTED):

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cenote.codegen import cache
 from cenote.codegen.jit import host_target, llvm_version, named_target
 from cenote.core import settings
 from cenote.core.errors import ArgumentError
@@ -47,7 +48,7 @@ class TargetInfo:
 class CacheInfo:
     """The cache: `files` and `nbytes` are those of compiled kernels, `plans` and `plan_bytes` those of compiled models.
 
-    `folder` is empty when caching is off.
+    `folder` is empty when caching is off; `problem` says why nothing is read from it or written to it, if so.
     """
 
     folder: str
@@ -55,6 +56,7 @@ class CacheInfo:
     nbytes: int
     plans: int = 0
     plan_bytes: int = 0
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def _cache(folder: Path | None) -> CacheInfo:
             except OSError:
                 continue  # removed meanwhile
             (plans if Path(parent).name == "plans" else kernels).append(size)
-    return CacheInfo(str(folder), len(kernels), sum(kernels), len(plans), sum(plans))
+    return CacheInfo(str(folder), len(kernels), sum(kernels), len(plans), sum(plans), cache.problem())
 
 
 def _versions() -> dict[str, str]:

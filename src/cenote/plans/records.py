@@ -1,0 +1,255 @@
+"""The records of a plan file's header as the objects that they describe, every field checked before it is used.
+
+What a header says decides where native code reads and writes, so a wrong one must be an error, not a crash: types and
+ranges of all numbers, slots inside their memory, inputs that are what the program takes. Two things cannot be checked
+here and are trusted: machine code, and the plain numbers that it is given (sizes, strides).
+"""
+
+from __future__ import annotations
+
+import binascii
+import dataclasses
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NoReturn
+
+import numpy as np
+
+from cenote.core.errors import ModelError
+from cenote.core.types import Array, Declared, TensorType, dtype_named
+from cenote.kernels.driver import driver_abi
+from cenote.plans.format import TRUSTED, StalePlanError
+from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
+
+_MOST_ITEMS = (1 << 31) - 1  # the driver counts them in 32 bits
+_MOST = 1 << 62
+_MOST_BYTES = 1 << 47  # of one address space
+_ALIGNMENT = 64  # bytes, of constants
+
+Places = Mapping[tuple[str, int], int]  # bytes of each memory that a slot may name
+
+
+# ---- fields ---------------------------------------------------------------------------------------------------------
+
+
+def refuse(what: str) -> NoReturn:
+    """Say that the file is damaged, and where."""
+    raise ModelError(f"the plan file is damaged ({what}); compile it again")
+
+
+def number(value: Any, what: str, least: int = 0, most: int = _MOST) -> int:
+    """A whole number in a range."""
+    if type(value) is not int or not least <= value <= most:
+        refuse(f"{what} is {value!r:.40}, no whole number from {least} to {most}")
+    return value
+
+
+def text(value: Any, what: str) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        refuse(f"{what} is {value!r:.40}, no text")
+    return value
+
+
+def truth(value: Any, what: str) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        refuse(f"{what} is {value!r:.40}, neither true nor false")
+    return value
+
+
+def texts(value: Any, what: str) -> dict[str, str]:
+    """Texts by text."""
+    if not isinstance(value, dict):
+        refuse(f"{what} is no mapping")
+    return {text(name, what): text(item, what) for name, item in value.items()}
+
+
+def items(value: Any, what: str) -> list[Any]:
+    """A list."""
+    if not isinstance(value, list):
+        refuse(f"{what} is no list")
+    return value
+
+
+def sizes(value: Any, what: str) -> tuple[int, ...]:
+    """A concrete shape whose elements fit in memory."""
+    for extent in items(value, what):
+        if type(extent) is not int or extent < 0:
+            refuse(f"{what} has the shape {value!r:.40}")
+    if math.prod(value) > _MOST_BYTES:
+        refuse(f"{what} has the shape {value!r:.40}")
+    return tuple(value)
+
+
+@cache
+def element_type(name: str) -> np.dtype[Any]:
+    """A dtype of numbers or booleans, by its name."""
+    try:
+        found = dtype_named(text(name, "a dtype"))
+    except (TypeError, ValueError, SyntaxError):
+        refuse(f"a dtype is {name!r:.40}")
+    if found.kind not in "biufc" and not found.type.__module__.startswith("ml_dtypes"):
+        refuse(f"a dtype is {name!r:.40}")
+    return found
+
+
+def declared(record: Any, what: str) -> Declared:
+    """An input or output as a model declares it."""
+    name, dtype, shape = items(record, what)
+    for extent in shape or ():
+        if extent is not None and not isinstance(extent, str):
+            number(extent, f"a dimension of {what}")
+    return Declared(
+        text(name, what), element_type(dtype), None if shape is None else tuple(items(shape, what))
+    )
+
+
+def constant(record: Any, content: Array) -> Array:
+    """An array that lies in the bytes of all constants."""
+    dtype, shape = element_type(record["dtype"]), sizes(record["shape"], "a constant")
+    at, nbytes = number(record["at"], "a constant's place"), math.prod(shape) * dtype.itemsize
+    if at % _ALIGNMENT or at + nbytes > content.nbytes:
+        refuse(f"a constant lies at {at}")
+    array: Array = content[at : at + nbytes].view(dtype).reshape(shape)
+    return array
+
+
+# ---- programs -------------------------------------------------------------------------------------------------------
+
+
+def program(record: Any, constants: Sequence[Array], addresses: Mapping[str, int], threads: int) -> Program:
+    """A program whose steps stay inside its memory."""
+    used = tuple(
+        constants[number(index, "a constant's index", 0, len(constants) - 1)] for index in record["constants"]
+    )
+    inputs = tuple(_type(item, "an input") for item in record["inputs"])
+    outputs = tuple(_type(item, "an output") for item in record["outputs"])
+    arena = number(record["arena"], "the arena", 0, _MOST_BYTES)
+    places = {("arena", 0): arena}
+    places |= {("input", index): type.nbytes for index, type in enumerate(inputs)}
+    places |= {("output", index): type.nbytes for index, type in enumerate(outputs)}
+    places |= {("constant", index): array.nbytes for index, array in enumerate(used)}
+    alone = truth(record["alone"], "alone")
+    return Program(
+        steps=tuple(_step(step, addresses, places) for step in items(record["steps"], "the steps")),
+        inputs=inputs, outputs=outputs, constants=used, arena_bytes=arena, driver=driver_abi(),
+        threads=1 if alone else threads, alone=alone,
+    )  # fmt: skip
+
+
+def check_inputs(
+    shapes: Any, takes: Program, inputs: Sequence[Declared], outputs: Sequence[Declared]
+) -> None:
+    """Native code trusts the sizes of what it is given, which the model checks against `inputs` and `shapes`."""
+    if [type.shape for type in takes.inputs] != list(shapes):
+        refuse("a program's inputs have other shapes than its plan")
+    if [type.dtype for type in takes.inputs] != [each.dtype for each in inputs]:
+        refuse("a program's inputs have other dtypes than the model")
+    if len(takes.outputs) != len(outputs):
+        refuse("a program has another number of outputs than the model")
+
+
+def _step(record: Any, addresses: Mapping[str, int], places: Places) -> Step:
+    label = text(record["label"], "a step's label")
+    if "op" in record:
+        return _host_step(record, label, places)
+    symbol = text(record["symbol"], "a kernel's name")
+    if symbol not in addresses:
+        refuse(f"it holds no kernel {symbol}")
+    words = tuple(
+        word if type(word) is int else _slot(word, places)
+        for word in items(record["words"], "a kernel's arguments")
+    )
+    plain = [word for word in words if type(word) is int]
+    if plain and not -1 << 63 <= min(plain) <= max(plain) < 1 << 64:
+        refuse("a kernel's argument has more than 64 bits")
+    return KernelStep(
+        label, symbol, addresses[symbol], words, number(record["items"], "items", 0, _MOST_ITEMS),
+        number(record["grain"], "grain", 1), number(record["scratch"], "scratch", 0, _MOST_BYTES),
+        truth(record["barrier"], "barrier"),
+    )  # fmt: skip
+
+
+def _slot(record: Any, places: Places, nbytes: int = 0) -> Slot:
+    """A slot with so many bytes inside its memory."""
+    kind, index, offset = record
+    room = places.get((kind, index))
+    if room is None or type(index) is not int:
+        refuse(f"there is no {kind} {index}")
+    if type(offset) is not int or not 0 <= offset <= room - nbytes:
+        refuse(f"a place in {kind} {index} is {offset!r:.40}")
+    return Slot(kind, index, offset)
+
+
+def _type(record: Any, what: str) -> TensorType:
+    dtype, shape = items(record, what)
+    return TensorType(element_type(dtype), sizes(shape, what))
+
+
+def _host_step(record: Any, label: str, places: Places) -> HostStep:
+    from cenote.graph.graph import Node, host_function
+    from cenote.ops.base import Op
+
+    op = decode(record["op"])
+    if not isinstance(op, Op):
+        refuse(f"the step {label} has no operator")
+    names = [tuple(text(name, "a value's name") for name in side) for side in record["node"][:2]]
+    node = Node(op, names[0], names[1], text(record["node"][2], "a node's label"))
+    sides = [
+        tuple(_place(place, places) for place in items(record[side], side)) for side in ("inputs", "outputs")
+    ]
+    if any(place is not None and place[0].kind not in ("arena", "output") for place in sides[1]):
+        refuse(f"the step {label} writes to what is only read")
+    return HostStep(label, host_function(node), sides[0], sides[1], node)
+
+
+def _place(record: Any, places: Places) -> tuple[Slot, TensorType] | None:
+    if record is None:
+        return None
+    slot, type = items(record, "a value")
+    found = _type(type, "a value")
+    return _slot(slot, places, found.nbytes), found
+
+
+# ---- operators ------------------------------------------------------------------------------------------------------
+
+
+def decode(data: Any) -> Any:
+    """The value that `writer.encode` wrote down. Raises StalePlanError for a class that is no more what it was."""
+    if not isinstance(data, dict):
+        return data
+    if "tuple" in data:
+        return tuple(decode(item) for item in data["tuple"])
+    if "dtype" in data:
+        return element_type(data["dtype"])
+    if "array" in data:
+        name, shape, content = data["array"]
+        dtype = element_type(name)
+        return np.frombuffer(binascii.a2b_base64(content), dtype).reshape(sizes(shape, "an attribute"))
+    module, name = (text(item, "a class") for item in data["class"])
+    fields = {key: decode(item) for key, item in data["fields"].items()}
+    try:
+        return _class(module, name)(**fields)
+    except TypeError as error:
+        raise _stale(f"{module}.{name}") from error
+
+
+def _class(module: str, name: str) -> Any:
+    if not module.startswith(TRUSTED):
+        refuse(f"it names a class of {module:.80}")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise _stale(f"{module}.{name}") from error
+    if not (isinstance(found, type) and dataclasses.is_dataclass(found) and found.__module__ == module):
+        raise _stale(f"{module}.{name}")
+    return found
+
+
+def _stale(name: str) -> StalePlanError:
+    return StalePlanError(
+        f"the plan file was made for another build of Cenote ({name} is not what it was); compile it again"
+    )
