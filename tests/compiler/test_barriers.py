@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import cenote
 from cenote.codegen import jit
-from cenote.compiler.barriers import Draft, Extent, levels_of
+from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, levels_of
 from cenote.kernels.base import Call, KernelSpec
 from cenote.runtime.program import KernelStep, Slot
 
@@ -22,8 +22,11 @@ def extent(begin: int, end: int, root: str = "") -> Extent:
     return Extent(Slot("arena", 0, begin), end - begin, root)
 
 
-def step(node: int, reads: list[Extent], writes: list[Extent], halo_of: str = "", batch: int = 0) -> Draft:
-    return Draft("", node, CALL, None, reads, writes, halo_of, batch)
+def step(
+    node: int, reads: list[Extent], writes: list[Extent], halo_of: str = "", batch: int = 0
+) -> PendingStep:
+    origin = Origin(node, StepKind.HALO if halo_of else StepKind.KERNEL)
+    return PendingStep("", origin, CALL, None, reads, writes, halo_of, batch)
 
 
 spans = st.tuples(st.integers(0, 40), st.integers(1, 8)).map(lambda t: extent(t[0], t[0] + t[1]))

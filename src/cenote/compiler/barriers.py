@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from cenote.kernels.base import Call
 from cenote.runtime.program import HostStep, Slot
@@ -28,16 +29,33 @@ class Extent:
         return a.offset < b.offset + other.nbytes and b.offset < a.offset + self.nbytes
 
 
+class StepKind(StrEnum):
+    """What a step is for: a kernel; NumPy; zeros around a convolution's input; a look at what a kernel noted."""
+
+    KERNEL = "kernel"
+    HOST = "host"
+    HALO = "halo"
+    CHECK = "check"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a step comes from: its node's index in the schedule, and the lowering's name."""
+
+    node: int
+    kind: StepKind
+    algorithm: str = ""
+
+
 @dataclass
-class Draft:
+class PendingStep:
     """A step on its way into the program.
 
-    `node` is its node's index in the schedule; of a node's steps those of one `batch` may run at once. `halo_of` is the
-    buffer whose halo it zeroes.
+    Of a node's steps those of one `batch` may run at once. `halo_of` is the buffer whose halo it zeroes.
     """
 
     label: str
-    node: int
+    origin: Origin
     call: Call | None
     host: HostStep | None
     reads: list[Extent] = field(default_factory=list)
@@ -46,42 +64,42 @@ class Draft:
     batch: int = 0
 
 
-def levels_of(drafts: Sequence[Draft]) -> list[int]:
+def levels_of(steps: Sequence[PendingStep]) -> list[int]:
     """Per step one more than the last level with a step that it waits for: the steps of a level may run at once."""
     levels: list[int] = []
-    members: list[list[Draft]] = []
-    for draft in drafts:
+    members: list[list[PendingStep]] = []
+    for step in steps:
         level = len(members)
-        while level and not any(_conflict(earlier, draft) for earlier in members[level - 1]):
+        while level and not any(_conflict(earlier, step) for earlier in members[level - 1]):
             level -= 1
         if level == len(members):
             members.append([])
-        members[level].append(draft)
+        members[level].append(step)
         levels.append(level)
-    for index, draft in enumerate(drafts):
-        if draft.halo_of:
-            levels[index] = _latest(drafts, levels, index)
+    for index, step in enumerate(steps):
+        if step.halo_of:
+            levels[index] = _latest(steps, levels, index)
     return levels
 
 
-def _latest(drafts: Sequence[Draft], levels: Sequence[int], index: int) -> int:
+def _latest(steps: Sequence[PendingStep], levels: Sequence[int], index: int) -> int:
     """The last level for a halo, up to that of the step behind it: zeroed early it is in the way of other values in
     the caches (DenseNet-121 on two threads: 0.7 %)."""
-    after = range(index + 1, len(drafts))
-    limit = next((levels[at] for at in after if not drafts[at].halo_of), levels[index])
+    after = range(index + 1, len(steps))
+    limit = next((levels[at] for at in after if not steps[at].halo_of), levels[index])
     near = [at for at in after if levels[index] < levels[at] <= limit]
-    readers = [levels[at] - 1 for at in near if _conflict(drafts[index], drafts[at])]
+    readers = [levels[at] - 1 for at in near if _conflict(steps[index], steps[at])]
     return max(levels[index], min([limit, *readers]))
 
 
-def _conflict(a: Draft, b: Draft) -> bool:
+def _conflict(a: PendingStep, b: PendingStep) -> bool:
     """Must the later step wait for the earlier one?
 
     A buffer's halo and its inside are different memory, so zeroing the one and writing the other may overlap in time.
     """
     if a.host is not None or b.host is not None:
         return True
-    if a.node == b.node and not a.halo_of and not b.halo_of:
+    if a.origin.node == b.origin.node and not a.halo_of and not b.halo_of:
         return a.batch != b.batch
     if _touch(a.writes, b.reads) or _touch(a.reads, b.writes):
         return True

@@ -1,19 +1,16 @@
-"""The static memory plan: which values share memory, where each lies, and the halos around it.
+"""The static memory plan: which values share memory (`alias`), where each lies (`placement`), and the halos around it.
 
-1. Aliases. A view is its input's memory; the inputs of an in-place concat are pieces of its output; an elementwise
-   operator may write over an input that nobody needs afterwards.
-2. Halos. All values of one buffer share the largest halo any reader asks for.
-3. Placement. Buffers that live at the same time must not overlap. Greedy by size (Pisarchyk and Lee, "Efficient memory
-   management for deep neural net inference", 2020): the largest first, each at the lowest gap that fits among the
-   placed buffers whose lifetimes cross its own.
+All values of one buffer share the largest halo that any reader asks for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from cenote.compiler.schedule import ALIASES, IN_PLACE_CONCAT, PIECES, VIEW, Schedule
+from cenote.compiler.alias import Sharing
+from cenote.compiler.placement import Buffer, live_peak, place
+from cenote.compiler.schedule import Schedule
 from cenote.core.errors import CapacityError
 from cenote.core.types import Layout, TensorType
 from cenote.graph.graph import Graph
@@ -21,26 +18,7 @@ from cenote.kernels.base import View, buffer_elements, dense_strides, halo_offse
 from cenote.ops.base import Lowering
 from cenote.runtime.program import Slot
 
-_ALIGN = 64
-_FOREVER = 1 << 60
-_GOOD_ENOUGH = 1.02  # of the lower bound: no need to look for better
-_ATTEMPTS = 30
 _LARGEST = 1 << 46  # bytes; beyond any machine, and far from overflowing 64-bit offsets
-
-
-@dataclass
-class Buffer:
-    """One stretch of memory and the values in it. `step` is the first to touch it; it is alive from rank `first` to
-    `last`."""
-
-    root: str
-    slot: Slot | None = None
-    nbytes: int = 0
-    step: int = _FOREVER
-    first: int = _FOREVER
-    last: int = -1
-    halo: tuple[tuple[int, int], ...] = ()
-    members: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -73,30 +51,13 @@ class _Planner:
         self.ranks = ranks
         self.graph: Graph = schedule.graph
         self.lowerings: tuple[Lowering | None, ...] = schedule.lowerings
-        self.buffers: dict[str, Buffer] = {}
-        self.offsets: dict[
-            str, tuple[str, int]
-        ] = {}  # value -> (the value it lies in, channel or element offset)
-        self.lanes = {name: layout.lanes for name, layout in self.graph.layouts.items()}
-        self.last_use: dict[str, int] = {}
-        for step, node in enumerate(self.graph.nodes):
-            for name in node.inputs:
-                self.last_use[name] = step
-        for name in self.graph.outputs:
-            self.last_use[name] = _FOREVER
-        self.wanted_halo = self._wanted_halos()
-        self.aliased: set[int] = set()
+        self.shared = Sharing(schedule, self._wanted_halos())
 
     def run(self) -> MemoryPlan:
-        self._own_buffers()
-        self._alias_concats()
-        self._alias_splits()
-        self._alias_views()
-        self._alias_in_place()
         self._collect_halos()
         self._sizes_and_lifetimes()
         temporaries = self._temporaries()
-        placed = [b for b in self.buffers.values() if b.slot is None]
+        placed = [b for b in self.shared.buffers.values() if b.slot is None]
         placed += [buffer for group in temporaries.values() for buffer, _ in group]
         arena_bytes = place(placed)
         views = {name: self._view(name) for name in self.offsets_and_roots()}
@@ -104,136 +65,15 @@ class _Planner:
             step: tuple(_plain_view(type, buffer) for buffer, type in group)
             for step, group in temporaries.items()
         }
-        buffer_of = {name: self.buffers[self._root(name)[0]] for name in views}
+        buffer_of = {name: self.shared.buffers[self.shared.root(name)[0]] for name in views}
         return MemoryPlan(
             views,
             plans,
-            tuple(self.buffers.values()),
+            tuple(self.shared.buffers.values()),
             buffer_of,
             arena_bytes,
             live_peak(placed),
-            frozenset(self.aliased),
-        )
-
-    # ---- aliases ----------------------------------------------------------------------------------------------
-
-    def _own_buffers(self) -> None:
-        for index, declared in enumerate(self.graph.inputs):
-            self._add(declared.name, Slot("input", index))
-        for index, name in enumerate(self.graph.constants):
-            self._add(name, Slot("constant", index))
-        outputs = {name: index for index, name in enumerate(self.graph.outputs)}
-        for node in self.graph.nodes:
-            for name in node.outputs:
-                if name:
-                    self._add(name, Slot("output", outputs[name]) if name in outputs else None)
-
-    def _add(self, name: str, slot: Slot | None) -> None:
-        self.buffers[name] = Buffer(name, slot, members=[name])
-
-    def _join(self, child: str, parent: str, offset: int) -> None:
-        """Put the child's whole buffer into the parent's, `offset` blocks of channels or elements from its start."""
-        buffer = self.buffers.pop(child)
-        self.offsets[child] = (parent, offset)
-        self.buffers[self._root(parent)[0]].members.extend(buffer.members)
-
-    def _root(self, name: str) -> tuple[str, int]:
-        total = 0
-        while name in self.offsets:
-            name, offset = self.offsets[name]
-            total += offset
-        return name, total
-
-    def _steps(self, kind: str) -> list[int]:
-        return [i for i, option in enumerate(self.lowerings) if option is not None and option.name == kind]
-
-    def _alias_concats(self) -> None:
-        # Backwards, so that a concat of concats is joined from the outside in.
-        for step in reversed(self._steps(IN_PLACE_CONCAT)):
-            node = self.graph.nodes[step]
-            self._join_pieces(node.inputs, [self.graph.types[name] for name in node.inputs], node.outputs[0])
-
-    def _alias_splits(self) -> None:
-        for step in self._steps(PIECES):
-            node = self.graph.nodes[step]
-            parts = node.op.infer(*self.graph.input_types(node))
-            self._join_pieces(node.outputs, parts, node.inputs[0])
-
-    def _join_pieces(self, pieces: Sequence[str], types: Sequence[TensorType], whole: str) -> None:
-        """Put pieces one behind the other into the whole's memory; a piece that nobody reads has no name."""
-        offset, lanes = 0, self.lanes.get(whole, 0)
-        for name, type in zip(pieces, types, strict=False):
-            if name:
-                self._join(name, whole, offset)
-            offset += -(-type.shape[1] // lanes) if lanes else type.size
-
-    def _alias_views(self) -> None:
-        for step in self._steps(VIEW):
-            node = self.graph.nodes[step]
-            source, result = node.inputs[0], node.outputs[0]
-            if self._try_view(source, result):
-                self.aliased.add(step)
-
-    def _try_view(self, source: str, result: str) -> bool:
-        """Let both names mean the same memory, if that memory can be what both need."""
-        root, target = self._root(source)[0], self.buffers.get(result)
-        if self.lanes.get(source, 0) != self.lanes.get(result, 0):
-            # Where others lie in either of them, their offsets count blocks or elements, not both.
-            alone = root == source and len(self.buffers[root].members) == 1
-            alone = alone and (target is None or target.members == [result])
-            if not alone or self.wanted_halo.get(source) or self.wanted_halo.get(result):
-                return False
-        if target is not None and target.slot is None:
-            self._join(result, source, 0)
-        elif self._may_move(
-            source, result
-        ):  # the result is an output's memory or a piece of a concat: its input moves there
-            self._join(root, result, 0)
-        else:
-            return False
-        return True
-
-    def _may_move(self, name: str, result: str) -> bool:
-        """Can the value's whole buffer become the result's memory? Only if all in it are views of the same elements."""
-        root, offset = self._root(name)
-        buffer = self.buffers[root]
-        if result not in self.buffers and {self.lanes.get(member, 0) for member in buffer.members} != {
-            self.lanes.get(result, 0)
-        }:
-            return False  # in a piece of a concat, offsets count blocks or elements, not both
-        same = all(self._type(member).nbytes == self._type(name).nbytes for member in buffer.members)
-        free = not any(self.wanted_halo.get(member) for member in buffer.members)
-        return buffer.slot is None and offset == 0 and same and (free or buffer.members == [name])
-
-    def _alias_in_place(self) -> None:
-        for step, (node, option) in enumerate(zip(self.graph.nodes, self.lowerings, strict=True)):
-            if option is None or not option.in_place or option.name in ALIASES:
-                continue
-            result = node.outputs[0]
-            target = self.buffers.get(result)
-            if target is None or target.slot is not None or len(target.members) > 1:
-                continue
-            for position in option.in_place:
-                if position < len(node.inputs) and self._may_overwrite(node.inputs, position, result, step):
-                    self._join(result, node.inputs[position], 0)
-                    break
-
-    def _may_overwrite(self, inputs: Sequence[str], position: int, result: str, step: int) -> bool:
-        """Is the input's whole buffer dead after this step, of the same size, and read by this step only there?"""
-        name = inputs[position]
-        if not name or name in self.graph.constants:
-            return False
-        root, offset = self._root(name)
-        buffer = self.buffers[root]
-        other_inputs = {self._root(other)[0] for i, other in enumerate(inputs) if other and i != position}
-        return (
-            buffer.slot is None
-            and offset == 0
-            and root not in other_inputs
-            and self.graph.types[root].nbytes == self.graph.types[result].nbytes
-            and self.graph.types[name].shape == self.graph.types[result].shape
-            and {self.lanes.get(member, 0) for member in buffer.members} == {self.lanes.get(result, 0)}
-            and all(self.last_use.get(member, -1) <= step for member in buffer.members)
+            frozenset(self.shared.aliased),
         )
 
     # ---- halos, sizes, lifetimes ------------------------------------------------------------------------------
@@ -249,16 +89,16 @@ class _Planner:
         return wanted
 
     def _collect_halos(self) -> None:
-        for name, halo in self.wanted_halo.items():
-            buffer = self.buffers[self._root(name)[0]]
+        for name, halo in self.shared.wanted_halo.items():
+            buffer = self.shared.buffers[self.shared.root(name)[0]]
             buffer.halo = _larger(buffer.halo, halo)
 
     def _layout(self, name: str) -> Layout:
-        lanes = self.lanes.get(name, 0)
-        return Layout(lanes, self.buffers[self._root(name)[0]].halo if lanes else ())
+        lanes = self.shared.lanes.get(name, 0)
+        return Layout(lanes, self.shared.buffers[self.shared.root(name)[0]].halo if lanes else ())
 
     def _sizes_and_lifetimes(self) -> None:
-        for root, buffer in self.buffers.items():
+        for root, buffer in self.shared.buffers.items():
             type = self._type(root)
             buffer.nbytes = buffer_elements(type.shape, self._layout(root)) * type.dtype.itemsize
             if buffer.nbytes > _LARGEST:
@@ -268,7 +108,7 @@ class _Planner:
         for step, node in enumerate(self.graph.nodes):
             for name in (*node.inputs, *node.outputs):
                 if name and name not in self.graph.constants:
-                    buffer = self.buffers[self._root(name)[0]]
+                    buffer = self.shared.buffers[self.shared.root(name)[0]]
                     rank, buffer.step = self.ranks[step], min(buffer.step, step)
                     buffer.first, buffer.last = min(buffer.first, rank), max(buffer.last, rank)
 
@@ -292,13 +132,13 @@ class _Planner:
 
     def offsets_and_roots(self) -> list[str]:
         """Every value that has memory."""
-        return [member for buffer in self.buffers.values() for member in buffer.members]
+        return [member for buffer in self.shared.buffers.values() for member in buffer.members]
 
     def _view(self, name: str) -> View:
-        root, offset = self._root(name)
-        buffer, type, layout = self.buffers[root], self._type(name), self._layout(name)
+        root, offset = self.shared.root(name)
+        buffer, type, layout = self.shared.buffers[root], self._type(name), self._layout(name)
         assert buffer.slot is not None
-        if layout.is_blocked and root != name and self.lanes.get(root, 0):
+        if layout.is_blocked and root != name and self.shared.lanes.get(root, 0):
             outer = self._type(root)
             strides = dense_strides(outer.shape, self._layout(root))
             elements = offset * strides[1] + halo_offset(outer.shape, self._layout(root))
@@ -318,84 +158,3 @@ def _larger(a: tuple[tuple[int, int], ...], b: tuple[tuple[int, int], ...]) -> t
     if not a:
         return b
     return tuple((max(x[0], y[0]), max(x[1], y[1])) for x, y in zip(a, b, strict=True))
-
-
-def place(buffers: Sequence[Buffer]) -> int:
-    """Give every buffer an offset in the arena; the arena's size. Sets `slot`.
-
-    Tries the buffers by size and by the fullness of their busiest step; while the best is well above the lower bound,
-    buffers that stick out at the top are placed earlier, which mends most of what greedy order spoils (ShuffleNet: 43 %
-    above the bound by size alone, under 10 % after).
-    """
-    bound = live_peak(buffers)
-    best_size, best_offsets = _FOREVER, [0] * len(buffers)
-    for order in (_by_size(buffers), _by_fullest_step(buffers)):
-        for _ in range(_ATTEMPTS):
-            offsets, size = _place_in_order(buffers, order)
-            if size < best_size:
-                best_size, best_offsets = size, offsets
-            if best_size <= bound * _GOOD_ENOUGH:
-                break
-            high = [i for i in order if offsets[i] + buffers[i].nbytes > size * 0.98]
-            order = high + [i for i in order if i not in high]
-        if best_size <= bound * _GOOD_ENOUGH:
-            break
-    for buffer, offset in zip(buffers, best_offsets, strict=True):
-        buffer.slot = Slot("arena", 0, offset)
-    return best_size if buffers else 0
-
-
-def _by_size(buffers: Sequence[Buffer]) -> list[int]:
-    return sorted(range(len(buffers)), key=lambda i: (-buffers[i].nbytes, buffers[i].first))
-
-
-def _by_fullest_step(buffers: Sequence[Buffer]) -> list[int]:
-    """Those alive at the fullest step first, then those of the next fullest."""
-    steps = sorted({buffer.first for buffer in buffers})
-    live = {step: [i for i, b in enumerate(buffers) if b.first <= step <= b.last] for step in steps}
-    order: dict[int, None] = {}
-    for step in sorted(steps, key=lambda s: -sum(buffers[i].nbytes for i in live[s])):
-        order.update(dict.fromkeys(sorted(live[step], key=lambda i: -buffers[i].nbytes)))
-    order.update(dict.fromkeys(range(len(buffers))))
-    return list(order)
-
-
-def _place_in_order(buffers: Sequence[Buffer], order: Sequence[int]) -> tuple[list[int], int]:
-    """Each at the smallest gap that fits among those placed before it; offsets and total size."""
-    placed: list[tuple[int, int, Buffer]] = []
-    offsets, total = [0] * len(buffers), 0
-    for i in order:
-        buffer = buffers[i]
-        size = max(_ALIGN, -(-buffer.nbytes // _ALIGN) * _ALIGN)
-        busy = sorted(
-            (o, s) for o, s, other in placed if other.first <= buffer.last and buffer.first <= other.last
-        )
-        offsets[i] = _best_gap(busy, size)
-        placed.append((offsets[i], size, buffer))
-        total = max(total, offsets[i] + size)
-    return offsets, total
-
-
-def _best_gap(busy: Sequence[tuple[int, int]], size: int) -> int:
-    """The smallest gap that fits, else the end of what is busy."""
-    best, best_room, end = None, _FOREVER, 0
-    for offset, length in busy:
-        room = offset - end
-        if size <= room < best_room:
-            best, best_room = end, room
-        end = max(end, offset + length)
-    return end if best is None else best
-
-
-def live_peak(buffers: Sequence[Buffer]) -> int:
-    """The largest sum of sizes alive at one step."""
-    events: dict[int, int] = {}
-    for buffer in buffers:
-        if buffer.last >= 0:
-            events[buffer.first] = events.get(buffer.first, 0) + buffer.nbytes
-            events[buffer.last + 1] = events.get(buffer.last + 1, 0) - buffer.nbytes
-    peak = total = 0
-    for step in sorted(events):
-        total += events[step]
-        peak = max(peak, total)
-    return peak

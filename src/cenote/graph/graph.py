@@ -15,12 +15,11 @@ when it is not plain, the node's label in its file comes last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from cenote.core.errors import CenoteError
 from cenote.core.types import Array, Declared, Layout, TensorType, short_name
 from cenote.ops.base import Op
 
@@ -37,6 +36,11 @@ class Node:
     label: str = ""
 
     @property
+    def title(self) -> str:
+        """How plans name the node: the name in its file, else its first output."""
+        return self.label or self.outputs[0]
+
+    @property
     def where(self) -> str:
         """How errors name the node."""
         return (
@@ -44,18 +48,6 @@ class Node:
             if self.label
             else f"node {self.op.name} -> {self.outputs[0]}"
         )
-
-
-def host_function(node: Node) -> Callable[..., Sequence[Array]]:
-    """What a host step runs: the operator's reference, its errors naming the node."""
-
-    def run(*inputs: Array | None) -> Sequence[Array]:
-        try:
-            return node.op.reference(*inputs)
-        except CenoteError as error:
-            raise error.located(node.where) from error
-
-    return run
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from enum import Enum
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from cenote.core.errors import CenoteError, DTypeError, ShapeError, UnsupportedError
 from cenote.core.target import Target
-from cenote.core.types import BFLOAT16, FLOAT64, Array, Layout, TensorType, is_float
+from cenote.core.types import BFLOAT16, FLOAT64, PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View
 
 Arrays = tuple[Array, ...]
@@ -75,6 +76,19 @@ class Sample:
 Bind = Callable[[Sequence[View | None], Sequence[View]], Sequence[Call]]
 
 
+def no_calls(inputs: Sequence[View | None], outputs: Sequence[View]) -> tuple[Call, ...]:
+    """The `bind` of an alias."""
+    return ()
+
+
+class Alias(Enum):
+    """How an operator's values share memory so that nothing is computed; the value names it in plans."""
+
+    VIEW = "view"  # the output is the first input's elements under another shape or layout
+    JOINED = "in place"  # the inputs are written straight into the output, one behind the other
+    PARTS = "parts"  # the outputs are parts of the first input, one behind the other
+
+
 @dataclass(frozen=True)
 class Lowering:
     """One way to compute an operator natively.
@@ -88,6 +102,8 @@ class Lowering:
 
     Kernels note input content that is not acceptable (an index out of range) in the last of the temporaries and
     never follow it; `check` then looks at that, after the calls, and raises the error.
+
+    `alias`: nothing is computed, the memory plan does it all.
     """
 
     name: str
@@ -99,6 +115,12 @@ class Lowering:
     temporaries: tuple[TensorType, ...] = ()
     in_place: tuple[int, ...] = ()
     check: Check | None = None
+    alias: Alias | None = None
+
+    @staticmethod
+    def shared(alias: Alias, inputs: tuple[Layout | None, ...], outputs: tuple[Layout, ...]) -> Lowering:
+        """Values that share memory."""
+        return Lowering(alias.value, inputs, outputs, no_calls, 0.0, alias=alias)
 
 
 @dataclass(frozen=True)
@@ -224,6 +246,12 @@ class Op:
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         """Native ways to compute it, if there are any. `inputs` have passed `infer`."""
         return iter(())
+
+    def aliases(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        """Ways to share memory instead of computing; by default those of a view."""
+        if self.view:
+            absent = (None,) * (len(inputs) - 1)
+            yield Lowering.shared(Alias.VIEW, (PLAIN, *absent), (PLAIN,))
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         """Operations and bytes; by default one operation per output element."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.layout.copy import box_of, can_copy, copy_call
 from cenote.ops.base import (
+    Alias,
     Arrays,
     Box,
     Cost,
@@ -71,6 +73,18 @@ class Concat(Op):
         if 3 <= output.rank <= 5 and is_float(output.dtype) and whole:
             blocked = Layout(lanes)
             yield Lowering("copies_blocked", (blocked,) * len(types), (blocked,), bind, seconds)
+
+    def aliases(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        types: list[TensorType] = self.arranged(inputs)
+        first, rank = types[0], types[0].rank
+        if any(not x.size for x in types):
+            return
+        axis, lanes = self.axis % rank, target.lanes(first.dtype)
+        aligned = axis == 1 and all(x.shape[1] % lanes == 0 for x in types[:-1])
+        if aligned and rank in (3, 4, 5) and lanes == target.lanes():
+            yield Lowering.shared(Alias.JOINED, (Layout(lanes),) * len(types), (Layout(lanes),))
+        if math.prod(first.shape[:axis]) == 1:
+            yield Lowering.shared(Alias.JOINED, (PLAIN,) * len(types), (PLAIN,))
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         (output,) = self.infer(*inputs)
