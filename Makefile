@@ -1,5 +1,6 @@
 # make run    the shortest way to see it work: the model inside the package looks at its pictures
 # make test   the whole test suite
+# make targets  the test suite once for each instruction set that this CPU runs
 # make check  formatting, lint, types, layout of the source
 # make bench  Cenote and its peers, measured side by side (takes long; see bench/README.md)
 #
@@ -16,13 +17,20 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 JOBS ?= auto
 ARGS ?=
 
-.PHONY: run test check format bench docs clean
+.PHONY: run test targets check format bench docs clean
 
 run: $(VENV)/.run
 	$(BIN)/cenote run $(ARGS)
+	@echo
+	@echo "The command is $(BIN)/cenote; to have it and Cenote's Python at hand in this shell:"
+	@echo "    . $(BIN)/activate"
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+targets: $(VENV)/.test
+	set -e; for target in $$($(BIN)/python -m tests.targets); do \
+		echo "CENOTE_TARGET=$$target"; CENOTE_TARGET=$$target $(BIN)/python -m pytest -n $(JOBS) $(ARGS); done
 
 check: $(VENV)/.check
 	$(BIN)/ruff format --check .

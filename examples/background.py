@@ -1,7 +1,8 @@
 """What a page of print looks like without the shadow on it: its background, estimated by a 101 x 101 window.
 
-    pip install cenote scikit-image
+    pip install scikit-image
     python -m examples.background                           from the root of a checkout
+    python -m cenote.examples.background                    where Cenote is installed
     python -m examples.background --picture cells.png --light --window 151 --out flat.png
 
 Two classic estimates. A closing, which is a maximum of windows and then a minimum, takes away what is dark and narrower
@@ -22,9 +23,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import cenote.functional as F
-from examples.pictures import Pixels, Tile, read, sample, save, sheet
 
-OUT = Path(__file__).parents[1] / "docs" / "pictures" / "background.png"
+from .pictures import Pixels, Tile, output, read, sample, save, sheet
+
+OUT = output("background.png")
 WINDOW = 101
 LARGE = 2048  # side of the enlarged picture that is timed as well
 Floats = NDArray[np.float32]

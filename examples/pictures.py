@@ -38,6 +38,12 @@ def sample(name: str) -> Pixels:
     return np.asarray(getattr(data, name)())
 
 
+def output(name: str) -> Path:
+    """Where a sheet goes by default: among the documentation's pictures in a checkout, else in the current folder."""
+    folder = Path(__file__).parents[1] / "docs" / "pictures"
+    return folder / name if folder.is_dir() else Path(name)
+
+
 def read(path: Path, mode: str) -> Pixels:
     """A picture file as Pillow's `mode` has it: "RGB", or "L" for grey."""
     try:

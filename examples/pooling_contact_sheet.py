@@ -1,7 +1,8 @@
 """A photograph through every pooling of cenote.functional, as one sheet of labelled tiles.
 
-    pip install cenote scikit-image
+    pip install scikit-image
     python -m examples.pooling_contact_sheet                      from the root of a checkout
+    python -m cenote.examples.pooling_contact_sheet               where Cenote is installed
     python -m examples.pooling_contact_sheet --picture me.jpg --face 60 40 130 120 --out sheet.png
 
 The text under a tile is the program that made it: each entry of CALLS is evaluated with the names of `names()`.
@@ -18,11 +19,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import cenote.functional as F
-from examples.pictures import Pixels, Tile, enlarged, read, sample, save, sheet
+
+from .pictures import Pixels, Tile, enlarged, output, read, sample, save, sheet
 
 SIDE = 192  # pixels of the photograph, and of a tile
 COLUMNS = 6
-OUT = Path(__file__).parents[1] / "docs" / "pictures" / "pooling.png"
+OUT = output("pooling.png")
 PORTRAIT = (slice(0, 288), slice(80, 368))  # rows and columns of scikit-image's picture of Eileen Collins
 FACE = (54.0, 26.0, 118.0, 118.0)  # x1, y1, x2, y2 in that portrait, SIDE pixels wide and high
 

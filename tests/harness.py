@@ -153,10 +153,27 @@ def run_lowering(
     return [unpack(buffers[v.slot.index], v.type, v.layout) for v in results]
 
 
+def calls_of(op: Op, lowering: Lowering, types: Sequence[TensorType | None]) -> Sequence[Call]:
+    """The calls of a lowering, none of them run: there is no memory behind their views."""
+    outputs = [*op.infer(*types), *lowering.temporaries]
+    layouts = [*lowering.inputs, *lowering.outputs, *[Layout()] * len(lowering.temporaries)]
+    views = [
+        None if type is None else view_of(type, layout or Layout(), index)
+        for index, (type, layout) in enumerate(zip([*types, *outputs], layouts, strict=True))
+    ]
+    made = [view for view in views[len(types) :] if view is not None]
+    return lowering.bind(views[: len(types)], made)
+
+
+def view_of(type: TensorType, layout: Layout, buffer: int) -> View:
+    """The view of a whole tensor in the buffer of that number."""
+    offset = halo_offset(type.shape, layout) * type.dtype.itemsize
+    return View(type, layout, dense_strides(type.shape, layout), Slot("arena", buffer, offset))
+
+
 def _view(type: TensorType, layout: Layout, buffers: list[Buffer], junk: int) -> View:
     buffers.append(Buffer(buffer_elements(type.shape, layout) * type.dtype.itemsize, junk))
-    offset = halo_offset(type.shape, layout) * type.dtype.itemsize
-    return View(type, layout, dense_strides(type.shape, layout), Slot("arena", len(buffers) - 1, offset))
+    return view_of(type, layout, len(buffers) - 1)
 
 
 def launch(call: Call, buffers: Sequence[Buffer], target: Target, chunk: int = 0) -> None:

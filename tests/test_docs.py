@@ -70,7 +70,7 @@ def test_using_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         exec(program, namespace)
 
 
-@pytest.mark.parametrize("option", ["threads", "precision", "weights", "tune"])
+@pytest.mark.parametrize("option", ["threads", "precision", "weights", "tune", "denormals"])
 def test_every_option_of_load_is_described(option: str) -> None:
     assert set(inspect.signature(cenote.load).parameters) == {
         "source",
@@ -78,6 +78,7 @@ def test_every_option_of_load_is_described(option: str) -> None:
         "precision",
         "weights",
         "tune",
+        "denormals",
     }
     assert f"\n| `{option}` |" in (DOCS / "using_models.md").read_text(encoding="utf-8")
 

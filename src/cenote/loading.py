@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError
-from cenote.core.options import Precision, Tune, Weights
+from cenote.core.options import Denormals, Precision, Tune, Weights
 from cenote.model import Model
 from cenote.plans.cache import Keeper, keeper_of
 from cenote.plans.format import is_plan_at, is_plan_file
@@ -30,7 +30,7 @@ def load(
     precision: Precision = "fast",
     weights: Weights = "float32",
     tune: Tune = "cached",
-    denormals: str | None = None,
+    denormals: Denormals | None = None,
 ) -> Model:
     """Load a model and make it ready to run.
 
@@ -109,7 +109,7 @@ def _start(source: Any) -> bytes:
     return b""
 
 
-def _load_plan(path: str | os.PathLike[str], threads: int | None, denormals: str | None) -> Model:
+def _load_plan(path: str | os.PathLike[str], threads: int | None, denormals: Denormals | None) -> Model:
     """A plan file's model; one that is stale or damaged is compiled anew when the model it was made from is at hand.
 
     That model must be what it was, its weights included: a file that happens to lie at its path is not used.

@@ -17,7 +17,7 @@ import numpy as np
 from cenote.core import settings
 from cenote.core.errors import ArgumentError, InputError
 from cenote.core.locks import Guard
-from cenote.core.options import PRECISIONS, TUNINGS, WEIGHTS
+from cenote.core.options import DENORMALS, PRECISIONS, TUNINGS, WEIGHTS
 from cenote.core.types import Array, TensorType
 from cenote.plans.format import StoredPlan
 
@@ -121,7 +121,7 @@ class Options:
             raise ArgumentError(f"weights: {weights!r} is not known ({', '.join(WEIGHTS)})")
         if tune not in TUNINGS:
             raise ArgumentError(f'tune: {tune!r} is not known ("off", "cached" or "full")')
-        if denormals is not None and denormals not in settings.DENORMALS_MODES:
+        if denormals is not None and denormals not in DENORMALS:
             raise ArgumentError(f'denormals: {denormals!r} is not known ("preserve" or "flush")')
         self.threads, self.precision, self.weights, self.tune = threads, precision, weights, tune
         self.denormals = settings.DENORMALS.choice() if denormals is None else denormals

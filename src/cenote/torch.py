@@ -5,22 +5,26 @@
     y = F.max_pool2d(x, 2)      # x.requires_grad
     y.sum().backward()
 
-Needs PyTorch (the extra `cenote[torch]`). Max pools keep their indices, the others their input, for the gradient.
-Second derivatives are not available: asking for them raises PyTorch's error. Indices and `pool_output_shape` have none.
+Needs PyTorch: `pip install torch`, or Cenote's extra `torch`. Max pools keep their indices, the others their input, for
+the gradient. Second derivatives are not available: asking for them raises PyTorch's error. Indices and
+`pool_output_shape` have none.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 try:
     import torch
 except ImportError as error:  # an optional package
-    raise ImportError("cenote.torch needs PyTorch: pip install torch (CPU builds are enough)") from error
+    raise ImportError("cenote.torch needs PyTorch: pip install torch (a CPU build is enough)") from error
 
 from cenote import functional
+
+if TYPE_CHECKING:
+    from cenote.functional import *  # noqa: F403  # what is made below has the types of these
 
 Function = Callable[..., Any]
 

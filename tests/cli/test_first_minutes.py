@@ -198,6 +198,8 @@ def test_inspect_keeps_to_the_width_of_a_terminal(
     for text in ("graph small", "memory: arena", "kernel   1 x  "):
         assert text in ended.out
     assert "…" in ended.out or width == 200
+    ended = cenote_command("bench", wide_network, "--seconds", "0.01")
+    assert max(map(len, ended.out.splitlines())) <= width
 
 
 def test_inspect_cuts_nothing_through_a_pipe(cenote_command: Command, wide_network: Path) -> None:

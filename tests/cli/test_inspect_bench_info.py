@@ -145,9 +145,9 @@ def test_info_tells_the_settings_in_force(
     [
         ("CENOTE_TARGET", "abacus", "is not known or this CPU cannot run it"),
         ("CENOTE_THREADS", "abc", "is not a whole number"),
-        ("CENOTE_THREADS", "1000", "is not a whole number from 1 to 256"),
-        ("CENOTE_SPIN", "-1", "is not a whole number of 0 or more"),
-        ("CENOTE_PLAN_CACHE", "4GB", "is not a whole number of 0 or more"),
+        ("CENOTE_THREADS", "1000", "is not a whole number from 0 to 256"),
+        ("CENOTE_SPIN", "-1", "is not a whole number from 0 to"),
+        ("CENOTE_PLAN_CACHE", "4GB", "is not a whole number from 0 to"),
     ],
 )
 def test_info_shows_a_bad_setting_and_the_reason(

@@ -18,14 +18,15 @@ from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.layout.memcpy import MoveSpec
 from tests.harness import KERNEL
+from tests.targets import TARGETS
 
-TARGETS = sorted({jit.host_target().name, "generic"})
 Build = Callable[[Kernel], None]
 
 
-@pytest.fixture(params=TARGETS)
+@pytest.fixture(params=TARGETS, ids=lambda target: target.name)
 def target(request: pytest.FixtureRequest) -> Target:
-    return jit.named_target(request.param)
+    found: Target = request.param
+    return found
 
 
 def run(

@@ -17,6 +17,7 @@ from cenote.codegen.values import F32
 from cenote.core.errors import CapacityError, CodegenError
 from cenote.core.target import Target
 from tests.harness import KERNEL
+from tests.targets import TARGETS
 
 pytestmark = pytest.mark.skipif(
     not loader.can_load(), reason="the loader reads x86-64 Linux object files only"
@@ -40,10 +41,9 @@ def call(address: int, items: int) -> np.ndarray:
     return y
 
 
-@pytest.mark.parametrize("name", sorted({jit.host_target().name, "generic"}))
-def test_the_same_results_as_by_llvms_linker(name: str) -> None:
-    target = jit.named_target(name)
-    symbol = f"test_loader_{name}"
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_the_same_results_as_by_llvms_linker(target: Target) -> None:
+    symbol = f"test_loader_{target.name}"
     code = llvm.object_code(exponential(symbol, target))
     ours, theirs = loader.load({symbol: code})[symbol].address, llvm.link({symbol: code})[symbol]
     assert np.array_equal(call(ours, 2), call(theirs, 2))

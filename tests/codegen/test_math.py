@@ -12,21 +12,11 @@ import pytest
 from cenote.codegen import jit, math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, Scalar, Value
-from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import Array
+from tests.targets import TARGETS
 
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1e-45, -1e-45, 3.4e38, -3.4e38, 1.17549435e-38]
-
-
-def targets() -> list[Target]:
-    found = []
-    for name in ("avx512", "avx2", "generic"):
-        try:
-            found.append(jit.named_target(name))
-        except ArgumentError:
-            continue
-    return found
 
 
 def dense(low: float, high: float, count: int = 200_000, dtype: type = np.float32) -> Array:
@@ -105,7 +95,7 @@ FUNCTIONS = [
 ]
 
 
-@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize(
     ("emit", "wanted", "bounds", "limit"), FUNCTIONS, ids=lambda x: getattr(x, "__name__", "")
 )
@@ -120,7 +110,7 @@ def test_whole_range(target, emit, wanted, bounds, limit) -> None:  # type: igno
     assert ulps(run(emit, [x], target, lanes=1), truth) <= limit
 
 
-@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize(("bounds", "limit"), [((-15.0, 100.0), 4.0), ((-80.0, -15.0), 6.0)])
 def test_swish(target: Target, bounds: tuple[float, float], limit: float) -> None:
     x = dense(*bounds)
@@ -129,7 +119,7 @@ def test_swish(target: Target, bounds: tuple[float, float], limit: float) -> Non
     assert ulps(run(math.swish, [x], target), truth) <= limit
 
 
-@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize(("emit", "wanted", "bounds"), [
     (math.exp, np.exp, (-750.0, 715.0)), (math.log, np.log, (-1.0, 1.7e308)), (math.expm1, np.expm1, (-60.0, 715.0)),
 ], ids=["exp", "log", "expm1"])  # fmt: skip
@@ -150,7 +140,7 @@ def ulps_of_double(got: Array, truth: Array) -> float:
     return float(error.max())
 
 
-@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_power(target: Target) -> None:
     generator = np.random.default_rng(3)
     x = np.concatenate([generator.uniform(0, 4, 100_000), 10.0 ** generator.uniform(-44, 38, 100_000)])
@@ -178,7 +168,7 @@ def test_power(target: Target) -> None:
     assert np.array_equal(np.signbit(got)[~np.isnan(got)], np.signbit(truth)[~np.isnan(truth)])
 
 
-@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_signed_zero_and_whole_powers(target: Target) -> None:
     x = np.array([-0.0, 0.0], np.float32)
     for emit in (math.expm1, math.tanh, math.erf):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import onnx
 import onnx.parser
@@ -114,3 +116,65 @@ def test_parts_of_a_convolution_do_not_wait_for_each_other() -> None:
     steps = kernels(cenote.load(model_of(body, w=(7 * lanes, lanes, 1, 1)), threads=2))
     parts = [step for step in steps if step.symbol.startswith("ConvDirect")]
     assert [step.barrier for step in parts] == [False, True]
+
+
+def touch(a: list[Extent], b: list[Extent]) -> bool:
+    return any(
+        x.slot.offset < y.slot.offset + y.nbytes and y.slot.offset < x.slot.offset + x.nbytes
+        for x in a
+        for y in b
+    )
+
+
+def must_wait(a: PendingStep, b: PendingStep) -> bool:
+    """Must the later step wait for the earlier one? Said pair by pair."""
+    if a.origin.node == b.origin.node and not a.halo_of and not b.halo_of:
+        return a.batch != b.batch
+    if touch(a.writes, b.reads) or touch(a.reads, b.writes):
+        return True
+    if bool(a.halo_of) != bool(b.halo_of):
+        halo, inside = (a, b) if a.halo_of else (b, a)
+        return touch(halo.writes, [extent for extent in inside.writes if extent.root != halo.halo_of])
+    return touch(a.writes, b.writes)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_levels_with_halos_and_batches_are_those_of_comparing_all_pairs(seed: int) -> None:
+    """Levels as early as can be; halos as late as can be, up to the step behind them."""
+    chance = random.Random(seed)
+    buffers = {
+        f"b{i}": extent(begin := chance.randrange(60), begin + chance.randrange(4, 12), f"b{i}")
+        for i in range(6)
+    }
+    steps: list[PendingStep] = []
+    used: set[str] = set()
+
+    def part() -> Extent:
+        whole = chance.choice(list(buffers.values()))
+        first = chance.randrange(whole.nbytes)
+        begin = whole.slot.offset
+        return extent(begin + first, begin + chance.randrange(first + 1, whole.nbytes + 1), whole.root)
+
+    for node in range(chance.randrange(3, 20)):
+        reads, writes = (
+            [part() for _ in range(chance.randrange(3))],
+            [part() for _ in range(chance.randrange(1, 3))],
+        )
+        for root in {e.root for e in (*reads, *writes)} - used:
+            used.add(root)
+            if chance.random() < 0.5:
+                steps.append(step(node, [], [buffers[root]], halo_of=root))
+        steps += [step(node, reads, writes, batch=batch) for batch in chance.choice([[0], [0, 0], [0, 1, 1]])]
+
+    levels: list[int] = []
+    for index, draft in enumerate(steps):
+        waits = [levels[i] + 1 for i in range(index) if must_wait(steps[i], draft)]
+        levels.append(max(waits, default=0))
+    wanted = list(levels)
+    for index, draft in enumerate(steps):
+        if draft.halo_of:
+            behind = range(index + 1, len(steps))
+            limit = next(levels[i] for i in behind if not steps[i].halo_of)
+            readers = [levels[i] - 1 for i in behind if must_wait(draft, steps[i])]
+            wanted[index] = max(levels[index], min([limit, *readers]))
+    assert levels_of(steps) == wanted

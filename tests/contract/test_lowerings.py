@@ -12,31 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen import jit
-from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import Array, Layout, TensorType, is_float
 from cenote.ops import operators
 from cenote.ops.base import Lowering, Op, Sample, ShapeFromData, ValueNeeded
 from tests.contract.samples import each_operator, each_sample, listed, named
 from tests.harness import input_types, lowerings_of, run_lowering
+from tests.targets import TARGETS
 
 MOST_SAMPLES = 40  # of one operator; those with more have suites of their own
-SLOW_TARGET_STEP = 4  # the second target runs every fourth sample: its kernels differ in lanes and FMA alone
-
-
-def targets() -> list[Target]:
-    """The host's best target, and the fallback that every machine has."""
-    found = []
-    for name in ("avx512", "avx2"):
-        try:
-            found.append(jit.named_target(name))
-        except ArgumentError:
-            continue
-    return [*found[:1], jit.named_target("generic")]
-
-
-TARGETS = targets()
+NARROWER_STEP = 4  # narrower targets run every fourth sample: their kernels differ in lanes and FMA alone
 
 
 @each_operator
@@ -44,7 +29,7 @@ def test_lowerings(op: type[Op]) -> None:
     step = -(-len(listed(op)) // MOST_SAMPLES)
     for number, sample in list(each_sample(op))[::step]:
         for position, target in enumerate(TARGETS):
-            if position and number // step % SLOW_TARGET_STEP:
+            if position and number // step % NARROWER_STEP:
                 continue
             for constants in (True, False) if len(sample.inputs) > 1 else (True,):
                 with named(sample):

@@ -229,7 +229,7 @@ def test_function_that_hands_on_its_input() -> None:
 
 
 def test_functions_that_call_themselves_or_explode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_nodes, "MOST_NODES", 3000)
+    monkeypatch.setattr(onnx_nodes.Importer, "_inline", None)  # they are refused before anything is inlined
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
     loop = helper.make_function("f", "Loop", ["a"], ["b"], [node("Loop", ["a"], ["b"], domain="f")], opsets)
     refused(model([node("Loop", ["x"], ["y"], domain="f")], functions=[loop]), ModelError, "nested more than")
@@ -373,3 +373,24 @@ def test_model_of_node() -> None:
 def test_importing_cenote_does_not_import_onnx() -> None:
     code = "import sys, cenote; sys.exit('onnx' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("operator", "attributes"),
+    [
+        ("Gemm", {"transA": 2}),
+        ("Gemm", {"transB": -1}),
+        ("ArgMax", {"keepdims": 2}),
+        ("MaxPool", {"ceil_mode": 2, "kernel_shape": [1, 1]}),
+        ("AveragePool", {"count_include_pad": 3, "kernel_shape": [1, 1]}),
+        ("Mod", {"fmod": 1 << 32}),
+    ],
+)
+def test_truth_values_other_than_0_and_1_are_refused(
+    operator: str, attributes: dict[str, int | list[int]]
+) -> None:
+    """onnxruntime takes them for false, others for true."""
+    inputs = ["x", "x"] if operator in ("Gemm", "Mod") else ["x"]
+    name = next(iter(attributes))
+    proto = model([node(operator, inputs, ["y"], name="odd", **attributes)])
+    refused(proto, ModelError, "'odd'", f"'{name}' must be 0 or 1, got {attributes[name]}")

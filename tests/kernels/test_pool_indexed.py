@@ -14,7 +14,8 @@ from cenote.kernels.pool.plan import Memory, Places, windowed
 from cenote.ops.pool.max import MaxPool, MinPool
 from tests.harness import lowerings_of, run_lowering
 from tests.kernels.pool_oracle import geometry
-from tests.kernels.test_pool_windows import HOST, TARGETS
+from tests.kernels.test_pool_windows import HOST
+from tests.targets import TARGETS
 
 ONE = ((1, 1), (1, 1))
 

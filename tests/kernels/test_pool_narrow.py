@@ -12,7 +12,8 @@ from cenote.kernels.pool.plan import Geometry, Memory, windowed
 from cenote.kernels.pool.small_window import PoolSmallWindow
 from cenote.runtime.program import Slot
 from tests.kernels.pool_oracle import geometry, has_empty_window
-from tests.kernels.test_pool_windows import HOST, NO_PADS, TARGETS, check, noise, square
+from tests.kernels.test_pool_windows import HOST, NO_PADS, check, noise, square
+from tests.targets import TARGETS
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)

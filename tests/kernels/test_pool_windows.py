@@ -19,9 +19,9 @@ from cenote.ops.pool.average import AveragePool
 from cenote.ops.pool.max import MaxPool
 from tests.harness import lowerings_of, run_lowering
 from tests.kernels.pool_oracle import LAYOUTS, geometry, has_empty_window, pooled, run_pool
+from tests.targets import TARGETS
 
 HOST = jit.host_target()
-TARGETS = list({target.name: target for target in (HOST, jit.named_target("generic"))}.values())
 NO_PADS = ((0, 0),) * 3
 
 

@@ -13,9 +13,9 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import cenote
-from cenote.cli.console import err, say, say_json, seconds, size, waiting
+from cenote.cli.console import err, say_json, say_within, seconds, size, terminal_width, waiting
 from cenote.cli.inputs import Inputs, read_inputs
-from cenote.cli.options import Input, Json, PrecisionOption, Shape, Threads, TuneOption
+from cenote.cli.options import DenormalsOption, Input, Json, PrecisionOption, Shape, Threads, TuneOption
 from cenote.cli.preprocess import Preprocess
 from cenote.cli.shapes import Shapes, complete_shapes, parse_shapes, shapes_of
 
@@ -33,6 +33,7 @@ def bench(
     threads: Threads = None,
     duration: Annotated[float, typer.Option("--seconds", min=0.01, help="How long to measure.")] = 5.0,
     precision: PrecisionOption = "fast",
+    denormals: DenormalsOption = None,
     tune: TuneOption = "cached",
     as_json: Json = False,
 ) -> None:
@@ -40,7 +41,7 @@ def bench(
     given = parse_shapes(shape or ())
     start = time.perf_counter()
     with waiting(f"loading {model.name}"):
-        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune)
+        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune, denormals=denormals)
         real = read_inputs(loaded, input or (), Preprocess())
         shapes = complete_shapes(loaded, given, shapes_of(real))
         plan = loaded.plan_for(shapes)
@@ -75,7 +76,7 @@ def bench(
     if as_json:
         say_json(result)
     else:
-        say(_text(result))
+        say_within(_text(result), terminal_width())
 
 
 def filled(model: cenote.Model, shapes: Shapes, real: Inputs) -> Inputs:

@@ -43,7 +43,8 @@ def inspect(
     kernels are whole there.
     """
     given = parse_shapes(shape or ())
-    with waiting(f"loading {model.name}"), _compiled_anew():
+    anew = _compiled_anew() if graph or as_json else contextlib.nullcontext()
+    with waiting(f"loading {model.name}"), anew:
         loaded = cenote.load(model, threads=threads, precision=precision, tune=tune)
         real = read_inputs(loaded, input or (), Preprocess())
         shapes = complete_shapes(loaded, given, shapes_of(real))

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 Precision = Literal["fast", "exact"]
+Denormals = Literal["preserve", "flush"]
 Tune = Literal["off", "cached", "full"]
 
 Threads = Annotated[
@@ -14,6 +15,14 @@ Threads = Annotated[
     typer.Option("--threads", min=1, max=256, help="Threads per inference (default: one per physical core)."),
 ]
 PrecisionOption = Annotated[Precision, typer.Option("--precision", help="exact: no Winograd convolution.")]
+DenormalsOption = Annotated[
+    Denormals | None,
+    typer.Option(
+        "--denormals",
+        help="flush: numbers below 1.2e-38 may become zero, where they make a model slow.",
+        show_default=False,
+    ),
+]
 TuneOption = Annotated[
     Tune,
     typer.Option(

@@ -17,7 +17,7 @@ from cenote.cli.answers import answer_data, answer_lines, read_labels, split_lab
 from cenote.cli.console import say, say_json, seconds, waiting
 from cenote.cli.embedded import run_embedded
 from cenote.cli.inputs import Inputs, read_runs
-from cenote.cli.options import Json, PrecisionOption, Threads, TuneOption
+from cenote.cli.options import DenormalsOption, Json, PrecisionOption, Threads, TuneOption
 from cenote.cli.preprocess import Preprocess, numbers_flag, read_preprocess, size_flag
 
 PICTURES = "Pictures"
@@ -47,6 +47,7 @@ def run(
     save: Annotated[Path | None, typer.Option(help="Write the outputs to this .npz.")] = None,
     threads: Threads = None,
     precision: PrecisionOption = "fast",
+    denormals: DenormalsOption = None,
     tune: TuneOption = "cached",
     as_json: Json = False,
     preprocess: Annotated[
@@ -102,7 +103,7 @@ def run(
     names = read_labels(labels) if labels else ()
     start = time.perf_counter()
     with waiting(f"loading {model.name}"):
-        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune)
+        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune, denormals=denormals)
     if loaded.inputs and not inputs:
         shown = ", ".join(map(str, loaded.inputs))
         raise typer.BadParameter(

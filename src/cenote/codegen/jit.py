@@ -11,17 +11,19 @@ import importlib
 import json
 import os
 import stat
-import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from cenote.codegen import cache as object_cache
 from cenote.codegen import loader, worker
 from cenote.core import settings
-from cenote.core.locks import Guard
+from cenote.core.errors import CodegenError
+from cenote.core.locks import LLVM, Guard
 from cenote.core.target import Target, choose_target
 
 if TYPE_CHECKING:
@@ -34,7 +36,13 @@ PERF_FOLDER = "/tmp"  # where Linux perf looks
 
 def _llvm() -> Any:
     """LLVM, imported when it is needed."""
-    return importlib.import_module("cenote.codegen.llvm")
+    if LLVM.orphaned:
+        raise CodegenError(
+            "this process was forked while another thread was using LLVM, which cannot go on here, and no process that "
+            "compiles could be started: load models before forking"
+        )
+    with LLVM.lock:
+        return importlib.import_module("cenote.codegen.llvm")
 
 
 # ---- the machine ----------------------------------------------------------------------------------------------------
@@ -161,16 +169,35 @@ def _compile(missing: list[Source], target: Target, found: dict[str, bytes]) -> 
             watcher(min(total, sum(source.symbol in found for source in every)), total)
 
     every = list(missing)
-    if worker.worth_processes(total) or _llvm_is_orphaned():
+    if worker.worth_processes(total) or LLVM.orphaned:
         missing = worker.compile_in_processes(missing, target, done)
     for source in missing:
-        done(source.symbol, _llvm().object_code(source.emit(target)))
+        done(source.symbol, _object_code(source, target))
 
 
-def _llvm_is_orphaned() -> bool:
-    """Was this process forked while another thread was inside LLVM?"""
-    module = sys.modules.get("cenote.codegen.llvm")
-    return module is not None and module.guard.orphaned
+def _object_code(source: Source, target: Target) -> bytes:
+    """Compile in this process. The main thread has another do it: Ctrl-C must not wait for LLVM, which takes 3 s for a
+    large kernel. Nobody waits for that thread then but the interpreter at exit, and who wants LLVM next."""
+    compile_now, emitted = _llvm().object_code, source.emit(target)
+    answers: SimpleQueue[bytes | Exception] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            answers.put(compile_now(emitted))
+        except Exception as error:
+            answers.put(error)
+
+    started = False
+    if threading.current_thread() is threading.main_thread():
+        with suppress(RuntimeError, MemoryError):  # no more threads: it is done here
+            threading.Thread(target=work, name="cenote-llvm").start()
+            started = True
+    if not started:
+        work()
+    answer = answers.get()
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def objects(symbols: Sequence[str], target: Target) -> dict[str, bytes]:

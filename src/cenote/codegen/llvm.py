@@ -7,7 +7,6 @@ The pipeline is SROA, instcombine, simplifycfg: the builder's text is already wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Protocol
 
@@ -15,10 +14,8 @@ from llvmlite import binding as llvm
 
 from cenote.codegen.loader import keep_for_good
 from cenote.core.errors import CodegenError
-from cenote.core.locks import Guard
+from cenote.core.locks import LLVM
 from cenote.core.target import Target
-
-guard = Guard()  # llvmlite serialises every call anyway
 
 
 class Emitted(Protocol):
@@ -33,16 +30,6 @@ class Emitted(Protocol):
     def module(self) -> str: ...
 
 
-def _usable() -> AbstractContextManager[object]:
-    """The lock, unless LLVM was left half way through something: then CodegenError."""
-    if guard.orphaned:
-        raise CodegenError(
-            "this process was forked while another thread was inside LLVM, which cannot go on here, and no process "
-            "that compiles could be started: load the model before forking"
-        )
-    return guard.lock
-
-
 @cache
 def initialize() -> None:
     """Make LLVM ready to generate code for this machine."""
@@ -53,7 +40,7 @@ def initialize() -> None:
 
 def host() -> tuple[str, dict[str, bool], str]:
     """This machine's CPU name, features and triple."""
-    with _usable():
+    with LLVM.lock:
         initialize()
         return llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features()), llvm.get_process_triple()
 
@@ -92,7 +79,7 @@ def optimized_module(text: str, target: Target) -> Any:
 
 def assembly(kernel: Emitted) -> str:
     """The machine code of a kernel as text."""
-    with _usable():
+    with LLVM.lock:
         text: str = target_machine(kernel.target).emit_assembly(
             optimized_module(kernel.module(), kernel.target)
         )
@@ -101,7 +88,7 @@ def assembly(kernel: Emitted) -> str:
 
 def object_code(kernel: Emitted) -> bytes:
     """The kernel as an object file."""
-    with _usable():
+    with LLVM.lock:
         code: bytes = target_machine(kernel.target).emit_object(
             optimized_module(kernel.module(), kernel.target)
         )
@@ -120,7 +107,7 @@ _libraries: list[Any] = []  # linked code lives as long as the process: addresse
 
 def link(objects: Mapping[str, bytes]) -> dict[str, int]:
     """Load object files by LLVM's own linker (where `cenote.codegen.loader` cannot), and give the addresses."""
-    with _usable():
+    with LLVM.lock:
         builder = llvm.JITLibraryBuilder()
         for symbol, code in objects.items():
             builder.add_object_img(code).export_symbol(symbol)

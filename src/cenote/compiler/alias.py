@@ -2,6 +2,9 @@
 
 A view is its input's memory; inputs of a concat in place are parts of its output, outputs of a split parts of its
 input; an elementwise operator may write over an input that nobody needs afterwards.
+
+All of it is linear in the nodes: values know the buffer they lie in (union by path compression), and a buffer
+keeps what its members have in common, so that no step looks through them.
 """
 
 from __future__ import annotations
@@ -21,9 +24,8 @@ Halo = tuple[tuple[int, int], ...]
 class Sharing:
     """The buffers that are left once values share memory.
 
-    `buffers` by the value that owns each (its root); `offsets` says of every other value in which one it lies directly,
-    and how many blocks of channels, or elements, from its start. `aliased` are the steps whose output is their input's
-    memory.
+    `buffers` by the value that owns each (its root); `offsets` says of every other value in which one it lies, and how
+    many blocks of channels, or elements, from its start. `aliased` are the steps whose output is their input's memory.
     """
 
     def __init__(self, schedule: Schedule, wanted_halo: Mapping[str, Halo]) -> None:
@@ -52,19 +54,32 @@ class Sharing:
                     self._add(name, Slot("output", outputs[name]) if name in outputs else None)
 
     def _add(self, name: str, slot: Slot | None) -> None:
-        self.buffers[name] = Buffer(name, slot, members=[name])
+        self.buffers[name] = Buffer(
+            name,
+            slot,
+            members=[name],
+            lanes={self.lanes.get(name, 0)},
+            sizes={present(self.graph.type_of(name)).nbytes},
+            last_use=self.last_use.get(name, -1),
+            wants_halo=bool(self.wanted_halo.get(name)),
+        )
 
     def _join(self, child: str, parent: str, offset: int) -> None:
         """Put the child's whole buffer into the parent's, `offset` blocks of channels or elements from its start."""
         buffer = self.buffers.pop(child)
         self.offsets[child] = (parent, offset)
-        self.buffers[self.root(parent)[0]].members.extend(buffer.members)
+        self.buffers[self.root(parent)[0]].take_in(buffer)
 
     def root(self, name: str) -> tuple[str, int]:
-        total = 0
+        """The value whose buffer a value lies in, and where in it. Every value on the way then knows it directly."""
+        way = []
         while name in self.offsets:
-            name, offset = self.offsets[name]
-            total += offset
+            way.append(name)
+            name = self.offsets[name][0]
+        total = 0
+        for inner in reversed(way):
+            total += self.offsets[inner][1]
+            self.offsets[inner] = (name, total)
         return name, total
 
     def _steps(self, kind: Alias) -> list[int]:
@@ -120,12 +135,10 @@ class Sharing:
         """Can the value's whole buffer become the result's memory? Only if all in it are views of the same elements."""
         root, offset = self.root(name)
         buffer = self.buffers[root]
-        if result not in self.buffers and {self.lanes.get(member, 0) for member in buffer.members} != {
-            self.lanes.get(result, 0)
-        }:
+        if result not in self.buffers and buffer.lanes != {self.lanes.get(result, 0)}:
             return False  # in a part of a concat, offsets count blocks or elements, not both
-        same = all(self._nbytes(member) == self._nbytes(name) for member in buffer.members)
-        free = not any(self.wanted_halo.get(member) for member in buffer.members)
+        same = len(buffer.sizes) == 1
+        free = not buffer.wants_halo
         return buffer.slot is None and offset == 0 and same and (free or buffer.members == [name])
 
     def _alias_in_place(self) -> None:
@@ -155,9 +168,6 @@ class Sharing:
             and root not in other_inputs
             and self.graph.types[root].nbytes == self.graph.types[result].nbytes
             and self.graph.types[name].shape == self.graph.types[result].shape
-            and {self.lanes.get(member, 0) for member in buffer.members} == {self.lanes.get(result, 0)}
-            and all(self.last_use.get(member, -1) <= step for member in buffer.members)
+            and buffer.lanes == {self.lanes.get(result, 0)}
+            and buffer.last_use <= step
         )
-
-    def _nbytes(self, name: str) -> int:
-        return present(self.graph.type_of(name)).nbytes

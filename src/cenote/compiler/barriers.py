@@ -6,8 +6,9 @@ threads that find no more pieces of one begin with the next.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from cenote.kernels.base import Call
@@ -21,12 +22,6 @@ class Extent:
     slot: Slot
     nbytes: int
     root: str = ""
-
-    def meets(self, other: Extent) -> bool:
-        a, b = self.slot, other.slot
-        if (a.kind, a.index) != (b.kind, b.index):
-            return False
-        return a.offset < b.offset + other.nbytes and b.offset < a.offset + self.nbytes
 
 
 class StepKind(StrEnum):
@@ -66,48 +61,148 @@ class PendingStep:
 
 def levels_of(steps: Sequence[PendingStep]) -> list[int]:
     """Per step one more than the last level with a step that it waits for: the steps of a level may run at once."""
+    earlier = _Touched()
     levels: list[int] = []
-    members: list[list[PendingStep]] = []
+    before: PendingStep | None = None
     for step in steps:
-        level = len(members)
-        while level and not any(_conflict(earlier, step) for earlier in members[level - 1]):
-            level -= 1
-        if level == len(members):
-            members.append([])
-        members[level].append(step)
+        if before is None or not _same_node(before, step):
+            level = earlier.highest(step) + 1
+        else:  # of one node the batches wait for each other, and nothing within a batch does
+            level = levels[-1] + (before.batch != step.batch)
+        earlier.add(step, level)
         levels.append(level)
-    for index, step in enumerate(steps):
+        before = step
+    return _late_halos(steps, levels)
+
+
+def _same_node(a: PendingStep, b: PendingStep) -> bool:
+    """Whether two neighbours are calls of one node."""
+    return a.origin.node == b.origin.node and not (a.halo_of or b.halo_of or a.host or b.host)
+
+
+def _late_halos(steps: Sequence[PendingStep], levels: Sequence[int]) -> list[int]:
+    """The levels, but each halo's is its last possible, up to that of the step behind it: zeroed early it is in the way
+    of other values in the caches (DenseNet-121 on two threads: 0.7 %)."""
+    late, later, limit = list(levels), _Touched(), None
+    for index in reversed(range(len(steps))):
+        step, level = steps[index], levels[index]
         if step.halo_of:
-            levels[index] = _latest(steps, levels, index)
-    return levels
+            first = -later.highest(step, nothing=-len(steps) - 1)  # of those that wait for the halo
+            late[index] = max(level, min(level if limit is None else limit, first - 1))
+        else:
+            limit = level
+        later.add(step, -level)
+    return late
 
 
-def _latest(steps: Sequence[PendingStep], levels: Sequence[int], index: int) -> int:
-    """The last level for a halo, up to that of the step behind it: zeroed early it is in the way of other values in
-    the caches (DenseNet-121 on two threads: 0.7 %)."""
-    after = range(index + 1, len(steps))
-    limit = next((levels[at] for at in after if not steps[at].halo_of), levels[index])
-    near = [at for at in after if levels[index] < levels[at] <= limit]
-    readers = [levels[at] - 1 for at in near if _conflict(steps[index], steps[at])]
-    return max(levels[index], min([limit, *readers]))
+_NEVER = -(1 << 60)
+_FIRST = -(1 << 62)  # before every offset
+_MOST_SPANS = 64  # that a read or a halo keeps apart; beyond them steps may wait for more than they must
 
 
-def _conflict(a: PendingStep, b: PendingStep) -> bool:
-    """Must the later step wait for the earlier one?
+@dataclass
+class _Span:
+    """Bytes with one history: the highest levels of steps that wrote them as part of the buffer `root`, that zeroed
+    its halo, that wrote them as part of others, and that read them."""
 
-    A buffer's halo and its inside are different memory, so zeroing the one and writing the other may overlap in time.
+    root: str = ""
+    wrote: int = _NEVER
+    zeroed: int = _NEVER
+    others: int = _NEVER
+    read: int = _NEVER
+
+    def belong_to(self, root: str) -> None:
+        """From now on these are bytes of that buffer."""
+        if self.root != root:
+            self.others = max(self.others, self.wrote, self.zeroed)
+            self.root, self.wrote, self.zeroed = root, _NEVER, _NEVER
+
+    def join(self, other: _Span) -> None:
+        """Add the history of other bytes of the same buffer."""
+        self.wrote, self.zeroed = max(self.wrote, other.wrote), max(self.zeroed, other.zeroed)
+        self.others, self.read = max(self.others, other.others), max(self.read, other.read)
+
+
+class _Touched:
+    """The highest level of the steps so far that a step must keep apart from.
+
+    Two steps must if one is a host step, or writes what the other reads or writes; but a buffer's halo and its inside
+    are different memory, so zeroing the one and writing the other may overlap in time. Steps come in an order in which
+    those that must be kept apart have rising levels: so a write's level stands for all that happened to its bytes
+    before, and each step takes time for the few spans that it touches.
     """
-    if a.host is not None or b.host is not None:
-        return True
-    if a.origin.node == b.origin.node and not a.halo_of and not b.halo_of:
-        return a.batch != b.batch
-    if _touch(a.writes, b.reads) or _touch(a.reads, b.writes):
-        return True
-    if bool(a.halo_of) != bool(b.halo_of):
-        halo, inside = (a, b) if a.halo_of else (b, a)
-        return _touch(halo.writes, [extent for extent in inside.writes if extent.root != halo.halo_of])
-    return _touch(a.writes, b.writes)
 
+    def __init__(self) -> None:
+        self.starts: dict[tuple[str, int], list[int]] = {}
+        self.spans: dict[tuple[str, int], list[_Span]] = {}
+        self.of_any = self.of_host = _NEVER
 
-def _touch(a: Sequence[Extent], b: Sequence[Extent]) -> bool:
-    return any(x.meets(y) for x in a for y in b)
+    def highest(self, step: PendingStep, nothing: int = -1) -> int:
+        """The highest level of those that touched what the step touches; `nothing` when there are none."""
+        if step.host is not None:
+            return max(nothing, self.of_any)
+        found = max(nothing, self.of_host)
+        for extent in step.reads:
+            for span in self._over(extent):
+                found = max(found, span.wrote, span.zeroed, span.others)
+        for extent in step.writes:
+            for span in self._over(extent):
+                found = max(found, span.others, span.read)
+                if not step.halo_of or span.root != extent.root:
+                    found = max(found, span.wrote)
+                if step.halo_of or span.root != extent.root:
+                    found = max(found, span.zeroed)
+        return found
+
+    def add(self, step: PendingStep, level: int) -> None:
+        """A step of this level touches its bytes."""
+        self.of_any = max(self.of_any, level)
+        if step.host is not None:
+            self.of_host = max(self.of_host, level)
+            return
+        for extent in step.reads:
+            for span in self._cut(extent):
+                span.read = max(span.read, level)
+            self._join(extent, _MOST_SPANS)
+        for extent in step.writes:
+            for span in self._cut(extent):
+                span.belong_to(extent.root)
+                if step.halo_of:
+                    span.zeroed = max(span.zeroed, level)
+                else:
+                    span.wrote = max(span.wrote, level)
+            self._join(extent, _MOST_SPANS if step.halo_of else 1)
+
+    def _over(self, extent: Extent) -> Sequence[_Span]:
+        """The spans that an extent touches."""
+        key, (first, stop) = (extent.slot.kind, extent.slot.index), self._range(extent)
+        return self.spans[key][first:stop] if first < stop else ()
+
+    def _range(self, extent: Extent) -> tuple[int, int]:
+        starts, begin = self.starts.get((extent.slot.kind, extent.slot.index)), extent.slot.offset
+        if not starts or not extent.nbytes:
+            return 0, 0
+        return bisect.bisect_right(starts, begin) - 1, bisect.bisect_left(starts, begin + extent.nbytes)
+
+    def _cut(self, extent: Extent) -> Sequence[_Span]:
+        """The spans that an extent consists of, after cuts at its ends."""
+        key, begin = (extent.slot.kind, extent.slot.index), extent.slot.offset
+        starts, spans = self.starts.setdefault(key, [_FIRST]), self.spans.setdefault(key, [_Span()])
+        for place in (begin, begin + extent.nbytes) if extent.nbytes else ():
+            at = bisect.bisect_left(starts, place)
+            if at == len(starts) or starts[at] != place:
+                starts.insert(at, place)
+                spans.insert(at, replace(spans[at - 1]))
+        return self._over(extent)
+
+    def _join(self, extent: Extent, most: int) -> None:
+        """Make one span of those of an extent, if they are more than `most`."""
+        first, stop = self._range(extent)
+        if stop - first <= most:
+            return
+        key = (extent.slot.kind, extent.slot.index)
+        starts, spans = self.starts[key], self.spans[key]
+        for span in spans[first + 1 : stop]:
+            span.belong_to(spans[first].root)
+            spans[first].join(span)
+        del starts[first + 1 : stop], spans[first + 1 : stop]

@@ -16,11 +16,11 @@ from cenote.compiler.memory import MemoryPlan, plan_memory
 from cenote.compiler.placement import Buffer
 from cenote.compiler.report import PlanDescription, describe_plan
 from cenote.compiler.schedule import Decide, Schedule, schedule
-from cenote.core.errors import CenoteError
+from cenote.core.errors import errors_at
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.graph.graph import Graph, Handover, Node
-from cenote.kernels.base import Argument, View, word_of
+from cenote.kernels.base import Argument, KernelSpec, View, word_of
 from cenote.kernels.driver import driver_abi, driver_sources
 from cenote.kernels.layout.reorder import zero_halo_call
 from cenote.ops.base import Alias, Bind, Lowering, no_calls
@@ -183,6 +183,11 @@ class _Assembler:
         self.constants: list[Array] = []
         self.constant_slots: dict[int, Slot] = {}
         self.weight_names = list(weights)
+        self.outputs = set(self.graph.outputs)
+        self.halos: dict[int, list[Buffer]] = {}  # buffers with a halo, by the first step that touches them
+        for buffer in memory.buffers:
+            if any(begin or end for begin, end in buffer.halo):
+                self.halos.setdefault(buffer.step, []).append(buffer)
         self.last_use = {name: i for i, node in enumerate(self.graph.nodes) for name in node.inputs}
         self.steps: list[PendingStep] = []
 
@@ -192,16 +197,14 @@ class _Assembler:
             option = option and replace(option, bind=bind or no_calls)
             del bind
             self._zero_halos(index)
-            try:
+            with errors_at(node.where):
                 self._add_node(index, node, option)
-            except CenoteError as error:
-                raise error.located(node.where) from error
             for name in node.inputs:
-                if self.last_use[name] == index and name not in self.graph.outputs:
+                if self.last_use[name] == index and name not in self.outputs:
                     self.weights.pop(name, None)
         barriers = self._side_by_side()
-        addresses = self._addresses()
-        steps = tuple(self._step(s, addresses, wall) for s, wall in zip(self.steps, barriers, strict=True))
+        symbols = self._symbols()
+        steps = tuple(self._step(s, symbols, wall) for s, wall in zip(self.steps, barriers, strict=True))
         return Program(
             steps=steps,
             inputs=tuple(self.graph.types[declared.name] for declared in self.graph.inputs),
@@ -224,15 +227,12 @@ class _Assembler:
     # ---- steps on their way ---------------------------------------------------------------------------------------
 
     def _zero_halos(self, step: int) -> None:
-        for buffer in self.memory.buffers:
-            if buffer.step == step and any(begin or end for begin, end in buffer.halo):
-                view = self.memory.views[buffer.root]
-                origin = Origin(step, StepKind.HALO)
-                zeros = PendingStep(
-                    f"zero halo of {buffer.root}", origin, zero_halo_call(view), None, halo_of=buffer.root
-                )
-                zeros.writes.append(_whole(buffer))
-                self.steps.append(zeros)
+        for buffer in self.halos.get(step, ()):
+            view = self.memory.views[buffer.root]
+            label, origin = f"zero halo of {buffer.root}", Origin(step, StepKind.HALO)
+            zeros = PendingStep(label, origin, zero_halo_call(view), None, halo_of=buffer.root)
+            zeros.writes.append(_whole(buffer))
+            self.steps.append(zeros)
 
     def _add_node(self, index: int, node: Node, option: Lowering | None) -> None:
         if index in self.memory.aliased:
@@ -326,20 +326,20 @@ class _Assembler:
 
     # ---- steps ------------------------------------------------------------------------------------------------
 
-    def _addresses(self) -> dict[str, int]:
+    def _symbols(self) -> dict[KernelSpec, tuple[str, int]]:
+        """Symbol and address of each kernel: many steps share one, and making a symbol takes 10 us."""
         specs = {step.call.spec: None for step in self.steps if step.call is not None}
-        return jit.addresses([*specs, *driver_sources(self.target)], self.target)
+        addresses = jit.addresses([*specs, *driver_sources(self.target)], self.target)
+        return {spec: (spec.symbol, addresses[spec.symbol]) for spec in specs}
 
-    def _step(self, step: PendingStep, addresses: dict[str, int], wall: bool) -> Step:
+    def _step(self, step: PendingStep, symbols: dict[KernelSpec, tuple[str, int]], wall: bool) -> Step:
         if step.host is not None:
             return step.host
         assert step.call is not None
         call = step.call
         words = tuple(word_of(argument) for argument in call.arguments)
-        symbol = call.spec.symbol
-        return KernelStep(
-            step.label, symbol, addresses[symbol], words, call.items, call.grain, call.scratch, wall
-        )
+        symbol, address = symbols[call.spec]
+        return KernelStep(step.label, symbol, address, words, call.items, call.grain, call.scratch, wall)
 
     def _constant(self, array: Array) -> Slot:
         kept = self.pool.intern(array)

@@ -14,7 +14,7 @@ from cenote.compiler.schedule import Schedule
 from cenote.core.errors import CapacityError
 from cenote.core.types import Layout, TensorType
 from cenote.graph.graph import Graph
-from cenote.kernels.base import View, buffer_elements, dense_strides, halo_offset
+from cenote.kernels.base import View, buffer_elements, dense_strides, halo_offset, present
 from cenote.ops.base import Lowering
 from cenote.runtime.program import Slot
 
@@ -126,9 +126,7 @@ class _Planner:
     # ---- views ------------------------------------------------------------------------------------------------
 
     def _type(self, name: str) -> TensorType:
-        found = self.graph.type_of(name)
-        assert found is not None
-        return found
+        return present(self.graph.type_of(name))
 
     def offsets_and_roots(self) -> list[str]:
         """Every value that has memory."""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from cenote.core.errors import errors_at
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Layout, TensorType
 from cenote.graph.graph import Graph, Node
@@ -66,7 +67,8 @@ class _Scheduler:
             for position, name in enumerate(node.inputs):
                 if name:
                     self.users.setdefault(name, []).append((index, position))
-        self.fixed = {declared.name for declared in graph.inputs} | set(graph.outputs) | set(graph.constants)
+        self.outputs = set(graph.outputs)
+        self.fixed = {declared.name for declared in graph.inputs} | self.outputs | set(graph.constants)
         self.concat_children: set[str] = set()
         self.parts: set[str] = set()
 
@@ -84,7 +86,8 @@ class _Scheduler:
 
     def _candidates(self, node: Node) -> list[Lowering]:
         types = self.graph.input_types(node)
-        return [*node.op.lowerings(types, self.target), *node.op.aliases(types, self.target)]
+        with errors_at(node.where):
+            return [*node.op.lowerings(types, self.target), *node.op.aliases(types, self.target)]
 
     def _choose(self, node: Node, options: Sequence[Lowering]) -> tuple[Lowering | None, str]:
         """The cheapest option and why, or the one that `decide` picks among those that cost little more."""
@@ -131,7 +134,7 @@ class _Scheduler:
             } or {0}
             if lanes not in accepted:
                 wanted.update(sorted(accepted)[:1])
-        if name in self.graph.outputs and lanes:
+        if name in self.outputs and lanes:
             wanted.add(0)
         for other in wanted:
             seconds += _conversion_seconds(type, lanes, other)
@@ -150,7 +153,7 @@ class _Scheduler:
         for name, layout in zip(node.inputs, wanted, strict=True):
             inputs.append(name if not name or layout is None else self._in_layout(name, layout.lanes))
         if option is not None and option.alias is Alias.JOINED:
-            inputs = [self._concat_child(name, inputs[:position]) for position, name in enumerate(inputs)]
+            inputs = [self._concat_child(name) for name in inputs]
         for position, name in enumerate(node.outputs):
             if name and option is not None:
                 self.layouts[name] = Layout(option.outputs[position].lanes)
@@ -185,7 +188,7 @@ class _Scheduler:
             return name
         if (name, lanes) not in self.converted:
             self.converted[name, lanes] = self._convert(name, have, lanes)
-            if not lanes and name in self.graph.outputs:
+            if not lanes and name in self.outputs:
                 self.fixed.add(self.converted[name, lanes])  # this becomes the output's memory
         return self.converted[name, lanes]
 
@@ -213,9 +216,9 @@ class _Scheduler:
         self.layouts[fresh] = Layout(option.outputs[0].lanes)
         self._append(Node(op, (name,), (fresh,), label=""), option)
 
-    def _concat_child(self, name: str, earlier: Sequence[str]) -> str:
-        """A value that may be written straight into a concat's memory: the value itself, or a copy of it."""
-        if name in self.fixed or name in self.concat_children or name in earlier or name in self.parts:
+    def _concat_child(self, name: str) -> str:
+        """A value that may be written straight into a concat's memory: the value itself, once, or a copy of it."""
+        if name in self.fixed or name in self.concat_children or name in self.parts:
             fresh = f"{name}.copy{len(self.nodes)}"
             lanes = self.layouts.get(name, PLAIN).lanes
             self._derive(name, fresh, Reorder(), self._reorder_option(self._type(name), lanes, lanes))

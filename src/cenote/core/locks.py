@@ -32,6 +32,9 @@ class Guard:
 _guards: weakref.WeakSet[Guard] = weakref.WeakSet()
 
 
+LLVM = Guard()  # held while LLVM is imported or used: of use nowhere else once it is orphaned
+
+
 def _renew_all() -> None:
     for guard in list(_guards):
         guard.renew()

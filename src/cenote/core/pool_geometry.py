@@ -10,15 +10,16 @@ Along one axis, with E = (window - 1) * dilation + 1 elements under a window:
                        the odd element goes to the end (SAME_UPPER, TensorFlow) or the begin (SAME_LOWER)
 
 Everything is done in Python integers with floor division: no size is too large, and a window larger than
-its input gives an error, not the output of 1 that division towards zero gives in C.
+its input gives an error, not the output of 1 that division towards zero gives in C. Tables with an entry per
+window are made here too, for a number of windows that `limits.positions` allows.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cenote.core import limits
 from cenote.core.errors import ArgumentError, ShapeError
 
 Pairs = tuple[tuple[int, int], ...]
@@ -102,12 +103,40 @@ class AxisWindow:
 
     @property
     def empty_window(self) -> int | None:
-        """The first window without any real element, or None. Only the windows at the borders can be such."""
+        """The first window without any real element, or None.
+
+        A window that starts in the input holds that element; one that starts before it holds the first tap from 0 on,
+        if that is below `size`: always when the dilation is not larger than the size. Otherwise the places of that
+        tap, a sequence modulo the dilation, leave the input within `size` windows or never.
+        """
+        if self.out and not self.count(0):
+            return 0
+        if self.dilation > self.size:
+            before = min(self.out, -(-self.begin // self.stride), self.size + 1)
+            for o in limits.positions("windows that start in the padding", before):
+                if not self.count(o):
+                    return o
+        past = -(-(self.size + self.begin) // self.stride)
+        return past if past < self.out else None
+
+    def counts(self) -> list[int]:
+        """`count` of each window."""
+        return self._table(self.count)
+
+    def padded_counts(self) -> list[int]:
+        """`padded_count` of each window."""
+        return self._table(self.padded_count)
+
+    def _table(self, count: Callable[[int], int]) -> list[int]:
+        """What is counted in each window: all taps in those that lie on real elements."""
+        limits.positions("pooling", self.out)
         first, stop = self.interior
-        for o in itertools.chain(range(first), range(stop, self.out)):
-            if not self.count(o):
-                return o
-        return None
+        edges = [count(o) for o in range(first)], [count(o) for o in range(stop, self.out)]
+        return [*edges[0], *[self.window] * (stop - first), *edges[1]]
+
+    def slices(self) -> list[slice]:
+        """`positions` of each window."""
+        return [self.positions(o) for o in limits.positions("pooling", self.out)]
 
 
 def extents(
@@ -118,9 +147,7 @@ def extents(
         return (default,) * rank
     if len(values) != rank:
         raise ArgumentError(f"{op}: {name} {tuple(values)} has {len(values)} numbers for {rank} spatial axes")
-    if any(value < low for value in values):
-        raise ArgumentError(f"{op}: {name} must be {low} or more on every axis, got {tuple(values)}")
-    return tuple(int(value) for value in values)
+    return tuple(limits.within(op, name, int(value), low) for value in values)
 
 
 def padding_pairs(op: str, pads: Pairs, rank: int) -> Pairs:
@@ -131,7 +158,10 @@ def padding_pairs(op: str, pads: Pairs, rank: int) -> Pairs:
         raise ArgumentError(f"{op}: padding {pads} has {len(pads)} pairs for {rank} spatial axes")
     if any(begin < 0 or end < 0 for begin, end in pads):
         raise ArgumentError(f"{op}: padding must be 0 or more, got {pads}; slice the input instead")
-    return tuple((int(begin), int(end)) for begin, end in pads)
+    return tuple(
+        (limits.within(op, "padding", int(begin)), limits.within(op, "padding", int(end)))
+        for begin, end in pads
+    )
 
 
 def same_axis(size: int, window: int, stride: int, dilation: int, upper: bool) -> AxisWindow:
@@ -239,4 +269,4 @@ def adaptive_bounds(size: int, out: int) -> tuple[tuple[int, int], ...]:
 
     In integers: in floating point one range in a thousand comes out wrong.
     """
-    return tuple((o * size // out, -(-(o + 1) * size // out)) for o in range(out))
+    return tuple((o * size // out, -(-(o + 1) * size // out)) for o in limits.positions("pooling", out))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cenote.core.errors import ArgumentError
+from cenote.core.options import DENORMALS as DENORMALS_WORDS
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,6 @@ class Setting:
 
 
 MAXIMUM_THREADS = 256
-DENORMALS_MODES = ("preserve", "flush")
 
 THREADS = Setting(
     "CENOTE_THREADS",
@@ -70,7 +70,7 @@ DENORMALS = Setting(
     "CENOTE_DENORMALS",
     "preserve",
     "Numbers below 1.2e-38 in float32: preserve, or flush (to zero, where they make a model slow).",
-    choices=DENORMALS_MODES,
+    choices=DENORMALS_WORDS,
 )
 PERF_MAP = Setting("CENOTE_PERF_MAP", "", "1: write the map that lets Linux perf name generated kernels.")
 SETTINGS = (THREADS, TARGET, CACHE, PLAN_CACHE, SPIN, DENORMALS, PERF_MAP)

@@ -85,6 +85,19 @@ def _quota() -> int:
     return 1 << 16
 
 
+# Beginnings of the features with which LLVM writes EVEX or REX2 instructions. A CPU's name implies those that the CPU
+# has, so leaving them out is not enough: they must be taken away by name.
+_AVX512 = ("avx512", "avx10", "amx-avx512")
+_APX = ("egpr", "ndd", "nf", "ccmp", "cf", "zu", "ppx", "push2pop2")
+
+
+def _flags(features: dict[str, bool], without: tuple[str, ...] = ()) -> str:
+    """LLVM's feature string, for every feature that it knows of; none that begins like one of `without`."""
+    return ",".join(
+        ("+" if on and not name.startswith(without) else "-") + name for name, on in sorted(features.items())
+    )
+
+
 def choose_target(host_cpu: str, host_features: dict[str, bool], triple: str, force: str = "") -> Target:
     """The best target for a host, or the one that `force` names ("avx512", "avx2", "generic").
 
@@ -96,16 +109,15 @@ def choose_target(host_cpu: str, host_features: dict[str, bool], triple: str, fo
     def has(*names: str) -> bool:
         return all(host_features.get(name, False) for name in names)
 
-    flags = ",".join(("+" if on else "-") + name for name, on in sorted(host_features.items()))
     avx2 = has("avx2", "fma", "f16c")
     avx512 = avx2 and has("avx512f", "avx512vl", "avx512bw", "avx512dq")
     arm = platform.machine().lower() in {"aarch64", "arm64"}
     wanted = force or ("avx512" if avx512 else "avx2" if avx2 else "generic")
     if wanted == "avx512" and avx512:
-        return Target("avx512", host_cpu, flags, triple, 64, 32, True, True, **sizes)
+        return Target("avx512", host_cpu, _flags(host_features), triple, 64, 32, True, True, **sizes)
     if wanted == "avx2" and avx2:
-        without = ",".join(flag for flag in flags.split(",") if not flag[1:].startswith("avx512"))
-        return Target("avx2", host_cpu, without, triple, 32, 16, True, True, **sizes)
+        flags = _flags(host_features, without=_AVX512 + _APX)
+        return Target("avx2", host_cpu, flags, triple, 32, 16, True, True, **sizes)
     if wanted == "generic":
         # 4 lanes on any x86-64 or aarch64: the baseline of the architecture, no optional feature.
         cpu = "generic" if arm else "x86-64"

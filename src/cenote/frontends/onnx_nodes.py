@@ -32,7 +32,7 @@ from cenote.ops import DECODERS
 from cenote.ops.base import Imported, Op, Rewired
 
 DEEPEST_CALL = 48  # functions that call functions
-MOST_NODES = 1_000_000  # after inlining: a few nested functions can ask for 2^48
+MOST_INLINED = 100_000  # nodes that functions may add (10 s): a few nested ones can ask for 2^48
 
 
 @dataclass
@@ -78,10 +78,11 @@ class Importer:
         self.constants: dict[str, Array] = {}
         self.taken: set[str] = set()
         self.copies: dict[str, int] = {}
-        self.visited = 0
+        self.inlined = 0
         self.functions = {
             (domain_of(function.domain), function.name, function.overload): function for function in functions
         }
+        self.sizes: dict[int, int] = {}  # nodes that a call of a function comes to, by the function's id
 
     def add_nodes(self, nodes: Sequence[Any], scope: Scope) -> None:
         """Import nodes in order; errors name the node."""
@@ -109,17 +110,11 @@ class Importer:
         return unused
 
     def _add_node(self, node: Any, scope: Scope) -> None:
-        self.visited += 1
-        if self.visited > MOST_NODES:
-            raise UnsupportedError(
-                f"the model has more than {MOST_NODES} nodes when its functions are inlined"
-            )
         domain = domain_of(node.domain)
         attributes = _bound(node.attribute, scope)
         function = self.functions.get((domain, node.op_type, getattr(node, "overload", "")))
         if function is not None:
-            opsets = {domain_of(entry.domain): entry.version for entry in function.opset_import}
-            self._inline(node, function, attributes, opsets, scope)
+            self._call(node, function, attributes, scope)
             return
         if domain not in scope.opsets:
             raise ModelError(f"its domain '{domain or 'ai.onnx'}' has no opset_import")
@@ -180,6 +175,7 @@ class Importer:
         }
         opsets = {STANDARD: defs.onnx_opset_version(), **scope.opsets}
         opsets |= {domain_of(entry.domain): entry.version for entry in function.opset_import}
+        self._count(len(function.node))
         try:
             self._inline(node, function, list(bound.values()), opsets, scope)
         except UnsupportedError as error:
@@ -209,6 +205,43 @@ class Importer:
         )
         return onnx.FunctionProto.FromString(body)
 
+    def _call(self, node: Any, function: Any, attributes: Sequence[Any], scope: Scope) -> None:
+        """A node that calls a function of the model. What it comes to is counted before anything is done."""
+        if scope.depth == 0:
+            self._count(self._size(function, 0))
+        given = {item.name for item in (*function.attribute_proto, *attributes)}
+        missing = sorted(set(function.attribute) - given)
+        if missing:
+            raise ModelError(
+                f"function {function.name}: attribute {', '.join(missing)} is required but missing"
+            )
+        opsets = {domain_of(entry.domain): entry.version for entry in function.opset_import}
+        self._inline(node, function, attributes, opsets, scope)
+
+    def _count(self, nodes: int) -> None:
+        """Nodes that inlining adds."""
+        self.inlined += nodes
+        if self.inlined > MOST_INLINED:
+            raise UnsupportedError(f"inlining the model's functions makes more than {MOST_INLINED} nodes")
+
+    def _size(self, function: Any, depth: int) -> int:
+        """Nodes of a function when all that it calls is inlined too; at least that many, for very many."""
+        if depth > DEEPEST_CALL:
+            raise ModelError(
+                f"function calls are nested more than {DEEPEST_CALL} deep; a function may call itself"
+            )
+        size = self.sizes.get(id(function))
+        if size is None:
+            size = sum(self._size_of_node(node, depth) for node in function.node)
+            self.sizes[id(function)] = size
+        return size
+
+    def _size_of_node(self, node: Any, depth: int) -> int:
+        called = self.functions.get((domain_of(node.domain), node.op_type, getattr(node, "overload", "")))
+        bodies = [item.g for item in node.attribute if item.HasField("g")]
+        inner = sum(self._size_of_node(each, depth) for body in bodies for each in body.node)
+        return 1 + inner + (0 if called is None else self._size(called, depth + 1))
+
     def _inline(
         self, node: Any, function: Any, attributes: Sequence[Any], opsets: Mapping[str, int], caller: Scope
     ) -> None:
@@ -227,11 +260,6 @@ class Importer:
         )
         bound = {item.name: item for item in function.attribute_proto}
         bound.update({item.name: item for item in attributes})
-        missing = sorted(set(function.attribute) - set(bound)) if function in self.functions.values() else []
-        if missing:
-            raise ModelError(
-                f"function {function.name}: attribute {', '.join(missing)} is required but missing"
-            )
         made = {
             formal: self.define(name, caller)
             for formal, name in zip(function.output, node.output, strict=False)

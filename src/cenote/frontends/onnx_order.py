@@ -93,9 +93,10 @@ def _sorted(nodes: Sequence[Any], before: Sequence[set[int]]) -> list[Any]:
 def _cycle(nodes: Sequence[Any], before: Sequence[set[int]], done: set[int]) -> str:
     """The nodes of one cycle: from any node left over, walk backwards until one repeats."""
     index = next(i for i in range(len(nodes)) if i not in done)
-    path: list[int] = []
+    path: dict[int, None] = {}
     while index not in path:
-        path.append(index)
+        path[index] = None
         index = min(before[index] - done)
-    loop = [where(nodes[i]) for i in reversed(path[path.index(index) :])]
+    walked = list(path)
+    loop = [where(nodes[i]) for i in reversed(walked[walked.index(index) :])]
     return " -> ".join(loop[:8]) + (" -> ..." if len(loop) > 8 else "")

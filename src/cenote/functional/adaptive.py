@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, overload
 
 from cenote.core.errors import ArgumentError
 from cenote.core.types import TensorType
 from cenote.functional.arguments import flag, form, whole
 from cenote.functional.dispatch import Plan, call
+from cenote.functional.types import A, Layout1, Layout2, Layout3, NanRule, Rules
 from cenote.functional.windows import plan_for, rules_of
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 
@@ -39,32 +41,56 @@ def _plan_avg(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) 
     return plan_for(AdaptiveAveragePool(output, shape.channels_last, rules.rounding), types[0], shape)
 
 
+@overload
 def adaptive_max_pool1d(
-    input: Any,
-    output_size: Any,
+    input: A, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ..., *,
+    out: A | None = ..., layout: Layout1 = ..., threads: int | None = ..., semantics: Rules = ...,
+    nan: NanRule | None = ...,
+) -> A: ...  # fmt: skip
+@overload
+def adaptive_max_pool1d(
+    input: A, output_size: int | Sequence[int | None] | None, return_indices: bool = ..., *,
+    out: A | tuple[A, A] | None = ..., layout: Layout1 = ..., threads: int | None = ...,
+    semantics: Rules = ..., nan: NanRule | None = ...,
+) -> Any: ...  # fmt: skip
+def adaptive_max_pool1d(
+    input: A,
+    output_size: int | Sequence[int | None] | None,
     return_indices: bool = False,
     *,
-    out: Any = None,
-    layout: str = "NCL",
+    out: A | tuple[A, A] | None = None,
+    layout: Layout1 = "NCL",
     threads: int | None = None,
-    semantics: str = "torch",
-    nan: str | None = None,
+    semantics: Rules = "torch",
+    nan: NanRule | None = None,
 ) -> Any:
     """Largest value of each adaptive window over 1 spatial axis: see adaptive_max_pool2d."""
     rest = (output_size, return_indices, layout, semantics, nan)
     return call(_plan_max, (input,), ("adaptive_max_pool1d", 1, *rest), out, threads)
 
 
+@overload
 def adaptive_max_pool2d(
-    input: Any,
-    output_size: Any,
+    input: A, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ..., *,
+    out: A | None = ..., layout: Layout2 = ..., threads: int | None = ..., semantics: Rules = ...,
+    nan: NanRule | None = ...,
+) -> A: ...  # fmt: skip
+@overload
+def adaptive_max_pool2d(
+    input: A, output_size: int | Sequence[int | None] | None, return_indices: bool = ..., *,
+    out: A | tuple[A, A] | None = ..., layout: Layout2 = ..., threads: int | None = ...,
+    semantics: Rules = ..., nan: NanRule | None = ...,
+) -> Any: ...  # fmt: skip
+def adaptive_max_pool2d(
+    input: A,
+    output_size: int | Sequence[int | None] | None,
     return_indices: bool = False,
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | tuple[A, A] | None = None,
+    layout: Layout2 = "NCHW",
     threads: int | None = None,
-    semantics: str = "torch",
-    nan: str | None = None,
+    semantics: Rules = "torch",
+    nan: NanRule | None = None,
 ) -> Any:
     """Largest value of each adaptive window, as torch.nn.functional.adaptive_max_pool2d.
 
@@ -77,16 +103,28 @@ def adaptive_max_pool2d(
     return call(_plan_max, (input,), ("adaptive_max_pool2d", 2, *rest), out, threads)
 
 
+@overload
 def adaptive_max_pool3d(
-    input: Any,
-    output_size: Any,
+    input: A, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ..., *,
+    out: A | None = ..., layout: Layout3 = ..., threads: int | None = ..., semantics: Rules = ...,
+    nan: NanRule | None = ...,
+) -> A: ...  # fmt: skip
+@overload
+def adaptive_max_pool3d(
+    input: A, output_size: int | Sequence[int | None] | None, return_indices: bool = ..., *,
+    out: A | tuple[A, A] | None = ..., layout: Layout3 = ..., threads: int | None = ...,
+    semantics: Rules = ..., nan: NanRule | None = ...,
+) -> Any: ...  # fmt: skip
+def adaptive_max_pool3d(
+    input: A,
+    output_size: int | Sequence[int | None] | None,
     return_indices: bool = False,
     *,
-    out: Any = None,
-    layout: str = "NCDHW",
+    out: A | tuple[A, A] | None = None,
+    layout: Layout3 = "NCDHW",
     threads: int | None = None,
-    semantics: str = "torch",
-    nan: str | None = None,
+    semantics: Rules = "torch",
+    nan: NanRule | None = None,
 ) -> Any:
     """Largest value of each adaptive window over 3 spatial axes: see adaptive_max_pool2d."""
     rest = (output_size, return_indices, layout, semantics, nan)
@@ -94,42 +132,42 @@ def adaptive_max_pool3d(
 
 
 def adaptive_avg_pool1d(
-    input: Any,
-    output_size: Any,
+    input: A,
+    output_size: int | Sequence[int | None] | None,
     *,
-    out: Any = None,
-    layout: str = "NCL",
+    out: A | None = None,
+    layout: Layout1 = "NCL",
     threads: int | None = None,
-    semantics: str = "torch",
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """Mean of each adaptive window over 1 spatial axis: see adaptive_avg_pool2d."""
     arguments = ("adaptive_avg_pool1d", 1, output_size, layout, semantics)
     return call(_plan_avg, (input,), arguments, out, threads)
 
 
 def adaptive_avg_pool2d(
-    input: Any,
-    output_size: Any,
+    input: A,
+    output_size: int | Sequence[int | None] | None,
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | None = None,
+    layout: Layout2 = "NCHW",
     threads: int | None = None,
-    semantics: str = "torch",
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """Mean of each adaptive window, as torch.nn.functional.adaptive_avg_pool2d: see adaptive_max_pool2d, avg_pool2d."""
     arguments = ("adaptive_avg_pool2d", 2, output_size, layout, semantics)
     return call(_plan_avg, (input,), arguments, out, threads)
 
 
 def adaptive_avg_pool3d(
-    input: Any,
-    output_size: Any,
+    input: A,
+    output_size: int | Sequence[int | None] | None,
     *,
-    out: Any = None,
-    layout: str = "NCDHW",
+    out: A | None = None,
+    layout: Layout3 = "NCDHW",
     threads: int | None = None,
-    semantics: str = "torch",
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """Mean of each adaptive window over 3 spatial axes: see adaptive_avg_pool2d."""
     arguments = ("adaptive_avg_pool3d", 3, output_size, layout, semantics)
     return call(_plan_avg, (input,), arguments, out, threads)

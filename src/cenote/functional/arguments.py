@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.limits import LARGEST_SEED, within
 from cenote.core.pool_geometry import Pairs
 from cenote.core.pool_semantics import Semantics
 
@@ -17,8 +18,8 @@ LETTERS = {1: "L", 2: "HW", 3: "DHW"}
 SAME = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}
 
 
-def whole(where: str, name: str, value: Any, low: int | None = None) -> int:
-    """A whole number; bools and floats are refused."""
+def whole(where: str, name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
+    """A whole number within limits (`limits.within`); bools and floats are refused."""
     if isinstance(value, bool | np.bool_):
         raise ArgumentError(f"{where}: {name} must be a whole number, got {value}")
     try:
@@ -27,13 +28,12 @@ def whole(where: str, name: str, value: Any, low: int | None = None) -> int:
         raise ArgumentError(
             f"{where}: {name} must be a whole number, got {value!r} ({type(value).__name__})"
         ) from None
-    if low is not None and number < low:
-        raise ArgumentError(f"{where}: {name} must be {_limit(low)}, got {number}")
-    return number
+    return within(where, name, number, low, high)
 
 
-def _limit(low: int) -> str:
-    return {0: "non-negative (0 or more)", 1: "greater than zero (1 or more)"}.get(low, f"{low} or more")
+def seed_of(where: str, value: Any) -> int:
+    """The key of a generator of random numbers."""
+    return whole(where, "seed", value, 0, LARGEST_SEED)
 
 
 def flag(where: str, name: str, value: Any) -> bool:
@@ -51,7 +51,10 @@ def real(where: str, name: str, value: Any) -> float:
     """A real number."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
         raise ArgumentError(f"{where}: {name} must be a number, got {value!r}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ArgumentError(f"{where}: {name} is larger than any float") from None
 
 
 def choice(where: str, name: str, value: Any, allowed: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from cenote.core.errors import ArgumentError
 from cenote.core.types import TensorType
 from cenote.functional.arguments import flag, whole
 from cenote.functional.dispatch import Plan, call
+from cenote.functional.types import A, Layout1, Layout2, Layout3, Numbers, Padding, Rules
 from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
 from cenote.ops.pool.average import AveragePool
 
@@ -43,20 +44,20 @@ def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> P
 
 
 def avg_pool1d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    input: A,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     count_include_pad: bool | None = None,
     divisor_override: int | None = None,
     *,
-    dilation: Any = 1,
-    out: Any = None,
-    layout: str = "NCL",
+    dilation: Numbers = 1,
+    out: A | None = None,
+    layout: Layout1 = "NCL",
     threads: int | None = None,
-    semantics: str = "torch",
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """Mean of each window over 1 spatial axis: see avg_pool2d. Layouts: NCL, NLC, L."""
     rest = (
         kernel_size,
@@ -73,20 +74,20 @@ def avg_pool1d(
 
 
 def avg_pool2d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    input: A,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     count_include_pad: bool | None = None,
     divisor_override: int | None = None,
     *,
-    dilation: Any = 1,
-    out: Any = None,
-    layout: str = "NCHW",
+    dilation: Numbers = 1,
+    out: A | None = None,
+    layout: Layout2 = "NCHW",
     threads: int | None = None,
-    semantics: str = "torch",
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """Mean of each window of (N, C, H, W), (C, H, W) or (H, W), as torch.nn.functional.avg_pool2d.
 
     input              array of float64, float32, float16, bfloat16, int8, uint8, int16, int32 or int64
@@ -114,20 +115,20 @@ def avg_pool2d(
 
 
 def avg_pool3d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    input: A,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
     ceil_mode: bool = False,
     count_include_pad: bool | None = None,
     divisor_override: int | None = None,
     *,
-    dilation: Any = 1,
-    out: Any = None,
-    layout: str = "NCDHW",
+    dilation: Numbers = 1,
+    out: A | None = None,
+    layout: Layout3 = "NCDHW",
     threads: int | None = None,
-    semantics: str = "torch",
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """Mean of each window over 3 spatial axes: see avg_pool2d. Layouts: NCDHW, NDHWC, DHW."""
     rest = (
         kernel_size,

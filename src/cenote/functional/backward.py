@@ -12,10 +12,10 @@ again. Sums run in a fixed order: the same bits on every run. cenote.torch makes
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from cenote.functional import adaptive, average, global_pools, lp, pyramid, regi
 from cenote.functional import max as maximum
 from cenote.functional.arguments import form, layout_rank
 from cenote.functional.dispatch import Plan, Planner, call
+from cenote.functional.types import A, DLPack, Layout2, Layout3, Numbers, Rules
 from cenote.ops.base import Op
 from cenote.ops.pool.gradient import IndexGradient, PoolGradient
 from cenote.ops.pool.sparse_gradient import SparseGradient
@@ -195,28 +196,28 @@ spatial_pyramid_pool_backward = _gradient_of(
 
 
 def fractional_max_pool2d_backward(
-    grad_output: Any,
-    input: Any,
-    indices: Any,
+    grad_output: A,
+    input: A,
+    indices: DLPack,
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | None = None,
+    layout: Layout2 = "NCHW",
     threads: int | None = None,
-) -> Any:
+) -> A:
     """Gradient of fractional_max_pool2d by the indices that it gave (return_indices=True)."""
     arguments = ("fractional_max_pool2d_backward", 2, layout, "torch", True)
     return call(_plan_indices, (grad_output, indices, input), arguments, out, threads)
 
 
 def fractional_max_pool3d_backward(
-    grad_output: Any,
-    input: Any,
-    indices: Any,
+    grad_output: A,
+    input: A,
+    indices: DLPack,
     *,
-    out: Any = None,
-    layout: str = "NCDHW",
+    out: A | None = None,
+    layout: Layout3 = "NCDHW",
     threads: int | None = None,
-) -> Any:
+) -> A:
     """Gradient of fractional_max_pool3d by the indices that it gave (return_indices=True)."""
     arguments = ("fractional_max_pool3d_backward", 3, layout, "torch", True)
     return call(_plan_indices, (grad_output, indices, input), arguments, out, threads)
@@ -237,49 +238,49 @@ def _regions_backward(planner: Planner, where: str, grad: Any, input: Any, boxes
 
 
 def roi_pool_backward(
-    grad_output: Any,
-    input: Any,
-    boxes: Any,
-    output_size: Any,
+    grad_output: A,
+    input: A,
+    boxes: DLPack | Sequence[DLPack],
+    output_size: Numbers,
     spatial_scale: float = 1.0,
     *,
-    out: Any = None,
+    out: A | None = None,
     threads: int | None = None,
-) -> Any:
+) -> A:
     """Gradient of roi_pool with respect to its input; boxes get none."""
     rest = ((output_size, spatial_scale, False), False, out, threads)
     return _regions_backward(regions._plan_pool, "roi_pool_backward", grad_output, input, boxes, *rest)
 
 
 def ps_roi_pool_backward(
-    grad_output: Any,
-    input: Any,
-    boxes: Any,
-    output_size: Any,
+    grad_output: A,
+    input: A,
+    boxes: DLPack | Sequence[DLPack],
+    output_size: Numbers,
     spatial_scale: float = 1.0,
     *,
-    out: Any = None,
+    out: A | None = None,
     threads: int | None = None,
-) -> Any:
+) -> A:
     """Gradient of ps_roi_pool with respect to its input; boxes get none."""
     rest = ((output_size, spatial_scale, True), False, out, threads)
     return _regions_backward(regions._plan_pool, "ps_roi_pool_backward", grad_output, input, boxes, *rest)
 
 
 def roi_align_backward(
-    grad_output: Any,
-    input: Any,
-    boxes: Any,
-    output_size: Any,
+    grad_output: A,
+    input: A,
+    boxes: DLPack | Sequence[DLPack],
+    output_size: Numbers,
     spatial_scale: float = 1.0,
     sampling_ratio: int = -1,
     aligned: bool = False,
     *,
-    mode: str = "avg",
-    out: Any = None,
+    mode: Literal["max", "avg"] = "avg",
+    out: A | None = None,
     threads: int | None = None,
-    semantics: str = "torch",
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """Gradient of roi_align with respect to its input; boxes get none."""
     arguments = (output_size, spatial_scale, sampling_ratio, aligned, mode, semantics)
     rest = (arguments, True, out, threads)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import ArgumentError, CapacityError, CenoteError, DTypeError, InputError
+from cenote.core.limits import check_extents
 from cenote.core.types import Array, TensorType
 from cenote.functional import eager
 from cenote.ops.base import Op
@@ -132,12 +133,17 @@ def _convert_and_call(
                 raise InputError(f"{name}: {what} {error}") from error
         converted.append(array)
         restore = back if position == 0 else restore
-    prepared = prepare(planner, tuple(converted), arguments, threads)
-    if out is not None:
-        targets = _check_out(name, out, prepared, converted)
-        _fill(prepared, converted, targets)
-        return out
-    results = prepared(converted, None)
+    try:
+        prepared = prepare(planner, tuple(converted), arguments, threads)
+        if out is not None:
+            targets = _check_out(name, out, prepared, converted)
+            _fill(prepared, converted, targets)
+            return out
+        results = prepared(converted, None)
+    except CenoteError:
+        raise
+    except MemoryError as error:
+        raise CapacityError(f"{name}: there is not enough memory ({error})") from error
     if restore is None:
         return results
     return restore(results) if prepared.single else tuple(restore(y) for y in results)
@@ -160,6 +166,8 @@ def prepare(
     op, given = _moved(plan) if moved else (plan.op, plan.batched)
     batched = tuple(TensorType(t.dtype, shape) for t, shape in zip(types, given, strict=True))
     made = op.infer(*batched)
+    for y in made:
+        check_extents(f"{arguments[0]}: a result", y.shape, y.dtype.itemsize)
     _check_memory(arguments[0], made)
     prepared = Prepared(
         runner=eager.prepare(op, batched, count, () if moved else plan.shapes),

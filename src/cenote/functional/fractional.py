@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import TensorType, is_float
-from cenote.functional.arguments import Form, flag, form, numbers, real, refuse_empty
+from cenote.functional.arguments import Form, flag, form, numbers, real, refuse_empty, seed_of
 from cenote.functional.dispatch import Plan, call
+from cenote.functional.types import A, DLPack, Layout2, Layout3, Numbers
 from cenote.ops.pool.fractional import FractionalMaxPool
 from cenote.ops.pool.weighted import uniform
 from cenote.runtime.arrays import as_numpy
@@ -66,34 +68,49 @@ def _fractional(
         raise InputError(f"{where}: input {error}") from error
     shape = form(where, array.shape, rank, layout)
     if samples is None:
-        samples = _draw(shape, seed, array.dtype if is_float(array.dtype) else np.float32)
+        samples = _draw(where, shape, seed, array.dtype if is_float(array.dtype) else np.float32)
     elif seed is not None:
         raise ArgumentError(f"{where}: give either _random_samples or seed, not both")
     return call(_plan, (input, samples), (where, rank, *rest, layout), out, threads)
 
 
-def _draw(shape: Form, seed: Any, dtype: Any) -> Any:
+def _draw(where: str, shape: Form, seed: Any, dtype: Any) -> Any:
     """One offset per plane and axis; narrow types are drawn below 1 after rounding."""
     if seed is None:
         seed = int(np.random.default_rng().integers(0, 1 << 63))
+    key = seed_of(where, seed)
     count = (shape.batched[0], shape.channels, shape.rank)
-    draws = uniform(np.arange(int(np.prod(count))), seed).reshape(count)
+    draws = uniform(np.arange(int(np.prod(count))), key).reshape(count)
     return (
         (np.floor(draws * 128) / 128).astype(dtype) if np.dtype(dtype).itemsize == 2 else draws.astype(dtype)
     )
 
 
+@overload
 def fractional_max_pool2d(
-    input: Any,
-    kernel_size: Any,
-    output_size: Any = None,
-    output_ratio: Any = None,
+    input: A, kernel_size: Numbers, output_size: Numbers | None = ...,
+    output_ratio: float | Sequence[float] | None = ..., return_indices: Literal[False] = ...,
+    _random_samples: DLPack | None = ..., *, seed: int | None = ..., out: A | None = ...,
+    layout: Layout2 = ..., threads: int | None = ...,
+) -> A: ...  # fmt: skip
+@overload
+def fractional_max_pool2d(
+    input: A, kernel_size: Numbers, output_size: Numbers | None = ...,
+    output_ratio: float | Sequence[float] | None = ..., return_indices: bool = ...,
+    _random_samples: DLPack | None = ..., *, seed: int | None = ..., out: A | tuple[A, A] | None = ...,
+    layout: Layout2 = ..., threads: int | None = ...,
+) -> Any: ...  # fmt: skip
+def fractional_max_pool2d(
+    input: A,
+    kernel_size: Numbers,
+    output_size: Numbers | None = None,
+    output_ratio: float | Sequence[float] | None = None,
     return_indices: bool = False,
-    _random_samples: Any = None,
+    _random_samples: DLPack | None = None,
     *,
     seed: int | None = None,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | tuple[A, A] | None = None,
+    layout: Layout2 = "NCHW",
     threads: int | None = None,
 ) -> Any:
     """Largest values of windows at pseudo-random steps, as torch.nn.functional.fractional_max_pool2d.
@@ -108,17 +125,31 @@ def fractional_max_pool2d(
     return _fractional("fractional_max_pool2d", 2, input, _random_samples, seed, layout, rest, out, threads)
 
 
+@overload
 def fractional_max_pool3d(
-    input: Any,
-    kernel_size: Any,
-    output_size: Any = None,
-    output_ratio: Any = None,
+    input: A, kernel_size: Numbers, output_size: Numbers | None = ...,
+    output_ratio: float | Sequence[float] | None = ..., return_indices: Literal[False] = ...,
+    _random_samples: DLPack | None = ..., *, seed: int | None = ..., out: A | None = ...,
+    layout: Layout3 = ..., threads: int | None = ...,
+) -> A: ...  # fmt: skip
+@overload
+def fractional_max_pool3d(
+    input: A, kernel_size: Numbers, output_size: Numbers | None = ...,
+    output_ratio: float | Sequence[float] | None = ..., return_indices: bool = ...,
+    _random_samples: DLPack | None = ..., *, seed: int | None = ..., out: A | tuple[A, A] | None = ...,
+    layout: Layout3 = ..., threads: int | None = ...,
+) -> Any: ...  # fmt: skip
+def fractional_max_pool3d(
+    input: A,
+    kernel_size: Numbers,
+    output_size: Numbers | None = None,
+    output_ratio: float | Sequence[float] | None = None,
     return_indices: bool = False,
-    _random_samples: Any = None,
+    _random_samples: DLPack | None = None,
     *,
     seed: int | None = None,
-    out: Any = None,
-    layout: str = "NCDHW",
+    out: A | tuple[A, A] | None = None,
+    layout: Layout3 = "NCDHW",
     threads: int | None = None,
 ) -> Any:
     """As fractional_max_pool2d over three spatial axes; samples (N, C, 3) are for depth, height, width."""

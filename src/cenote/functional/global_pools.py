@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cenote.core.pool_semantics import TORCH
 from cenote.core.types import TensorType
 from cenote.functional.arguments import Form, form, layout_rank, real
 from cenote.functional.dispatch import Plan, call
+from cenote.functional.types import A, Layout, NanRule, Rules
 from cenote.functional.windows import plan_for, rules_of
 from cenote.ops.pool.lp import GlobalLpPool
 from cenote.ops.pool.whole_map import GlobalAveragePool, GlobalMaxPool
@@ -36,14 +36,14 @@ def _plan_lp(types: tuple[TensorType, ...], where: str, norm_type: Any, layout: 
 
 
 def global_max_pool(
-    input: Any,
+    input: A,
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | None = None,
+    layout: Layout = "NCHW",
     threads: int | None = None,
-    semantics: str = TORCH.name,
-    nan: str | None = None,
-) -> Any:
+    semantics: Rules = "torch",
+    nan: NanRule | None = None,
+) -> A:
     """Largest value of the whole map: (N, C, H, W) gives (N, C, 1, 1). `layout` sets the number of spatial axes
     ("NCL" 1, "NCHW" 2, "NCDHW" 3, and their channels-last and plain forms); out, threads, nan: see max_pool2d.
     """
@@ -51,13 +51,13 @@ def global_max_pool(
 
 
 def global_avg_pool(
-    input: Any,
+    input: A,
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | None = None,
+    layout: Layout = "NCHW",
     threads: int | None = None,
-    semantics: str = TORCH.name,
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """Mean of the whole map: (N, C, H, W) gives (N, C, 1, 1); float32 means of 16 million elements are right to 1e-6.
     Layouts as in global_max_pool, types and rounding as in avg_pool2d.
     """
@@ -65,13 +65,13 @@ def global_avg_pool(
 
 
 def global_lp_pool(
-    input: Any,
+    input: A,
     norm_type: float = 2.0,
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | None = None,
+    layout: Layout = "NCHW",
     threads: int | None = None,
-) -> Any:
+) -> A:
     """(sum |x|^p)^(1/p) of the whole map, p = norm_type: (N, C, H, W) gives (N, C, 1, 1). Layouts as in
     global_max_pool; float types only.
     """

@@ -8,6 +8,7 @@ from cenote.core.pool_semantics import TORCH
 from cenote.core.types import TensorType
 from cenote.functional.arguments import real
 from cenote.functional.dispatch import Plan, call
+from cenote.functional.types import A, Layout1, Layout2, Layout3, Numbers, Padding, Rules
 from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
 from cenote.ops.pool.lp import LpPool
 
@@ -23,38 +24,38 @@ def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> P
 
 
 def lp_pool1d(
-    input: Any,
+    input: A,
     norm_type: float,
-    kernel_size: Any,
-    stride: Any = None,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
     ceil_mode: bool = False,
     *,
-    padding: Any = 0,
-    dilation: Any = 1,
-    out: Any = None,
-    layout: str = "NCL",
+    padding: Padding = 0,
+    dilation: Numbers = 1,
+    out: A | None = None,
+    layout: Layout1 = "NCL",
     threads: int | None = None,
-    semantics: str | None = None,
-) -> Any:
+    semantics: Rules | None = None,
+) -> A:
     """Lp norm of each window over 1 spatial axis: see lp_pool2d. Layouts: NCL, NLC, L."""
     rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics)
     return call(_plan, (input,), ("lp_pool1d", 1, *rest), out, threads)
 
 
 def lp_pool2d(
-    input: Any,
+    input: A,
     norm_type: float,
-    kernel_size: Any,
-    stride: Any = None,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
     ceil_mode: bool = False,
     *,
-    padding: Any = 0,
-    dilation: Any = 1,
-    out: Any = None,
-    layout: str = "NCHW",
+    padding: Padding = 0,
+    dilation: Numbers = 1,
+    out: A | None = None,
+    layout: Layout2 = "NCHW",
     threads: int | None = None,
-    semantics: str | None = None,
-) -> Any:
+    semantics: Rules | None = None,
+) -> A:
     """(sum |x|^p)^(1/p) of each window of (N, C, H, W), (C, H, W) or (H, W); p = norm_type, inf for the largest |x|.
 
     The arguments are those of torch.nn.functional.lp_pool2d, and padding and dilation as in max_pool2d. Without
@@ -69,19 +70,19 @@ def lp_pool2d(
 
 
 def lp_pool3d(
-    input: Any,
+    input: A,
     norm_type: float,
-    kernel_size: Any,
-    stride: Any = None,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
     ceil_mode: bool = False,
     *,
-    padding: Any = 0,
-    dilation: Any = 1,
-    out: Any = None,
-    layout: str = "NCDHW",
+    padding: Padding = 0,
+    dilation: Numbers = 1,
+    out: A | None = None,
+    layout: Layout3 = "NCDHW",
     threads: int | None = None,
-    semantics: str | None = None,
-) -> Any:
+    semantics: Rules | None = None,
+) -> A:
     """Lp norm of each window over 3 spatial axes: see lp_pool2d. Layouts: NCDHW, NDHWC, DHW."""
     rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics)
     return call(_plan, (input,), ("lp_pool3d", 3, *rest), out, threads)

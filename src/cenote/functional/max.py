@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 from cenote.core.pool_semantics import TORCH
 from cenote.core.types import TensorType
 from cenote.functional.arguments import flag, form, layout_rank, numbers, refuse_empty
 from cenote.functional.dispatch import Plan, call
+from cenote.functional.types import A, Layout, Layout1, Layout2, Layout3, NanRule, Numbers, Padding, Rules
 from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
 from cenote.ops.pool.max import MaxPool, MinPool
 
@@ -23,40 +24,68 @@ def _plan(types: tuple[TensorType, ...], where: str, rank: int, largest: bool, *
     return plan_for(op, types[0], shape)
 
 
+@overload
 def max_pool1d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    input: A, kernel_size: Numbers, stride: Numbers | None = ..., padding: Padding = ...,
+    dilation: Numbers = ..., ceil_mode: bool = ..., return_indices: Literal[False] = ..., *,
+    out: A | None = ..., layout: Layout1 = ..., threads: int | None = ..., semantics: Rules = ...,
+    nan: NanRule | None = ...,
+) -> A: ...  # fmt: skip
+@overload
+def max_pool1d(
+    input: A, kernel_size: Numbers, stride: Numbers | None = ..., padding: Padding = ...,
+    dilation: Numbers = ..., ceil_mode: bool = ..., return_indices: bool = ..., *,
+    out: A | tuple[A, A] | None = ..., layout: Layout1 = ..., threads: int | None = ...,
+    semantics: Rules = ..., nan: NanRule | None = ...,
+) -> Any: ...  # fmt: skip
+def max_pool1d(
+    input: A,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
     *,
-    out: Any = None,
-    layout: str = "NCL",
+    out: A | tuple[A, A] | None = None,
+    layout: Layout1 = "NCL",
     threads: int | None = None,
-    semantics: str = "torch",
-    nan: str | None = None,
+    semantics: Rules = "torch",
+    nan: NanRule | None = None,
 ) -> Any:
     """Largest value of each window over 1 spatial axis: see max_pool2d. Layouts: NCL, NLC, L."""
     rest = (kernel_size, stride, padding, dilation, ceil_mode, return_indices, layout, semantics, nan)
     return call(_plan, (input,), ("max_pool1d", 1, True, *rest), out, threads)
 
 
+@overload
 def max_pool2d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    input: A, kernel_size: Numbers, stride: Numbers | None = ..., padding: Padding = ...,
+    dilation: Numbers = ..., ceil_mode: bool = ..., return_indices: Literal[False] = ..., *,
+    out: A | None = ..., layout: Layout2 = ..., threads: int | None = ..., semantics: Rules = ...,
+    nan: NanRule | None = ...,
+) -> A: ...  # fmt: skip
+@overload
+def max_pool2d(
+    input: A, kernel_size: Numbers, stride: Numbers | None = ..., padding: Padding = ...,
+    dilation: Numbers = ..., ceil_mode: bool = ..., return_indices: bool = ..., *,
+    out: A | tuple[A, A] | None = ..., layout: Layout2 = ..., threads: int | None = ...,
+    semantics: Rules = ..., nan: NanRule | None = ...,
+) -> Any: ...  # fmt: skip
+def max_pool2d(
+    input: A,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | tuple[A, A] | None = None,
+    layout: Layout2 = "NCHW",
     threads: int | None = None,
-    semantics: str = "torch",
-    nan: str | None = None,
+    semantics: Rules = "torch",
+    nan: NanRule | None = None,
 ) -> Any:
     """Largest value of each window of (N, C, H, W), (C, H, W) or (H, W), as torch.nn.functional.max_pool2d.
 
@@ -82,40 +111,68 @@ def max_pool2d(
     return call(_plan, (input,), ("max_pool2d", 2, True, *rest), out, threads)
 
 
+@overload
 def max_pool3d(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    input: A, kernel_size: Numbers, stride: Numbers | None = ..., padding: Padding = ...,
+    dilation: Numbers = ..., ceil_mode: bool = ..., return_indices: Literal[False] = ..., *,
+    out: A | None = ..., layout: Layout3 = ..., threads: int | None = ..., semantics: Rules = ...,
+    nan: NanRule | None = ...,
+) -> A: ...  # fmt: skip
+@overload
+def max_pool3d(
+    input: A, kernel_size: Numbers, stride: Numbers | None = ..., padding: Padding = ...,
+    dilation: Numbers = ..., ceil_mode: bool = ..., return_indices: bool = ..., *,
+    out: A | tuple[A, A] | None = ..., layout: Layout3 = ..., threads: int | None = ...,
+    semantics: Rules = ..., nan: NanRule | None = ...,
+) -> Any: ...  # fmt: skip
+def max_pool3d(
+    input: A,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
     *,
-    out: Any = None,
-    layout: str = "NCDHW",
+    out: A | tuple[A, A] | None = None,
+    layout: Layout3 = "NCDHW",
     threads: int | None = None,
-    semantics: str = "torch",
-    nan: str | None = None,
+    semantics: Rules = "torch",
+    nan: NanRule | None = None,
 ) -> Any:
     """Largest value of each window over 3 spatial axes: see max_pool2d. Layouts: NCDHW, NDHWC, DHW."""
     rest = (kernel_size, stride, padding, dilation, ceil_mode, return_indices, layout, semantics, nan)
     return call(_plan, (input,), ("max_pool3d", 3, True, *rest), out, threads)
 
 
+@overload
 def min_pool(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    input: A, kernel_size: Numbers, stride: Numbers | None = ..., padding: Padding = ...,
+    dilation: Numbers = ..., ceil_mode: bool = ..., return_indices: Literal[False] = ..., *,
+    out: A | None = ..., layout: Layout = ..., threads: int | None = ..., semantics: Rules = ...,
+    nan: NanRule | None = ...,
+) -> A: ...  # fmt: skip
+@overload
+def min_pool(
+    input: A, kernel_size: Numbers, stride: Numbers | None = ..., padding: Padding = ...,
+    dilation: Numbers = ..., ceil_mode: bool = ..., return_indices: bool = ..., *,
+    out: A | tuple[A, A] | None = ..., layout: Layout = ..., threads: int | None = ...,
+    semantics: Rules = ..., nan: NanRule | None = ...,
+) -> Any: ...  # fmt: skip
+def min_pool(
+    input: A,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | tuple[A, A] | None = None,
+    layout: Layout = "NCHW",
     threads: int | None = None,
-    semantics: str = "torch",
-    nan: str | None = None,
+    semantics: Rules = "torch",
+    nan: NanRule | None = None,
 ) -> Any:
     """Smallest value of each window: max_pool2d with the order reversed. `layout` also sets the number of spatial axes
     ("NCL" 1, "NCHW" 2, "NCDHW" 3, and their channels-last and plain forms).
@@ -145,14 +202,14 @@ def _plan_morphology(
 
 
 def dilation(
-    input: Any,
-    size: Any,
+    input: A,
+    size: Numbers,
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | None = None,
+    layout: Layout = "NCHW",
     threads: int | None = None,
-    nan: str | None = None,
-) -> Any:
+    nan: NanRule | None = None,
+) -> A:
     """Grey-scale dilation by a flat window of `size` (a number, or one per axis): the largest value around each
     element; the shape stays. Elements outside of the map take no part, which for odd sizes gives the result of
     scipy.ndimage.grey_dilation with its default border. The spatial axes follow from `layout`.
@@ -164,14 +221,14 @@ def dilation(
 
 
 def erosion(
-    input: Any,
-    size: Any,
+    input: A,
+    size: Numbers,
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | None = None,
+    layout: Layout = "NCHW",
     threads: int | None = None,
-    nan: str | None = None,
-) -> Any:
+    nan: NanRule | None = None,
+) -> A:
     """Grey-scale erosion by a flat window of `size`: the smallest value around each element; see dilation."""
     rank = layout_rank("erosion", layout)
     return call(_plan_morphology, (input,), ("erosion", rank, False, size, layout, nan), out, threads)

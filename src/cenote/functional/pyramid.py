@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from cenote.core.errors import ArgumentError
 from cenote.core.types import TensorType
 from cenote.functional.arguments import choice, form, layout_rank, refuse_empty, whole
 from cenote.functional.dispatch import Plan, call
+from cenote.functional.types import A, Layout, NanRule, Rules
 from cenote.functional.windows import rules_of
 from cenote.ops.pool.pyramid import SpatialPyramidPool
 
@@ -27,16 +29,16 @@ def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> P
 
 
 def spatial_pyramid_pool(
-    input: Any,
-    levels: Any = (1, 2, 4),
-    mode: str = "max",
+    input: A,
+    levels: Sequence[int] = (1, 2, 4),
+    mode: Literal["max", "avg"] = "max",
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | None = None,
+    layout: Layout = "NCHW",
     threads: int | None = None,
-    semantics: str = "torch",
-    nan: str | None = None,
-) -> Any:
+    semantics: Rules = "torch",
+    nan: NanRule | None = None,
+) -> A:
     """A vector of fixed length for a map of any size (He et al., arXiv 1406.4729): (N, C, H, W) gives
     (N, C sum(level^2)).
 

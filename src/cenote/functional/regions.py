@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from cenote.core.pool_semantics import semantics_named
 from cenote.core.types import INT64, Array, TensorType, is_float
 from cenote.functional.arguments import choice, flag, numbers, real, whole
 from cenote.functional.dispatch import Plan, call
+from cenote.functional.types import A, DLPack, Numbers, Rules
 from cenote.ops.roi.align import MODES, RoiAlign
 from cenote.ops.roi.pool import MaxRoiPool, PsRoiPool
 from cenote.runtime.arrays import as_numpy
@@ -89,14 +91,14 @@ def _plan_align(types: tuple[TensorType, ...], where: str, *rest: Any) -> Plan:
 
 
 def roi_pool(
-    input: Any,
-    boxes: Any,
-    output_size: Any,
+    input: A,
+    boxes: DLPack | Sequence[DLPack],
+    output_size: Numbers,
     spatial_scale: float = 1.0,
     *,
-    out: Any = None,
+    out: A | None = None,
     threads: int | None = None,
-) -> Any:
+) -> A:
     """Largest value in each of output_size bins of each box: (R, C, *output_size), as torchvision.ops.roi_pool.
 
     input          (N, C, H, W), float
@@ -112,14 +114,14 @@ def roi_pool(
 
 
 def ps_roi_pool(
-    input: Any,
-    boxes: Any,
-    output_size: Any,
+    input: A,
+    boxes: DLPack | Sequence[DLPack],
+    output_size: Numbers,
     spatial_scale: float = 1.0,
     *,
-    out: Any = None,
+    out: A | None = None,
     threads: int | None = None,
-) -> Any:
+) -> A:
     """Position-sensitive mean: bin (i, j) of channel c averages channel (c bins_h + i) bins_w + j of the input, whose
     channels must be a multiple of the bins. As torchvision.ops.ps_roi_pool on the GPU: its CPU code leaves out the
     last row and column of the map. Arguments as in roi_pool; the second corner does not belong to a box.
@@ -130,18 +132,18 @@ def ps_roi_pool(
 
 
 def roi_align(
-    input: Any,
-    boxes: Any,
-    output_size: Any,
+    input: A,
+    boxes: DLPack | Sequence[DLPack],
+    output_size: Numbers,
     spatial_scale: float = 1.0,
     sampling_ratio: int = -1,
     aligned: bool = False,
     *,
-    mode: str = "avg",
-    out: Any = None,
+    mode: Literal["max", "avg"] = "avg",
+    out: A | None = None,
     threads: int | None = None,
-    semantics: str = "torch",
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """Mean (mode="avg") or largest (mode="max") of bilinear samples in each bin of each box, as
     torchvision.ops.roi_align: (R, C, *output_size).
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from cenote.core.errors import ArgumentError
 from cenote.core.pool_geometry import axis_windows
 from cenote.core.pool_semantics import semantics_named
 from cenote.functional.arguments import form, layout_rank, refuse_empty, whole
+from cenote.functional.types import Layout, Numbers, Padding, Rules
 from cenote.functional.windows import WindowArguments
 
 
 def pool_output_shape(
-    input_shape: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    input_shape: Sequence[int],
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
     ceil_mode: bool = False,
     *,
-    layout: str = "NCHW",
-    semantics: str = "torch",
+    layout: Layout = "NCHW",
+    semantics: Rules = "torch",
 ) -> tuple[int, ...]:
     """The shape that a windowed pool (max, min, average, Lp, soft, median, ...) of such an input has.
 

@@ -8,6 +8,7 @@ from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.types import INT64, TensorType
 from cenote.functional.arguments import form, numbers, refuse_empty, strides, whole
 from cenote.functional.dispatch import Plan, call
+from cenote.functional.types import A, DLPack, Layout1, Layout2, Layout3, Numbers, Rules
 from cenote.functional.windows import rules_of
 from cenote.ops.pool.unpool import MaxUnpool
 
@@ -61,18 +62,18 @@ def _output(
 
 
 def max_unpool1d(
-    input: Any,
-    indices: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Any = None,
+    input: A,
+    indices: DLPack,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Numbers = 0,
+    output_size: Numbers | None = None,
     *,
-    out: Any = None,
-    layout: str = "NCL",
+    out: A | None = None,
+    layout: Layout1 = "NCL",
     threads: int | None = None,
-    semantics: str = "torch",
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """Partial inverse of max_pool1d: see max_unpool2d."""
     size = tuple(output_size) if isinstance(output_size, list | tuple) else output_size
     rest = (kernel_size, stride, padding, size, layout, semantics)
@@ -80,18 +81,18 @@ def max_unpool1d(
 
 
 def max_unpool2d(
-    input: Any,
-    indices: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Any = None,
+    input: A,
+    indices: DLPack,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Numbers = 0,
+    output_size: Numbers | None = None,
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | None = None,
+    layout: Layout2 = "NCHW",
     threads: int | None = None,
-    semantics: str = "torch",
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """Write each value to the place its index names, zeros elsewhere, as torch.nn.functional.max_unpool2d.
 
     input, indices  what max_pool2d with return_indices gave, of one shape; indices int64, counting as `semantics` say
@@ -109,18 +110,18 @@ def max_unpool2d(
 
 
 def max_unpool3d(
-    input: Any,
-    indices: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    output_size: Any = None,
+    input: A,
+    indices: DLPack,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Numbers = 0,
+    output_size: Numbers | None = None,
     *,
-    out: Any = None,
-    layout: str = "NCDHW",
+    out: A | None = None,
+    layout: Layout3 = "NCDHW",
     threads: int | None = None,
-    semantics: str = "torch",
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """Partial inverse of max_pool3d: see max_unpool2d."""
     size = tuple(output_size) if isinstance(output_size, list | tuple) else output_size
     rest = (kernel_size, stride, padding, size, layout, semantics)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 from cenote.core.types import TensorType
-from cenote.functional.arguments import choice, flag, form, layout_rank, numbers, real, refuse_empty, whole
+from cenote.functional.arguments import choice, flag, form, layout_rank, numbers, real, refuse_empty, seed_of
 from cenote.functional.dispatch import Plan, call
+from cenote.functional.types import A, Layout, Numbers, Padding, Rules
 from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
 from cenote.ops.pool.blur import BORDERS, BlurPool
 from cenote.ops.pool.median import MedianPool
@@ -45,7 +46,7 @@ def _plan_gem(types: Types, where: str, rank: int, p: Any, eps: Any, *rest: Any)
 def _plan_stochastic(types: Types, where: str, rank: int, seed: Any, *rest: Any) -> Plan:
     training, return_indices, window, layout, semantics = rest
     rules, _ = rules_of(where, semantics, None)
-    key = whole(where, "seed", seed, 0)
+    key = seed_of(where, seed)
     expected = not flag(where, "training", training)
     indices = flag(where, "return_indices", return_indices)
     shape, fields = window_fields(where, rank, WindowArguments(*window), layout, rules, types[0])
@@ -66,18 +67,18 @@ def _plan_blur(
 
 
 def soft_pool(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    input: A,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
     ceil_mode: bool = False,
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | None = None,
+    layout: Layout = "NCHW",
     threads: int | None = None,
-    semantics: str = "torch",
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """sum x exp(x) / sum exp(x) of each window (Stergiou et al., arXiv 2101.00440); never overflows. Float types.
 
     Arguments as in max_pool2d; `layout` also sets the number of spatial axes ("NCL" 1, "NCHW" 2, "NCDHW" 3).
@@ -88,18 +89,18 @@ def soft_pool(
 
 
 def median_pool(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    input: A,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
     ceil_mode: bool = False,
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | None = None,
+    layout: Layout = "NCHW",
     threads: int | None = None,
-    semantics: str = "torch",
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """Median of the real elements of each window; of an even number, the mean of the middle two (truncated for
     integers). NaN propagates. Arguments as in max_pool2d, spatial axes by `layout`.
     """
@@ -109,20 +110,20 @@ def median_pool(
 
 
 def gem_pool(
-    input: Any,
+    input: A,
     p: float = 3.0,
     eps: float = 1e-6,
-    kernel_size: Any = None,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: Numbers | None = None,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
     ceil_mode: bool = False,
     *,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | None = None,
+    layout: Layout = "NCHW",
     threads: int | None = None,
-    semantics: str = "torch",
-) -> Any:
+    semantics: Rules = "torch",
+) -> A:
     """Generalised mean (mean max(x, eps)^p)^(1/p) of each window, without kernel_size of the whole map (Radenovic et
     al., arXiv 1711.02512). p = 1 is the mean, inf the maximum. Float types; other arguments as in max_pool2d, spatial
     axes by `layout`; padding takes no part.
@@ -132,21 +133,35 @@ def gem_pool(
     return call(_plan_gem, (input,), ("gem_pool", rank, p, eps, window, layout, semantics), out, threads)
 
 
+@overload
 def stochastic_pool(
-    input: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    input: A, kernel_size: Numbers, stride: Numbers | None = ..., padding: Padding = ...,
+    dilation: Numbers = ..., ceil_mode: bool = ..., return_indices: Literal[False] = ..., *,
+    seed: int = ..., training: bool = ..., out: A | None = ..., layout: Layout = ...,
+    threads: int | None = ..., semantics: Rules = ...,
+) -> A: ...  # fmt: skip
+@overload
+def stochastic_pool(
+    input: A, kernel_size: Numbers, stride: Numbers | None = ..., padding: Padding = ...,
+    dilation: Numbers = ..., ceil_mode: bool = ..., return_indices: bool = ..., *, seed: int = ...,
+    training: bool = ..., out: A | tuple[A, A] | None = ..., layout: Layout = ...,
+    threads: int | None = ..., semantics: Rules = ...,
+) -> Any: ...  # fmt: skip
+def stochastic_pool(
+    input: A,
+    kernel_size: Numbers,
+    stride: Numbers | None = None,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
     *,
     seed: int = 0,
     training: bool = True,
-    out: Any = None,
-    layout: str = "NCHW",
+    out: A | tuple[A, A] | None = None,
+    layout: Layout = "NCHW",
     threads: int | None = None,
-    semantics: str = "torch",
+    semantics: Rules = "torch",
 ) -> Any:
     """An element of each window, drawn with probability max(x, 0) / sum max(x, 0) (Zeiler and Fergus, arXiv
     1301.3557); with training=False the mean under these probabilities. Where nothing is positive all elements are
@@ -162,15 +177,15 @@ def stochastic_pool(
 
 
 def blur_pool(
-    input: Any,
-    filter_size: Any = 4,
-    stride: Any = 2,
+    input: A,
+    filter_size: Numbers = 4,
+    stride: Numbers = 2,
     *,
-    border: str = "reflect",
-    out: Any = None,
-    layout: str = "NCHW",
+    border: Literal["reflect", "replicate", "zeros"] = "reflect",
+    out: A | None = None,
+    layout: Layout = "NCHW",
     threads: int | None = None,
-) -> Any:
+) -> A:
     """Filter by binomial weights (3 taps: 1 2 1 / 4), then keep every stride-th element: subsampling that does not
     alias (Zhang, arXiv 1904.11486). The result has ceil(in / stride) elements per axis.
 

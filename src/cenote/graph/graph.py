@@ -108,14 +108,6 @@ class Graph:
         for node in self.nodes:
             yield from (name for name in node.outputs if name)
 
-    def fresh(self, stem: str) -> str:
-        """A value name that is not taken."""
-        taken = set(self.values())
-        count = 0
-        while f"{stem}.{count}" in taken:
-            count += 1
-        return f"{stem}.{count}"
-
 
 class Handover:
     """Passes a graph on so that the giver keeps no reference to it.

@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cenote.core.errors import CapacityError, CenoteError, InputError, ModelError, ShapeError
+from cenote.core.errors import FAULTS, CapacityError, CenoteError, InputError, ModelError, ShapeError
+from cenote.core.limits import check_extents
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Arrays, ShapeFromData, Types, ValueNeeded
 from cenote.runtime.memory import available_bytes
-
-_FAULTS = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError)
 
 
 def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> Types:
@@ -31,7 +30,7 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> Types:
         raise
     except CenoteError as error:
         raise error.located(node.where) from error
-    except _FAULTS as error:
+    except FAULTS as error:
         raise ModelError(f"{node.where}: cannot work on {_shown(inputs)} ({error})") from error
     if len(types) < len(node.outputs):
         raise ModelError(f"{node.where}: gives {len(types)} outputs, but {len(node.outputs)} are asked for")
@@ -40,8 +39,7 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> Types:
             raise ShapeError(
                 f"{node.where}: output would be {kind}, with a negative extent, from {_shown(inputs)}"
             )
-        if kind.nbytes >= 1 << 62:
-            raise CapacityError(f"{node.where}: output {kind} is larger than memory can be")
+        check_extents(f"{node.where}: an output", kind.shape, kind.dtype.itemsize)
     return types
 
 
@@ -66,7 +64,7 @@ def run_node(node: Node, inputs: Sequence[Array | None]) -> Arrays:
         raise error.located(node.where) from error
     except MemoryError as error:
         raise CapacityError(f"{node.where}: not enough memory for {_shown(kinds)}") from error
-    except _FAULTS as error:
+    except FAULTS as error:
         raise ModelError(f"{node.where}: cannot work on {_shown(kinds)} ({error})") from error
     outputs = tuple(np.asarray(y) for y in outputs)
     if types is not None:

@@ -9,13 +9,14 @@ from cenote.graph.interpreter import infer_node
 from cenote.ops.base import ShapeFromData, ValueNeeded
 
 
-def verify(graph: Graph, types: bool = True) -> Graph:
+def verify(graph: Graph, types: bool = True, since: Graph | None = None) -> Graph:
     """Return the graph, or raise ModelError naming the node that is wrong.
 
     Checks: every value is made once (SSA) and before it is used; outputs exist and are listed once; every
     node has an output; types and layouts belong to values. In a specialised graph (one that has types) every
     value has a type, it agrees with the constant or input it belongs to and, unless `types` is False, with
-    `op.infer`.
+    `op.infer`; nodes that are the same objects between the same types and constants in `since`, a graph verified
+    before, are not inferred again.
     """
     made: set[str] = set()
     for name in (*(declared.name for declared in graph.inputs), *graph.constants):
@@ -36,7 +37,7 @@ def verify(graph: Graph, types: bool = True) -> Graph:
             raise ModelError(f"there is a type or layout for '{name}', which is no value of the graph")
     _verify_constants(graph)
     if is_specialized(graph):
-        _verify_types(graph, types)
+        _verify_types(graph, types, since or Graph((), (), ()))
     return graph
 
 
@@ -64,19 +65,29 @@ def _verify_constants(graph: Graph) -> None:
             raise ModelError(f"constant '{name}' is {TensorType.known(value)}, but its type says {kind}")
 
 
-def _verify_types(graph: Graph, infer: bool) -> None:
+def _verify_types(graph: Graph, infer: bool, since: Graph) -> None:
     for declared in graph.inputs:
         kind = graph.types.get(declared.name)
         if kind is None:
             raise ModelError(f"input '{declared.name}' has no type in a specialised graph")
         if kind.dtype != declared.dtype:
             raise ModelError(f"input '{declared.name}' is {kind}, but is declared as {declared}")
+    before = {id(node) for node in since.nodes}
     for node in graph.nodes:
         for name in node.outputs:
             if name and name not in graph.types:
                 raise ModelError(f"{node.where}: output '{name}' has no type in a specialised graph")
-        if infer:
+        if infer and not (id(node) in before and _same_types(graph, since, node)):
             _verify_inferred(graph, node)
+
+
+def _same_types(graph: Graph, since: Graph, node: Node) -> bool:
+    """Whether a node reads and makes the same types and constants in both graphs."""
+    return all(
+        graph.constants.get(name) is since.constants.get(name)
+        and (name in graph.constants or graph.types.get(name) is since.types.get(name))
+        for name in (*node.inputs, *node.outputs)
+    )
 
 
 def _verify_inferred(graph: Graph, node: Node) -> None:

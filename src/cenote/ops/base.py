@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from cenote.core.errors import CenoteError, DTypeError, ShapeError, UnsupportedError
+from cenote.core.errors import CenoteError, DTypeError, ModelError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOAT64, PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View
@@ -148,6 +148,16 @@ class Imported:
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute, or the default of the specification."""
         return self.attributes.get(name, default)
+
+    def flag(self, name: str, default: int = 0) -> bool:
+        """An integer attribute that stands for a truth value.
+
+        Raises ModelError unless it is 0 or 1: runtimes differ in what others mean (2 is false in onnxruntime).
+        """
+        value = self.get(name, default)
+        if value not in (0, 1):
+            raise ModelError(f"{self.op}-{self.opset}: attribute '{name}' must be 0 or 1, got {value}")
+        return bool(value)
 
     def expect(self, *names: str) -> None:
         """Refuse attributes that this decoder would ignore."""

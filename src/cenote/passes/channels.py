@@ -21,6 +21,7 @@ from cenote.ops.movement.transpose import Transpose
 Channel = tuple[str, int]  # a value that an ordinary operator makes, and a channel of it
 _MOST_CHANNELS = 2048  # the kernel is unrolled over blocks of output channels
 _MOST_SOURCES = 16
+_WIDEST = 8192  # channels of a value that is followed channel by channel
 
 
 def compose_channels(graph: Graph, lanes: int) -> Graph:
@@ -74,7 +75,8 @@ class _Movements:
         if name in self.graph.constants or name not in self.graph.types:
             return False
         type = self.graph.types[name]
-        return type.rank in (3, 4, 5) and type.dtype.itemsize == 4 and type.size > 0
+        followed = type.rank in (3, 4, 5) and type.shape[1] <= _WIDEST
+        return followed and type.dtype.itemsize == 4 and type.size > 0
 
     def _visit(self, node: Node) -> None:
         if not all(self._is_map(name) for name in (*node.inputs[:1], *node.outputs) if name):

@@ -71,13 +71,14 @@ def _equal_constants(graph: Graph) -> dict[str, str]:
     for name, value in graph.constants.items():
         samples.setdefault(_sample(value), []).append(name)
     renamed: dict[str, str] = {}
+    outputs = set(graph.outputs)
     for names in samples.values():
         if len(names) == 1:
             continue  # weights usually differ in a few elements already: no need to hash 500 MB
         first: dict[bytes, str] = {}
         for name in names:
             twin = first.setdefault(_digest(graph.constants[name]), name)
-            if twin != name and name not in graph.outputs:
+            if twin != name and name not in outputs:
                 renamed[name] = twin
     return renamed
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cenote.graph.graph import Graph, Node
 
 
@@ -22,7 +24,7 @@ def eliminate_dead(graph: Graph) -> Graph:
         outputs = tuple(name if name in needed else "" for name in node.outputs)
         while not outputs[-1]:
             outputs = outputs[:-1]
-        kept.append(Node(node.op, node.inputs, outputs, node.label))
+        kept.append(node if outputs == node.outputs else replace(node, outputs=outputs))
         needed.update(name for name in node.inputs if name)
     values = needed | {declared.name for declared in graph.inputs}
     return graph.replace(

@@ -46,6 +46,7 @@ class Rewriter:
         self.nodes: list[Node | None] = list(graph.nodes)
         self.constants: dict[str, Array] = dict(graph.constants)
         self.position = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs if name}
+        self.copies: Counter[str] = Counter()  # of constants' names
         self.uses = Counter(name for node in graph.nodes for name in node.inputs)  # one per occurrence
         self.uses.update(graph.outputs)
 
@@ -66,10 +67,10 @@ class Rewriter:
 
     def constant(self, stem: str, value: Array) -> str:
         """A new constant."""
-        name, count = stem, 0
+        name = stem
         while name in self.constants or name in self.position:
-            count += 1
-            name = f"{stem}.{count}"
+            self.copies[stem] += 1
+            name = f"{stem}.{self.copies[stem]}"
         self.constants[name] = value
         return name
 
@@ -264,7 +265,13 @@ def recognize_gate(rewriter: Rewriter, node: Node) -> bool:
 
 def join_split_pieces(rewriter: Rewriter, node: Node) -> bool:
     """Concat(…, all parts of Split(x) in order, …) along the same axis: x itself."""
+    inputs: list[str] = []
+    taken = 0  # inputs of the node that are among them, or in a whole among them
     for start, name in enumerate(node.inputs):
+        if start < taken:
+            continue
+        inputs.append(name)
+        taken = start + 1
         where = rewriter.position.get(name)
         split = None if where is None else rewriter.nodes[where]
         if split is None or not isinstance(split.op, Split) or not isinstance(node.op, Concat):
@@ -275,12 +282,13 @@ def join_split_pieces(rewriter: Rewriter, node: Node) -> bool:
         axis, whole = node.op.axis % rank, rewriter.type(split.inputs[0])
         if sum(rewriter.type(part).shape[axis] for part in split.outputs) != whole.shape[axis]:
             continue  # parts at the end that nobody reads have no names any more
-        inputs = (*node.inputs[:start], split.inputs[0], *node.inputs[start + count :])
         rewriter.uses.subtract(split.outputs)
         rewriter.uses.update(split.inputs[:1])
-        rewriter.nodes[rewriter.position[node.outputs[0]]] = replace(node, inputs=inputs)
-        return True
-    return False
+        inputs[-1], taken = split.inputs[0], start + count
+    if tuple(inputs) == node.inputs:
+        return False
+    rewriter.nodes[rewriter.position[node.outputs[0]]] = replace(node, inputs=tuple(inputs))
+    return True
 
 
 RULES: Mapping[type[Op], tuple[Rule, ...]] = {

@@ -22,23 +22,26 @@ def remove_identities(graph: Graph) -> Graph:
     kept: list[Node] = []
     fixed = {declared.name for declared in graph.inputs} | set(graph.constants)
     outputs = set(graph.outputs)
-    for original in graph.nodes:
-        node = Node(
-            original.op, tuple(renamed.get(x, x) for x in original.inputs), original.outputs, original.label
-        )
+
+    def now(name: str) -> str:
+        """What a value is called: what it was a copy of, which may have got the name of an output later."""
+        name = renamed.get(name, name)
+        return renamed.get(name, name)
+
+    for node in graph.nodes:
         extra = [name for name in node.outputs[1:] if name in users or name in outputs]
-        if extra or not node.outputs[0] or not _forwards(graph, original):
+        if extra or not node.outputs[0] or not _forwards(graph, node):
             kept.append(node)
             continue
-        source, result = node.inputs[0], node.outputs[0]
+        source, result = now(node.inputs[0]), node.outputs[0]
         if result not in outputs:
             renamed[result] = source
         elif source in fixed or source in outputs:
             kept.append(node)
         else:  # the maker of the source makes the output of the graph instead
-            kept = [rename_values(earlier, {source: result}) for earlier in kept]
-            renamed = {name: result if value == source else value for name, value in renamed.items()}
             renamed[source] = result
+    names = {name: now(name) for name in renamed}
+    kept = [rename_values(node, names) for node in kept]
     made = fixed | {name for node in kept for name in node.outputs if name}
     return graph.replace(
         nodes=tuple(kept),

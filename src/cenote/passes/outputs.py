@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cenote.core.errors import errors_at
 from cenote.core.target import Target
 from cenote.graph.graph import Graph, Node
 from cenote.ops.movement.reshape import Identity
 from cenote.ops.pool.max import MaxPool
 from cenote.ops.reorder import Reorder
+from cenote.passes.rename import fresh
 
 
 def own_outputs(graph: Graph) -> Graph:
@@ -24,11 +26,12 @@ def own_outputs(graph: Graph) -> Graph:
     if fixed.isdisjoint(graph.outputs):
         return graph
     nodes, types, outputs = list(graph.nodes), dict(graph.types), list(graph.outputs)
+    taken = set(graph.values())
     for position, name in enumerate(graph.outputs):
         if name in fixed:
             type = graph.type_of(name)
             assert type is not None
-            outputs[position] = graph.fresh(f"{name}.result")
+            outputs[position] = fresh(f"{name}.result", taken)
             op = Identity() if type.dtype.kind in "OSU" else Reorder()  # kernels move numbers only
             nodes.append(Node(op, (name,), (outputs[position],)))
             types[outputs[position]] = type
@@ -56,19 +59,20 @@ def complete_outputs(graph: Graph, target: Target) -> Graph:
 
     Split needs none of it: its parts lie in its input. Operators that run as NumPy drop what is absent.
     """
-    nodes, types = list(graph.nodes), dict(graph.types)
+    nodes, types, taken = list(graph.nodes), dict(graph.types), set(graph.values())
     for position, node in enumerate(nodes):
         op, read = node.op, [*node.outputs]
         if "" not in read:
             continue
         inputs = [graph.type_of(name) if name else None for name in node.inputs]
-        if next(iter(op.lowerings(inputs, target)), None) is None:
-            continue
+        with errors_at(node.where):
+            if next(iter(op.lowerings(inputs, target)), None) is None:
+                continue
         stem = next(name for name in read if name)
         made = op.infer(*inputs)
         for index, (name, type) in enumerate(zip(read, made, strict=False)):
             if not name:
-                read[index] = graph.fresh(f"{stem}.unread{index}")
+                read[index] = fresh(f"{stem}.unread{index}", taken)
                 types[read[index]] = type
         nodes[position] = replace(node, outputs=tuple(read))
     return graph.replace(nodes=tuple(nodes), types=types)

@@ -59,7 +59,7 @@ def narrow_weights(graph: Graph, weights: str) -> Graph:
 
 def optimize(graph: Graph, target: Target, *, exact: bool = False, weights: str = "float32") -> Graph:
     """Run every pass over a specialised graph."""
+    verified: Graph | None = None
     for graph_pass in passes(target, exact, weights):
-        graph = graph_pass(graph)
-        verify(graph)
+        verified = graph = verify(graph_pass(graph), since=verified)
     return graph

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableSet
 
 from cenote.graph.graph import Node
 
@@ -14,3 +14,12 @@ def rename_values(node: Node, names: Mapping[str, str]) -> Node:
     if inputs == node.inputs and outputs == node.outputs:
         return node
     return Node(node.op, inputs, outputs, node.label)
+
+
+def fresh(stem: str, taken: MutableSet[str]) -> str:
+    """A value name that is not taken; it is from then on."""
+    count = 0
+    while f"{stem}.{count}" in taken:
+        count += 1
+    taken.add(f"{stem}.{count}")
+    return f"{stem}.{count}"

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from cenote.core.errors import ArgumentError, CenoteError
 from cenote.core.files import open_regular
@@ -22,7 +23,7 @@ class Source:
     path: str
     content: str
     external: Mapping[str, str]
-    options: Mapping[str, str]
+    options: Mapping[str, Any]
     shapes: tuple[tuple[tuple[int, ...], ...], ...]
 
 

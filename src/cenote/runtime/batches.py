@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cenote.core.errors import ShapeError
+from cenote.core.errors import CapacityError, ShapeError
 from cenote.core.types import Array
 from cenote.runtime.arrays import Restore
 
@@ -39,7 +39,10 @@ def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
             if isinstance(items, Generator):
                 items.close()
 
-    threading.Thread(target=draw, name="cenote-inputs", daemon=True).start()
+    try:
+        threading.Thread(target=draw, name="cenote-inputs", daemon=True).start()
+    except RuntimeError as error:
+        raise CapacityError(f"the system has no thread left to draw inputs with: {error}") from error
     try:
         while (entry := drawn.get())[0] == "item":
             room.release()

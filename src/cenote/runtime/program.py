@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cenote.core.errors import CenoteError, ShapeError
+from cenote.core.errors import ShapeError, errors_at
 from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType
 from cenote.runtime import threads as threading_runtime
@@ -69,12 +69,10 @@ class HostStep:
 
     def run(self, arguments: Sequence[Array | None]) -> Sequence[Array]:
         """The results, as fresh arrays."""
-        try:
+        if not self.where:
             return self.operator.reference(*arguments)
-        except CenoteError as error:
-            if not self.where:
-                raise
-            raise error.located(self.where) from error
+        with errors_at(self.where):
+            return self.operator.reference(*arguments)
 
 
 Step = KernelStep | HostStep

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from cenote.codegen import jit
-from cenote.core.errors import ArgumentError
+from cenote.core.conv_geometry import ConvShape
 from cenote.core.target import Target
 from cenote.core.types import Layout, TensorType
 from cenote.kernels.base import View, buffer_elements, dense_strides, halo_offset
+from cenote.kernels.conv.depthwise import suits
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Sample, wide
 from cenote.ops.conv.conv import Conv
@@ -22,17 +23,7 @@ from cenote.ops.linear.gemm import Gemm, MatMul
 from cenote.ops.reorder import Reorder
 from cenote.runtime.program import Slot
 from tests.harness import Buffer, launch, pack, run_lowering, unpack
-
-
-def targets() -> list[Target]:
-    found = []
-    for name in ("avx512", "avx2", "generic"):
-        try:
-            found.append(jit.named_target(name))
-        except ArgumentError:
-            continue
-    return found
-
+from tests.targets import TARGETS
 
 SAMPLES = [
     (op.name, sample) for op in (Conv, ConvTranspose, Gemm, MatMul, Reorder) for sample in op.samples()
@@ -47,7 +38,7 @@ def error(got: np.ndarray, wanted: np.ndarray) -> float:
     return float(np.abs(got.astype(np.float64) - wanted.astype(np.float64)).max()) / scale
 
 
-@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize(("name", "sample"), SAMPLES, ids=lambda value: str(value).replace(" ", "_"))
 def test_lowerings_match_the_reference(name: str, sample: Sample, target: Target) -> None:
     fixed = (
@@ -60,7 +51,7 @@ def test_lowerings_match_the_reference(name: str, sample: Sample, target: Target
     assert names or empty or sample.inputs[0].dtype != np.float32
 
 
-@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize(
     "sample", [*Gemm.samples(), *MatMul.samples()], ids=lambda value: str(value).replace(" ", "_")
 )
@@ -122,3 +113,13 @@ def buffer_view(kind: TensorType, layout: Layout | None, buffers: list[Buffer]) 
     buffers.append(Buffer(buffer_elements(kind.shape, layout) * 4))
     slot = Slot("arena", len(buffers) - 1, halo_offset(kind.shape, layout) * 4)
     return View(kind, layout, dense_strides(kind.shape, layout), slot)
+
+
+def test_groups_shuffle_within_128_bits_alone() -> None:
+    """Groups of 8 channels lie within 16 lanes too, but are slower than groups joined."""
+    pads = ((1, 1), (1, 1))
+    shapes = {
+        g: ConvShape(1, 64, 64, 64 // g, (9, 9), (9, 9), (3, 3), (1, 1), pads, (1, 1)) for g in (2, 4, 8)
+    }
+    found = {lanes: [g for g, shape in shapes.items() if suits(shape, lanes)] for lanes in (4, 8, 16)}
+    assert found == {4: [2], 8: [2, 4], 16: [2, 4]}

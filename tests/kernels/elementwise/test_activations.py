@@ -12,7 +12,8 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Value
 from cenote.core.target import Target
 from cenote.kernels.elementwise.activations import KINDS, Activation
-from tests.codegen.test_math import SPECIAL, run, targets
+from tests.codegen.test_math import SPECIAL, run
+from tests.targets import TARGETS
 
 PARAMETERS = {
     "leaky_relu": (0.1, 0.0), "clip": (-0.5, 6.0), "thresholded_relu": (1.0, 0.0), "shrink": (0.5, 0.25),
@@ -27,7 +28,7 @@ def noise() -> np.ndarray[Any, Any]:
     return np.concatenate([*parts, SPECIAL]).astype(np.float32)
 
 
-@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize("kind", KINDS)
 def test_emitted_code_equals_numpy(kind: str, target: Target) -> None:
     activation = Activation(kind, *PARAMETERS.get(kind, (0.0, 0.0)))
@@ -44,7 +45,7 @@ def test_emitted_code_equals_numpy(kind: str, target: Target) -> None:
     np.testing.assert_allclose(got, rounded, rtol=3e-6, atol=3e-7)
 
 
-@pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize("kind", KINDS)
 def test_vectors_together_are_the_same_bits(kind: str, target: Target) -> None:
     """One wide vector, emitted as parts that go through the activation together."""

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from cenote.ops.reduction.reduce import ReduceL2, ReduceMean, ReduceSum, Reduction
-from tests.contract.test_lowerings import TARGETS, same_bits
+from tests.contract.test_lowerings import same_bits
 from tests.harness import lowerings_of, run_lowering
+from tests.targets import TARGETS
 
 
 @pytest.mark.parametrize("axes", [(0, 1), (0,), (1,)])

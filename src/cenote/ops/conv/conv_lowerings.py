@@ -43,15 +43,26 @@ def conv_lowerings(
         if not exact and fused.residual is None:
             yield from _winograd(without_odd_ends(shape), weights[:, :, 0], bias, inputs, fused, target)
         return
-    if shape.groups == shape.channels == shape.filters:
+    near = _is_near(shape, target.lanes())
+    if shape.groups == shape.channels == shape.filters and near:
         yield _depthwise(shape, weights, bias, inputs, fused, target)
         if shape.groups > 1:
             return
-    elif suits(shape, target.lanes()):
+    elif suits(shape, target.lanes()) and near:
         yield _depthwise(shape, weights, bias, inputs, fused, target)
     yield from _direct(shape, weights, bias, inputs, fused, target)
     if not exact:
         yield from _winograd(shape, weights[:, :, 0], bias, inputs, fused, target)
+
+
+def _is_near(shape: ConvShape, lanes: int) -> bool:
+    """Whether the taps of a window lie within 2^31 elements, for the 32-bit distances of depthwise kernels."""
+    deep, step, farthest = shape.deep(), lanes, 0
+    for axis in (2, 1, 0):
+        begin, end = deep.pads[axis]
+        farthest += ((deep.window[axis] - 1) * deep.dilations[axis] + abs(begin)) * step
+        step *= deep.size[axis] + max(begin, 0) + max(end, 0)
+    return farthest < 1 << 31
 
 
 # Window (height, width): outputs per tile. 1-D convolutions have height 1.

@@ -28,7 +28,7 @@ SMALL_FLOATS = frozenset({"float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"})  #
 
 def _rules(node: Imported) -> dict[str, Any]:
     """Attributes that say how to round to 8-bit floats: saturate from opset 19 on, round_mode from 25 on."""
-    return {"saturate": bool(node.get("saturate", 1)), "round_mode": str(node.get("round_mode", "up"))}
+    return {"saturate": node.flag("saturate", 1), "round_mode": str(node.get("round_mode", "up"))}
 
 
 def _known_names(node: Imported) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def _decode_bit_shift(node: Imported) -> Op:
 
 def _decode_is_inf(node: Imported) -> Op:
     node.expect("detect_negative", "detect_positive")
-    return IsInf(bool(node.get("detect_positive", 1)), bool(node.get("detect_negative", 1)))
+    return IsInf(node.flag("detect_positive", 1), node.flag("detect_negative", 1))
 
 
 class _Pair(Op):

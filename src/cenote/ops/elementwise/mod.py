@@ -28,7 +28,7 @@ from cenote.ops.checks import require_kind
 def _decode_mod(node: Imported) -> Op:
     """Mod of ai.onnx 10, 13 and 28; before 28 floats were said to need fmod, which nothing enforced."""
     node.expect("fmod")
-    return Mod(truncate=bool(node.get("fmod", 0)))
+    return Mod(truncate=node.flag("fmod", 0))
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def _decode_tile(node: Imported) -> Op:
 
 def _decode_trilu(node: Imported) -> Op | Rewired:
     node.expect("upper")
-    return Trilu(upper=bool(node.get("upper", 1)))
+    return Trilu(upper=node.flag("upper", 1))
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ def decode_gemm(node: Imported) -> Op:
     return Gemm(
         alpha=float(node.get("alpha", 1.0)),
         beta=float(node.get("beta", 1.0)),
-        transpose_a=bool(node.get("transA", 0)),
-        transpose_b=bool(node.get("transB", 0)),
+        transpose_a=node.flag("transA", 0),
+        transpose_b=node.flag("transB", 0),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from cenote.core import limits
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, constant_of, present
@@ -59,8 +60,8 @@ def gemm_lowerings(
     """Candidates for alpha A' B' + beta C; `sizes` are M, N, K. Native unless C is dynamic and beta is not 1."""
     m, n, k = sizes
     addend = _addend(op, inputs, m, n)
-    if addend is None or not k:
-        return
+    if addend is None or not k or (op.transpose_a and m * k >= 1 << 31):
+        return  # kernels hold distances within A in 32 bits
     b = present(inputs[1])
     if m == 1 and b.value is not None and op.transpose_b and op.alpha == 1 and addend.is_bias:
         yield _linear(op, n, k, inputs, addend, target)
@@ -145,7 +146,7 @@ def matmul_lowerings(
 ) -> Iterator[Lowering]:
     """Candidates for a batched product: panels of a constant B, or of B packed when the program runs."""
     a, b = present(inputs[0]), present(inputs[1])
-    if not a.shape[-1] or not y.size:
+    if not a.shape[-1] or not y.size or math.prod(y.shape[:-2]) > limits.MOST_POSITIONS:
         return
     batch = Batch.of(a.shape, b.shape)
     if len(batch.outer) > MOST_CALLS:

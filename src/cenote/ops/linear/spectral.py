@@ -39,7 +39,7 @@ WINDOWS: Mapping[str, tuple[float, ...]] = {
 def _decode_window(node: Imported) -> Op:
     node.expect("output_datatype", "periodic")
     dtype = dtype_from_code("window", int(node.get("output_datatype", 1)))
-    return Window(node.op.removesuffix("Window").lower(), bool(node.get("periodic", 1)), dtype)
+    return Window(node.op.removesuffix("Window").lower(), node.flag("periodic", 1), dtype)
 
 
 def _decode_mel(node: Imported) -> Op:
@@ -50,7 +50,7 @@ def _decode_mel(node: Imported) -> Op:
 def _decode_dft(node: Imported) -> Op | Rewired:
     """The axis is an attribute (1) before opset 20, an input (-2) after."""
     node.expect("inverse", "onesided", *(("axis",) if node.opset < 20 else ()))
-    op = DFT(bool(node.get("inverse", 0)), bool(node.get("onesided", 0)))
+    op = DFT(node.flag("inverse", 0), node.flag("onesided", 0))
     if node.opset >= 20:
         return op
     length = 1 if len(node.present) > 1 and node.present[1] else None
@@ -59,7 +59,7 @@ def _decode_dft(node: Imported) -> Op | Rewired:
 
 def _decode_stft(node: Imported) -> Op:
     node.expect("onesided")
-    return STFT(bool(node.get("onesided", 1)))
+    return STFT(node.flag("onesided", 1))
 
 
 def _decode_det(node: Imported) -> Op:

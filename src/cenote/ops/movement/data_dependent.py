@@ -23,7 +23,7 @@ def _decode_non_zero(node: Imported) -> Op:
 
 def _decode_unique(node: Imported) -> Op:
     node.expect("axis", "sorted")
-    return Unique(node.get("axis"), bool(node.get("sorted", 1)), node.outputs)
+    return Unique(node.get("axis"), node.flag("sorted", 1), node.outputs)
 
 
 def _decode_compress(node: Imported) -> Op:

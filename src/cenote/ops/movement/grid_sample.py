@@ -38,13 +38,13 @@ def _decode_grid_sample(node: Imported) -> Op:
     return GridSample(
         mode={"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode),
         padding=str(node.get("padding_mode", "zeros")),
-        align_corners=bool(node.get("align_corners", 0)),
+        align_corners=node.flag("align_corners", 0),
     )
 
 
 def _decode_affine_grid(node: Imported) -> Op:
     node.expect("align_corners")
-    return AffineGrid(bool(node.get("align_corners", 0)))
+    return AffineGrid(node.flag("align_corners", 0))
 
 
 @dataclass(frozen=True)

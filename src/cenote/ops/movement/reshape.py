@@ -35,7 +35,7 @@ from cenote.ops.movement.copy_lowerings import strided_lowerings
 def _decode_reshape(node: Imported) -> Op:
     """Reshape of ai.onnx 5, 13, 14 (allowzero) and later."""
     node.expect("allowzero")
-    return Reshape(allow_zero=bool(node.get("allowzero", 0)))
+    return Reshape(allow_zero=node.flag("allowzero", 0))
 
 
 def _decode_flatten(node: Imported) -> Op:

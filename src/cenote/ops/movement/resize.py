@@ -295,8 +295,8 @@ def _decode_resize(node: Imported) -> Op | Rewired:
         axes=None if axes is None else tuple(int(axis) for axis in axes),
         policy=str(node.get("keep_aspect_ratio_policy", "stretch")),
         cubic=float(node.get("cubic_coeff_a", -0.75)),
-        antialias=bool(node.get("antialias", 0)),
-        exclude_outside=bool(node.get("exclude_outside", 0)),
+        antialias=node.flag("antialias", 0),
+        exclude_outside=node.flag("exclude_outside", 0),
         extrapolation=float(node.get("extrapolation_value", 0.0)),
     )
     return _folded(node, op, {"roi": 1, "scales": 2, "sizes": 3})

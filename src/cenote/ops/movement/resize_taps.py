@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cenote.core import limits
 from cenote.core.types import Array
 
 COORDINATES = (
@@ -50,7 +51,7 @@ class Taps:
 
 def coordinates(axis: ResizedAxis, mode: str) -> Array:
     """Where each output place lies in the input, in input elements."""
-    places = np.arange(axis.size, dtype=np.float64)
+    places = np.arange(len(limits.positions("resize", axis.size)), dtype=np.float64)
     length, resized = axis.extent, axis.scale * axis.extent  # not rounded: what ONNX's own data expects
     if mode == "align_corners":
         return places * 0.0 if resized == 1 else places * (length - 1) / (resized - 1)
@@ -71,6 +72,8 @@ def coordinates(axis: ResizedAxis, mode: str) -> Array:
 
 def nearest_taps(axis: ResizedAxis, mode: str, nearest_mode: str) -> Taps:
     """One tap each."""
+    if not axis.size:
+        return _no_taps()
     x = coordinates(axis, mode)
     rounded = {
         "round_prefer_floor": lambda: np.ceil(x - 0.5),
@@ -90,9 +93,12 @@ def filter_taps(
     With `antialias` the filter is stretched by 1 / scale where the axis shrinks. Places beyond the input take
     the edge's element, or with `exclude_outside` weigh nothing and the others are scaled to sum 1.
     """
-    x = coordinates(axis, mode)
+    if not axis.size:
+        return _no_taps()
     shrink = min(axis.scale, 1.0) if antialias else 1.0
     support = 1.0 if cubic is None else 2.0
+    limits.positions("resize: taps of an axis", math.ceil(axis.size * 2 * support / shrink))
+    x = coordinates(axis, mode)
     first = math.floor(-support / shrink) + 1
     offsets = np.arange(first, 2 - first)
     base = np.floor(x)
@@ -105,6 +111,11 @@ def filter_taps(
         total = weight.sum(axis=1, keepdims=True)
         weight = weight / np.where(total == 0.0, 1.0, total)
     return Taps(np.clip(index, 0, max(axis.extent - 1, 0)), weight, _outside(x, axis, mode))
+
+
+def _no_taps() -> Taps:
+    """Of an axis without places."""
+    return Taps(np.zeros((0, 1), np.int64), np.zeros((0, 1)), np.zeros(0, np.bool_))
 
 
 def _keys(distance: Array, a: float) -> Array:

@@ -177,7 +177,7 @@ def _decode(node: Imported) -> Op:
             raise UnsupportedError("BatchNormalization-7: spatial=0 is not supported; export with opset 9")
     else:
         node.expect("epsilon", "momentum", *(("training_mode",) if node.opset >= 14 else ()))
-    training = bool(node.get("training_mode", 0))
+    training = node.flag("training_mode", 0)
     if node.outputs > 1 and not training:
         raise UnsupportedError(
             f"BatchNormalization-{node.opset}: {node.outputs} outputs mean training, which this opset does "

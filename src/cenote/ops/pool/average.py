@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cenote.core import limits
 from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
@@ -22,7 +23,6 @@ from cenote.ops.pool.window import (
     as_declared,
     channels_first,
     only_input,
-    onnx_flag,
     taps_of,
     type_of,
     window_attributes,
@@ -46,7 +46,7 @@ def decode_average_pool(node: Imported) -> Op:
     if node.opset >= 19:
         known += ("dilations",)
     node.expect(*known)
-    include = onnx_flag("average_pool", node, "count_include_pad")
+    include = node.flag("count_include_pad")
     return AveragePool(**window_attributes("average_pool", node), count_include_pad=include)
 
 
@@ -79,6 +79,7 @@ class AveragePool(WindowPool):
             raise ArgumentError(
                 f"{self.name}: rounding '{self.rounding}' is not known (allowed: {', '.join(ROUNDINGS)})"
             )
+        limits.within(self.name, "divisor_override", self.divisor_override)
         return (self.pooled(x),)
 
     def divisors(self, shape: tuple[int, ...]) -> list[list[int]]:
@@ -87,12 +88,12 @@ class AveragePool(WindowPool):
         """
         axes = self.geometry(shape)
         if self.divisor_override:
-            factors = [[1] * axis.out for axis in axes]
+            factors = [[1] * len(limits.positions(self.name, axis.out)) for axis in axes]
             factors[0] = [self.divisor_override] * axes[0].out
             return factors
         if self.count_include_pad:
-            return [[axis.padded_count(o) for o in range(axis.out)] for axis in axes]
-        return [[axis.count(o) for o in range(axis.out)] for axis in axes]
+            return [axis.padded_counts() for axis in axes]
+        return [axis.counts() for axis in axes]
 
     def reference(self, *inputs: Array | None) -> Arrays:
         (x,) = inputs
@@ -114,10 +115,25 @@ class AveragePool(WindowPool):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
+        if not self._divides_natively(x.dtype):
+            return
         counts = tuple(tuple(column) for column in self.divisors(x.shape))
         axes = self.geometry(x.shape)
         pool = lower.Pool(lower.SUM, axes, self.channels_last, counts, rounding=self.rounding)
         yield from lower.window_lowerings(pool, x, y, target)
+
+    def _divides_natively(self, dtype: DType) -> bool:
+        """Whether the kernels' division of sums gives what `divide` does and cannot trap: the divisor fits the type of
+        the sums (32 bits for 8-bit elements) and is not -1 where a sum may be the lowest number; only truncation is
+        right for negative ones there. What is left over is for the reference."""
+        divisor = self.divisor_override
+        if is_float(dtype) or divisor == 0:
+            return True
+        if divisor < 0 and self.rounding != "zero":
+            return False
+        return not (dtype.itemsize == 1 and abs(divisor) >= 1 << 31) and not (
+            divisor == -1 and dtype.itemsize == 8
+        )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -126,9 +142,11 @@ class AveragePool(WindowPool):
 
 def divide(total: Array, divisor: int, rounding: str) -> Array:
     """Exact integer division of int64 sums by a divisor other than 0, rounded by "zero", "even" or "away"."""
+    if divisor < 0 and (divisor == limits.LOWEST or (total == limits.LOWEST).any()):
+        total = total.astype(object)  # Python's integers: the negative of the lowest number takes 65 bits
     if divisor < 0:
         total, divisor = -total, -divisor
-    quotient, rest = np.divmod(total, divisor)
+    quotient, rest = total // divisor, total % divisor
     beyond = rest - (divisor - rest)  # sign of rest / divisor - 1/2, without overflow
     if rounding == "zero":
         up = (quotient < 0) & (rest != 0)
@@ -136,7 +154,7 @@ def divide(total: Array, divisor: int, rounding: str) -> Array:
         up = (beyond > 0) | ((beyond == 0) & (quotient & 1 == 1))
     else:
         up = (beyond > 0) | ((beyond == 0) & (total >= 0))
-    rounded: Array = quotient + up
+    rounded: Array = np.clip(quotient + up, limits.LOWEST, limits.LARGEST).astype(np.int64)
     return rounded
 
 

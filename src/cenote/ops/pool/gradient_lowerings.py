@@ -110,9 +110,9 @@ def _by_powers(
     ones = [(1.0,) * axis.out for axis in axes]
     shares = ones
     if isinstance(forward, GemPool):
-        shares = [tuple(1.0 / axis.count(o) for o in range(axis.out)) for axis in axes]
+        shares = [tuple(1.0 / count for count in axis.counts()) for axis in axes]
     elif signed:
-        shares = [tuple(axis.window / axis.padded_count(o) for o in range(axis.out)) for axis in axes]
+        shares = [tuple(axis.window / count for count in axis.padded_counts()) for axis in axes]
     counts = tuple(tuple(1.0 / share for share in column) for column in shares) if shares is not ones else ()
     spreads = [AxisSpread(axis.size, axis, share) for axis, share in zip(axes, shares, strict=True)]
     inner = inner_sum(axes, counts, x, g, target, last)

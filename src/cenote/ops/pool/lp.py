@@ -95,7 +95,7 @@ class LpPool(WindowPool):
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
         axes = self.geometry(x.shape)
-        overhang = tuple(tuple(a.padded_count(o) / a.window for o in range(a.out)) for a in axes)
+        overhang = tuple(tuple(count / a.window for count in a.padded_counts()) for a in axes)
         pool = lower.lp_pool(axes, self.p, self.channels_last, self.signed_powers, overhang)
         if pool is not None:
             yield from lower.window_lowerings(pool, x, y, target)

@@ -23,7 +23,6 @@ from cenote.ops.pool.window import (
     channels_first,
     comparable,
     only_input,
-    onnx_flag,
     taps_of,
     type_of,
     window_attributes,
@@ -43,7 +42,7 @@ def decode_max_pool(node: Imported) -> Op:
     if node.opset >= 10:
         known += ("dilations", "ceil_mode")
     node.expect(*known)
-    columns = onnx_flag("max_pool", node, "storage_order")
+    columns = node.flag("storage_order")
     return MaxPool(
         **window_attributes("max_pool", node),
         return_indices=node.outputs > 1,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cenote.core import limits
 from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, INT64, Array, TensorType
@@ -121,7 +122,7 @@ class GemPool(FloatWindowPool):
         if not x.size or not y.size:
             return
         axes = self.geometry(x.shape)
-        counts = tuple(tuple(float(axis.count(o)) for o in range(axis.out)) for axis in axes)
+        counts = tuple(tuple(map(float, axis.counts())) for axis in axes)
         if math.isinf(self.p):
             reduction = lower.MAXIMUM if self.p > 0 else lower.MINIMUM
             inner = inner_sum(axes, (), x, y, target, self.channels_last, reduction)
@@ -150,8 +151,7 @@ class StochasticPool(WindowPool):
     dtypes: ClassVar[frozenset[DType]] = FLOATS
 
     def infer(self, *inputs: TensorType | None) -> Types:
-        if not 0 <= self.seed < 1 << 64:
-            raise ArgumentError(f"stochastic_pool: seed must lie between 0 and 2^64 - 1, got {self.seed}")
+        limits.within(self.name, "seed", self.seed, 0, limits.LARGEST_SEED)
         if self.expected and self.return_indices:
             raise ArgumentError("stochastic_pool: return_indices needs training=True; a mean has no index")
         y = self.pooled(only_input(self.name, inputs))

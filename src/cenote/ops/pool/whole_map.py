@@ -58,6 +58,8 @@ class GlobalPool(Op):
         result = self.infer(type_of(x))[0]
         first = channels_first(x, self.channels_last)
         elements = int(np.prod(first.shape[2:]))
+        if not x.size:
+            return (np.empty(result.shape, result.dtype),)
         values = self.reduce(first.reshape(*first.shape[:2], elements))
         return (fit(values.reshape(result.shape), result.dtype),)
 

@@ -99,7 +99,7 @@ class WindowPool(Op):
     def walk(self, shape: Sequence[int]) -> Windows:
         """Every output position with the slices of its window, row-major."""
         axes = self.geometry(shape)
-        slices = [[axis.positions(o) for o in range(axis.out)] for axis in axes]
+        slices = [axis.slices() for axis in axes]
         for position in np.ndindex(*(axis.out for axis in axes)):
             yield position, tuple(column[o] for column, o in zip(slices, position, strict=True))
 
@@ -187,16 +187,8 @@ def window_attributes(op: str, node: Imported) -> dict[str, Any]:
         "pads": tuple((int(begin), int(end)) for begin, end in zip(pads[:half], pads[half:], strict=True)),
         "dilation": tuple(node.get("dilations", ())),
         "auto_pad": str(node.get("auto_pad", "NOTSET")) or "NOTSET",
-        "ceil_mode": onnx_flag(op, node, "ceil_mode"),
+        "ceil_mode": node.flag("ceil_mode"),
     }
-
-
-def onnx_flag(op: str, node: Imported, name: str) -> bool:
-    """An integer attribute that must be 0 (the default) or 1."""
-    value = node.get(name, 0)
-    if value not in (0, 1):
-        raise ArgumentError(f"{op}: {name} must be 0 or 1, got {value}")
-    return bool(value)
 
 
 WINDOW_NAMES = ("auto_pad", "kernel_shape", "pads", "strides")

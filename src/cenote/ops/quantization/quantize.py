@@ -53,7 +53,7 @@ def _decode_quantize(node: Imported) -> Op:
         block=int(node.get("block_size", 0)),
         dtype=_optional_dtype(node, "output_dtype"),
         precision=_optional_dtype(node, "precision"),
-        saturate=bool(node.get("saturate", 1)),
+        saturate=node.flag("saturate", 1),
     )
 
 

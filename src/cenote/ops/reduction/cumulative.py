@@ -18,7 +18,7 @@ def _decode_cumulative(node: Imported) -> Op:
     """CumSum of ai.onnx 11 and 14, CumProd of 26."""
     node.expect("exclusive", "reverse")
     make = CumSum if node.op == "CumSum" else CumProd
-    return make(bool(node.get("exclusive", 0)), bool(node.get("reverse", 0)))
+    return make(node.flag("exclusive", 0), node.flag("reverse", 0))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from cenote.ops.checks import int64s, require_kind
 def _decode_non_max_suppression(node: Imported) -> Op:
     """NonMaxSuppression of ai.onnx 10 and 11."""
     node.expect("center_point_box")
-    return NonMaxSuppression(bool(node.get("center_point_box", 0)))
+    return NonMaxSuppression(node.flag("center_point_box", 0))
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ class Reduction(Op):
 
 def _decode(node: Imported, op: type[Reduction]) -> Op | Rewired:
     node.expect("axes", "keepdims", "noop_with_empty_axes")
-    keepdims, noop = bool(node.get("keepdims", 1)), bool(node.get("noop_with_empty_axes", 0))
+    keepdims, noop = node.flag("keepdims", 1), node.flag("noop_with_empty_axes", 0)
     if node.get("axes") is not None:
         return op(tuple(int(axis) for axis in node.get("axes")), keepdims)
     if len(node.present) < 2 or not node.present[1]:

@@ -31,9 +31,7 @@ def _decode_top_k(node: Imported) -> Op | Rewired:
     """k is an attribute before opset 10, an input after; largest and sorted came with 11."""
     names = ("axis",) + ("k",) * (node.opset < 10) + ("largest", "sorted") * (node.opset >= 11)
     node.expect(*names)
-    op = TopK(
-        int(node.get("axis", -1)), bool(node.get("largest", 1))
-    )  # unsorted: any order, so sorted will do
+    op = TopK(int(node.get("axis", -1)), node.flag("largest", 1))  # unsorted: any order, so sorted will do
     return op if node.opset >= 10 else Rewired(op, (0, int64s((int(node.get("k", 0)),))))
 
 
@@ -41,8 +39,8 @@ def _decode_arg_reduce(node: Imported) -> Op:
     """ArgMax and ArgMin of ai.onnx 1, 11, 12 (select_last_index) and 13."""
     node.expect("axis", "keepdims", *(("select_last_index",) if node.opset >= 12 else ()))
     make = ArgMax if node.op == "ArgMax" else ArgMin
-    last = bool(node.get("select_last_index", 0))
-    return make(int(node.get("axis", 0)), bool(node.get("keepdims", 1)), last)
+    last = node.flag("select_last_index", 0)
+    return make(int(node.get("axis", 0)), node.flag("keepdims", 1), last)
 
 
 def _decode_hardmax(node: Imported) -> Op:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cenote.core import limits
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOAT64, FLOATS, INT64, PLAIN, Array, TensorType
@@ -39,6 +40,7 @@ ITEMS = 16  # pieces of work at least, where there are channels enough
 PART = 8  # planes or channel blocks of a piece at least
 MOST_ENTRIES = 1 << 20  # of a table of samples; sampling ratios beyond are left to the reference
 PER_BIN = 4e-9  # seconds per bin, for estimates
+_TOO_LARGE = f"so large that a bin would have over {MOST_SAMPLES} samples along an axis; give sampling_ratio"
 Terms = tuple[Array, Array, tuple[Array, ...], tuple[Array, ...]]
 
 
@@ -101,10 +103,7 @@ class RoiAlign(Op):
         )
         if self.mode not in MODES:
             raise ArgumentError(f"roi_align: mode '{self.mode}' is not known (allowed: {', '.join(MODES)})")
-        if self.sampling_ratio < 0:
-            raise ArgumentError(
-                f"roi_align: sampling_ratio must be 0 (adaptive) or more, got {self.sampling_ratio}"
-            )
+        limits.within("roi_align", "sampling_ratio", self.sampling_ratio, 0, MOST_SAMPLES)
         check_regions("roi_align", x, rois, 4, self.output, self.spatial_scale)
         if batches.shape != rois.shape[:1] or batches.dtype not in INTEGERS:
             raise ShapeError(f"roi_align: batch_indices must be {rois.shape[0]} integers, got {batches}")
@@ -163,6 +162,8 @@ class RoiAlign(Op):
         if not self.aligned:
             extent = max(extent, real(1))
         step = extent / real(bins)
+        if not step < MOST_SAMPLES:
+            raise InputError(f"roi_align: {_TOO_LARGE}")
         count = self.sampling_ratio or max(0, math.ceil(step))
         offsets = (np.arange(count).astype(real) + real(0.5)) * step / real(max(count, 1))
         at = begin + np.arange(bins).astype(real)[:, None] * step + offsets[None]
@@ -285,10 +286,15 @@ def check_regions(
         raise DTypeError(f"{op}: boxes must have the input's type {x.dtype}, got {rois.dtype}")
     if rois.rank != 2 or rois.shape[1] != columns:
         raise ShapeError(f"{op}: boxes must have shape [R, {columns}], got {list(rois.shape)}")
-    if len(output) != 2 or any(extent < 1 for extent in output):
-        raise ArgumentError(f"{op}: output_size must be two numbers of 1 or more, got {tuple(output)}")
-    if not (math.isfinite(spatial_scale) and spatial_scale > 0):
-        raise ArgumentError(f"{op}: spatial_scale must be positive, got {spatial_scale}")
+    if len(output) != 2:
+        raise ArgumentError(f"{op}: output_size must be two numbers, got {tuple(output)}")
+    for extent in output:
+        limits.within(op, "output_size", extent, 1)
+    if not 0 < spatial_scale <= float(np.finfo(coordinate_type(x.dtype)).max):
+        raise ArgumentError(
+            f"{op}: spatial_scale must be positive and finite as {coordinate_type(x.dtype).__name__}, "
+            f"got {spatial_scale}"
+        )
 
 
 def check_region_values(op: str, boxes: Array, batches: Array, images: int) -> None:
@@ -332,7 +338,4 @@ class RegionCheck(Check):
             image = boxes[first, 1]
             raise _no_image(self.op, first, image.view(np.float64) if self.real else image, self.images)
         large = int(np.argmax(boxes[:, 0] == TOO_LARGE))
-        raise InputError(
-            f"{self.op}: box {large} is so large that a bin would have over {MOST_SAMPLES} samples along an axis; give "
-            "sampling_ratio"
-        )
+        raise InputError(f"{self.op}: box {large}: {_TOO_LARGE}")

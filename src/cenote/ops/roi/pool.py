@@ -13,7 +13,7 @@ from cenote.core.pool_geometry import adaptive_bounds
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View
-from cenote.kernels.roi.pool import region_pool_call
+from cenote.kernels.roi.pool import FARTHEST, region_pool_call
 from cenote.ops.base import (
     Arrays,
     Cost,
@@ -71,7 +71,9 @@ class RegionPool(Op):
         images = rois[:, 0].astype(np.float64)
         check_region_values(self.name, rois, images, x.shape[0])
         real: Any = coordinate_type(x.dtype)
-        scaled = (rois[:, 1:].astype(real) * real(self.spatial_scale)).astype(np.float64)
+        with np.errstate(over="ignore"):
+            scaled = (rois[:, 1:].astype(real) * real(self.spatial_scale)).astype(np.float64)
+        scaled = np.clip(scaled, -FARTHEST, FARTHEST)
         rounded = np.copysign(np.floor(np.abs(scaled) + 0.5), scaled)
         for image, box in zip(images, rounded, strict=True):
             yield int(image), [int(corner) for corner in box]

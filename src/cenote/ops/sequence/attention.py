@@ -44,7 +44,7 @@ def _decode_attention(node: Imported) -> Op:
         key_heads=int(node.get("kv_num_heads", 0)),
         scale=None if scale is None else float(scale),
         softcap=float(node.get("softcap", 0.0)),
-        causal=bool(node.get("is_causal", 0)),
+        causal=node.flag("is_causal", 0),
         window=(int(node.get("left_window_size", -1)), int(node.get("right_window_size", -1))),
         score_stage=int(node.get("qk_matmul_output_mode", 0)),
         outputs=node.outputs,

@@ -73,13 +73,13 @@ def _decode_recurrent(node: Imported) -> Op:
         "functions": _functions(node),
         "clip": float(node.get("clip", 0.0)),
         "hidden": int(node.get("hidden_size", 0)),
-        "batch_first": bool(node.get("layout", 0)),
+        "batch_first": node.flag("layout", 0),
         "outputs": node.outputs,
     }
     if node.op == "LSTM":
-        return LSTM(**settings, coupled=bool(node.get("input_forget", 0)))
+        return LSTM(**settings, coupled=node.flag("input_forget", 0))
     if node.op == "GRU":
-        return GRU(**settings, linear_before_reset=bool(node.get("linear_before_reset", 0)))
+        return GRU(**settings, linear_before_reset=node.flag("linear_before_reset", 0))
     return RNN(**settings)
 
 

@@ -30,7 +30,7 @@ def _decode_rotary_embedding(node: Imported) -> Op:
     return RotaryEmbedding(
         heads=int(node.get("num_heads", 0)),
         turned=int(node.get("rotary_embedding_dim", 0)),
-        interleaved=bool(node.get("interleaved", 0)),
+        interleaved=node.flag("interleaved", 0),
     )
 
 

@@ -1,0 +1,152 @@
+"""Locks after a fork, and callbacks that use the package while it compiles."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from cenote.core.locks import Guard
+from cenote.core.target import Target
+from tests.runtime.long_runs import in_a_process
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A function that takes `seconds` to compile."""
+
+    symbol: str
+    target: Target
+    seconds: float
+
+    def emit(self, target: Target) -> Slow:
+        time.sleep(self.seconds)
+        return self
+
+    def module(self) -> str:
+        return f"define void @{self.symbol}() {{ ret void }}"
+
+
+def test_a_guard_is_renewed_and_knows_that_it_was_held() -> None:
+    guard, held, done = Guard(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with guard.lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    guard.renew()
+    assert guard.orphaned
+    with guard.lock:
+        pass
+    done.set()
+    thread.join()  # releases the lock that it took
+    other = Guard()
+    with other.lock:
+        other.renew()
+    assert not other.orphaned
+
+
+FORK = """
+import os, sys, threading, time
+from cenote.codegen import jit
+from tests.runtime.test_locks import Slow
+kind, target = sys.argv[1], jit.host_target()
+count = 3 if kind == "here" else 12
+slow = [Slow(f"test_slow_{i}", target, 0.3) for i in range(count)]
+other = threading.Thread(target=jit.addresses, args=(slow, target))
+other.start()
+time.sleep(float(sys.argv[2]))
+child = os.fork()
+mine = [Slow(f"test_mine_{os.getpid()}_{i}", target, 0.0) for i in range(3)]
+right = len(jit.addresses(mine, target)) == 3
+if child == 0:
+    right = right and len(jit.addresses(slow[:2], target)) == 2
+    os._exit(0 if right else 1)
+other.join()
+sys.exit(0 if right and os.waitpid(child, 0)[1] == 0 else 1)
+"""
+
+
+@pytest.mark.parametrize("kind", ["here", "processes"])
+@pytest.mark.parametrize("delay", [0.05, 0.6])
+def test_a_child_forked_while_another_thread_compiles_works(
+    kind: str, delay: float, tmp_path: object
+) -> None:
+    result = in_a_process(FORK, kind, delay, CENOTE_CACHE=str(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+INSIDE = """
+import os, sys, threading, time
+from cenote.codegen import jit
+from cenote.core.locks import LLVM
+from tests.runtime.test_locks import Slow
+held = threading.Event()
+def hold():
+    with LLVM.lock:
+        held.set()
+        time.sleep(1)
+threading.Thread(target=hold).start()
+held.wait()
+child = os.fork()
+if child == 0:
+    target = jit.host_target()
+    os._exit(0 if jit.addresses([Slow("test_inside", target, 0.0)], target) else 1)
+sys.exit(0 if os.waitpid(child, 0)[1] == 0 else 1)
+"""
+
+
+def test_a_child_forked_while_a_thread_is_inside_llvm_compiles_in_a_process(tmp_path: object) -> None:
+    result = in_a_process(INSIDE, CENOTE_CACHE=str(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+LINGERING = """
+import os, sys, threading, time
+from cenote.codegen import jit
+from tests.runtime.test_locks import Slow
+target = jit.host_target()
+slow = [Slow(f"test_slow_{i}", target, 0.1) for i in range(12)]
+other = threading.Thread(target=jit.addresses, args=(slow, target))
+other.start()
+time.sleep(0.6)
+child = os.fork()
+if child == 0:
+    time.sleep(60)   # holds a copy of every pipe to the workers
+    os._exit(0)
+other.join(30)
+os.kill(child, 9)
+sys.exit(1 if other.is_alive() else 0)
+"""
+
+
+def test_a_child_that_lives_on_does_not_hold_up_its_parents_compilation(tmp_path: object) -> None:
+    result = in_a_process(LINGERING, CENOTE_CACHE=str(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+POOLS = """
+import numpy as np
+import cenote
+import cenote.functional as F
+from cenote.codegen import jit
+from tests.runtime.test_locks import Slow
+x, seen = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4), []
+def pool(done, total):
+    seen.append(float(F.max_pool2d(x, 4).item()))
+target = jit.host_target()
+with cenote.watch_compilation(pool):
+    jit.addresses([Slow(f"test_watched_{i}", target, 0.0) for i in range(12)], target)
+assert set(seen) == {15.0}, seen
+"""
+
+
+def test_a_callback_of_the_compilation_may_pool(tmp_path: object) -> None:
+    result = in_a_process(POOLS, CENOTE_CACHE=str(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
