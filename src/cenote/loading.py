@@ -129,7 +129,8 @@ def _load_plan(path: str | os.PathLike[str], threads: int | None, denormals: Den
         raise type(problem)(
             f"{problem}; the model that it was made from, {made_from.path}, has changed since and is not used"
         ) from problem
-    model = load(made_from.path, threads=threads, denormals=denormals, **made_from.options)
+    options: dict[str, Any] = dict(made_from.options)  # checked when the plan was read
+    model = load(made_from.path, threads=threads, denormals=denormals, **options)
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time
         for shapes in made_from.shapes:
             model.plan_for({each.name: shape for each, shape in zip(model.inputs, shapes, strict=True)})

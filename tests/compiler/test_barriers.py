@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cenote
 from cenote.codegen import jit
-from cenote.compiler.barriers import Draft, Extent, levels_of
+from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, levels_of
 from cenote.kernels.base import Call, KernelSpec
 from cenote.runtime.program import KernelStep, Slot
 
@@ -24,8 +24,11 @@ def extent(begin: int, end: int, root: str = "") -> Extent:
     return Extent(Slot("arena", 0, begin), end - begin, root)
 
 
-def step(node: int, reads: list[Extent], writes: list[Extent], halo_of: str = "", batch: int = 0) -> Draft:
-    return Draft("", node, CALL, None, reads, writes, halo_of, batch)
+def step(
+    node: int, reads: list[Extent], writes: list[Extent], halo_of: str = "", batch: int = 0
+) -> PendingStep:
+    origin = Origin(node, StepKind.HALO if halo_of else StepKind.KERNEL)
+    return PendingStep("", origin, CALL, None, reads, writes, halo_of, batch)
 
 
 spans = st.tuples(st.integers(0, 40), st.integers(1, 8)).map(lambda t: extent(t[0], t[0] + t[1]))
@@ -123,9 +126,9 @@ def touch(a: list[Extent], b: list[Extent]) -> bool:
     )
 
 
-def must_wait(a: Draft, b: Draft) -> bool:
+def must_wait(a: PendingStep, b: PendingStep) -> bool:
     """Must the later step wait for the earlier one? Said pair by pair."""
-    if a.node == b.node and not a.halo_of and not b.halo_of:
+    if a.origin.node == b.origin.node and not a.halo_of and not b.halo_of:
         return a.batch != b.batch
     if touch(a.writes, b.reads) or touch(a.reads, b.writes):
         return True
@@ -143,7 +146,7 @@ def test_levels_with_halos_and_batches_are_those_of_comparing_all_pairs(seed: in
         f"b{i}": extent(begin := chance.randrange(60), begin + chance.randrange(4, 12), f"b{i}")
         for i in range(6)
     }
-    steps: list[Draft] = []
+    steps: list[PendingStep] = []
     used: set[str] = set()
 
     def part() -> Extent:

@@ -21,9 +21,9 @@ from cenote.core.errors import (
 from cenote.core.types import Array, TensorType
 from cenote.ops import DECODERS
 from cenote.ops.base import Imported, Op, Rewired, ShapeFromData, ValueNeeded, seeded
+from cenote.ops.checks import int64s
 from cenote.ops.conv.deform_conv import Col2Im, DeformConv
 from cenote.ops.elementwise.cast import Cast
-from cenote.ops.host import int64s
 from cenote.ops.linear.einsum import Einsum
 from cenote.ops.movement.data_dependent import Compress, NonZero, OneHot, Unique
 from cenote.ops.movement.gather import Gather, GatherND

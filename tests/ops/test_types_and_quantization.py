@@ -10,8 +10,8 @@ from cenote.core.errors import (
     UnsupportedError,
 )
 from cenote.ops.base import narrow, seeded
+from cenote.ops.checks import dtype_from_code
 from cenote.ops.elementwise.cast import Cast
-from cenote.ops.host import dtype_from_code
 from cenote.ops.quantization.quantize import DynamicQuantizeLinear, QuantizeLinear
 from cenote.ops.quantization.quantized_linear import QLinearConv
 

@@ -119,7 +119,7 @@ CHANGES: list[Callable[[Any], Any]] = [
     lambda h: host(h)["inputs"][0][1].__setitem__(1, [1 << 20]),
     lambda h: host(h).update(op=5),
     lambda h: host(h)["op"].update({"class": ["subprocess", "Popen"]}),
-    lambda h: host(h).update(node=[]),
+    lambda h: host(h).update(where=3),
 ]
 
 

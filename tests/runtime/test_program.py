@@ -13,7 +13,7 @@ from cenote.codegen import jit
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32
 from cenote.core.errors import ArgumentError, CapacityError
-from cenote.core.types import TensorType
+from cenote.core.types import Array, TensorType
 from cenote.kernels.driver import driver_abi
 from cenote.runtime.memory import address_of, aligned_bytes, aligned_copy
 from cenote.runtime.program import HostStep, KernelStep, Program, Slot
@@ -32,6 +32,15 @@ def add_one_kernel() -> Kernel:
     return k
 
 
+class Double:
+    """What runs as Python between kernels."""
+
+    def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
+        (x,) = inputs
+        assert x is not None
+        return (x * 2,)
+
+
 def chain(length: int, threads: int, host: bool = False) -> Program:
     """x + length, one kernel a step, through the arena; with a host step that doubles in the middle."""
     address = jit.addresses([add_one_kernel()], jit.named_target("generic"))["test_add_one"]
@@ -42,7 +51,7 @@ def chain(length: int, threads: int, host: bool = False) -> Program:
         result = Slot("output", 0) if index == length - 1 else arena
         steps.append(KernelStep(str(index), "test_add_one", address, (source, result), SIZE // 4, 16, 0))
     if host:
-        double = HostStep("double", lambda x: (x * 2,), ((arena, TYPE),), ((arena, TYPE),))
+        double = HostStep("double", Double(), ((arena, TYPE),), ((arena, TYPE),))
         steps.insert(length // 2, double)
     return Program(tuple(steps), (TYPE,), (TYPE,), (), SIZE * 4, driver_abi(), threads)
 

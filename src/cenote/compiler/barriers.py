@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from cenote.kernels.base import Call
 from cenote.runtime.program import HostStep, Slot
@@ -23,16 +24,33 @@ class Extent:
     root: str = ""
 
 
+class StepKind(StrEnum):
+    """What a step is for: a kernel; NumPy; zeros around a convolution's input; a look at what a kernel noted."""
+
+    KERNEL = "kernel"
+    HOST = "host"
+    HALO = "halo"
+    CHECK = "check"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a step comes from: its node's index in the schedule, and the lowering's name."""
+
+    node: int
+    kind: StepKind
+    algorithm: str = ""
+
+
 @dataclass
-class Draft:
+class PendingStep:
     """A step on its way into the program.
 
-    `node` is its node's index in the schedule; of a node's steps those of one `batch` may run at once. `halo_of` is the
-    buffer whose halo it zeroes.
+    Of a node's steps those of one `batch` may run at once. `halo_of` is the buffer whose halo it zeroes.
     """
 
     label: str
-    node: int
+    origin: Origin
     call: Call | None
     host: HostStep | None
     reads: list[Extent] = field(default_factory=list)
@@ -41,39 +59,39 @@ class Draft:
     batch: int = 0
 
 
-def levels_of(drafts: Sequence[Draft]) -> list[int]:
+def levels_of(steps: Sequence[PendingStep]) -> list[int]:
     """Per step one more than the last level with a step that it waits for: the steps of a level may run at once."""
     earlier = _Touched()
     levels: list[int] = []
-    before: Draft | None = None
-    for draft in drafts:
-        if before is None or not _same_node(before, draft):
-            level = earlier.highest(draft) + 1
+    before: PendingStep | None = None
+    for step in steps:
+        if before is None or not _same_node(before, step):
+            level = earlier.highest(step) + 1
         else:  # of one node the batches wait for each other, and nothing within a batch does
-            level = levels[-1] + (before.batch != draft.batch)
-        earlier.add(draft, level)
+            level = levels[-1] + (before.batch != step.batch)
+        earlier.add(step, level)
         levels.append(level)
-        before = draft
-    return _late_halos(drafts, levels)
+        before = step
+    return _late_halos(steps, levels)
 
 
-def _same_node(a: Draft, b: Draft) -> bool:
+def _same_node(a: PendingStep, b: PendingStep) -> bool:
     """Whether two neighbours are calls of one node."""
-    return a.node == b.node and not (a.halo_of or b.halo_of or a.host or b.host)
+    return a.origin.node == b.origin.node and not (a.halo_of or b.halo_of or a.host or b.host)
 
 
-def _late_halos(drafts: Sequence[Draft], levels: Sequence[int]) -> list[int]:
+def _late_halos(steps: Sequence[PendingStep], levels: Sequence[int]) -> list[int]:
     """The levels, but each halo's is its last possible, up to that of the step behind it: zeroed early it is in the way
     of other values in the caches (DenseNet-121 on two threads: 0.7 %)."""
     late, later, limit = list(levels), _Touched(), None
-    for index in reversed(range(len(drafts))):
-        draft, level = drafts[index], levels[index]
-        if draft.halo_of:
-            first = -later.highest(draft, nothing=-len(drafts) - 1)  # of those that wait for the halo
+    for index in reversed(range(len(steps))):
+        step, level = steps[index], levels[index]
+        if step.halo_of:
+            first = -later.highest(step, nothing=-len(steps) - 1)  # of those that wait for the halo
             late[index] = max(level, min(level if limit is None else limit, first - 1))
         else:
             limit = level
-        later.add(draft, -level)
+        later.add(step, -level)
     return late
 
 
@@ -119,41 +137,41 @@ class _Touched:
         self.spans: dict[tuple[str, int], list[_Span]] = {}
         self.of_any = self.of_host = _NEVER
 
-    def highest(self, draft: Draft, nothing: int = -1) -> int:
+    def highest(self, step: PendingStep, nothing: int = -1) -> int:
         """The highest level of those that touched what the step touches; `nothing` when there are none."""
-        if draft.host is not None:
+        if step.host is not None:
             return max(nothing, self.of_any)
         found = max(nothing, self.of_host)
-        for extent in draft.reads:
+        for extent in step.reads:
             for span in self._over(extent):
                 found = max(found, span.wrote, span.zeroed, span.others)
-        for extent in draft.writes:
+        for extent in step.writes:
             for span in self._over(extent):
                 found = max(found, span.others, span.read)
-                if not draft.halo_of or span.root != extent.root:
+                if not step.halo_of or span.root != extent.root:
                     found = max(found, span.wrote)
-                if draft.halo_of or span.root != extent.root:
+                if step.halo_of or span.root != extent.root:
                     found = max(found, span.zeroed)
         return found
 
-    def add(self, draft: Draft, level: int) -> None:
+    def add(self, step: PendingStep, level: int) -> None:
         """A step of this level touches its bytes."""
         self.of_any = max(self.of_any, level)
-        if draft.host is not None:
+        if step.host is not None:
             self.of_host = max(self.of_host, level)
             return
-        for extent in draft.reads:
+        for extent in step.reads:
             for span in self._cut(extent):
                 span.read = max(span.read, level)
             self._join(extent, _MOST_SPANS)
-        for extent in draft.writes:
+        for extent in step.writes:
             for span in self._cut(extent):
                 span.belong_to(extent.root)
-                if draft.halo_of:
+                if step.halo_of:
                     span.zeroed = max(span.zeroed, level)
                 else:
                     span.wrote = max(span.wrote, level)
-            self._join(extent, _MOST_SPANS if draft.halo_of else 1)
+            self._join(extent, _MOST_SPANS if step.halo_of else 1)
 
     def _over(self, extent: Extent) -> Sequence[_Span]:
         """The spans that an extent touches."""

@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen import jit
-from cenote.compiler.barriers import Draft, Extent, levels_of
+from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, levels_of
 from cenote.compiler.levels import in_ranks
 from cenote.compiler.memory import MemoryPlan, plan_memory
 from cenote.compiler.placement import Buffer
 from cenote.compiler.report import PlanDescription, describe_plan
-from cenote.compiler.schedule import IN_PLACE_CONCAT, PIECES, VIEW, Decide, Schedule, nothing, schedule
+from cenote.compiler.schedule import Decide, Schedule, schedule
+from cenote.core.errors import errors_at
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.graph.graph import Graph, Handover, Node, errors_of, host_function
+from cenote.graph.graph import Graph, Handover, Node
 from cenote.kernels.base import Argument, KernelSpec, View, word_of
 from cenote.kernels.driver import driver_abi, driver_sources
 from cenote.kernels.layout.reorder import zero_halo_call
-from cenote.ops.base import Bind, Lowering
+from cenote.ops.base import Alias, Bind, Lowering, no_calls
 from cenote.ops.reorder import Reorder
 from cenote.passes.pipeline import optimize
 from cenote.runtime.memory import reserved_bytes
@@ -39,7 +40,7 @@ _MORE_MEMORY = 1.1  # times as much as step by step: what a plan may take so tha
 class Plan:
     """A compiled graph: the optimised graph, how each node is computed, where values lie, and the program.
 
-    `owners` gives each step's node, as an index into the schedule's. `between` are nodes that run on the host after the
+    `origins` says of each step which node it is of, and what for. `between` are nodes that run on the host after the
     program, before the next stage.
     """
 
@@ -47,12 +48,12 @@ class Plan:
     schedule: Schedule
     memory: MemoryPlan
     program: Program
-    owners: tuple[int, ...]
+    origins: tuple[Origin, ...]
     between: tuple[Node, ...] = ()
 
     def describe(self) -> PlanDescription:
         """Steps, kernels, host steps and why, memory: what `print(plan)` shows, as data."""
-        return describe_plan(self.schedule, self.memory, self.program, self.owners, self.between)
+        return describe_plan(self.schedule, self.memory, self.program, self.origins, self.between)
 
     def __str__(self) -> str:
         return str(self.describe())
@@ -97,8 +98,8 @@ def assemble(make: Callable[[], Schedule], threads: int, pool: ConstantPool | No
     scheduled = _without_weights(scheduled)
     assembler = _Assembler(scheduled, memory, target, pool or ConstantPool(), constants, binds)
     program = assembler.program(threads, alone)
-    owners = tuple(draft.node for draft in assembler.drafts)
-    return Plan(scheduled.graph, scheduled, memory, program, owners)
+    origins = tuple(step.origin for step in assembler.steps)
+    return Plan(scheduled.graph, scheduled, memory, program, origins)
 
 
 def _in_memory(scheduled: Schedule) -> tuple[Schedule, MemoryPlan]:
@@ -116,7 +117,7 @@ def _without_weights(scheduled: Schedule) -> Schedule:
     graph = scheduled.graph
     types = {name: TensorType(type.dtype, type.shape) for name, type in graph.types.items()}
     types.update({name: TensorType(x.dtype, x.shape) for name, x in graph.constants.items()})
-    lowerings = tuple(option and replace(option, bind=nothing) for option in scheduled.lowerings)
+    lowerings = tuple(option and replace(option, bind=no_calls) for option in scheduled.lowerings)
     return Schedule(graph.replace(constants={}, types=types), lowerings, scheduled.reasons)
 
 
@@ -188,22 +189,22 @@ class _Assembler:
             if any(begin or end for begin, end in buffer.halo):
                 self.halos.setdefault(buffer.step, []).append(buffer)
         self.last_use = {name: i for i, node in enumerate(self.graph.nodes) for name in node.inputs}
-        self.drafts: list[Draft] = []
+        self.steps: list[PendingStep] = []
 
     def program(self, threads: int, alone: bool) -> Program:
         for index, (node, option) in enumerate(zip(self.graph.nodes, self.lowerings, strict=True)):
             bind, self.binds[index] = self.binds[index], None
-            option = option and replace(option, bind=bind or nothing)
+            option = option and replace(option, bind=bind or no_calls)
             del bind
             self._zero_halos(index)
-            with errors_of(node):
-                self._draft_node(index, node, option)
+            with errors_at(node.where):
+                self._add_node(index, node, option)
             for name in node.inputs:
                 if self.last_use[name] == index and name not in self.outputs:
                     self.weights.pop(name, None)
         barriers = self._side_by_side()
         symbols = self._symbols()
-        steps = tuple(self._step(d, symbols, wall) for d, wall in zip(self.drafts, barriers, strict=True))
+        steps = tuple(self._step(s, symbols, wall) for s, wall in zip(self.steps, barriers, strict=True))
         return Program(
             steps=steps,
             inputs=tuple(self.graph.types[declared.name] for declared in self.graph.inputs),
@@ -217,33 +218,31 @@ class _Assembler:
 
     def _side_by_side(self) -> list[bool]:
         """Move steps to earlier ones that they need not wait for; after which steps all threads meet then."""
-        levels = levels_of(self.drafts)
+        levels = levels_of(self.steps)
         order = sorted(range(len(levels)), key=levels.__getitem__)
-        self.drafts = [self.drafts[i] for i in order]
+        self.steps = [self.steps[i] for i in order]
         ends = [levels[i] != levels[j] for i, j in itertools.pairwise(order)]
         return [*ends, True] if order else []
 
-    # ---- drafts -----------------------------------------------------------------------------------------------
+    # ---- steps on their way ---------------------------------------------------------------------------------------
 
     def _zero_halos(self, step: int) -> None:
         for buffer in self.halos.get(step, ()):
             view = self.memory.views[buffer.root]
-            label = f"zero halo of {buffer.root}"
-            draft = Draft(label, step, zero_halo_call(view), None, halo_of=buffer.root)
-            draft.writes.append(_whole(buffer))
-            self.drafts.append(draft)
+            label, origin = f"zero halo of {buffer.root}", Origin(step, StepKind.HALO)
+            zeros = PendingStep(label, origin, zero_halo_call(view), None, halo_of=buffer.root)
+            zeros.writes.append(_whole(buffer))
+            self.steps.append(zeros)
 
-    def _draft_node(self, index: int, node: Node, option: Lowering | None) -> None:
-        if option is None or (
-            option.name == VIEW and index not in self.memory.aliased and not self._moves(node)
-        ):
-            self._draft_host(index, node)
+    def _add_node(self, index: int, node: Node, option: Lowering | None) -> None:
+        if index in self.memory.aliased:
             return
-        if option.name == VIEW:
-            if index in self.memory.aliased:
-                return
-            option = self._reorder(node)
-        if option.name in (IN_PLACE_CONCAT, PIECES):
+        if option is not None and option.alias is Alias.VIEW:  # it could not share memory after all
+            option = self._reorder(node) if self._moves(node) else None
+        if option is None:
+            self._add_host(index, node)
+            return
+        if option.alias is not None:
             return
         inputs = [self._input(name) for name in node.inputs]
         outputs = [self.memory.views[name] for name in node.outputs if name]
@@ -251,18 +250,18 @@ class _Assembler:
         for number, call in enumerate(option.bind(inputs, [*outputs, *temporaries])):
             batch = batch if call.independent else number
             call = replace(call, arguments=tuple(self._kept(argument) for argument in call.arguments))
-            draft = Draft(f"{node.label or node.outputs[0]}: {option.name}", index, call, None, batch=batch)
-            draft.reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights]
-            draft.writes = [self._extent_of(name) for name in node.outputs if name]
-            draft.writes += [Extent(view.slot, view.type.nbytes) for view in temporaries]
-            self.drafts.append(draft)
+            origin = Origin(index, StepKind.KERNEL, option.name)
+            step = PendingStep(f"{node.title}: {option.name}", origin, call, None, batch=batch)
+            step.reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights]
+            step.writes = [self._extent_of(name) for name in node.outputs if name]
+            step.writes += [Extent(view.slot, view.type.nbytes) for view in temporaries]
+            self.steps.append(step)
         if option.check is not None:
-            noted, label = temporaries[-1], f"{node.label or node.outputs[0]}: check"
-            check = replace(node, op=option.check)
-            place = ((noted.slot, noted.type),)
-            self.drafts.append(
-                Draft(label, index, None, HostStep(label, host_function(check), place, (), check))
+            noted = temporaries[-1]
+            check = HostStep(
+                f"{node.title}: check", option.check, ((noted.slot, noted.type),), (), node.where
             )
+            self.steps.append(PendingStep(check.label, Origin(index, StepKind.CHECK), None, check))
 
     def _input(self, name: str) -> View | None:
         """The view of an input, with its content if it is a constant."""
@@ -298,7 +297,7 @@ class _Assembler:
                 return option
         raise AssertionError(f"no kernel moves {source.layout} to {result.layout}")
 
-    def _draft_host(self, index: int, node: Node) -> None:
+    def _add_host(self, index: int, node: Node) -> None:
         inputs = tuple(
             None if not name else (self._host_slot(name), _bare(self.graph.type_of(name)))
             for name in node.inputs
@@ -306,10 +305,8 @@ class _Assembler:
         outputs = tuple(
             (self.memory.views[name].slot, self.graph.types[name]) if name else None for name in node.outputs
         )
-        label = f"{node.label or node.outputs[0]}: host"
-        self.drafts.append(
-            Draft(label, index, None, HostStep(label, host_function(node), inputs, outputs, node))
-        )
+        host = HostStep(f"{node.title}: host", node.op, inputs, outputs, node.where)
+        self.steps.append(PendingStep(host.label, Origin(index, StepKind.HOST, "reference"), None, host))
 
     def _host_slot(self, name: str) -> Slot:
         return self._constant(self.weights[name]) if name in self.weights else self.memory.views[name].slot
@@ -331,18 +328,18 @@ class _Assembler:
 
     def _symbols(self) -> dict[KernelSpec, tuple[str, int]]:
         """Symbol and address of each kernel: many steps share one, and making a symbol takes 10 us."""
-        specs = {draft.call.spec: None for draft in self.drafts if draft.call is not None}
+        specs = {step.call.spec: None for step in self.steps if step.call is not None}
         addresses = jit.addresses([*specs, *driver_sources(self.target)], self.target)
         return {spec: (spec.symbol, addresses[spec.symbol]) for spec in specs}
 
-    def _step(self, draft: Draft, symbols: dict[KernelSpec, tuple[str, int]], wall: bool) -> Step:
-        if draft.host is not None:
-            return draft.host
-        assert draft.call is not None
-        call = draft.call
+    def _step(self, step: PendingStep, symbols: dict[KernelSpec, tuple[str, int]], wall: bool) -> Step:
+        if step.host is not None:
+            return step.host
+        assert step.call is not None
+        call = step.call
         words = tuple(word_of(argument) for argument in call.arguments)
         symbol, address = symbols[call.spec]
-        return KernelStep(draft.label, symbol, address, words, call.items, call.grain, call.scratch, wall)
+        return KernelStep(step.label, symbol, address, words, call.items, call.grain, call.scratch, wall)
 
     def _constant(self, array: Array) -> Slot:
         kept = self.pool.intern(array)

@@ -7,7 +7,7 @@ work (a Winograd transform of a 14x14 map: one block of tiles) then keeps nobody
 
 from __future__ import annotations
 
-from cenote.compiler.schedule import ALIASES, Schedule
+from cenote.compiler.schedule import Schedule
 
 
 def in_ranks(scheduled: Schedule) -> tuple[Schedule, tuple[int, ...]]:
@@ -17,7 +17,7 @@ def in_ranks(scheduled: Schedule) -> tuple[Schedule, tuple[int, ...]]:
     ranks = []
     for node, option in zip(graph.nodes, scheduled.lowerings, strict=True):
         needed = max((ready.get(name, 0) for name in node.inputs), default=0)
-        alias = option is not None and option.name in ALIASES
+        alias = option is not None and option.alias is not None
         ranks.append(max(0, needed - 1) if alias else needed)
         ready.update(dict.fromkeys(node.outputs, needed if alias else needed + 1))
     order = sorted(range(len(ranks)), key=ranks.__getitem__)

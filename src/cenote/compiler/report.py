@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from cenote.compiler.barriers import Origin, StepKind
 from cenote.compiler.html import plan_html
 from cenote.compiler.memory import MemoryPlan
-from cenote.compiler.schedule import BY_COST, IN_PLACE_CONCAT, PIECES, VIEW, Schedule
+from cenote.compiler.schedule import BY_COST, Schedule
 from cenote.core.types import short_name
 from cenote.graph.graph import Graph, Node
-from cenote.ops.base import Check, Op
-from cenote.runtime.program import HostStep, KernelStep, Program
+from cenote.ops.base import Alias, Op
+from cenote.runtime.program import KernelStep, Program
 
-KERNEL, HOST, HALO, CHECK = "kernel", "host", "halo", "check"
 _WIDEST = 56  # letters of a column of text
 
 
@@ -125,12 +125,12 @@ def describe_plan(
     schedule: Schedule,
     memory: MemoryPlan,
     program: Program,
-    owners: Sequence[int],
+    origins: Sequence[Origin],
     between: Sequence[Node] = (),
 ) -> PlanDescription:
-    """Describe what `compile_graph` made; `owners` are the nodes of the program's steps, `between` those after it."""
+    """Describe what `compile_graph` made; `origins`: where the program's steps come from, `between`: nodes after it."""
     graph = schedule.graph
-    steps = tuple(_steps(schedule, program, owners))
+    steps = tuple(_steps(schedule, program, origins))
     return PlanDescription(
         name=graph.name,
         inputs=tuple(_value(graph, declared.name) for declared in graph.inputs),
@@ -146,43 +146,33 @@ def describe_plan(
             scratch=program.scratch_bytes,
             buffers=len(memory.buffers),
         ),
-        between=tuple(f"{_title(node)}: {node.op}" for node in between),
+        between=tuple(f"{node.title}: {node.op}" for node in between),
     )
 
 
 # ---- steps back to nodes ----------------------------------------------------------------------------------------
 
 
-def _steps(schedule: Schedule, program: Program, owners: Sequence[int]) -> Iterator[StepDescription]:
-    """A program knows no graph: `owners` says which node a step is of."""
-    for step, index in zip(program.steps, owners, strict=True):
-        if isinstance(step, KernelStep) and step.label.startswith("zero halo of "):
-            yield _kernel(step, HALO, "", "", step.label, "", "")
-            continue
-        node = schedule.graph.nodes[index]
-        title, op, output = _title(node), str(node.op), _value(schedule.graph, node.outputs[0])
-        if isinstance(step, HostStep) and isinstance(getattr(step.node, "op", None), Check):
-            yield StepDescription(
-                CHECK, title, op, "", output, reason="of what the kernel noted in its input"
-            )
-        elif isinstance(step, HostStep):
-            reason = _why_host(schedule.graph, node)
-            yield StepDescription(HOST, title, op, "reference", output, reason=reason)
-        else:
-            reason = schedule.reasons[index] if schedule.reasons else ""
-            yield _kernel(step, KERNEL, title, op, step.label.rpartition(": ")[2], output, reason)
-
-
-def _kernel(
-    step: KernelStep, kind: str, node: str, op: str, algorithm: str, output: str, reason: str
-) -> StepDescription:
-    numbers = (step.items, step.grain, step.barrier, step.scratch)
-    return StepDescription(kind, node, op, algorithm, output, step.symbol, *numbers, reason=reason)
-
-
-def _title(node: Node) -> str:
-    """As the program's steps name it: the name in the file, else the first output."""
-    return node.label or node.outputs[0]
+def _steps(schedule: Schedule, program: Program, origins: Sequence[Origin]) -> Iterator[StepDescription]:
+    """A program knows no graph: `origins` say which node a step is of."""
+    for step, origin in zip(program.steps, origins, strict=True):
+        node = schedule.graph.nodes[origin.node]
+        output = _value(schedule.graph, node.outputs[0])
+        made = StepDescription(origin.kind, node.title, str(node.op), origin.algorithm, output)
+        if origin.kind is StepKind.HALO:
+            made = StepDescription(origin.kind, "", "", step.label, "")
+        elif origin.kind is StepKind.CHECK:
+            made = replace(made, reason="of what the kernel noted in its input")
+        elif origin.kind is StepKind.HOST:
+            made = replace(made, reason=_why_host(schedule.graph, node))
+        elif schedule.reasons:
+            made = replace(made, reason=schedule.reasons[origin.node])
+        if isinstance(step, KernelStep):
+            made = replace(
+                made, kernel=step.symbol, items=step.items, grain=step.grain, barrier=step.barrier,
+                scratch_bytes=step.scratch,
+            )  # fmt: skip
+        yield made
 
 
 def _value(graph: Graph, name: str) -> str:
@@ -206,15 +196,15 @@ def _free(schedule: Schedule, steps: tuple[StepDescription, ...]) -> Iterator[tu
     """Nodes without a step, and why: they share memory."""
     busy = {step.node for step in steps}
     reasons = {
-        VIEW: "shares memory with its input",
-        IN_PLACE_CONCAT: "its inputs are written straight into it",
-        PIECES: "its outputs are pieces of its input",
+        Alias.VIEW: "shares memory with its input",
+        Alias.JOINED: "its inputs are written straight into it",
+        Alias.PARTS: "its outputs are parts of its input",
     }
     for node, option in zip(schedule.graph.nodes, schedule.lowerings, strict=True):
-        title = _title(node)
+        title = node.title
         if title not in busy:
-            reason = reasons.get(option.name, "") if option is not None else ""
-            yield title, f"{node.op.name}: {reason or 'no work'}"
+            shared = None if option is None else option.alias
+            yield title, f"{node.op.name}: {'no work' if shared is None else reasons[shared]}"
 
 
 # ---- text -------------------------------------------------------------------------------------------------------
@@ -234,9 +224,10 @@ def _lines(plan: PlanDescription) -> Iterator[str]:
 
 def _head(plan: PlanDescription) -> Iterator[str]:
     yield f"plan {plan.name} ({', '.join(plan.inputs)}) -> {', '.join(plan.outputs)}"
+    kernels, halos, host = map(plan.count, (StepKind.KERNEL, StepKind.HALO, StepKind.HOST))
     yield (
-        f"{len(plan.steps)} steps on {plan.threads} thread(s): {plan.count(KERNEL)} kernels, {plan.count(HALO)} halos, "
-        f"{plan.count(HOST)} on the host; {len(plan.free)} nodes cost nothing"
+        f"{len(plan.steps)} steps on {plan.threads} thread(s): {kernels} kernels, {halos} halos, {host} on the host; "
+        f"{len(plan.free)} nodes cost nothing"
     )
 
 
@@ -253,7 +244,7 @@ def _notes(plan: PlanDescription) -> Iterator[str]:
 
 def _choices(plan: PlanDescription) -> Iterator[str]:
     """How algorithms were chosen where there were several: what was estimated, or measured."""
-    chosen = {step.node: step for step in plan.steps if step.kind == KERNEL and step.reason}
+    chosen = {step.node: step for step in plan.steps if step.kind == StepKind.KERNEL and step.reason}
     measured = sum(not step.reason.startswith(BY_COST) for step in chosen.values())
     if chosen:
         yield f"choices: {len(chosen) - measured} by the cost model, {measured} measured"
@@ -262,11 +253,11 @@ def _choices(plan: PlanDescription) -> Iterator[str]:
 
 
 def _how(step: StepDescription) -> str:
-    if step.kind == HOST:
+    if step.kind == StepKind.HOST:
         return f"host: {step.reason}"
-    if step.kind == CHECK:
+    if step.kind == StepKind.CHECK:
         return f"check {step.reason}"
-    return f"{step.algorithm}, {step.items} piece(s)" if step.kind == KERNEL else ""
+    return f"{step.algorithm}, {step.items} piece(s)" if step.kind == StepKind.KERNEL else ""
 
 
 def _cut(text: str, width: int) -> str:

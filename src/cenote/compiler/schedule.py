@@ -11,23 +11,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from cenote.core.errors import errors_at
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Layout, TensorType
-from cenote.graph.graph import Graph, Node, errors_of
-from cenote.kernels.base import Call, View
-from cenote.ops.base import Lowering, Op
-from cenote.ops.movement.concat import Concat
-from cenote.ops.movement.split import Split
+from cenote.graph.graph import Graph, Node
+from cenote.kernels.cost_model import conversion_seconds
+from cenote.ops.base import Alias, Lowering, Op
 from cenote.ops.reorder import Reorder
 
-_BANDWIDTH = 1.2e10  # bytes/s a conversion moves, read and write counted: an estimate for comparing only
-_LAUNCH = 1e-6  # seconds a step costs at least
 _HOST = 2e-5  # seconds a host step costs beside its work
-
-VIEW = "view"
-IN_PLACE_CONCAT = "in place"
-PIECES = "pieces"
-ALIASES = (VIEW, IN_PLACE_CONCAT, PIECES)
 
 BY_COST = "cost model"
 _CLOSE = 2.0  # times the cheapest: the cost model is not that wrong
@@ -59,7 +51,7 @@ def _estimates(best: Lowering, ranked: Sequence[Lowering]) -> str:
     """The estimate of the best and of its first rivals; empty where there are none."""
     others: dict[str, float] = {}
     for option in ranked:
-        if option.name != best.name and option.name not in ALIASES:
+        if option.name != best.name and option.alias is None:
             others.setdefault(option.name, option.seconds)
     if not others:
         return ""
@@ -70,11 +62,6 @@ def _estimates(best: Lowering, ranked: Sequence[Lowering]) -> str:
 def shown_seconds(seconds: float) -> str:
     """As reasons show times."""
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.0f} us"
-
-
-def nothing(inputs: Sequence[View | None], outputs: Sequence[View]) -> tuple[Call, ...]:
-    """The `bind` of an alias: no calls, the memory plan does it all."""
-    return ()
 
 
 def schedule(graph: Graph, target: Target, decide: Decide | None = None) -> Schedule:
@@ -100,7 +87,7 @@ class _Scheduler:
         self.outputs = set(graph.outputs)
         self.fixed = {declared.name for declared in graph.inputs} | self.outputs | set(graph.constants)
         self.concat_children: set[str] = set()
-        self.pieces: set[str] = set()
+        self.parts: set[str] = set()
 
     def run(self) -> Schedule:
         for index, node in enumerate(self.graph.nodes):
@@ -116,15 +103,8 @@ class _Scheduler:
 
     def _candidates(self, node: Node) -> list[Lowering]:
         types = self.graph.input_types(node)
-        with errors_of(node):
-            options = list(node.op.lowerings(types, self.target))
-        if node.op.view:
-            options.append(Lowering(VIEW, (PLAIN, *[None] * (len(types) - 1)), (PLAIN,), nothing, 0.0))
-        if isinstance(node.op, Concat):
-            options.extend(_in_place_concats(node.op, types, self.target))
-        if isinstance(node.op, Split):
-            options.extend(_piece_splits(node, types, self.target))
-        return options
+        with errors_at(node.where):
+            return [*node.op.lowerings(types, self.target), *node.op.aliases(types, self.target)]
 
     def _choose(self, node: Node, options: Sequence[Lowering]) -> tuple[Lowering | None, str]:
         """The cheapest option and why, or the one that `decide` picks among those that cost little more."""
@@ -133,10 +113,8 @@ class _Scheduler:
         ranked = sorted(((self._total(node, option), index) for index, option in enumerate(options)))
         least, best = ranked[0][0], options[ranked[0][1]]
         close = [(total, options[index]) for total, index in ranked if total <= _CLOSE * least]
-        rivals = [
-            Rival(option, total - option.seconds) for total, option in close if option.name not in ALIASES
-        ]
-        if best.name in ALIASES:
+        rivals = [Rival(option, total - option.seconds) for total, option in close if option.alias is None]
+        if best.alias is not None:
             return best, ""
         types = self.graph.input_types(node)
         decided = None
@@ -193,29 +171,29 @@ class _Scheduler:
         inputs = []
         for name, layout in zip(node.inputs, wanted, strict=True):
             inputs.append(name if not name or layout is None else self._in_layout(name, layout.lanes))
-        if option is not None and option.name == IN_PLACE_CONCAT:
+        if option is not None and option.alias is Alias.JOINED:
             inputs = [self._concat_child(name) for name in inputs]
         for position, name in enumerate(node.outputs):
             if name and option is not None:
                 self.layouts[name] = Layout(option.outputs[position].lanes)
         node = replace(node, inputs=tuple(inputs))
-        if option is not None and option.name == PIECES:
-            self._commit_pieces(node, option)
+        if option is not None and option.alias is Alias.PARTS:
+            self._commit_parts(node, option)
         else:
             self._append(node, option, reason)
 
-    def _commit_pieces(self, node: Node, option: Lowering) -> None:
-        """Outputs of the graph cannot lie in another value's memory: they get a copy of their piece."""
-        pieces = tuple(f"{name}@piece" if name in self.fixed else name for name in node.outputs)
-        for piece, name in zip(pieces, node.outputs, strict=True):
+    def _commit_parts(self, node: Node, option: Lowering) -> None:
+        """Outputs of the graph cannot lie in another value's memory: they get a copy of their part."""
+        parts = tuple(f"{name}@part" if name in self.fixed else name for name in node.outputs)
+        for part, name in zip(parts, node.outputs, strict=True):
             if name:
-                self.types[piece], self.layouts[piece] = self.types[name], self.layouts[name]
-        self._append(replace(node, outputs=pieces), option)
-        self.pieces.update(pieces)
-        for piece, name in zip(pieces, node.outputs, strict=True):
-            if piece != name:
+                self.types[part], self.layouts[part] = self.types[name], self.layouts[name]
+        self._append(replace(node, outputs=parts), option)
+        self.parts.update(parts)
+        for part, name in zip(parts, node.outputs, strict=True):
+            if part != name:
                 lanes = self.layouts[name].lanes
-                self._derive(piece, name, Reorder(), self._reorder_option(self.types[name], lanes, lanes))
+                self._derive(part, name, Reorder(), self._reorder_option(self.types[name], lanes, lanes))
 
     def _append(self, node: Node, option: Lowering | None, reason: str = "") -> None:
         self.nodes.append(node)
@@ -238,7 +216,7 @@ class _Scheduler:
         fresh = f"{name}@{Layout(lanes)}"
         option: Lowering | None
         if _is_free(type, max(have, lanes)):
-            option = Lowering(VIEW, (Layout(have),), (Layout(lanes),), nothing, 0.0)
+            option = Lowering.shared(Alias.VIEW, (Layout(have),), (Layout(lanes),))
         else:
             option = self._reorder_option(type, have, lanes)
         self._derive(name, fresh, Reorder(), option)
@@ -259,7 +237,7 @@ class _Scheduler:
 
     def _concat_child(self, name: str) -> str:
         """A value that may be written straight into a concat's memory: the value itself, once, or a copy of it."""
-        if name in self.fixed or name in self.concat_children or name in self.pieces:
+        if name in self.fixed or name in self.concat_children or name in self.parts:
             fresh = f"{name}.copy{len(self.nodes)}"
             lanes = self.layouts.get(name, PLAIN).lanes
             self._derive(name, fresh, Reorder(), self._reorder_option(self._type(name), lanes, lanes))
@@ -295,49 +273,4 @@ def _is_free(type: TensorType, lanes: int) -> bool:
 def _conversion_seconds(type: TensorType, have: int, lanes: int) -> float:
     if have == lanes or _is_free(type, max(have, lanes)):
         return 0.0
-    return _LAUNCH + 2 * type.nbytes / _BANDWIDTH
-
-
-def _in_place_concats(op: Concat, types: Sequence[TensorType | None], target: Target) -> list[Lowering]:
-    """Concatenations whose inputs can lie in the output's memory from the start."""
-    shapes = [type.shape for type in types if type is not None]
-    if len(shapes) != len(types) or any(math.prod(shape) == 0 for shape in shapes):
-        return []
-    rank = len(shapes[0])
-    axis = op.axis % rank
-    options = []
-    lanes = target.lanes(types[0].dtype) if types[0] is not None else 0
-    if (
-        axis == 1
-        and rank in (3, 4, 5)
-        and lanes == target.lanes()
-        and all(s[1] % lanes == 0 for s in shapes[:-1])
-    ):
-        layout = Layout(lanes)
-        options.append(Lowering(IN_PLACE_CONCAT, (layout,) * len(shapes), (layout,), nothing, 0.0))
-    if math.prod(shapes[0][:axis]) == 1:
-        options.append(Lowering(IN_PLACE_CONCAT, (PLAIN,) * len(shapes), (PLAIN,), nothing, 0.0))
-    return options
-
-
-def _piece_splits(node: Node, types: Sequence[TensorType | None], target: Target) -> list[Lowering]:
-    """Splits whose outputs can lie in the input's memory."""
-    x = types[0]
-    if x is None or x.size == 0 or not isinstance(node.op, Split):
-        return []
-    axis, count = node.op.axis % x.rank, len(node.outputs)
-    absent = (None,) * (len(types) - 1)
-    sizes = [part.shape[axis] for part in node.op.infer(*types)]
-    options = []
-    lanes = target.lanes()
-    if (
-        axis == 1
-        and x.rank in (3, 4, 5)
-        and x.dtype.itemsize == 4
-        and all(s % lanes == 0 for s in sizes[:-1])
-    ):
-        layout = Layout(lanes)
-        options.append(Lowering(PIECES, (layout, *absent), (layout,) * count, nothing, 0.0))
-    if math.prod(x.shape[:axis]) == 1:
-        options.append(Lowering(PIECES, (PLAIN, *absent), (PLAIN,) * count, nothing, 0.0))
-    return options
+    return conversion_seconds(2 * type.nbytes)

@@ -21,12 +21,13 @@ from cenote.codegen import cache, jit
 from cenote.compiler.compile import Plan, assemble
 from cenote.compiler.schedule import Rival, Schedule, shown_seconds
 from cenote.core.errors import ArgumentError, CenoteError
+from cenote.core.options import TUNINGS
 from cenote.core.types import Array, Declared, Layout, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Lowering
 from cenote.runtime.memory import aligned_bytes
 
-OFF, CACHED, FULL = TUNINGS = ("off", "cached", "full")
+OFF, _, FULL = TUNINGS
 
 Types = Sequence[TensorType | None]
 Measure = Callable[[Node, Types, Sequence[Lowering]], list[float]]

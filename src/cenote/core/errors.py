@@ -18,6 +18,8 @@ once, at its boundary, with `CenoteError.located`.
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 
@@ -76,3 +78,20 @@ class CapacityError(CenoteError, MemoryError):
 
 class CodegenError(CenoteError, RuntimeError):
     """A generated kernel could not be built or loaded."""
+
+
+FAULTS = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError)
+"""What an operator raises when a model asks for what it does not expect."""
+
+
+@contextmanager
+def errors_at(where: str) -> Iterator[None]:
+    """Errors within are located; those that are not Cenote's become CapacityError or ModelError."""
+    try:
+        yield
+    except CenoteError as error:
+        raise error.located(where) from error
+    except MemoryError as error:
+        raise CapacityError(f"{where}: there is not enough memory ({error})") from error
+    except FAULTS as error:
+        raise ModelError(f"{where}: cannot work on inputs of these sizes and types ({error})") from error

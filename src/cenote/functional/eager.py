@@ -94,7 +94,7 @@ class _Native:
         self.checks: tuple[Step, ...] = ()
         if option.check is not None:
             noted = (temporaries[-1].slot, temporaries[-1].type)
-            self.checks = (HostStep("check", option.check.reference, (noted,), ()),)
+            self.checks = (HostStep("check", option.check, (noted,), ()),)
 
     def _step(self, call: Call) -> KernelStep:
         words = tuple(word_of(self._constant(argument)) for argument in call.arguments)

@@ -15,13 +15,11 @@ when it is not plain, the node's label in its file comes last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from cenote.core.errors import CapacityError, CenoteError, ModelError
 from cenote.core.types import Array, Declared, Layout, TensorType, short_name
 from cenote.ops.base import Op
 
@@ -38,6 +36,11 @@ class Node:
     label: str = ""
 
     @property
+    def title(self) -> str:
+        """How plans name the node: the name in its file, else its first output."""
+        return self.label or self.outputs[0]
+
+    @property
     def where(self) -> str:
         """How errors name the node."""
         return (
@@ -45,33 +48,6 @@ class Node:
             if self.label
             else f"node {self.op.name} -> {self.outputs[0]}"
         )
-
-
-FAULTS = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError)
-"""What an operator raises when a model asks for what it does not expect."""
-
-
-@contextmanager
-def errors_of(node: Node) -> Iterator[None]:
-    """Errors within name the node; those that are not Cenote's become CapacityError or ModelError."""
-    try:
-        yield
-    except CenoteError as error:
-        raise error.located(node.where) from error
-    except MemoryError as error:
-        raise CapacityError(f"{node.where}: there is not enough memory ({error})") from error
-    except FAULTS as error:
-        raise ModelError(f"{node.where}: cannot work on inputs of these sizes and types ({error})") from error
-
-
-def host_function(node: Node) -> Callable[..., Sequence[Array]]:
-    """What a host step runs: the operator's reference, its errors naming the node."""
-
-    def run(*inputs: Array | None) -> Sequence[Array]:
-        with errors_of(node):
-            return node.op.reference(*inputs)
-
-    return run
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cenote.core.errors import CapacityError, CenoteError, InputError, ModelError, ShapeError
+from cenote.core.errors import FAULTS, CapacityError, CenoteError, InputError, ModelError, ShapeError
 from cenote.core.limits import check_extents
 from cenote.core.types import Array, TensorType
-from cenote.graph.graph import FAULTS, Graph, Node
+from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Arrays, ShapeFromData, Types, ValueNeeded
 from cenote.runtime.memory import available_bytes
 

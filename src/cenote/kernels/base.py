@@ -17,7 +17,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -93,6 +93,16 @@ class View:
         """The same view moved by whole elements."""
         moved = self.slot.offset + offset_elements * self.type.dtype.itemsize
         return dataclasses.replace(self, slot=dataclasses.replace(self.slot, offset=moved))
+
+
+T = TypeVar("T")
+
+
+def present(operand: T | None) -> T:
+    """An operand that must be there: of `Lowering.bind`'s views, or of types that `infer` has let pass."""
+    if operand is None:
+        raise ValueError("an operand is missing")
+    return operand
 
 
 def padded_spatial(shape: Sequence[int], layout: Layout) -> tuple[int, ...]:

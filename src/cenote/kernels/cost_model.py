@@ -8,6 +8,8 @@ from cenote.core.target import Target
 
 GIGAHERTZ = 3.2  # turns cycles into seconds for comparisons; all lowerings share the error
 MEMORY = 20e9  # bytes per second from main memory
+SIMPLE = 50e9  # simple vector operations per second: additions, comparisons, the steps of a polynomial
+LAUNCH = 1e-6  # seconds that a step takes at least
 CACHE = 40e9  # bytes per second from the last cache
 
 
@@ -25,6 +27,16 @@ def stream_seconds(nbytes: float) -> float:
 def weight_seconds(nbytes: float) -> float:
     """Time to stream weights once: every core does so at the same time, and they share the bandwidth."""
     return nbytes / 14e9
+
+
+def conversion_seconds(nbytes: float) -> float:
+    """Time to bring a tensor into another layout, bytes read and written counted."""
+    return LAUNCH + nbytes / 1.2e10
+
+
+def pass_seconds(nbytes: float, operations: float = 0.0) -> float:
+    """Time of one pass over tensors: their bytes from memory, simple operations on their elements."""
+    return nbytes / MEMORY + operations / SIMPLE + LAUNCH
 
 
 def moved_seconds(nbytes: float) -> float:

@@ -9,17 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, ClassVar
+from enum import Enum
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from cenote.core.errors import CenoteError, DTypeError, ModelError, ShapeError, UnsupportedError
 from cenote.core.target import Target
-from cenote.core.types import BFLOAT16, FLOAT64, Array, Layout, TensorType, is_float
+from cenote.core.types import BFLOAT16, FLOAT64, PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View
 
 Arrays = tuple[Array, ...]
 Types = tuple[TensorType, ...]
+T = TypeVar("T", TensorType, Array)
 
 
 class ValueNeeded(CenoteError):
@@ -74,6 +76,19 @@ class Sample:
 Bind = Callable[[Sequence[View | None], Sequence[View]], Sequence[Call]]
 
 
+def no_calls(inputs: Sequence[View | None], outputs: Sequence[View]) -> tuple[Call, ...]:
+    """The `bind` of an alias."""
+    return ()
+
+
+class Alias(Enum):
+    """How an operator's values share memory so that nothing is computed; the value names it in plans."""
+
+    VIEW = "view"  # the output is the first input's elements under another shape or layout
+    JOINED = "in place"  # the inputs are written straight into the output, one behind the other
+    PARTS = "parts"  # the outputs are parts of the first input, one behind the other
+
+
 @dataclass(frozen=True)
 class Lowering:
     """One way to compute an operator natively.
@@ -87,6 +102,8 @@ class Lowering:
 
     Kernels note input content that is not acceptable (an index out of range) in the last of the temporaries and
     never follow it; `check` then looks at that, after the calls, and raises the error.
+
+    `alias`: nothing is computed, the memory plan does it all.
     """
 
     name: str
@@ -98,6 +115,12 @@ class Lowering:
     temporaries: tuple[TensorType, ...] = ()
     in_place: tuple[int, ...] = ()
     check: Check | None = None
+    alias: Alias | None = None
+
+    @staticmethod
+    def shared(alias: Alias, inputs: tuple[Layout | None, ...], outputs: tuple[Layout, ...]) -> Lowering:
+        """Values that share memory."""
+        return Lowering(alias.value, inputs, outputs, no_calls, 0.0, alias=alias)
 
 
 @dataclass(frozen=True)
@@ -161,6 +184,10 @@ Decoder = Callable[[Imported], "Op | Rewired"]
 class Op:
     """Base of all operators. Subclasses are frozen dataclasses; their fields are their attributes.
 
+    `operands` names the inputs in order: a trailing "?" marks an optional one, a trailing "*" on the last one any
+    number (at least one) of inputs. Subclasses write `types` and `compute`, which get one argument per operand, None
+    for an absent one.
+
     `name` is what graphs print, unique among operators. `from_onnx` maps an ONNX operator name, with its domain
     before it when it is not the standard one ("ai.onnx.ml.Binarizer"), to a decoder. `view` says that the output is
     the first input's elements in the same order under another shape (Reshape): the memory plan then lets both share
@@ -169,29 +196,72 @@ class Op:
     """
 
     name: ClassVar[str] = ""
+    operands: ClassVar[tuple[str, ...]] = ()
     view: ClassVar[bool] = False
     pure: ClassVar[bool] = True
     from_onnx: ClassVar[Mapping[str, Decoder]] = {}
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        """Check the inputs and give the types of the outputs: the only place where either is done.
+    def types(self, *inputs: Any, **unused: Any) -> Types:
+        """Check the operands' types and give those of the outputs: the only place where either is done.
 
         Raises ShapeError, DTypeError, ArgumentError or UnsupportedError; `ValueNeeded` when a constant is
         needed.
         """
-        raise NotImplementedError(f"{type(self).__name__}.infer")
+        raise NotImplementedError(f"{type(self).__name__}.types")
 
-    def reference(self, *inputs: Array | None) -> Arrays:
+    def compute(self, *inputs: Any, **unused: Any) -> Arrays:
         """The obvious NumPy, never optimised: the oracle, and what a host step runs.
 
-        Works in float64 for float inputs and rounds once, to the dtype that `infer` gives for the inputs' dtypes, so
-        float64 inputs give the float64 answer.
+        Works in float64 for float inputs and rounds once, to the dtype that `types` gives for the inputs' dtypes, so
+        float64 inputs give the float64 answer. Floating-point warnings are off.
         """
-        raise NotImplementedError(f"{type(self).__name__}.reference")
+        raise NotImplementedError(f"{type(self).__name__}.compute")
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        """What `types` says, once the inputs have been counted."""
+        return self.types(*self.arranged(inputs))
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        """What `compute` gives, row-major."""
+        with np.errstate(all="ignore"):
+            outputs = self.compute(*self.arranged(inputs))
+        return tuple(np.asarray(y, order="C") for y in outputs)
+
+    def declared(self, *inputs: Array | None) -> Types:
+        """The types `infer` gives for actual inputs: what a reference rounds to."""
+        return self.infer(*(None if x is None else TensorType.known(x) for x in inputs))
+
+    def shape_from_data(self, *inputs: TensorType | None) -> Types:
+        """For outputs whose shape depends on content: run the reference where all content is known."""
+        values = [None if x is None else x.value for x in inputs]
+        if any(value is None and x is not None for value, x in zip(values, inputs, strict=True)):
+            raise ShapeFromData(f"{self.name}: the output's shape depends on the content of its inputs")
+        return tuple(TensorType(y.dtype, y.shape) for y in self.reference(*values))
+
+    def arranged(self, inputs: Sequence[T | None]) -> list[Any]:
+        """One entry per operand (absent optional ones are None); ShapeError for missing and surplus inputs."""
+        variadic = bool(self.operands) and self.operands[-1].endswith("*")
+        given = list(inputs)
+        while len(given) > len(self.operands) and given[-1] is None:
+            given.pop()
+        if len(given) > len(self.operands) and not variadic:
+            raise ShapeError(f"{self.name}: takes at most {len(self.operands)} inputs, got {len(given)}")
+        given += [None] * (len(self.operands) - len(given))
+        for index, x in enumerate(given):
+            operand = self.operands[min(index, len(self.operands) - 1)]
+            if x is None and not operand.endswith("?"):
+                raise ShapeError(f"{self.name}: input {index} '{operand.rstrip('*')}' is missing")
+        return given
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         """Native ways to compute it, if there are any. `inputs` have passed `infer`."""
         return iter(())
+
+    def aliases(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        """Ways to share memory instead of computing; by default those of a view."""
+        if self.view:
+            absent = (None,) * (len(inputs) - 1)
+            yield Lowering.shared(Alias.VIEW, (PLAIN, *absent), (PLAIN,))
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         """Operations and bytes; by default one operation per output element."""
@@ -232,13 +302,12 @@ class Check(Op):
     """
 
     name: ClassVar[str] = "check"
+    operands: ClassVar[tuple[str, ...]] = ("found",)
 
-    def infer(self, *inputs: TensorType | None) -> Types:
+    def types(self, found: TensorType) -> Types:
         return ()
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (found,) = inputs
-        assert found is not None
+    def compute(self, found: Array) -> Arrays:
         if found[:, 0].any():
             self.raise_if_wrong(found)
         return ()

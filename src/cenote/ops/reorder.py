@@ -10,7 +10,7 @@ import numpy as np
 
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.layout.memcpy import move_call
 from cenote.kernels.layout.reorder import reorder_call
 from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, require, seeded
@@ -25,14 +25,12 @@ class Reorder(Op):
     """
 
     name: ClassVar[str] = "reorder"
+    operands: ClassVar[tuple[str, ...]] = ("x",)
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = require("reorder", inputs[0] if inputs else None, "x")
+    def types(self, x: TensorType) -> Types:
         return (TensorType(x.dtype, x.shape),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
+    def compute(self, x: Array) -> Arrays:
         return (x.copy(),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
@@ -75,12 +73,8 @@ class Reorder(Op):
 
 
 def _bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-    x = inputs[0]
-    assert x is not None
-    return [reorder_call(x, outputs[0])]
+    return [reorder_call(present(inputs[0]), outputs[0])]
 
 
 def _bind_copy(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-    x = inputs[0]
-    assert x is not None
-    return [move_call(x, outputs[0])]
+    return [move_call(present(inputs[0]), outputs[0])]

@@ -6,14 +6,16 @@ a specialised graph, for they compare shapes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Node
+from cenote.ops.base import Op
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_lowerings import has_pooled_lowering
 from cenote.ops.conv.conv_transpose import ConvTranspose
@@ -27,11 +29,13 @@ from cenote.ops.elementwise.activation import (
     activation_of,
 )
 from cenote.ops.elementwise.binary import Add, Mul
-from cenote.ops.linear.gemm import Gemm
+from cenote.ops.epilogue import Fusible
 from cenote.ops.movement.concat import Concat
 from cenote.ops.movement.split import Split
 from cenote.ops.normalization.batch_normalization import BatchNormalization
 from cenote.ops.pool.max import MaxPool
+
+K = TypeVar("K", bound=Op)
 
 
 class Rewriter:
@@ -42,36 +46,30 @@ class Rewriter:
         self.nodes: list[Node | None] = list(graph.nodes)
         self.constants: dict[str, Array] = dict(graph.constants)
         self.position = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs if name}
-        self.uses: dict[str, int] = {}
-        self.copies: dict[str, int] = {}  # of constants' names
-        for node in graph.nodes:
-            for name in node.inputs:
-                self.uses[name] = self.uses.get(name, 0) + 1
-        for name in graph.outputs:
-            self.uses[name] = self.uses.get(name, 0) + 1
+        self.copies: Counter[str] = Counter()  # of constants' names
+        self.uses = Counter(name for node in graph.nodes for name in node.inputs)  # one per occurrence
+        self.uses.update(graph.outputs)
 
-    def producer(self, name: str, kind: type[Any] | tuple[type[Any], ...]) -> Node | None:
-        """The node that makes a value, if it is of the kind and nobody else reads the value."""
-        if self.uses.get(name, 0) != 1 or name not in self.position:
+    def producer(self, name: str, kind: type[K]) -> tuple[Node, K] | None:
+        """The node that makes a value, and its operator, if that is of the kind and nobody else reads the value."""
+        if self.uses[name] != 1 or name not in self.position:
             return None
         node = self.nodes[self.position[name]]
-        return node if node is not None and isinstance(node.op, kind) else None
+        return (node, node.op) if node is not None and isinstance(node.op, kind) else None
 
-    def merge(self, first: Node, second: Node, op: Any, inputs: tuple[str, ...]) -> None:
+    def merge(self, first: Node, second: Node, op: Op, inputs: tuple[str, ...], label: str = "") -> None:
         """Replace both nodes by one at the second's place, with the second's output."""
         self.nodes[self.position[first.outputs[0]]] = None
-        where = self.position[second.outputs[0]]
-        for name in {*first.inputs, *second.inputs}:
-            self.uses[name] = self.uses.get(name, 0) - 1
-        for name in set(inputs):
-            self.uses[name] = self.uses.get(name, 0) + 1
-        self.nodes[where] = Node(op, inputs, second.outputs, first.label or second.label)
+        self.uses.subtract((*first.inputs, *second.inputs))
+        self.uses.update(inputs)
+        label = label or first.label or second.label
+        self.nodes[self.position[second.outputs[0]]] = Node(op, inputs, second.outputs, label)
 
     def constant(self, stem: str, value: Array) -> str:
         """A new constant."""
         name = stem
         while name in self.constants or name in self.position:
-            self.copies[stem] = self.copies.get(stem, 0) + 1
+            self.copies[stem] += 1
             name = f"{stem}.{self.copies[stem]}"
         self.constants[name] = value
         return name
@@ -118,20 +116,15 @@ def scale_and_shift(
 
 def fold_batch_normalization(rewriter: Rewriter, node: Node) -> bool:
     """Conv, ConvTranspose → BatchNormalization: scale the filters, shift the bias."""
-    producer = rewriter.producer(node.inputs[0], (Conv, ConvTranspose))
-    statistics = node.inputs[1:5]
-    if (
-        producer is None
-        or len(node.outputs) != 1
-        or any(name not in rewriter.constants for name in statistics)
-    ):
+    found, normalization, statistics = rewriter.producer(node.inputs[0], Fusible), node.op, node.inputs[1:5]
+    if found is None or len(node.outputs) != 1 or any(name not in rewriter.constants for name in statistics):
         return False
-    op: Any = producer.op
-    normalization: Any = node.op
-    plain = (
-        op.activation.is_identity and not getattr(op, "residual", False) and not getattr(op, "pool", False)
-    )
-    if getattr(normalization, "training", False) or not plain or producer.inputs[1] not in rewriter.constants:
+    producer, op = found
+    if not isinstance(normalization, BatchNormalization) or normalization.training:
+        return False
+    if not isinstance(op, Conv | ConvTranspose) or not op.is_bare:
+        return False
+    if producer.inputs[1] not in rewriter.constants:
         return False
     scale, shift = scale_and_shift(normalization, rewriter.constants, statistics)
     weights = rewriter.constants[producer.inputs[1]]
@@ -145,7 +138,7 @@ def fold_batch_normalization(rewriter: Rewriter, node: Node) -> bool:
         rewriter.constant(f"{producer.inputs[1]}~bn", scaled),
         rewriter.constant(f"{node.inputs[2]}~bias", (bias * scale + shift).astype(weights.dtype)),
     )
-    rewriter.merge(producer, node, replace(op, activation=normalization.activation), names)
+    rewriter.merge(producer, node, op.activated(normalization.activation), names)
     return True
 
 
@@ -169,22 +162,19 @@ def _scale_filters(op: Conv | ConvTranspose, weights: Array, scale: Array) -> Ar
 def fold_bias(rewriter: Rewriter, node: Node) -> bool:
     """Conv → Add of one constant per channel: the convolution's bias."""
     for producer_name, other in (node.inputs, node.inputs[::-1]):
-        producer = rewriter.producer(producer_name, (Conv, ConvTranspose))
-        if producer is None or other not in rewriter.constants or len(producer.inputs) > 2:
+        found = rewriter.producer(producer_name, Fusible)
+        if found is None or not isinstance(found[1], Conv | ConvTranspose) or other not in rewriter.constants:
             continue
-        op: Any = producer.op
+        producer, op = found
+        if len(producer.inputs) > 2:
+            continue
         value, made = rewriter.constants[other], rewriter.type(producer_name)
         per_channel = (1,) * (made.rank - 2)
         fits = value.size == made.shape[1] and value.shape[-(made.rank - 1) :] == (
             made.shape[1],
             *per_channel,
         )
-        if (
-            not fits
-            or not op.activation.is_identity
-            or getattr(op, "residual", False)
-            or rewriter.type(node.outputs[0]).shape != made.shape
-        ):
+        if not fits or not op.is_bare or rewriter.type(node.outputs[0]).shape != made.shape:
             continue
         name = rewriter.constant(f"{other}~bias", np.ascontiguousarray(value.reshape(-1)))
         rewriter.merge(producer, node, op, (*producer.inputs[:2], name))
@@ -195,11 +185,11 @@ def fold_bias(rewriter: Rewriter, node: Node) -> bool:
 def fold_residual(rewriter: Rewriter, node: Node) -> bool:
     """Conv → Add of a tensor of the same shape: the accumulators start from it."""
     for producer_name, other in (node.inputs, node.inputs[::-1]):
-        producer = rewriter.producer(producer_name, Conv)
-        if producer is None or other == producer_name or other in rewriter.constants:
+        found = rewriter.producer(producer_name, Conv)
+        if found is None or other == producer_name or other in rewriter.constants:
             continue
-        op: Any = producer.op
-        if op.residual or op.pool or not op.activation.is_identity:
+        producer, op = found
+        if not op.is_bare:
             continue
         if rewriter.type(other).shape != rewriter.type(producer_name).shape:
             continue
@@ -212,28 +202,25 @@ def fold_residual(rewriter: Rewriter, node: Node) -> bool:
 
 def fold_activation(rewriter: Rewriter, node: Node) -> bool:
     """Conv, ConvTranspose, Gemm, BatchNormalization → activation."""
-    producer = rewriter.producer(node.inputs[0], FUSIBLE)
-    if producer is None or rewriter.type(node.inputs[0]).dtype != np.float32:
+    found = rewriter.producer(node.inputs[0], Fusible)
+    if found is None or rewriter.type(node.inputs[0]).dtype != np.float32:
         return False
+    producer, op = found
     activation = activation_of(node.op, [rewriter.type(name) if name else None for name in node.inputs])
-    op: Any = producer.op
     if activation is None or not op.activation.is_identity:
         return False
-    if getattr(op, "pool", False) and not activation.never_decreases:
+    if op.pool and not activation.never_decreases:
         return False  # the maximum comes first: largest(f(x)) is f(largest(x)) for others only
-    rewriter.merge(producer, node, replace(op, activation=activation), producer.inputs)
+    rewriter.merge(producer, node, op.activated(activation), producer.inputs)
     return True
-
-
-FUSIBLE = (Conv, ConvTranspose, Gemm, BatchNormalization)
 
 
 def fold_max_pool(rewriter: Rewriter, node: Node) -> bool:
     """Conv → MaxPool of 2x2, two apart, where the convolution's kernels can write the maxima themselves."""
-    producer, pool = rewriter.producer(node.inputs[0], Conv), node.op
-    if producer is None or not isinstance(pool, MaxPool) or len(node.outputs) != 1:
+    found, pool = rewriter.producer(node.inputs[0], Conv), node.op
+    if found is None or not isinstance(pool, MaxPool) or len(node.outputs) != 1:
         return False
-    op: Any = producer.op
+    producer, op = found
     made, constants = rewriter.type(node.inputs[0]), rewriter.constants
     if (
         op.residual
@@ -262,11 +249,12 @@ def is_plain_2x2(pool: MaxPool, shape: tuple[int, ...]) -> bool:
 def recognize_gate(rewriter: Rewriter, node: Node) -> bool:
     """Mul(x, Sigmoid(x)) is Swish; Mul(x, HardSigmoid(x)) with slope 1/6 is HardSwish."""
     for gate_name, x in (node.inputs, node.inputs[::-1]):
-        gate = rewriter.producer(gate_name, (Sigmoid, HardSigmoid))
-        if gate is None or gate.inputs[0] != x:
+        found = rewriter.producer(gate_name, ActivationOp)
+        if found is None or found[0].inputs[0] != x or not isinstance(found[1], Sigmoid | HardSigmoid):
             continue
-        if isinstance(gate.op, HardSigmoid):
-            if abs(gate.op.alpha - 1 / 6) > 1e-6 or gate.op.beta != 0.5:
+        gate, op = found
+        if isinstance(op, HardSigmoid):
+            if abs(op.alpha - 1 / 6) > 1e-6 or op.beta != 0.5:
                 continue
             rewriter.merge(gate, node, HardSwish(), (x,))
         else:
@@ -294,9 +282,8 @@ def join_split_pieces(rewriter: Rewriter, node: Node) -> bool:
         axis, whole = node.op.axis % rank, rewriter.type(split.inputs[0])
         if sum(rewriter.type(part).shape[axis] for part in split.outputs) != whole.shape[axis]:
             continue  # parts at the end that nobody reads have no names any more
-        for part in split.outputs:
-            rewriter.uses[part] -= 1
-        rewriter.uses[split.inputs[0]] = rewriter.uses.get(split.inputs[0], 0) + 1
+        rewriter.uses.subtract(split.outputs)
+        rewriter.uses.update(split.inputs[:1])
         inputs[-1], taken = split.inputs[0], start + count
     if tuple(inputs) == node.inputs:
         return False
@@ -304,7 +291,7 @@ def join_split_pieces(rewriter: Rewriter, node: Node) -> bool:
     return True
 
 
-RULES: Mapping[type[Any], tuple[Rule, ...]] = {
+RULES: Mapping[type[Op], tuple[Rule, ...]] = {
     BatchNormalization: (fold_batch_normalization,),
     Add: (fold_bias, fold_residual),
     Mul: (recognize_gate,),

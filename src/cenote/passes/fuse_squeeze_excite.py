@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from cenote.graph.graph import Graph, Node
@@ -25,18 +23,18 @@ def fuse_gates(graph: Graph) -> Graph:
     rewriter = Rewriter(graph)
     for index in range(len(rewriter.nodes)):
         node = rewriter.nodes[index]
-        if node is not None and type(node.op) is Conv:
-            _fuse(rewriter, node)
+        if node is not None and isinstance(node.op, Conv):
+            _fuse(rewriter, node, node.op)
     return rewriter.result()
 
 
-def _fuse(rewriter: Rewriter, node: Node) -> None:
-    product = rewriter.producer(node.inputs[0], Mul)
-    if product is None or node.inputs[0] in node.inputs[1:] or len(product.inputs) != 2:
+def _fuse(rewriter: Rewriter, node: Node, op: Conv) -> None:
+    found = rewriter.producer(node.inputs[0], Mul)
+    if found is None or node.inputs[0] in node.inputs[1:]:
         return
-    op: Any = node.op
+    product, _ = found
     weights, made = rewriter.type(node.inputs[1]), rewriter.type(node.inputs[0])
-    constants = [name in rewriter.constants for name in node.inputs[1 : 3 if not op.residual else -1] if name]
+    constants = [name in rewriter.constants for name in node.inputs[1:3] if name]
     if made.dtype != np.float32 or not all(constants) or not is_gateable(op.shape(made, weights)):
         return
     for x, gate in (product.inputs, product.inputs[::-1]):
@@ -44,7 +42,5 @@ def _fuse(rewriter: Rewriter, node: Node) -> None:
         if rewriter.type(x).shape != made.shape or rewriter.type(gate).shape != per_channel:
             continue
         if weights.size * made.shape[0] * 4 <= made.size and gate not in rewriter.constants:
-            gated = Node(GatedConv(op), (x, gate, *node.inputs[1:]), node.outputs, node.label)
-            rewriter.merge(product, node, gated.op, gated.inputs)
-            rewriter.nodes[rewriter.position[node.outputs[0]]] = gated  # with the convolution's label
+            rewriter.merge(product, node, GatedConv(op), (x, gate, *node.inputs[1:]), node.label)
             return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cenote.core.errors import errors_at
 from cenote.core.target import Target
-from cenote.graph.graph import Graph, Node, errors_of
+from cenote.graph.graph import Graph, Node
 from cenote.ops.movement.reshape import Identity
 from cenote.ops.pool.max import MaxPool
 from cenote.ops.reorder import Reorder
@@ -64,7 +65,7 @@ def complete_outputs(graph: Graph, target: Target) -> Graph:
         if "" not in read:
             continue
         inputs = [graph.type_of(name) if name else None for name in node.inputs]
-        with errors_of(node):
+        with errors_at(node.where):
             if next(iter(op.lowerings(inputs, target)), None) is None:
                 continue
         stem = next(name for name in read if name)

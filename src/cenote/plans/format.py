@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
     from cenote.compiler.report import PlanDescription
 
-MAGIC = b"cenote-plan\x00\x00\x00\x00\x03"
+MAGIC = b"cenote-plan\x00\x00\x00\x00\x04"
 PAGE = 4096
 TRUSTED = ("cenote.ops.", "cenote.kernels.")  # where classes named in a file may come from
 

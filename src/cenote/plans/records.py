@@ -190,20 +190,17 @@ def _type(record: Any, what: str) -> TensorType:
 
 
 def _host_step(record: Any, label: str, places: Places) -> HostStep:
-    from cenote.graph.graph import Node, host_function
     from cenote.ops.base import Op
 
     op = decode(record["op"])
     if not isinstance(op, Op):
         refuse(f"the step {label} has no operator")
-    names = [tuple(text(name, "a value's name") for name in side) for side in record["node"][:2]]
-    node = Node(op, names[0], names[1], text(record["node"][2], "a node's label"))
     sides = [
         tuple(_place(place, places) for place in items(record[side], side)) for side in ("inputs", "outputs")
     ]
     if any(place is not None and place[0].kind not in ("arena", "output") for place in sides[1]):
         refuse(f"the step {label} writes to what is only read")
-    return HostStep(label, host_function(node), sides[0], sides[1], node)
+    return HostStep(label, op, sides[0], sides[1], text(record["where"], "a node's place"))
 
 
 def _place(record: Any, places: Places) -> tuple[Slot, TensorType] | None:

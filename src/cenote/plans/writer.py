@@ -132,11 +132,10 @@ def _step_record(step: Step) -> dict[str, Any]:
             "label": step.label, "symbol": step.symbol, "words": words, "items": step.items, "grain": step.grain,
             "scratch": step.scratch, "barrier": step.barrier,
         }  # fmt: skip
-    assert step.node is not None
     return {
         "label": step.label,
-        "op": encode(step.node.op),
-        "node": [list(step.node.inputs), list(step.node.outputs), step.node.label],
+        "op": encode(step.operator),
+        "where": step.where,
         "inputs": [_place_record(place) for place in step.inputs],
         "outputs": [_place_record(place) for place in step.outputs],
     }

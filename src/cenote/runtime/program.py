@@ -13,11 +13,11 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
-from cenote.core.errors import ShapeError
+from cenote.core.errors import ShapeError, errors_at
 from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType
 from cenote.runtime import threads as threading_runtime
@@ -51,15 +51,28 @@ class KernelStep:
     barrier: bool = True
 
 
+class HostOperator(Protocol):
+    """What runs as Python: arrays in, arrays out."""
+
+    def reference(self, *inputs: Array | None) -> Sequence[Array]: ...
+
+
 @dataclass(frozen=True)
 class HostStep:
     """An operator that runs as Python on arrays in the program's memory, between native stretches."""
 
     label: str
-    function: Callable[..., Sequence[Array]]
+    operator: HostOperator
     inputs: tuple[tuple[Slot, TensorType] | None, ...]
     outputs: tuple[tuple[Slot, TensorType] | None, ...]
-    node: Any = None  # what the function was made from, for those that write programs down
+    where: str = ""  # how errors name it
+
+    def run(self, arguments: Sequence[Array | None]) -> Sequence[Array]:
+        """The results, as fresh arrays."""
+        if not self.where:
+            return self.operator.reference(*arguments)
+        with errors_at(self.where):
+            return self.operator.reference(*arguments)
 
 
 Step = KernelStep | HostStep
@@ -247,7 +260,7 @@ class Instance:
 
     def _run_host(self, step: HostStep, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         arguments = [None if item is None else self._array(*item, inputs, outputs) for item in step.inputs]
-        results = step.function(*arguments)
+        results = step.run(arguments)
         for place, result in zip(step.outputs, results, strict=False):
             if place is None:
                 continue

@@ -32,12 +32,12 @@ from cenote.ops.base import (
     Sample,
     Types,
     narrow,
-    require,
     require_same_dtype,
     seeded,
     wide,
 )
-from cenote.ops.conv.conv_lowerings import Fused, conv_lowerings
+from cenote.ops.conv.conv_lowerings import conv_lowerings
+from cenote.ops.epilogue import Epilogue, Fusible
 
 
 def decode_conv(node: Imported) -> Op:
@@ -54,11 +54,11 @@ def decode_conv(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class Conv(Op):
+class Conv(Fusible):
     """Cross-correlation of x (N, C, *spatial) with weights w (M, C/groups, *window), plus bias (M,).
 
-    Inputs: x, w, bias (optional) and, with `residual`, a tensor of the output's shape as the last one; the
-    result is activation(conv + bias + residual). All are of one float type. Empty `strides` and `dilations`
+    Inputs: x, w, bias (optional) and, with `residual`, a tensor of the output's shape; the result is
+    activation(conv + bias + residual). All are of one float type. Empty `strides` and `dilations`
     mean ones, empty `pads` none; `pads` holds (begin, end) per axis. With `auto_pad` other than NOTSET the
     explicit pads are ignored. With `pool`, y is the 2x2 maxima, two apart, of what it would be (a NaN makes its
     window NaN; an odd last row or column is dropped); needs two spatial axes and no residual, and only Winograd
@@ -82,19 +82,8 @@ class Conv(Op):
     pool: bool = False
 
     name: ClassVar[str] = "conv"
+    operands: ClassVar[tuple[str, ...]] = ("x", "w", "bias?", "residual?")
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"Conv": decode_conv}
-
-    def split(
-        self, inputs: Sequence[TensorType | None]
-    ) -> tuple[TensorType, TensorType, list[TensorType | None]]:
-        """x, w, and [bias, residual], absent ones None."""
-        high = 3 + self.residual
-        if not 2 + self.residual <= len(inputs) <= high:
-            raise ShapeError(f"conv: takes {2 + self.residual} to {high} inputs, got {len(inputs)}")
-        x, w = require("conv", inputs[0], "x"), require("conv", inputs[1], "w")
-        rest = list(inputs[2:])
-        residual = require("conv", rest.pop(), "residual") if self.residual else None
-        return x, w, [rest[0] if rest else None, residual]
 
     def shape(self, x: TensorType, w: TensorType) -> ConvShape:
         """The resolved sizes; raises where they do not fit."""
@@ -141,8 +130,11 @@ class Conv(Op):
             )
         return tuple(extent // 2 for extent in shape.out)
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x, w, (bias, residual) = self.split(inputs)
+    def types(
+        self, x: TensorType, w: TensorType, bias: TensorType | None, residual: TensorType | None
+    ) -> Types:
+        if (residual is not None) != self.residual:
+            raise ShapeError(f"conv: input 'residual' is {residual or 'missing'}, residual={self.residual}")
         if not is_float(require_same_dtype("conv", x, w, bias, residual)):
             raise DTypeError(f"conv: needs a float type, got {x.dtype}; cast x and w first")
         shape = self.shape(x, w)
@@ -153,35 +145,29 @@ class Conv(Op):
             raise ShapeError(f"conv: residual {residual} must have the output's shape {list(y.shape)}")
         return (y,)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        types = [None if x is None else TensorType.of(x.dtype, x.shape) for x in inputs]
-        (result,) = self.infer(*types)
-        x, w, (bias, residual) = self.split(types)
-        arrays = [None if value is None else wide(value) for value in inputs]
-        assert arrays[0] is not None
-        assert arrays[1] is not None
-        y = correlate(arrays[0], arrays[1], self.shape(x, w))
-        if bias is not None and arrays[2] is not None:
-            y = y + arrays[2].reshape(-1, *(1,) * (y.ndim - 2))
-        if residual is not None and arrays[-1] is not None:
-            y = y + arrays[-1]
+    def compute(self, x: Array, w: Array, bias: Array | None, residual: Array | None) -> Arrays:
+        y = correlate(wide(x), wide(w), self.shape(TensorType.known(x), TensorType.known(w)))
+        if bias is not None:
+            y = y + wide(bias).reshape(-1, *(1,) * (y.ndim - 2))
+        if residual is not None:
+            y = y + wide(residual)
         y = self.activation.apply(y)
-        return (narrow(largest_of_2x2(y) if self.pool else y, result.dtype),)
+        return (narrow(largest_of_2x2(y) if self.pool else y, x.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, w, (bias, residual) = self.split(inputs)
+        x, w, bias, residual = self.arranged(inputs)
         if x.dtype != np.float32:
             return
-        fused = Fused(
+        fused = Epilogue(
             bias=2 if bias is not None else None,
-            residual=len(inputs) - 1 if residual is not None else None,
+            residual=3 if residual is not None else None,
             activation=self.activation,
             pool=self.pool,
         )
         yield from conv_lowerings(self.shape(x, w), inputs, fused, target, exact=self.exact)
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x, w, (bias, residual) = self.split(inputs)
+        x, w, bias, residual = self.arranged(inputs)
         (y,) = self.infer(*inputs)
         extra = sum((bias is not None, residual is not None, not self.activation.is_identity))
         moved = sum(value.nbytes for value in (x, w, bias, residual, y) if value is not None)
@@ -189,7 +175,7 @@ class Conv(Op):
         return Cost(self.shape(x, w).operations + (extra + self.pool) * pixels, moved)
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
-        x, w, (bias, _) = self.split(inputs)
+        x, w, bias, _ = self.arranged(inputs)
         shape = self.shape(x, w)
         images, filters, *spatial = box.ranges
         if self.pool:
@@ -206,7 +192,7 @@ class Conv(Op):
             Box((images, channels, *read)),
             Box((filters, *((0, k) for k in w.shape[1:]))),
         ]
-        if len(inputs) > 2 + self.residual:
+        if len(inputs) > 2:
             boxes.append(None if bias is None else Box((filters,)))
         if self.residual:
             boxes.append(box)
@@ -231,8 +217,7 @@ def correlate(x: Array, w: Array, shape: ConvShape) -> Array:
         )
         part = padded[(slice(None), slice(None), *window)]
         part = part.reshape(images, groups, shape.group_channels, shape.pixels)
-        with np.errstate(invalid="ignore", over="ignore"):
-            total += kernels[(slice(None), slice(None), slice(None), *tap)] @ part
+        total += kernels[(slice(None), slice(None), slice(None), *tap)] @ part
     return total.reshape(images, shape.filters, *shape.out)
 
 

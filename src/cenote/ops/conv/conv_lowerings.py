@@ -5,30 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.conv.depthwise import depthwise_call, suits
 from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls, merge_groups
 from cenote.kernels.conv.transposed import transpose_calls, transpose_halo
 from cenote.kernels.conv.winograd_plan import WinogradPlan
 from cenote.kernels.cost_model import moved_seconds, peak_seconds
-from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import pad_call
 from cenote.ops.base import Bind, Lowering
-
-
-@dataclass(frozen=True)
-class Fused:
-    """What is computed with the convolution: which inputs are bias and residual, the activation, a 2x2 pool."""
-
-    bias: int | None
-    residual: int | None
-    activation: Activation
-    pool: bool = False
+from cenote.ops.epilogue import Epilogue
 
 
 def constant(inputs: Sequence[TensorType | None], index: int | None) -> Array | None:
@@ -40,7 +29,7 @@ def constant(inputs: Sequence[TensorType | None], index: int | None) -> Array | 
 def conv_lowerings(
     shape: ConvShape,
     inputs: Sequence[TensorType | None],
-    fused: Fused,
+    fused: Epilogue,
     target: Target,
     *,
     exact: bool = False,
@@ -107,7 +96,7 @@ def without_odd_ends(shape: ConvShape) -> ConvShape:
 
 
 def _winograd(
-    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Fused,
+    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Epilogue,
     target: Target,
 ) -> Iterator[Lowering]:  # fmt: skip
     """Stride 1, no dilation, one group, on maps at least as large as a tile."""
@@ -131,13 +120,12 @@ def _flat_shape(deep: ConvShape) -> ConvShape:
 
 def _winograd_tile(
     plan: WinogradPlan, shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None],
-    fused: Fused,
+    fused: Epilogue,
 ) -> Lowering:  # fmt: skip
     lanes = plan.lanes
 
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        x = inputs[0]
-        assert x is not None
+        x = present(inputs[0])
         residual = None if fused.residual is None else inputs[fused.residual]
         between = outputs[1] if plan.temporary_elements else None
         return plan.calls(plan.pack(weights), bias, fused.activation, x, outputs[0], residual, between)
@@ -155,15 +143,14 @@ def _winograd_tile(
 
 
 def _depthwise(
-    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Fused,
+    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Epilogue,
     target: Target,
 ) -> Lowering:  # fmt: skip
     """Groups within a vector. One filter per channel: bound by the caches' bandwidth; more: by the shuffles."""
     lanes = target.lanes()
 
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        x = inputs[0]
-        assert x is not None
+        x = present(inputs[0])
         residual = None if fused.residual is None else inputs[fused.residual]
         return [
             depthwise_call(shape.deep(), weights, bias, fused.activation, x, outputs[0], residual, target)
@@ -191,7 +178,7 @@ def _layouts(
 
 
 def _direct(
-    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Fused,
+    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Epilogue,
     target: Target,
 ) -> Iterator[Lowering]:  # fmt: skip
     lanes = target.lanes()
@@ -236,10 +223,9 @@ def _efficiency(shape: ConvShape, lanes: int, *, plain: bool = False) -> float:
     return most * depth / (depth + setup)
 
 
-def _bind_direct(problem: DirectProblem, fused: Fused, target: Target) -> Bind:
+def _bind_direct(problem: DirectProblem, fused: Epilogue, target: Target) -> Bind:
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        x = inputs[0]
-        assert x is not None
+        x = present(inputs[0])
         residual = None if fused.residual is None else inputs[fused.residual]
         return list(direct_calls(problem, x, outputs[0], residual, target))
 
@@ -247,7 +233,7 @@ def _bind_direct(problem: DirectProblem, fused: Fused, target: Target) -> Bind:
 
 
 def _plain(
-    shape: ConvShape, problem: DirectProblem, inputs: Sequence[TensorType | None], fused: Fused, target:
+    shape: ConvShape, problem: DirectProblem, inputs: Sequence[TensorType | None], fused: Epilogue, target:
     Target, tolerance: float,
 ) -> Lowering:  # fmt: skip
     """Few channels: read the caller's plain tensor, padded into a temporary where there is padding."""
@@ -259,8 +245,7 @@ def _plain(
     temporary = TensorType(FLOAT32, (shape.n, shape.channels, *padded))
 
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        x = inputs[0]
-        assert x is not None
+        x = present(inputs[0])
         residual = None if fused.residual is None else inputs[fused.residual]
         calls: list[Call] = []
         if needs_copy:
@@ -282,7 +267,7 @@ MOST_PHASES = 256  # calls of a transposed convolution: one per output phase, th
 
 
 def transpose_lowerings(
-    shape: ConvShape, inputs: Sequence[TensorType | None], fused: Fused, target: Target
+    shape: ConvShape, inputs: Sequence[TensorType | None], fused: Epilogue, target: Target
 ) -> Iterator[Lowering]:
     """Candidates for a transposed convolution in float32 with constant weights and bias."""
     weights, bias = constant(inputs, 1), constant(inputs, fused.bias)
@@ -299,8 +284,7 @@ def transpose_lowerings(
     taps = weights.reshape(*weights.shape[:2], *deep.window)
 
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        x = inputs[0]
-        assert x is not None
+        x = present(inputs[0])
         return list(transpose_calls(deep, taps, bias, fused.activation, x, outputs[0], target))
 
     operations = 2 * shape.n * shape.channels * math.prod(shape.size) * shape.group_filters * shape.taps

@@ -32,12 +32,12 @@ from cenote.ops.base import (
     Sample,
     Types,
     narrow,
-    require,
     require_same_dtype,
     seeded,
     wide,
 )
-from cenote.ops.conv.conv_lowerings import Fused, transpose_lowerings
+from cenote.ops.conv.conv_lowerings import transpose_lowerings
+from cenote.ops.epilogue import Epilogue, Fusible
 
 
 def decode_conv_transpose(node: Imported) -> Op:
@@ -58,7 +58,7 @@ def decode_conv_transpose(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class ConvTranspose(Op):
+class ConvTranspose(Fusible):
     """Each input pixel adds its multiple of w (C, M/groups, *window) to the output at stride * pixel.
 
     Inputs: x (N, C, *spatial), w, bias (M,) (optional), all of one float type. Output extents are stride *
@@ -79,6 +79,7 @@ class ConvTranspose(Op):
     activation: Activation = field(default_factory=Activation)
 
     name: ClassVar[str] = "conv_transpose"
+    operands: ClassVar[tuple[str, ...]] = ("x", "w", "bias?")
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"ConvTranspose": decode_conv_transpose}
 
     def shape(self, x: TensorType, w: TensorType) -> ConvShape:
@@ -136,48 +137,38 @@ class ConvTranspose(Op):
             raise ShapeError(f"{self.name}: pads {pads} crop more than the output's {full}; use smaller pads")
         return pads, out
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if not 2 <= len(inputs) <= 3:
-            raise ShapeError(f"{self.name}: takes 2 or 3 inputs, got {len(inputs)}")
-        x, w = require(self.name, inputs[0], "x"), require(self.name, inputs[1], "w")
-        if not is_float(require_same_dtype(self.name, *inputs)):
+    def types(self, x: TensorType, w: TensorType, bias: TensorType | None) -> Types:
+        if not is_float(require_same_dtype(self.name, x, w, bias)):
             raise DTypeError(f"{self.name}: needs a float type, got {x.dtype}; cast x and w first")
         shape = self.shape(x, w)
-        bias = inputs[2] if len(inputs) > 2 else None
         if bias is not None and bias.shape != (shape.filters,):
             raise ShapeError(
                 f"{self.name}: bias {bias} must have shape [{shape.filters}], one number per filter"
             )
         return (TensorType(x.dtype, (shape.n, shape.filters, *shape.out)),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        types = [None if x is None else TensorType.of(x.dtype, x.shape) for x in inputs]
-        (result,) = self.infer(*types)
-        x, w = inputs[0], inputs[1]
-        assert x is not None
-        assert w is not None
+    def compute(self, x: Array, w: Array, bias: Array | None) -> Arrays:
         y = scatter(wide(x), wide(w), self.shape(TensorType.known(x), TensorType.known(w)))
-        bias = inputs[2] if len(inputs) > 2 else None
         if bias is not None:
             y = y + wide(bias).reshape(-1, *(1,) * (y.ndim - 2))
-        return (narrow(self.activation.apply(y), result.dtype),)
+        return (narrow(self.activation.apply(y), x.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, w = require(self.name, inputs[0], "x"), require(self.name, inputs[1], "w")
+        x, w, bias = self.arranged(inputs)
         if x.dtype != np.float32:
             return
-        bias = 2 if len(inputs) > 2 and inputs[2] is not None else None
-        yield from transpose_lowerings(self.shape(x, w), inputs, Fused(bias, None, self.activation), target)
+        fused = Epilogue(None if bias is None else 2, None, self.activation)
+        yield from transpose_lowerings(self.shape(x, w), inputs, fused, target)
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x, w = require(self.name, inputs[0], "x"), require(self.name, inputs[1], "w")
+        x, w, bias = self.arranged(inputs)
         (y,) = self.infer(*inputs)
         moved = sum(value.nbytes for value in (*inputs, y) if value is not None)
-        extra = sum((len(inputs) > 2 and inputs[2] is not None, not self.activation.is_identity))
+        extra = sum((bias is not None, not self.activation.is_identity))
         return Cost(2 * x.size * (w.size // max(1, w.shape[0])) + extra * y.size, moved)
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
-        x, w = require(self.name, inputs[0], "x"), require(self.name, inputs[1], "w")
+        x, w, _ = self.arranged(inputs)
         shape = self.shape(x, w)
         images, filters, *spatial = box.ranges
         each = max(1, shape.group_filters)

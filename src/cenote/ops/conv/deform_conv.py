@@ -28,7 +28,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.host import HostOp, int64s, known_ints, require_kind
+from cenote.ops.checks import int64s, known_ints, require_kind
 from cenote.ops.movement.grid_sample import FAR, interpolate
 
 
@@ -55,7 +55,7 @@ def _decode_col2im(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class DeformConv(HostOp):
+class DeformConv(Op):
     """Convolution of x (N, C, *spatial) with w (M, C/groups, *window) whose taps are moved by offsets.
 
     The offsets (N, offset_groups * taps * rank, *out) are added to the places of the taps, which are read
@@ -169,7 +169,7 @@ class DeformConv(HostOp):
 
 
 @dataclass(frozen=True)
-class Col2Im(HostOp):
+class Col2Im(Op):
     """Columns (N, C * taps, blocks) added up to images (N, C, *image): what unfolding an image gave, folded
     back.
 

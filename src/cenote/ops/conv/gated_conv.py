@@ -12,7 +12,7 @@ from cenote.core.conv_geometry import ConvShape
 from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, Layout, TensorType
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.conv.scale_weights import room_for, scaled_calls
 from cenote.kernels.cost_model import moved_seconds
 from cenote.kernels.elementwise.activations import Activation
@@ -31,31 +31,23 @@ class GatedConv(Op):
     conv: Conv = field(default_factory=Conv)
 
     name: ClassVar[str] = "gated_conv"
+    operands: ClassVar[tuple[str, ...]] = ("x", "gate", "w", "bias?", "residual?")
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if len(inputs) < 3:
-            raise ShapeError(
-                f"gated_conv: takes x, gate, w and what else its conv takes, got {len(inputs)} inputs"
-            )
-        x, gate = require("gated_conv", inputs[0], "x"), require("gated_conv", inputs[1], "gate")
+    def types(self, x: TensorType, gate: TensorType, w: TensorType, *rest: TensorType | None) -> Types:
         wanted = (*x.shape[:2], *(1,) * (x.rank - 2))
         if gate.shape != wanted or gate.dtype != x.dtype:
             raise ShapeError(f"gated_conv: the gate {gate} must be {TensorType(x.dtype, wanted)}")
-        types = self.conv.infer(x, *inputs[2:])
-        shape = self.conv.shape(x, require("gated_conv", inputs[2], "w"))
+        types = self.conv.infer(x, w, *rest)
+        shape = self.conv.shape(x, w)
         if not shape.is_pointwise or shape.groups != 1:
             raise ShapeError(
                 f"gated_conv: {self.conv} must have a window of 1, stride 1, one group and no pads"
             )
         return types
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        x, gate, *rest = inputs
-        assert x is not None
-        assert gate is not None
+    def compute(self, x: Array, gate: Array, *rest: Array | None) -> Arrays:
         (result,) = self.conv.reference(wide(x) * wide(gate), *(None if a is None else wide(a) for a in rest))
-        with np.errstate(over="ignore", invalid="ignore"):
-            return (result.astype(x.dtype),)
+        return (result.astype(x.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, rest = require("gated_conv", inputs[0], "x"), inputs[2:]
@@ -70,10 +62,8 @@ class GatedConv(Op):
         lanes = target.lanes()
 
         def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            gate, room = inputs[1], outputs[-1]
-            assert gate is not None
             calls = option.bind([inputs[0], *inputs[2:]], outputs[:1])
-            return scaled_calls(calls, shape.channels, gate, room)
+            return scaled_calls(calls, shape.channels, present(inputs[1]), outputs[-1])
 
         room = room_for(shape.n, shape.channels, shape.filters, lanes)
         return replace(
@@ -91,8 +81,8 @@ class GatedConv(Op):
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         x = require("gated_conv", inputs[0], "x")
         first, *rest = self.conv.region(box, (x, *inputs[2:]))
-        assert first is not None
-        return (first, Box((*first.ranges[:2], *(((0, 1),) * (x.rank - 2)))), *rest)
+        read = present(first)
+        return (read, Box((*read.ranges[:2], *(((0, 1),) * (x.rank - 2)))), *rest)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

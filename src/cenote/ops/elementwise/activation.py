@@ -15,7 +15,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import Imported, Op, Rewired, Sample, Types, require_same_dtype, seeded
+from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types, require_same_dtype, seeded
 from cenote.ops.elementwise.pointwise import Pointwise, plain, require_number, unary_samples
 from cenote.ops.elementwise.pointwise_lowerings import Function
 
@@ -24,15 +24,16 @@ _TOLERANCES = {"identity": 0.0, "relu": 0.0, "clip": 0.0, "thresholded_relu": 0.
 
 
 class ActivationOp(Pointwise):
-    """Base: one float input, one function."""
+    """Base: one float input, one function: the activation of the operator's name, with its fields as parameters."""
 
-    operands = 1
+    operands = ("x",)
     integers = False
     weight = 2
 
     @property
     def activation(self) -> Activation:
-        raise NotImplementedError(f"{type(self).__name__}.activation")
+        parameters = dataclasses.astuple(self)  # type: ignore[call-overload]  # every operator is a dataclass
+        return Activation(self.name, *parameters)
 
     def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
         made = self.activation
@@ -40,8 +41,8 @@ class ActivationOp(Pointwise):
             made.kind, (made.alpha, made.beta), (0,), _TOLERANCES.get(made.kind, 1e-6), self.weight
         )
 
-    def compute(self, *inputs: Array) -> Array:
-        return self.activation.apply(inputs[0]) if inputs[0].size else inputs[0]
+    def elements(self, x: Array) -> Array:
+        return self.activation.apply(x) if x.size else x
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -71,7 +72,6 @@ class Relu(ActivationOp):
     from_onnx = {"Relu": lambda node: plain(Relu, node)}
     integers = True
     weight = 1
-    activation = Activation("relu")
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,6 @@ class LeakyRelu(ActivationOp):
     from_onnx = {"LeakyRelu": lambda node: _read(node, LeakyRelu(), alpha="alpha")}
     alpha: float = 0.01
 
-    @property
-    def activation(self) -> Activation:
-        return Activation("leaky_relu", self.alpha)
-
 
 @dataclass(frozen=True)
 class ThresholdedRelu(ActivationOp):
@@ -94,10 +90,6 @@ class ThresholdedRelu(ActivationOp):
     name = "thresholded_relu"
     from_onnx = {"ThresholdedRelu": lambda node: _read(node, ThresholdedRelu(), alpha="alpha")}
     alpha: float = 1.0
-
-    @property
-    def activation(self) -> Activation:
-        return Activation("thresholded_relu", self.alpha)
 
 
 @dataclass(frozen=True)
@@ -108,10 +100,6 @@ class Elu(ActivationOp):
     from_onnx = {"Elu": lambda node: _read(node, Elu(), alpha="alpha")}
     weight = 20
     alpha: float = 1.0
-
-    @property
-    def activation(self) -> Activation:
-        return Activation("elu", self.alpha)
 
 
 @dataclass(frozen=True)
@@ -124,10 +112,6 @@ class Selu(ActivationOp):
     alpha: float = 1.67326319217681884765625
     gamma: float = 1.05070102214813232421875
 
-    @property
-    def activation(self) -> Activation:
-        return Activation("selu", self.alpha, self.gamma)
-
 
 @dataclass(frozen=True)
 class Celu(ActivationOp):
@@ -138,14 +122,10 @@ class Celu(ActivationOp):
     weight = 20
     alpha: float = 1.0
 
-    def infer(self, *inputs: TensorType | None) -> Types:
+    def types(self, x: TensorType) -> Types:
         if self.alpha == 0:
             raise ArgumentError("Celu: alpha is 0, the formula divides by it; use Relu")
-        return super().infer(*inputs)
-
-    @property
-    def activation(self) -> Activation:
-        return Activation("celu", self.alpha)
+        return super().types(x)
 
 
 @dataclass(frozen=True)
@@ -155,7 +135,6 @@ class Sigmoid(ActivationOp):
     name = "sigmoid"
     from_onnx = {"Sigmoid": lambda node: plain(Sigmoid, node)}
     weight = 20
-    activation = Activation("sigmoid")
 
 
 @dataclass(frozen=True)
@@ -167,10 +146,6 @@ class HardSigmoid(ActivationOp):
     alpha: float = 0.2
     beta: float = 0.5
 
-    @property
-    def activation(self) -> Activation:
-        return Activation("hard_sigmoid", self.alpha, self.beta)
-
 
 @dataclass(frozen=True)
 class HardSwish(ActivationOp):
@@ -179,7 +154,6 @@ class HardSwish(ActivationOp):
     name = "hard_swish"
     from_onnx = {"HardSwish": lambda node: plain(HardSwish, node)}
     weight = 4
-    activation = Activation("hard_swish")
 
 
 @dataclass(frozen=True)
@@ -189,7 +163,6 @@ class Softplus(ActivationOp):
     name = "softplus"
     from_onnx = {"Softplus": lambda node: plain(Softplus, node)}
     weight = 40
-    activation = Activation("softplus")
 
 
 @dataclass(frozen=True)
@@ -199,7 +172,6 @@ class Softsign(ActivationOp):
     name = "softsign"
     from_onnx = {"Softsign": lambda node: plain(Softsign, node)}
     weight = 6
-    activation = Activation("softsign")
 
 
 @dataclass(frozen=True)
@@ -209,7 +181,6 @@ class Tanh(ActivationOp):
     name = "tanh"
     from_onnx = {"Tanh": lambda node: plain(Tanh, node)}
     weight = 20
-    activation = Activation("tanh")
 
 
 @dataclass(frozen=True)
@@ -221,10 +192,10 @@ class Gelu(ActivationOp):
     weight = 25
     approximate: str = "none"
 
-    def infer(self, *inputs: TensorType | None) -> Types:
+    def types(self, x: TensorType) -> Types:
         if self.approximate not in ("none", "tanh"):
             raise UnsupportedError(f"Gelu: approximate '{self.approximate}' is not known (none, tanh)")
-        return super().infer(*inputs)
+        return super().types(x)
 
     @property
     def activation(self) -> Activation:
@@ -248,7 +219,6 @@ class Mish(ActivationOp):
     name = "mish"
     from_onnx = {"Mish": lambda node: plain(Mish, node)}
     weight = 60
-    activation = Activation("mish")
 
 
 @dataclass(frozen=True)
@@ -281,10 +251,6 @@ class Shrink(ActivationOp):
     threshold: float = 0.5
     bias: float = 0.0
 
-    @property
-    def activation(self) -> Activation:
-        return Activation("shrink", self.threshold, self.bias)
-
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield from unary_samples(cls(), integers=True)
@@ -304,20 +270,17 @@ class Clip(Pointwise):
     low: float | int | None = None
     high: float | int | None = None
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if not inputs or inputs[0] is None or len(inputs) > 3:
-            raise ShapeError(f"Clip: got {len(inputs)} inputs, needs the data and at most two bounds")
-        for what, bound in zip(("min", "max"), inputs[1:], strict=False):
+    operands = ("x", "low?", "high?")
+
+    def types(self, x: TensorType, low: TensorType | None, high: TensorType | None) -> Types:
+        for what, bound in (("min", low), ("max", high)):
             if bound is not None and bound.size != 1:
                 raise ShapeError(f"Clip: {what} has shape {list(bound.shape)}, needs a scalar")
-        dtype = require_same_dtype(self.name, *inputs)
-        require_number(self.name, dtype)
-        return (TensorType(dtype, inputs[0].shape),)
+        require_number(self.name, require_same_dtype(self.name, x, low, high))
+        return (TensorType(x.dtype, x.shape),)
 
-    def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
-        x, low, high = (*inputs, None, None)[:3]
-        assert x is not None
-        self.infer(*(None if a is None else TensorType.of(a.dtype, a.shape) for a in inputs))
+    def compute(self, x: Array, low: Array | None, high: Array | None) -> Arrays:
+        self.declared(x, low, high)
         y = x
         for bound, field, higher in ((low, self.low, True), (high, self.high, False)):
             if bound is not None:
@@ -326,8 +289,7 @@ class Clip(Pointwise):
                 limit = _in_range(field, x.dtype)
             else:
                 continue
-            with np.errstate(invalid="ignore"):
-                y = np.where(y < limit if higher else y > limit, limit, y)
+            y = np.where(y < limit if higher else y > limit, limit, y)
         return (y.astype(x.dtype),)
 
     def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
@@ -401,9 +363,3 @@ def _decode_clip(node: Imported) -> Op | Rewired:
             return Clip()
         bounds.append(value.reshape(()).item() if value is not None else None)
     return Rewired(Clip(bounds[0], bounds[1]), (0,))
-
-
-ACTIVATIONS: tuple[type[Pointwise], ...] = (
-    Relu, LeakyRelu, ThresholdedRelu, Elu, Selu, Celu, Sigmoid, HardSigmoid, HardSwish, Softplus, Softsign,
-    Tanh, Gelu, Mish, Swish, Shrink, Clip,
-)  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 
 from cenote.core.errors import ShapeError
 from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import Sample, Types, broadcast_shapes, require, seeded
+from cenote.ops.base import Sample, Types, broadcast_shapes, seeded
 from cenote.ops.elementwise.pointwise import Pointwise, binary_samples, plain, require_number
 from cenote.ops.elementwise.pointwise_lowerings import Function
 
@@ -18,76 +18,71 @@ MOST_OPERANDS = 8  # a kernel of more would need more registers for addresses th
 _POWERS = {1.0: "identity", 2.0: "square", 3.0: "cube", 0.5: "square_root_power", -1.0: "reciprocal"}
 
 
+class Binary(Pointwise):
+    """Base: two inputs of one type."""
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        return binary_samples(cls())
+
+
 @dataclass(frozen=True)
-class Add(Pointwise):
+class Add(Binary):
     """a + b; integers wrap around."""
 
-    name = "add"
-    formula = "add"
+    name = formula = "add"
     from_onnx = {"Add": lambda node: plain(Add, node)}
-
-    def compute(self, *inputs: Array) -> Array:
-        return inputs[0] + inputs[1]
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        return binary_samples(cls())
+    elements = staticmethod(np.add)
 
 
 @dataclass(frozen=True)
-class Sub(Pointwise):
+class Sub(Binary):
     """a - b; integers wrap around."""
 
-    name = "sub"
-    formula = "sub"
+    name = formula = "sub"
     from_onnx = {"Sub": lambda node: plain(Sub, node)}
-
-    def compute(self, *inputs: Array) -> Array:
-        return inputs[0] - inputs[1]
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        return binary_samples(cls())
+    elements = staticmethod(np.subtract)
 
 
 @dataclass(frozen=True)
-class Mul(Pointwise):
+class Mul(Binary):
     """a * b; integers wrap around."""
 
-    name = "mul"
-    formula = "mul"
+    name = formula = "mul"
     from_onnx = {"Mul": lambda node: plain(Mul, node)}
+    elements = staticmethod(np.multiply)
 
-    def compute(self, *inputs: Array) -> Array:
-        return inputs[0] * inputs[1]
 
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        return binary_samples(cls())
+def _quotient(a: Array, b: Array) -> Array:
+    if is_float(a.dtype):
+        return a / b
+    quotient = a // b
+    inexact = (quotient * b != a) & (b != 0)
+    result: Array = quotient + (inexact & ((a < 0) != (b < 0))).astype(a.dtype)
+    return result
 
 
 @dataclass(frozen=True)
-class Div(Pointwise):
+class Div(Binary):
     """a / b. Integers divide toward zero, as in C (NumPy's // rounds down); by zero they give 0."""
 
-    name = "div"
-    formula = "div"
+    name = formula = "div"
     from_onnx = {"Div": lambda node: plain(Div, node)}
-
-    def compute(self, *inputs: Array) -> Array:
-        a, b = inputs
-        if is_float(a.dtype):
-            return a / b
-        quotient = a // b
-        inexact = (quotient * b != a) & (b != 0)
-        result: Array = quotient + (inexact & ((a < 0) != (b < 0))).astype(a.dtype)
-        return result
+    elements = staticmethod(_quotient)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
-        yield from binary_samples(cls())
+        yield from super().samples()
         lowest = np.array([-128, -128, 127, -7, 7, -7, 7, 5], np.int8)
         yield Sample(cls(), (lowest, np.array([-1, 1, -1, 2, -2, -2, 2, 0], np.int8)), "Div integers")
+
+
+def _power(base: Array, exponent: Array) -> Array:
+    if is_float(base.dtype) or is_float(exponent.dtype):
+        return np.power(base.astype(np.float64), exponent.astype(np.float64))
+    power = np.power(base, np.where(exponent < 0, 0, exponent).astype(base.dtype))
+    inverse = np.where(base == 1, 1, np.where(base == -1, np.where(exponent % 2 == 0, 1, -1), 0))
+    return np.where(exponent < 0, inverse, power)
 
 
 @dataclass(frozen=True)
@@ -101,30 +96,20 @@ class Pow(Pointwise):
     from_onnx = {"Pow": lambda node: plain(Pow, node)}
     weight = 20
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        base = require(self.name, inputs[0] if inputs else None, "X")
-        exponent = require(self.name, inputs[1] if len(inputs) > 1 else None, "Y")
+    elements = staticmethod(_power)
+
+    def types(self, base: TensorType, exponent: TensorType) -> Types:
         require_number(self.name, base.dtype)
         require_number(self.name, exponent.dtype)
         return (TensorType(base.dtype, broadcast_shapes(self.name, base.shape, exponent.shape)),)
 
     def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
-        base, exponent = inputs
-        if base is None or exponent is None:
-            return None
+        base, exponent = self.arranged(inputs)
         if exponent.value is not None and exponent.size == 1 and is_float(base.dtype):
             name = _POWERS.get(float(exponent.value.reshape(())))
             if name is not None and self.infer(*inputs)[0].shape == base.shape:
                 return Function(name, (), (0,), 3e-7, 2)
         return Function("power", (), (0, 1), 3e-7, 60) if base.dtype == exponent.dtype else None
-
-    def compute(self, *inputs: Array) -> Array:
-        base, exponent = inputs
-        if is_float(base.dtype) or is_float(exponent.dtype):
-            return np.power(base.astype(np.float64), exponent.astype(np.float64))
-        power = np.power(base, np.where(exponent < 0, 0, exponent).astype(base.dtype))
-        inverse = np.where(base == 1, 1, np.where(base == -1, np.where(exponent % 2 == 0, 1, -1), 0))
-        return np.where(exponent < 0, inverse, power)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -140,7 +125,7 @@ class Pow(Pointwise):
 
 
 class _Variadic(Pointwise):
-    operands = 0
+    operands = ("x*",)
 
     def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
         return super().function(inputs) if len(inputs) <= MOST_OPERANDS else None
@@ -160,74 +145,59 @@ class _Variadic(Pointwise):
 class Max(_Variadic):
     """Largest of one or more tensors; NaN where any is NaN."""
 
-    name = "max"
-    formula = "max"
+    name = formula = "max"
     from_onnx = {"Max": lambda node: plain(Max, node)}
-
-    def compute(self, *inputs: Array) -> Array:
-        return reduce(np.maximum, inputs)
+    elements = staticmethod(lambda *inputs: reduce(np.maximum, inputs))
 
 
 @dataclass(frozen=True)
 class Min(_Variadic):
     """Smallest of one or more tensors; NaN where any is NaN."""
 
-    name = "min"
-    formula = "min"
+    name = formula = "min"
     from_onnx = {"Min": lambda node: plain(Min, node)}
-
-    def compute(self, *inputs: Array) -> Array:
-        return reduce(np.minimum, inputs)
+    elements = staticmethod(lambda *inputs: reduce(np.minimum, inputs))
 
 
 @dataclass(frozen=True)
 class Sum(_Variadic):
     """Sum of one or more tensors."""
 
-    name = "sum"
-    formula = "sum"
+    name = formula = "sum"
     tolerance = 1e-6
     from_onnx = {"Sum": lambda node: plain(Sum, node)}
     integers = False
-
-    def compute(self, *inputs: Array) -> Array:
-        return reduce(np.add, inputs)
+    elements = staticmethod(lambda *inputs: reduce(np.add, inputs))
 
 
 @dataclass(frozen=True)
 class Mean(_Variadic):
     """Mean of one or more tensors."""
 
-    name = "mean"
-    formula = "mean"
+    name = formula = "mean"
     tolerance = 1e-6
     from_onnx = {"Mean": lambda node: plain(Mean, node)}
     integers = False
-
-    def compute(self, *inputs: Array) -> Array:
-        return reduce(np.add, inputs) / len(inputs)
+    elements = staticmethod(lambda *inputs: reduce(np.add, inputs) / len(inputs))
 
 
 @dataclass(frozen=True)
 class PRelu(Pointwise):
     """x where it is not negative, else slope * x. The slope broadcasts to x, never the other way."""
 
-    name = "prelu"
-    formula = "prelu"
+    name = formula = "prelu"
     from_onnx = {"PRelu": lambda node: plain(PRelu, node)}
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        (output,) = super().infer(*inputs)
-        x, slope = inputs
-        if x is not None and slope is not None and output.shape != x.shape:
+    operands = ("x", "slope")
+    elements = staticmethod(lambda x, slope: np.where(x < 0, slope * x, x))
+
+    def types(self, x: TensorType, slope: TensorType) -> Types:
+        (output,) = super().types(x, slope)
+        if output.shape != x.shape:
             raise ShapeError(
                 f"PRelu: slope {list(slope.shape)} does not broadcast to the input {list(x.shape)}"
             )
         return (output,)
-
-    def compute(self, *inputs: Array) -> Array:
-        x, slope = inputs
-        return np.where(x < 0, slope * x, x)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -235,6 +205,3 @@ class PRelu(Pointwise):
             x, slope = sample.inputs
             if x is not None and slope is not None and np.broadcast_shapes(x.shape, slope.shape) == x.shape:
                 yield sample
-
-
-BINARY: tuple[type[Pointwise], ...] = (Add, Sub, Mul, Div, Pow, Max, Min, Sum, Mean, PRelu)

@@ -12,7 +12,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, DTypeError, UnsupportedError
 from cenote.core.types import BFLOAT16, FLOAT32, Array, TensorType, is_float
 from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, narrow, odd_float32, seeded
-from cenote.ops.host import STRING, HostOp, dtype_from_code, one_of
+from cenote.ops.checks import STRING, dtype_from_code, one_of
 
 FLOAT8 = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
 SCALE8 = "float8_e8m0fnu"  # powers of two, no sign, no zero
@@ -51,7 +51,7 @@ def _decode_bit_cast(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class Cast(HostOp):
+class Cast(Op):
     """The data in another element type.
 
     Floats round to nearest even, too large ones become infinite; floats to integers truncate (undefined outside
@@ -96,7 +96,7 @@ class Cast(HostOp):
 
 
 @dataclass(frozen=True)
-class CastLike(HostOp):
+class CastLike(Op):
     """The data in the element type of a second input, whose content does not matter. Rules as in Cast."""
 
     saturate: bool = True
@@ -121,7 +121,7 @@ class CastLike(HostOp):
 
 
 @dataclass(frozen=True)
-class BitCast(HostOp):
+class BitCast(Op):
     """The same bits read as another element type of the same width."""
 
     dtype: np.dtype[Any] = FLOAT32

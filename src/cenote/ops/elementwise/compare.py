@@ -23,7 +23,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.host import BOOL, STRING, HostOp, one_of, require_kind
+from cenote.ops.checks import BOOL, STRING, one_of, require_kind
 
 _COMPARISONS: Mapping[str, tuple[str, Any]] = {
     "Equal": ("equal", np.equal),
@@ -59,7 +59,7 @@ def _decode_is_inf(node: Imported) -> Op:
     return IsInf(node.flag("detect_positive", 1), node.flag("detect_negative", 1))
 
 
-class _Pair(HostOp):
+class _Pair(Op):
     """Two inputs of one type that broadcast."""
 
     operands: ClassVar[tuple[str, ...]] = ("a", "b")
@@ -122,7 +122,7 @@ class Logic(_Pair):
 
 
 @dataclass(frozen=True)
-class Not(HostOp):
+class Not(Op):
     """The opposite of a bool tensor."""
 
     name: ClassVar[str] = "not"
@@ -165,7 +165,7 @@ class Bitwise(_Pair):
 
 
 @dataclass(frozen=True)
-class BitwiseNot(HostOp):
+class BitwiseNot(Op):
     """All bits of an integer tensor flipped."""
 
     name: ClassVar[str] = "bitwise_not"
@@ -220,7 +220,7 @@ class BitShift(_Pair):
 
 
 @dataclass(frozen=True)
-class IsInf(HostOp):
+class IsInf(Op):
     """Where the data is infinite, of either or one sign only."""
 
     positive: bool = True
@@ -245,7 +245,7 @@ class IsInf(HostOp):
 
 
 @dataclass(frozen=True)
-class IsNaN(HostOp):
+class IsNaN(Op):
     """Where the data is not a number."""
 
     name: ClassVar[str] = "is_nan"

@@ -22,7 +22,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.host import HostOp, require_kind
+from cenote.ops.checks import require_kind
 
 
 def _decode_mod(node: Imported) -> Op:
@@ -32,7 +32,7 @@ def _decode_mod(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class Mod(HostOp):
+class Mod(Op):
     """a - floor(a / b) * b with the sign of b (Python's %), or, with `truncate`, C's fmod with the sign of a.
 
     Special values as in `numpy.mod` and `numpy.fmod`; an integer b of 0 gives 0, where ONNX says nothing.

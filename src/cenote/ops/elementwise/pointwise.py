@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +21,6 @@ from cenote.ops.base import (
     Types,
     broadcast_shapes,
     narrow,
-    require,
     require_same_dtype,
     seeded,
     wide,
@@ -52,18 +51,19 @@ def broadcast_region(box: Box, x: TensorType | None) -> Box | None:
 
 
 class Pointwise(Op):
-    """Base of elementwise operators: `compute` is the formula on arrays (floats come as float64).
+    """Base of elementwise operators: `elements` is the formula on arrays (floats come as float64).
 
     `weight` counts the operations per output element (for estimates), `integers` says whether integer types
-    are allowed, `operands` fixes the number of inputs (0: one or more). `formula` names the instructions in
-    kernels/elementwise/functions.py, right in float32 within `tolerance`.
+    are allowed. `formula` names the instructions in kernels/elementwise/functions.py, right in float32 within
+    `tolerance`.
     """
 
+    operands: ClassVar[tuple[str, ...]] = ("a", "b")
     weight: ClassVar[int] = 1
     integers: ClassVar[bool] = True
-    operands: ClassVar[int] = 2
     formula: ClassVar[str] = ""
     tolerance: ClassVar[float] = 0.0
+    elements: ClassVar[Callable[..., Array]]
 
     def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
         """What the kernels call it on these inputs, if they have it."""
@@ -76,23 +76,14 @@ class Pointwise(Op):
         if function is not None:
             yield from pointwise_lowerings(function, inputs, self.infer(*inputs)[0], target)
 
-    def compute(self, *inputs: Array) -> Array:
-        """The formula in NumPy."""
-        raise NotImplementedError(f"{type(self).__name__}.compute")
-
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if not inputs or (self.operands and len(inputs) != self.operands):
-            raise DTypeError(f"{self.name}: got {len(inputs)} inputs, needs {self.operands or 'one or more'}")
-        types = [require(self.name, x, f"{index}") for index, x in enumerate(inputs)]
-        dtype = require_same_dtype(self.name, *types)
+    def types(self, *inputs: Any, **unused: Any) -> Types:
+        dtype = require_same_dtype(self.name, *inputs)
         (require_number if self.integers else require_float)(self.name, dtype)
-        return (TensorType(dtype, broadcast_shapes(self.name, *(x.shape for x in types))),)
+        return (TensorType(dtype, broadcast_shapes(self.name, *(x.shape for x in inputs))),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        arrays = [x for x in inputs if x is not None]
-        (output,) = self.infer(*(TensorType.of(x.dtype, x.shape) for x in arrays))
-        with np.errstate(all="ignore"):
-            result = self.compute(*map(wide, arrays))
+    def compute(self, *inputs: Any, **unused: Any) -> Arrays:
+        (output,) = self.declared(*inputs)
+        result = self.elements(*map(wide, inputs))
         return (narrow(np.broadcast_to(result, output.shape), output.dtype),)
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:

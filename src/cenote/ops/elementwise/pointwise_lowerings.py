@@ -10,7 +10,7 @@ import numpy as np
 
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType, is_float
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call, operand_of
 from cenote.kernels.elementwise.functions import INTEGER, SINGLE, Number
 from cenote.ops.base import Lowering
@@ -56,7 +56,7 @@ def pointwise_lowerings(
     reusable = tuple(i for i in dict.fromkeys(function.operands) if _fits(inputs[i], output))
 
     def bind_plain(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        operands = [operand_of(_there(views[i]), outputs[0]) for i in function.operands]
+        operands = [operand_of(present(views[i]), outputs[0]) for i in function.operands]
         call = elementwise_call(
             function.name, function.parameters, operands, outputs[0], target, function.weight
         )
@@ -70,7 +70,7 @@ def pointwise_lowerings(
         return
 
     def bind_blocked(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        operands = [_blocked_operand(_there(views[i]), outputs[0]) for i in function.operands]
+        operands = [_blocked_operand(present(views[i]), outputs[0]) for i in function.operands]
         call = elementwise_call(
             function.name, function.parameters, operands, outputs[0], target, function.weight
         )
@@ -81,11 +81,6 @@ def pointwise_lowerings(
         "elementwise_blocked", layouts, (blocked,), bind_blocked, seconds, tolerance,
         in_place=tuple(i for i in reusable if layouts[i] == blocked),
     )  # fmt: skip
-
-
-def _there(view: View | None) -> View:
-    assert view is not None
-    return view
 
 
 def _fits(x: TensorType | None, output: TensorType) -> bool:

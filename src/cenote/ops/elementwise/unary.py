@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from cenote.ops.elementwise.pointwise import Pointwise, plain, unary_samples
 class Unary(Pointwise):
     """Base: one input."""
 
-    operands = 1
+    operands = ("x",)
     integers = False
 
     @classmethod
@@ -24,282 +24,39 @@ class Unary(Pointwise):
         return unary_samples(cls(), cls.integers)
 
 
-@dataclass(frozen=True)
-class Neg(Unary):
-    """-x; integers wrap around."""
-
-    name = "neg"
-    formula = "neg"
-    from_onnx = {"Neg": lambda node: plain(Neg, node)}
-    integers = True
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.negative(inputs[0])
-
-
-@dataclass(frozen=True)
-class Abs(Unary):
-    """|x|; the lowest integer of a type is its own absolute value."""
-
-    name = "abs"
-    formula = "abs"
-    from_onnx = {"Abs": lambda node: plain(Abs, node)}
-    integers = True
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.abs(inputs[0])
-
-
-@dataclass(frozen=True)
-class Sign(Unary):
-    """-1, 0 or 1; NaN stays NaN."""
-
-    name = "sign"
-    formula = "sign"
-    from_onnx = {"Sign": lambda node: plain(Sign, node)}
-    integers = True
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.sign(inputs[0])
-
-
-@dataclass(frozen=True)
-class Exp(Unary):
-    """e to the power of x."""
-
-    name = "exp"
-    formula = "exp"
-    tolerance = 3e-07
-    from_onnx = {"Exp": lambda node: plain(Exp, node)}
-    weight = 16
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.exp(inputs[0])
-
-
-@dataclass(frozen=True)
-class Log(Unary):
-    """Natural logarithm: NaN below 0, -infinity at 0."""
-
-    name = "log"
-    formula = "log"
-    tolerance = 3e-07
-    from_onnx = {"Log": lambda node: plain(Log, node)}
-    weight = 20
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.log(inputs[0])
-
-
-@dataclass(frozen=True)
-class Sqrt(Unary):
-    """Square root: NaN below 0."""
-
-    name = "sqrt"
-    formula = "sqrt"
-    from_onnx = {"Sqrt": lambda node: plain(Sqrt, node)}
-    weight = 6
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.sqrt(inputs[0])
-
-
-@dataclass(frozen=True)
-class Reciprocal(Unary):
-    """1 / x."""
-
-    name = "reciprocal"
-    formula = "reciprocal"
-    from_onnx = {"Reciprocal": lambda node: plain(Reciprocal, node)}
-    weight = 6
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.reciprocal(inputs[0])
-
-
-@dataclass(frozen=True)
-class Erf(Unary):
-    """Gauss error function."""
-
-    name = "erf"
-    formula = "erf"
-    tolerance = 3e-07
-    from_onnx = {"Erf": lambda node: plain(Erf, node)}
-    weight = 20
-
-    def compute(self, *inputs: Array) -> Array:
-        return erf(inputs[0]) if inputs[0].size else inputs[0]
-
-
-@dataclass(frozen=True)
-class Floor(Unary):
-    """Largest whole number not above x."""
-
-    name = "floor"
-    formula = "floor"
-    from_onnx = {"Floor": lambda node: plain(Floor, node)}
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.floor(inputs[0])
-
-
-@dataclass(frozen=True)
-class Ceil(Unary):
-    """Smallest whole number not below x."""
-
-    name = "ceil"
-    formula = "ceil"
-    from_onnx = {"Ceil": lambda node: plain(Ceil, node)}
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.ceil(inputs[0])
-
-
-@dataclass(frozen=True)
-class Round(Unary):
-    """Nearest whole number; halves go to the even one."""
-
-    name = "round"
-    formula = "round"
-    from_onnx = {"Round": lambda node: plain(Round, node)}
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.rint(inputs[0])
-
-
-@dataclass(frozen=True)
-class Sin(Unary):
-    """Sine of radians."""
-
-    name = "sin"
-    from_onnx = {"Sin": lambda node: plain(Sin, node)}
-    weight = 20
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.sin(inputs[0])
-
-
-@dataclass(frozen=True)
-class Cos(Unary):
-    """Cosine of radians."""
-
-    name = "cos"
-    from_onnx = {"Cos": lambda node: plain(Cos, node)}
-    weight = 20
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.cos(inputs[0])
-
-
-@dataclass(frozen=True)
-class Tan(Unary):
-    """Tangent of radians."""
-
-    name = "tan"
-    from_onnx = {"Tan": lambda node: plain(Tan, node)}
-    weight = 25
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.tan(inputs[0])
-
-
-@dataclass(frozen=True)
-class Asin(Unary):
-    """Inverse sine, NaN outside -1..1."""
-
-    name = "asin"
-    from_onnx = {"Asin": lambda node: plain(Asin, node)}
-    weight = 25
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.arcsin(inputs[0])
-
-
-@dataclass(frozen=True)
-class Acos(Unary):
-    """Inverse cosine, NaN outside -1..1."""
-
-    name = "acos"
-    from_onnx = {"Acos": lambda node: plain(Acos, node)}
-    weight = 25
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.arccos(inputs[0])
-
-
-@dataclass(frozen=True)
-class Atan(Unary):
-    """Inverse tangent."""
-
-    name = "atan"
-    from_onnx = {"Atan": lambda node: plain(Atan, node)}
-    weight = 25
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.arctan(inputs[0])
-
-
-@dataclass(frozen=True)
-class Sinh(Unary):
-    """Hyperbolic sine."""
-
-    name = "sinh"
-    from_onnx = {"Sinh": lambda node: plain(Sinh, node)}
-    weight = 25
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.sinh(inputs[0])
-
-
-@dataclass(frozen=True)
-class Cosh(Unary):
-    """Hyperbolic cosine."""
-
-    name = "cosh"
-    from_onnx = {"Cosh": lambda node: plain(Cosh, node)}
-    weight = 25
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.cosh(inputs[0])
-
-
-@dataclass(frozen=True)
-class Asinh(Unary):
-    """Inverse hyperbolic sine."""
-
-    name = "asinh"
-    from_onnx = {"Asinh": lambda node: plain(Asinh, node)}
-    weight = 25
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.arcsinh(inputs[0])
-
-
-@dataclass(frozen=True)
-class Acosh(Unary):
-    """Inverse hyperbolic cosine, NaN below 1."""
-
-    name = "acosh"
-    from_onnx = {"Acosh": lambda node: plain(Acosh, node)}
-    weight = 25
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.arccosh(inputs[0])
-
-
-@dataclass(frozen=True)
-class Atanh(Unary):
-    """Inverse hyperbolic tangent, NaN outside -1..1."""
-
-    name = "atanh"
-    from_onnx = {"Atanh": lambda node: plain(Atanh, node)}
-    weight = 25
-
-    def compute(self, *inputs: Array) -> Array:
-        return np.arctanh(inputs[0])
-
-
-UNARY: tuple[type[Unary], ...] = (
-    Neg, Abs, Sign, Exp, Log, Sqrt, Reciprocal, Erf, Floor, Ceil, Round, Sin, Cos, Tan, Asin, Acos, Atan,
-    Sinh, Cosh, Asinh, Acosh, Atanh,
-)  # fmt: skip
+def unary(
+    onnx: str, elements: Callable[..., Array], meaning: str, *, kernel: bool = True, weight: int = 1,
+    tolerance: float = 0.0, integers: bool = False,
+) -> type[Unary]:  # fmt: skip
+    """An operator that ONNX calls `onnx`; `kernel`: kernels have a formula of its name."""
+    members = {
+        "__doc__": meaning, "__module__": __name__, "name": onnx.lower(), "formula": onnx.lower() if kernel else "",
+        "from_onnx": {onnx: lambda node: plain(made, node)}, "elements": staticmethod(elements), "weight": weight,
+        "tolerance": tolerance, "integers": integers,
+    }  # fmt: skip
+    made: type[Unary] = dataclass(frozen=True)(type(onnx, (Unary,), members))
+    return made
+
+
+Neg = unary("Neg", np.negative, "-x; integers wrap around.", integers=True)
+Abs = unary("Abs", np.abs, "|x|; the lowest integer of a type is its own absolute value.", integers=True)
+Sign = unary("Sign", np.sign, "-1, 0 or 1; NaN stays NaN.", integers=True)
+Exp = unary("Exp", np.exp, "e to the power of x.", weight=16, tolerance=3e-7)
+Log = unary("Log", np.log, "Natural logarithm: NaN below 0, -infinity at 0.", weight=20, tolerance=3e-7)
+Sqrt = unary("Sqrt", np.sqrt, "Square root: NaN below 0.", weight=6)
+Reciprocal = unary("Reciprocal", np.reciprocal, "1 / x.", weight=6)
+Erf = unary("Erf", lambda x: erf(x) if x.size else x, "Gauss error function.", weight=20, tolerance=3e-7)
+Floor = unary("Floor", np.floor, "Largest whole number not above x.")
+Ceil = unary("Ceil", np.ceil, "Smallest whole number not below x.")
+Round = unary("Round", np.rint, "Nearest whole number; halves go to the even one.")
+Sin = unary("Sin", np.sin, "Sine of radians.", kernel=False, weight=20)
+Cos = unary("Cos", np.cos, "Cosine of radians.", kernel=False, weight=20)
+Tan = unary("Tan", np.tan, "Tangent of radians.", kernel=False, weight=25)
+Asin = unary("Asin", np.arcsin, "Inverse sine, NaN outside -1..1.", kernel=False, weight=25)
+Acos = unary("Acos", np.arccos, "Inverse cosine, NaN outside -1..1.", kernel=False, weight=25)
+Atan = unary("Atan", np.arctan, "Inverse tangent.", kernel=False, weight=25)
+Sinh = unary("Sinh", np.sinh, "Hyperbolic sine.", kernel=False, weight=25)
+Cosh = unary("Cosh", np.cosh, "Hyperbolic cosine.", kernel=False, weight=25)
+Asinh = unary("Asinh", np.arcsinh, "Inverse hyperbolic sine.", kernel=False, weight=25)
+Acosh = unary("Acosh", np.arccosh, "Inverse hyperbolic cosine, NaN below 1.", kernel=False, weight=25)
+Atanh = unary("Atanh", np.arctanh, "Inverse hyperbolic tangent, NaN outside -1..1.", kernel=False, weight=25)

@@ -22,7 +22,7 @@ from cenote.ops.base import (
     require_same_dtype,
     seeded,
 )
-from cenote.ops.host import HostOp, int64s, known_ints, require_kind
+from cenote.ops.checks import int64s, known_ints, require_kind
 
 
 def _decode_where(node: Imported) -> Op:
@@ -42,7 +42,7 @@ def _decode_trilu(node: Imported) -> Op | Rewired:
 
 
 @dataclass(frozen=True)
-class Where(HostOp):
+class Where(Op):
     """x where the condition holds, y elsewhere; all three broadcast."""
 
     name: ClassVar[str] = "where"
@@ -67,7 +67,7 @@ class Where(HostOp):
 
 
 @dataclass(frozen=True)
-class Tile(HostOp):
+class Tile(Op):
     """The data repeated along each axis."""
 
     name: ClassVar[str] = "tile"
@@ -98,7 +98,7 @@ class Tile(HostOp):
 
 
 @dataclass(frozen=True)
-class Trilu(HostOp):
+class Trilu(Op):
     """The upper (or lower) triangle of the last two axes, zero elsewhere; k moves the diagonal up."""
 
     upper: bool = True

@@ -25,7 +25,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.host import HostOp, require_kind
+from cenote.ops.checks import require_kind
 
 ELLIPSIS = "..."
 
@@ -36,7 +36,7 @@ def _decode_einsum(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class Einsum(HostOp):
+class Einsum(Op):
     """Einstein's sum, as `numpy.einsum`: "bij,bjk->bik" is a batched matrix product.
 
     Letters name axes, equal letters run together, those missing on the right are summed; "..." stands for any

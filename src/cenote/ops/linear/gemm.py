@@ -24,11 +24,11 @@ from cenote.ops.base import (
     Types,
     broadcast_shapes,
     narrow,
-    require,
     require_same_dtype,
     seeded,
     wide,
 )
+from cenote.ops.epilogue import Fusible
 from cenote.ops.linear.gemm_lowerings import gemm_lowerings, matmul_lowerings
 
 INTEGERS = ("int32", "int64", "uint32", "uint64")
@@ -52,7 +52,7 @@ def decode_matmul(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class Gemm(Op):
+class Gemm(Fusible):
     """activation(alpha * A' B' + beta * C) with A' of (M, K), B' of (K, N); A' is A or its transpose.
 
     C is optional and broadcasts to (M, N) by NumPy's rules. `stored` ("bfloat16", "float16"): constant weights of a
@@ -69,6 +69,7 @@ class Gemm(Op):
     stored: str = ""
 
     name: ClassVar[str] = "gemm"
+    operands: ClassVar[tuple[str, ...]] = ("A", "B", "C?")
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"Gemm": decode_gemm}
 
     def sizes(self, a: TensorType, b: TensorType) -> tuple[int, int, int]:
@@ -84,44 +85,35 @@ class Gemm(Op):
             )
         return m, n, k
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if not 2 <= len(inputs) <= 3:
-            raise ShapeError(f"gemm: takes 2 or 3 inputs, got {len(inputs)}")
-        a, b = require("gemm", inputs[0], "A"), require("gemm", inputs[1], "B")
-        _check_dtype("gemm", require_same_dtype("gemm", *inputs))
+    def types(self, a: TensorType, b: TensorType, c: TensorType | None) -> Types:
+        _check_dtype("gemm", require_same_dtype("gemm", a, b, c))
         m, n, _ = self.sizes(a, b)
-        c = inputs[2] if len(inputs) > 2 else None
         if c is not None and (c.rank > 2 or broadcast_shapes("gemm", c.shape, (m, n)) != (m, n)):
             raise ShapeError(f"gemm: C {c} does not broadcast to the product's shape [{m},{n}]")
         return (TensorType(a.dtype, (m, n)),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (result,) = self.infer(*(None if x is None else TensorType.of(x.dtype, x.shape) for x in inputs))
-        a, b = inputs[0], inputs[1]
-        assert a is not None
-        assert b is not None
-        y = _product(wide(a.T if self.transpose_a else a), wide(b.T if self.transpose_b else b))
+    def compute(self, a: Array, b: Array, c: Array | None) -> Arrays:
+        y = np.matmul(wide(a.T if self.transpose_a else a), wide(b.T if self.transpose_b else b))
         y = y if self.alpha == 1 else y * self.alpha
-        c = inputs[2] if len(inputs) > 2 else None
         if c is not None:
             y = y + (wide(c) if self.beta == 1 else wide(c) * self.beta)
-        return (narrow(self.activation.apply(y), result.dtype),)
+        return (narrow(self.activation.apply(y), a.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        a, b = require("gemm", inputs[0], "A"), require("gemm", inputs[1], "B")
+        a, b, _ = self.arranged(inputs)
         if a.dtype == np.float32:
             m, n, k = self.sizes(a, b)
             yield from gemm_lowerings(self, (m, n, k), inputs, target)
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        a, b = require("gemm", inputs[0], "A"), require("gemm", inputs[1], "B")
+        a, b, _ = self.arranged(inputs)
         (y,) = self.infer(*inputs)
         extra = sum((len(inputs) > 2 and inputs[2] is not None, not self.activation.is_identity))
         moved = sum(value.nbytes for value in (*inputs, y) if value is not None)
         return Cost(2 * y.size * self.sizes(a, b)[2] + extra * y.size, moved)
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
-        a, b = require("gemm", inputs[0], "A"), require("gemm", inputs[1], "B")
+        a, b, _ = self.arranged(inputs)
         rows, columns = box.ranges
         inner = (0, self.sizes(a, b)[2])
         boxes: list[Box | None] = [
@@ -170,12 +162,10 @@ class MatMul(Op):
     """
 
     name: ClassVar[str] = "matmul"
+    operands: ClassVar[tuple[str, ...]] = ("A", "B")
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"MatMul": decode_matmul}
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if len(inputs) != 2:
-            raise ShapeError(f"matmul: takes 2 inputs, got {len(inputs)}")
-        a, b = require("matmul", inputs[0], "A"), require("matmul", inputs[1], "B")
+    def types(self, a: TensorType, b: TensorType) -> Types:
         _check_dtype("matmul", require_same_dtype("matmul", a, b))
         if not a.rank or not b.rank:
             raise ShapeError(f"matmul: A {a} and B {b} must have at least one axis; use Mul for scalars")
@@ -185,20 +175,16 @@ class MatMul(Op):
         batch = broadcast_shapes("matmul", a.shape[:-2], b.shape[:-2])
         return (TensorType(a.dtype, (*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.rank > 1 else ()))),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        a, b = inputs
-        assert a is not None
-        assert b is not None
-        (result,) = self.infer(TensorType.of(a.dtype, a.shape), TensorType.of(b.dtype, b.shape))
-        return (narrow(_product(wide(a), wide(b)), result.dtype),)
+    def compute(self, a: Array, b: Array) -> Arrays:
+        return (narrow(np.matmul(wide(a), wide(b)), a.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        a = require("matmul", inputs[0], "A")
+        a, _ = self.arranged(inputs)
         if a.dtype == np.float32:
             yield from matmul_lowerings(inputs, self.infer(*inputs)[0], target)
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        a, b = require("matmul", inputs[0], "A"), require("matmul", inputs[1], "B")
+        a, b = self.arranged(inputs)
         (y,) = self.infer(a, b)
         return Cost(2 * y.size * a.shape[-1], a.nbytes + b.nbytes + y.nbytes)
 
@@ -223,12 +209,6 @@ def _check_dtype(op: str, dtype: np.dtype[Any]) -> None:
         raise DTypeError(
             f"{op}: type {dtype} is not supported (floats, {', '.join(INTEGERS)}); cast the inputs first"
         )
-
-
-def _product(a: Array, b: Array) -> Array:
-    with np.errstate(all="ignore"):
-        product: Array = np.matmul(a, b)
-    return product
 
 
 def _broadcast_ranges(

@@ -12,7 +12,7 @@ import numpy as np
 from cenote.core import limits
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
-from cenote.kernels.base import Call, View, constant_of
+from cenote.kernels.base import Call, View, constant_of, present
 from cenote.kernels.conv.gemm import Matrix, Panels, Product, panel_calls
 from cenote.kernels.conv.gemv import linear_call
 from cenote.kernels.cost_model import peak_seconds, stream_seconds
@@ -62,8 +62,7 @@ def gemm_lowerings(
     addend = _addend(op, inputs, m, n)
     if addend is None or not k or (op.transpose_a and m * k >= 1 << 31):
         return  # kernels hold distances within A in 32 bits
-    b = inputs[1]
-    assert b is not None
+    b = present(inputs[1])
     if m == 1 and b.value is not None and op.transpose_b and op.alpha == 1 and addend.is_bias:
         yield _linear(op, n, k, inputs, addend, target)
     panels = Panels.cut(m, n, k, target)
@@ -87,8 +86,7 @@ def gemm_lowerings(
         if addend.constant is not None:
             residual = Matrix(addend.constant, 0, n, 1)
         elif addend.index is not None:
-            view = views[addend.index]
-            assert view is not None
+            view = present(views[addend.index])
             strides = (0, 0, *view.strides)[-2:]
             residual = Matrix(view, 0, strides[0] if view.type.rank == 2 and view.shape[0] == m else 0, 1)
         weights = made[1] if packed is None else packed
@@ -107,9 +105,7 @@ def _linear(
     """One row of A against constant rows of B as they lie: bound by reading the weights."""
 
     def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
-        x, weights = views[0], views[1]
-        assert x is not None
-        assert weights is not None
+        x, weights = present(views[0]), present(views[1])
         bias = np.zeros(n, np.float32) if addend.bias is None else addend.bias
         stored: View | Array = weights
         if op.stored:
@@ -140,7 +136,7 @@ def _addend(op: GemmAttributes, inputs: Sequence[TensorType | None], m: int, n: 
 
 
 def _matrix(view: View | None, transposed: bool) -> Matrix:
-    assert view is not None
+    view = present(view)
     row, column = view.strides[::-1] if transposed else view.strides
     return Matrix(view, 0, row, column)
 
@@ -149,9 +145,7 @@ def matmul_lowerings(
     inputs: Sequence[TensorType | None], y: TensorType, target: Target
 ) -> Iterator[Lowering]:
     """Candidates for a batched product: panels of a constant B, or of B packed when the program runs."""
-    a, b = inputs
-    assert a is not None
-    assert b is not None
+    a, b = present(inputs[0]), present(inputs[1])
     if not a.shape[-1] or not y.size or math.prod(y.shape[:-2]) > limits.MOST_POSITIONS:
         return
     batch = Batch.of(a.shape, b.shape)
@@ -162,12 +156,10 @@ def matmul_lowerings(
     temporary = () if constant else (TensorType(FLOAT32, (batch.b_images, panels.size)),)
 
     def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
-        left, right = views
-        assert left is not None
+        left, right = present(views[0]), present(views[1])
         calls: list[Call] = []
         packed = panels.pack(constant_of(right).reshape(batch.k, batch.n)) if constant else None
         if packed is None:
-            assert right is not None
             source = Matrix(right, batch.k * batch.n, batch.n, 1)
             calls += panel_calls(panels, source, made[1], batch.b_images, 1.0)
         for a_first, b_first, y_first in batch.outer:

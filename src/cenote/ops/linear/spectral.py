@@ -27,7 +27,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.host import HostOp, dtype_from_code, known_int, one_of, require_kind
+from cenote.ops.checks import dtype_from_code, known_int, one_of, require_kind
 
 WINDOWS: Mapping[str, tuple[float, ...]] = {
     "hann": (0.5, -0.5),
@@ -68,7 +68,7 @@ def _decode_det(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class Window(HostOp):
+class Window(Op):
     """A Hann, Hamming or Blackman window of `size` values; periodic: the first of a symmetric one of size +
     1.
     """
@@ -107,7 +107,7 @@ class Window(HostOp):
 
 
 @dataclass(frozen=True)
-class MelWeightMatrix(HostOp):
+class MelWeightMatrix(Op):
     """(bins of a one-sided spectrum, mel bands): triangles with peak 1, evenly spaced on the mel scale.
 
     mel(f) = 2595 log10(1 + f / 700). Band edges are rounded down to bins and spaced (high - low) / (bands + 2), as
@@ -162,7 +162,7 @@ class MelWeightMatrix(HostOp):
 
 
 @dataclass(frozen=True)
-class DFT(HostOp):
+class DFT(Op):
     """The discrete Fourier transform along one axis of x (..., 1) real or (..., 2) complex; the inverse
     divides by n.
 
@@ -235,7 +235,7 @@ class DFT(HostOp):
 
 
 @dataclass(frozen=True)
-class STFT(HostOp):
+class STFT(Op):
     """Transforms of frames of a signal (batch, length, 1 or 2), `step` samples apart: (batch, frames, bins,
     2).
 
@@ -295,7 +295,7 @@ class STFT(HostOp):
 
 
 @dataclass(frozen=True)
-class Det(HostOp):
+class Det(Op):
     """The determinant of each square matrix in the last two axes."""
 
     name: ClassVar[str] = "det"

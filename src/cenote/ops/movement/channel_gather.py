@@ -13,7 +13,7 @@ from cenote.core.target import Target
 from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.layout.channel_gather import Sources, bytes_moved, channel_gather_call
-from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types, require, require_same_dtype, seeded
+from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types, require_same_dtype, seeded
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class ChannelGather(Op):
     sources: Sources = ()
 
     name: ClassVar[str] = "channel_gather"
+    operands: ClassVar[tuple[str, ...]] = ("x*",)
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        types = [require("channel_gather", x, f"x{i}") for i, x in enumerate(inputs)]
+    def types(self, *types: TensorType) -> Types:
         dtype = require_same_dtype("channel_gather", *types)
         first = types[0]
         if any(x.rank < 2 or (x.shape[0], x.shape[2:]) != (first.shape[0], first.shape[2:]) for x in types):
@@ -40,25 +40,23 @@ class ChannelGather(Op):
                 raise ArgumentError(f"channel_gather: there is no channel {channel} of input {tensor}")
         return (TensorType(dtype, (first.shape[0], len(self.sources), *first.shape[2:])),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        arrays = [x for x in inputs if x is not None]
+    def compute(self, *arrays: Array) -> Arrays:
         return (np.stack([arrays[tensor][:, channel] for tensor, channel in self.sources], axis=1),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        types = [x for x in inputs if x is not None]
-        first = types[0]
+        first = self.arranged(inputs)[0]
         if first.rank not in (3, 4, 5) or first.dtype.itemsize != 4:
             return
         layout = Layout(target.lanes())
         pixels = first.size // max(1, first.shape[1])
         seconds = bytes_moved(self.sources, pixels) / 3e10 + 1e-6
-        yield Lowering("shuffle lanes", (layout,) * len(types), (layout,), self._bind, seconds)
+        yield Lowering("shuffle lanes", (layout,) * len(inputs), (layout,), self._bind, seconds)
 
     def _bind(self, inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
         return [channel_gather_call(self.sources, [x for x in inputs if x is not None], outputs[0])]
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        first = require("channel_gather", inputs[0], "x0")
+        first = self.arranged(inputs)[0]
         return Cost(0, bytes_moved(self.sources, first.size // max(1, first.shape[1])))
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,9 +11,10 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.layout.copy import box_of, can_copy, copy_call
 from cenote.ops.base import (
+    Alias,
     Arrays,
     Box,
     Cost,
@@ -22,7 +24,6 @@ from cenote.ops.base import (
     Sample,
     Types,
     normalize_axis,
-    require,
     require_same_dtype,
     seeded,
 )
@@ -34,13 +35,11 @@ class Concat(Op):
     """One or more tensors of one type one after another along `axis`; their other axes are equal."""
 
     name = "concat"
+    operands = ("x*",)
     from_onnx = {"Concat": lambda node: _decode(node)}
     axis: int
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if not inputs:
-            raise ShapeError(f"{self.name}: needs at least one input")
-        types = [require(self.name, x, str(index)) for index, x in enumerate(inputs)]
+    def types(self, *types: TensorType) -> Types:
         dtype, rank = require_same_dtype(self.name, *types), types[0].rank
         axis = normalize_axis(self.name, self.axis, rank)
         others = {(*x.shape[:axis], *x.shape[axis + 1 :]) for x in types}
@@ -50,12 +49,12 @@ class Concat(Op):
         first = types[0].shape
         return (TensorType(dtype, (*first[:axis], sum(x.shape[axis] for x in types), *first[axis + 1 :])),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        return (np.concatenate([x for x in inputs if x is not None], axis=self.axis),)
+    def compute(self, *inputs: Array) -> Arrays:
+        return (np.concatenate(inputs, axis=self.axis),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         (output,) = self.infer(*inputs)
-        types = [x for x in inputs if x is not None]
+        types: list[TensorType] = self.arranged(inputs)
         if not can_copy(output.dtype):
             return
         seconds = 2 * output.nbytes / 2e10 + 1e-6 * len(types)
@@ -63,8 +62,7 @@ class Concat(Op):
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
             calls, begins = [], [0] * output.rank
-            for x in views:
-                assert x is not None
+            for x in map(present, views):
                 calls.append(copy_call(x, box_of(outputs[0], begins, x.shape), target))
                 begins[axis] += x.shape[axis]
             return calls
@@ -76,14 +74,25 @@ class Concat(Op):
             blocked = Layout(lanes)
             yield Lowering("copies_blocked", (blocked,) * len(types), (blocked,), bind, seconds)
 
+    def aliases(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        types: list[TensorType] = self.arranged(inputs)
+        first, rank = types[0], types[0].rank
+        if any(not x.size for x in types):
+            return
+        axis, lanes = self.axis % rank, target.lanes(first.dtype)
+        aligned = axis == 1 and all(x.shape[1] % lanes == 0 for x in types[:-1])
+        if aligned and rank in (3, 4, 5) and lanes == target.lanes():
+            yield Lowering.shared(Alias.JOINED, (Layout(lanes),) * len(types), (Layout(lanes),))
+        if math.prod(first.shape[:axis]) == 1:
+            yield Lowering.shared(Alias.JOINED, (PLAIN,) * len(types), (PLAIN,))
+
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         (output,) = self.infer(*inputs)
         return Cost(operations=0, bytes=2 * output.nbytes)
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         boxes, begin = [], 0
-        for index, kind in enumerate(inputs):
-            x = require(self.name, kind, str(index))
+        for x in self.arranged(inputs):
             axis = normalize_axis(self.name, self.axis, x.rank)
             extent, ranges = x.shape[axis], list(box.ranges)
             low, high = (min(max(edge - begin, 0), extent) for edge in ranges[axis])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, TensorType
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.layout.transpose import strided_copy_call
 from cenote.ops.base import Lowering
@@ -22,8 +22,7 @@ def strided_lowerings(
         return
 
     def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        x = views[0]
-        assert x is not None
+        x = present(views[0])
         start, strides = walk(x.strides)
         return [strided_copy_call(x.at(start), strides, outputs[0], target)]
 

@@ -13,7 +13,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import INT64, Array, TensorType
 from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, normalize_axis, seeded, wide
-from cenote.ops.host import HostOp, int64s, known, require_kind
+from cenote.ops.checks import int64s, known, require_kind
 
 
 def _decode_non_zero(node: Imported) -> Op:
@@ -42,7 +42,7 @@ def _decode_reverse_sequence(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class NonZero(HostOp):
+class NonZero(Op):
     """The coordinates of the elements that are not zero, as int64 (rank, count) in row-major order."""
 
     name: ClassVar[str] = "non_zero"
@@ -67,7 +67,7 @@ class NonZero(HostOp):
 
 
 @dataclass(frozen=True)
-class Unique(HostOp):
+class Unique(Op):
     """The different elements, or slices along an axis: sorted, or in the order they are met.
 
     Further outputs (`count` says how many in all, 1 to 4): where each is first met, which one each element
@@ -113,7 +113,7 @@ class Unique(HostOp):
 
 
 @dataclass(frozen=True)
-class Compress(HostOp):
+class Compress(Op):
     """The slices along an axis (or the elements of the flattened data) where the condition holds.
 
     The condition may be shorter than the axis: what lies beyond it is dropped.
@@ -150,7 +150,7 @@ class Compress(HostOp):
 
 
 @dataclass(frozen=True)
-class OneHot(HostOp):
+class OneHot(Op):
     """values[1] where the new axis (of extent `depth`) meets the index, values[0] elsewhere.
 
     Negative indices count from the end; one outside the axis gives values[0] all along it. Indices of other types
@@ -190,7 +190,7 @@ class OneHot(HostOp):
 
 
 @dataclass(frozen=True)
-class ReverseSequence(HostOp):
+class ReverseSequence(Op):
     """The first length[i] elements of sample i reversed along the time axis, the rest as they are."""
 
     batch_axis: int = 1

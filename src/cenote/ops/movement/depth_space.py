@@ -11,7 +11,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, seeded
-from cenote.ops.host import HostOp, as_ints, int64s, known_ints, one_of, unique_axes
+from cenote.ops.checks import as_ints, int64s, known_ints, one_of, unique_axes
 
 MODES = ("DCR", "CRD")
 
@@ -35,7 +35,7 @@ def _decode_center_crop_pad(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class DepthToSpace(HostOp):
+class DepthToSpace(Op):
     """(N, C, H, W) to (N, C/b^2, H*b, W*b): each b*b channels become a block of pixels.
 
     Mode "DCR" takes the block's place as the slow part of the channel (TensorFlow), "CRD" as the fast one (PyTorch's
@@ -75,7 +75,7 @@ class DepthToSpace(HostOp):
 
 
 @dataclass(frozen=True)
-class SpaceToDepth(HostOp):
+class SpaceToDepth(Op):
     """(N, C, H, W) to (N, C*b^2, H/b, W/b): the inverse of DepthToSpace in the same mode."""
 
     block: int
@@ -108,7 +108,7 @@ class SpaceToDepth(HostOp):
 
 
 @dataclass(frozen=True)
-class CenterCropPad(HostOp):
+class CenterCropPad(Op):
     """The middle part of the wanted extents, or the data in the middle of zeros. An odd rest goes to the
     end.
     """

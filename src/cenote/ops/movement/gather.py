@@ -11,7 +11,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, normalize_axis, seeded
-from cenote.ops.host import HostOp, checked_indices, int64s, require_index
+from cenote.ops.checks import checked_indices, int64s, require_index
 
 
 def _decode_gather(node: Imported) -> Op:
@@ -31,7 +31,7 @@ def _decode_gather_nd(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class Gather(HostOp):
+class Gather(Op):
     """Slices of the data along one axis, as `numpy.take`: the axis is replaced by the axes of the indices.
 
     Negative indices count from the end; one outside the axis raises ArgumentError when it runs.
@@ -63,7 +63,7 @@ class Gather(HostOp):
 
 
 @dataclass(frozen=True)
-class GatherElements(HostOp):
+class GatherElements(Op):
     """One element per index: the index replaces the coordinate along the axis, the others are its own
     place.
     """
@@ -91,7 +91,7 @@ class GatherElements(HostOp):
 
 
 @dataclass(frozen=True)
-class GatherND(HostOp):
+class GatherND(Op):
     """Slices of the data whose leading coordinates are the rows of the indices, after `batch_axes` shared
     axes.
     """

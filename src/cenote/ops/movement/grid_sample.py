@@ -23,7 +23,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.host import STRING, HostOp, int64s, known_ints, one_of, require_kind
+from cenote.ops.checks import STRING, int64s, known_ints, one_of, require_kind
 
 MODES = ("linear", "nearest", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
@@ -48,7 +48,7 @@ def _decode_affine_grid(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class GridSample(HostOp):
+class GridSample(Op):
     """x (N, C, *spatial) read at the places of a grid (N, *out, rank), by interpolation.
 
     A place holds one coordinate per spatial axis, the last axis first, from -1 to 1: the centres of the first and
@@ -112,7 +112,7 @@ class GridSample(HostOp):
 
 
 @dataclass(frozen=True)
-class AffineGrid(HostOp):
+class AffineGrid(Op):
     """The grid (N, *spatial, rank) of an affine map (N, rank, rank + 1), over the places of an image (N, C,
     *spatial).
 

@@ -11,7 +11,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.layout.copy import box_of, can_copy, copy_call, fill_call
 from cenote.ops.base import (
     Arrays,
@@ -43,6 +43,7 @@ class Pad(Op):
     """
 
     name = "pad"
+    operands = ("data", "pads?", "value?", "axes?")
     from_onnx = {"Pad": lambda node: _decode(node)}
     pads: tuple[tuple[int, int], ...] | None = None
     mode: str = "constant"
@@ -70,13 +71,10 @@ class Pad(Op):
             all_pads[axis] = pair
         return tuple(all_pads)
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if not 1 <= len(inputs) <= 4:
-            raise ShapeError(f"{self.name}: got {len(inputs)} inputs, needs x and at most pads, value, axes")
-        x = require(self.name, inputs[0], "data")
+    def types(self, x: TensorType, *others: TensorType | None) -> Types:
         if self.mode not in MODES:
             raise UnsupportedError(f"{self.name}: mode '{self.mode}' is not known ({', '.join(MODES)})")
-        constant = inputs[2] if len(inputs) > 2 else None
+        constant = others[1]
         if constant is not None:
             require_same_dtype(self.name, x, constant)
             if constant.size != 1:
@@ -84,7 +82,7 @@ class Pad(Op):
                     f"{self.name}: the constant has shape {list(constant.shape)}, needs a scalar"
                 )
         shape = []
-        for axis, (extent, (begin, end)) in enumerate(zip(x.shape, self.resolved(inputs), strict=True)):
+        for axis, (extent, (begin, end)) in enumerate(zip(x.shape, self.resolved((x, *others)), strict=True)):
             kept = extent + min(begin, 0) + min(end, 0)
             if kept < 0:
                 raise ShapeError(f"{self.name}: pads {begin},{end} crop more than axis {axis} of {x} has")
@@ -93,17 +91,14 @@ class Pad(Op):
             shape.append(extent + begin + end)
         return (TensorType(x.dtype, tuple(shape)),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        types = [None if a is None else TensorType.known(a) for a in inputs]
-        (output,) = self.infer(*types)
-        x = inputs[0]
-        assert x is not None
-        pads = self.resolved(types)
+    def compute(self, x: Array, *others: Array | None) -> Arrays:
+        (output,) = self.declared(x, *others)
+        pads = self.resolved([None if a is None else TensorType.known(a) for a in (x, *others)])
         cut = tuple(slice(max(-b, 0), n - max(-e, 0)) for n, (b, e) in zip(x.shape, pads, strict=True))
         grown = [(max(begin, 0), max(end, 0)) for begin, end in pads]
         if self.mode != "constant":
             return (_padded_by_index(x[cut], grown, self.mode),)
-        y = np.full(output.shape, self.constant(inputs, x.dtype), x.dtype)
+        y = np.full(output.shape, self.constant((x, *others), x.dtype), x.dtype)
         inside = tuple(slice(begin, n - end) for n, (begin, end) in zip(y.shape, grown, strict=True))
         y[inside] = x[cut]
         return (y,)
@@ -127,8 +122,7 @@ class Pad(Op):
         rest = (None,) * (len(inputs) - 1)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            source, y = views[0], outputs[0]
-            assert source is not None
+            source, y = present(views[0]), outputs[0]
             inside = [(max(begin, 0), n - max(end, 0)) for n, (begin, end) in zip(y.shape, pads, strict=True)]
             shape = [end - begin for begin, end in inside]
             calls = [fill_call(constant, part, target) for part in _border(y, inside)]

@@ -14,6 +14,7 @@ import numpy as np
 from cenote.core.errors import ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
+from cenote.kernels.base import present
 from cenote.ops.base import (
     Arrays,
     Decoder,
@@ -27,7 +28,7 @@ from cenote.ops.base import (
     normalize_axis,
     seeded,
 )
-from cenote.ops.host import BOOL, HostOp, as_ints, int64s, known, known_ints, require_kind, unique_axes
+from cenote.ops.checks import BOOL, as_ints, int64s, known, known_ints, require_kind, unique_axes
 from cenote.ops.movement.copy_lowerings import strided_lowerings
 
 
@@ -77,7 +78,7 @@ def _decode_dropout(node: Imported) -> Op | Rewired:
 
 
 @dataclass(frozen=True)
-class Reshape(HostOp):
+class Reshape(Op):
     """The same elements in another shape. An extent of -1 takes what is left, 0 copies the input's extent
     at that place (with `allow_zero`: means 0).
     """
@@ -137,7 +138,7 @@ class Reshape(HostOp):
 
 
 @dataclass(frozen=True)
-class Flatten(HostOp):
+class Flatten(Op):
     """A matrix: the axes before `axis` (-rank to rank) are its rows, the rest its columns."""
 
     axis: int = 1
@@ -168,7 +169,7 @@ class Flatten(HostOp):
 
 
 @dataclass(frozen=True)
-class Squeeze(HostOp):
+class Squeeze(Op):
     """Removes axes of extent 1: those listed, or all without a list."""
 
     name: ClassVar[str] = "squeeze"
@@ -203,7 +204,7 @@ class Squeeze(HostOp):
 
 
 @dataclass(frozen=True)
-class Unsqueeze(HostOp):
+class Unsqueeze(Op):
     """Inserts axes of extent 1 at the listed places of the output (any order, none twice)."""
 
     name: ClassVar[str] = "unsqueeze"
@@ -237,7 +238,7 @@ class Unsqueeze(HostOp):
 
 
 @dataclass(frozen=True)
-class Expand(HostOp):
+class Expand(Op):
     """Repeats axes of extent 1 by broadcasting the data against a shape, both ways: the shape may hold ones
     too.
     """
@@ -256,8 +257,7 @@ class Expand(HostOp):
         return (np.broadcast_to(data, self.declared(data, shape)[0].shape).copy(),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        data = inputs[0]
-        assert data is not None
+        data = present(inputs[0])
         (output,) = self.infer(*inputs)
         missing = [0] * (output.rank - data.rank)
 
@@ -281,7 +281,7 @@ class Expand(HostOp):
 
 
 @dataclass(frozen=True)
-class Identity(HostOp):
+class Identity(Op):
     """The input, unchanged."""
 
     name: ClassVar[str] = "identity"
@@ -303,7 +303,7 @@ class Identity(HostOp):
 
 
 @dataclass(frozen=True)
-class Dropout(HostOp):
+class Dropout(Op):
     """The data unchanged and, `with_mask`, a mask of ones: dropout as inference does it.
 
     Training mode with a ratio other than 0 is refused: no result of it could be reproduced. `mask_like_data` gives

@@ -10,7 +10,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.elementwise.resize import MOST_TAPS, resize_call
 from cenote.kernels.layout.copy import can_copy
 from cenote.ops.base import (
@@ -48,6 +48,7 @@ class Resize(Op):
     """
 
     name = "resize"
+    operands = ("x", "roi?", "scales?", "sizes?")
     from_onnx = {"Resize": lambda node: _decode_resize(node), "Upsample": lambda node: _decode_upsample(node)}
     mode: str = "nearest"
     coordinates: str = "half_pixel"
@@ -62,8 +63,7 @@ class Resize(Op):
     exclude_outside: bool = False
     extrapolation: float = 0.0
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = require(self.name, inputs[0] if inputs else None, "X")
+    def types(self, x: TensorType, *others: TensorType | None) -> Types:
         for what, value, known in (
             ("mode", self.mode, MODES),
             ("coordinate_transformation_mode", self.coordinates, COORDINATES),
@@ -74,7 +74,7 @@ class Resize(Op):
                 raise UnsupportedError(f"{self.name}: {what} '{value}' is not known ({', '.join(known)})")
         if self.mode != "nearest":
             require_number(self.name, x.dtype)
-        return (TensorType(x.dtype, tuple(axis.size for axis in self.resolved(inputs))),)
+        return (TensorType(x.dtype, tuple(axis.size for axis in self.resolved((x, *others)))),)
 
     def resolved(self, inputs: Sequence[TensorType | None]) -> tuple[ResizedAxis, ...]:
         """What happens to every axis of x."""
@@ -141,11 +141,10 @@ class Resize(Op):
         cubic = self.cubic if self.mode == "cubic" else None
         return filter_taps(axis, self.coordinates, cubic, self.antialias, self.exclude_outside)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        types = [None if a is None else TensorType.known(a) for a in inputs]
-        (output,) = self.infer(*types)
-        assert inputs[0] is not None
-        y = inputs[0] if self.mode == "nearest" else inputs[0].astype(np.float64)
+    def compute(self, x: Array, *others: Array | None) -> Arrays:
+        (output,) = self.declared(x, *others)
+        types = [None if a is None else TensorType.known(a) for a in (x, *others)]
+        y = x if self.mode == "nearest" else x.astype(np.float64)
         outside = np.zeros((1,) * y.ndim, np.bool_)
         for number, axis in enumerate(self.resolved(types)):
             if axis.is_identity:
@@ -168,11 +167,8 @@ class Resize(Op):
         column = [1] * x.ndim
         column[axis] = len(taps.index)
         total = np.zeros((), np.float64)
-        with np.errstate(all="ignore"):
-            for tap in range(taps.index.shape[1]):
-                total = total + np.take(x, taps.index[:, tap], axis=axis) * taps.weight[:, tap].reshape(
-                    column
-                )
+        for tap in range(taps.index.shape[1]):
+            total = total + np.take(x, taps.index[:, tap], axis=axis) * taps.weight[:, tap].reshape(column)
         return total
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
@@ -196,8 +192,7 @@ class Resize(Op):
         error = 0.0 if self.mode == "nearest" else error_of(2e-6, x.dtype)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            source = views[0]
-            assert source is not None
+            source = present(views[0])
             spatial = 2 if outputs[0].layout.is_blocked else 0
             used = [unresized] * (2 - len(taps[-(x.rank - spatial) :])) + taps[-(x.rank - spatial) :]
             return [resize_call(source, outputs[0], used, self.mode == "nearest", target)]

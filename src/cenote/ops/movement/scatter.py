@@ -23,7 +23,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.host import BOOL, HostOp, int64s, one_of, require_index
+from cenote.ops.checks import BOOL, int64s, one_of, require_index
 from cenote.ops.movement.gather import check_element_indices, element_places, tuple_places
 
 _REDUCTIONS: Mapping[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -48,7 +48,7 @@ def _decode_tensor_scatter(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class ScatterElements(HostOp):
+class ScatterElements(Op):
     """A copy of the data with one element written per update: the index replaces the coordinate along `axis`.
 
     `reduction` combines the update with what is there (add, mul, max, min); with "none" the last update in
@@ -91,7 +91,7 @@ class ScatterElements(HostOp):
 
 
 @dataclass(frozen=True)
-class ScatterND(HostOp):
+class ScatterND(Op):
     """A copy of the data with one slice written per row of the indices (its leading coordinates).
 
     `reduction` as in ScatterElements.
@@ -127,7 +127,7 @@ class ScatterND(HostOp):
 
 
 @dataclass(frozen=True)
-class TensorScatter(HostOp):
+class TensorScatter(Op):
     """A cache (batch, ..., length, ...) with `update` written from a start per sample along `axis`.
 
     `mode` "circular" wraps around the end; "linear" refuses to write past it (ArgumentError).

@@ -23,7 +23,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.host import HostOp, dtype_from_code, int64s, known, known_ints, require_kind
+from cenote.ops.checks import dtype_from_code, int64s, known, known_ints, require_kind
 
 
 def _decode_shape(node: Imported) -> Op:
@@ -64,7 +64,7 @@ def _decode_eye_like(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class Shape(HostOp):
+class Shape(Op):
     """The shape of the data as int64; `start` and `end` pick a part of it, clamped to the rank, negative
     from the end.
 
@@ -92,7 +92,7 @@ class Shape(HostOp):
 
 
 @dataclass(frozen=True)
-class Size(HostOp):
+class Size(Op):
     """The number of elements, an int64 scalar. `infer` gives it."""
 
     name: ClassVar[str] = "size"
@@ -112,7 +112,7 @@ class Size(HostOp):
 
 
 @dataclass(frozen=True)
-class Range(HostOp):
+class Range(Op):
     """start, start + delta, ... before limit: ceil((limit - start) / delta) elements, none when that is
     negative.
 
@@ -158,7 +158,7 @@ class Range(HostOp):
 
 
 @dataclass(frozen=True)
-class ConstantOfShape(HostOp):
+class ConstantOfShape(Op):
     """One value everywhere, float32 zero by default."""
 
     value: float | int | bool = 0.0
@@ -186,7 +186,7 @@ class ConstantOfShape(HostOp):
 
 
 @dataclass(frozen=True)
-class EyeLike(HostOp):
+class EyeLike(Op):
     """A matrix of the data's shape, one on a diagonal (positive: above the main one), zero elsewhere."""
 
     diagonal: int = 0

@@ -10,8 +10,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
+from cenote.kernels.base import present
 from cenote.ops.base import Arrays, Decoder, Imported, Op, Rewired, Sample, Types, seeded
-from cenote.ops.host import HostOp, as_ints, int64s, known_ints, unique_axes
+from cenote.ops.checks import as_ints, int64s, known_ints, unique_axes
 
 
 def _decode_slice(node: Imported) -> Op | Rewired:
@@ -28,7 +29,7 @@ def _decode_slice(node: Imported) -> Op | Rewired:
 
 
 @dataclass(frozen=True)
-class Slice(HostOp):
+class Slice(Op):
     """Along each listed axis the elements start, start + step, ... before `ends`; all axes without a list.
 
     Negative starts and ends count from the axis's end; those outside are moved to the nearest place inside.
@@ -76,9 +77,7 @@ class Slice(HostOp):
 
     def compute(self, data: Array, *bounds: Array | None) -> Arrays:
         starts, ends, axes, steps = (None if x is None else TensorType.known(x) for x in bounds)
-        assert starts is not None
-        assert ends is not None
-        taken = self.ranges(TensorType.known(data), starts, ends, axes, steps)
+        taken = self.ranges(TensorType.known(data), present(starts), present(ends), axes, steps)
         places = tuple(
             slice(r.start, r.stop if r.stop >= 0 else None, r.step) if r else slice(0) for r in taken
         )

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
-from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Decoder, Imported, Op, Rewired, Sample, Types, normalize_axis, seeded
-from cenote.ops.host import HostOp, as_ints, int64s, known_ints
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, Layout, TensorType
+from cenote.kernels.base import present
+from cenote.ops.base import (
+    Alias,
+    Arrays,
+    Decoder,
+    Imported,
+    Lowering,
+    Op,
+    Rewired,
+    Sample,
+    Types,
+    normalize_axis,
+    seeded,
+)
+from cenote.ops.checks import as_ints, int64s, known_ints
 
 
 def _decode_split(node: Imported) -> Op | Rewired:
@@ -31,7 +46,7 @@ def _decode_split(node: Imported) -> Op | Rewired:
 
 
 @dataclass(frozen=True)
-class Split(HostOp):
+class Split(Op):
     """`count` consecutive parts along an axis: of the given sizes, or of equal size without them.
 
     With `uneven` equal parts are rounded up and the last one is smaller where the axis does not divide (ONNX's
@@ -63,6 +78,17 @@ class Split(HostOp):
                 f"split: an axis of {extent} is too short for {self.count} parts; give the sizes"
             )
         return (part,) * (self.count - 1) + (extent - part * (self.count - 1),)
+
+    def aliases(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, parts = present(inputs[0]), self.infer(*inputs)
+        if not x.size:
+            return
+        axis, absent, lanes = self.axis % x.rank, (None,) * (len(inputs) - 1), target.lanes()
+        aligned = axis == 1 and all(part.shape[1] % lanes == 0 for part in parts[:-1])
+        if aligned and x.rank in (3, 4, 5) and x.dtype.itemsize == 4:
+            yield Lowering.shared(Alias.PARTS, (Layout(lanes), *absent), (Layout(lanes),) * len(parts))
+        if math.prod(x.shape[:axis]) == 1:
+            yield Lowering.shared(Alias.PARTS, (PLAIN, *absent), (PLAIN,) * len(parts))
 
     def types(self, data: TensorType, sizes: TensorType | None) -> Types:
         axis = normalize_axis("split", self.axis, data.rank)

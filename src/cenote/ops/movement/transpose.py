@@ -12,7 +12,7 @@ from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Box, Decoder, Imported, Lowering, Op, Sample, Types, require, seeded
-from cenote.ops.host import HostOp, as_ints, unique_axes
+from cenote.ops.checks import as_ints, unique_axes
 from cenote.ops.movement.copy_lowerings import strided_lowerings
 
 
@@ -23,7 +23,7 @@ def _decode_transpose(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class Transpose(HostOp):
+class Transpose(Op):
     """Axis i of the output is axis `order[i]` of the data; without an order the axes are reversed."""
 
     order: tuple[int, ...] | None = None

@@ -10,7 +10,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType
-from cenote.kernels.base import Call, View, constant_of
+from cenote.kernels.base import Call, View, constant_of, present
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.elementwise import elementwise_call, operand_of, per_channel
 from cenote.ops.base import (
@@ -24,18 +24,16 @@ from cenote.ops.base import (
     Sample,
     Types,
     narrow,
-    require,
     seeded,
     wide,
 )
 from cenote.ops.elementwise.pointwise import require_float
 from cenote.ops.elementwise.pointwise_lowerings import error_of
-
-_INPUTS = ("X", "scale", "B", "input_mean", "input_var")
+from cenote.ops.epilogue import Fusible
 
 
 @dataclass(frozen=True)
-class BatchNormalization(Op):
+class BatchNormalization(Fusible):
     """activation((x - mean) / sqrt(variance + epsilon) * scale + bias), per channel (axis 1).
 
     Inputs: x, scale, bias, mean, variance (the last four of shape [channels]). In `training` mode mean and
@@ -50,16 +48,15 @@ class BatchNormalization(Op):
     momentum: float = 0.9
     activation: Activation = field(default_factory=Activation)
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if len(inputs) != 5:
-            raise ShapeError(f"{self.name}: got {len(inputs)} inputs, needs 5 ({', '.join(_INPUTS)})")
-        x, *parameters = (require(self.name, a, what) for a, what in zip(inputs, _INPUTS, strict=True))
+    operands = ("X", "scale", "B", "input_mean", "input_var")
+
+    def types(self, x: TensorType, *parameters: TensorType) -> Types:
         if self.epsilon < 0:
             raise ArgumentError(f"{self.name}: epsilon {self.epsilon} is negative")
         if x.rank < 1:
             raise ShapeError(f"{self.name}: the input needs a channel axis, got a scalar")
         channels = x.shape[1] if x.rank > 1 else 1
-        for what, parameter in zip(_INPUTS[1:], parameters, strict=True):
+        for what, parameter in zip(self.operands[1:], parameters, strict=True):
             require_float(self.name, parameter.dtype)
             if parameter.shape != (channels,):
                 raise ShapeError(
@@ -70,22 +67,21 @@ class BatchNormalization(Op):
         running = TensorType(parameters[2].dtype, (channels,)), TensorType(parameters[3].dtype, (channels,))
         return (y, *running) if self.training else (y,)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        x, scale, bias, mean, variance = (wide(a) for a in inputs if a is not None)
-        types = self.infer(*(None if a is None else TensorType.of(a.dtype, a.shape) for a in inputs))
+    def compute(self, *inputs: Array) -> Arrays:
+        types = self.declared(*inputs)
+        x, scale, bias, mean, variance = map(wide, inputs)
         extra: list[Array] = []
-        with np.errstate(all="ignore"):
-            if self.training:
-                axes = tuple(axis for axis in range(x.ndim) if axis != 1)
-                old = mean, variance
-                mean, variance = x.mean(axis=axes).reshape(-1), x.var(axis=axes).reshape(-1)
-                extra = [
-                    was * self.momentum + now * (1 - self.momentum)
-                    for was, now in zip(old, (mean, variance), strict=True)
-                ]
-            shape = (1, -1, *[1] * (x.ndim - 2)) if x.ndim > 1 else (1,)
-            mean, variance, scale, bias = (a.reshape(shape) for a in (mean, variance, scale, bias))
-            y = self.activation.apply((x - mean) / np.sqrt(variance + self.epsilon) * scale + bias)
+        if self.training:
+            axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+            old = mean, variance
+            mean, variance = x.mean(axis=axes).reshape(-1), x.var(axis=axes).reshape(-1)
+            extra = [
+                was * self.momentum + now * (1 - self.momentum)
+                for was, now in zip(old, (mean, variance), strict=True)
+            ]
+        shape = (1, -1, *[1] * (x.ndim - 2)) if x.ndim > 1 else (1,)
+        mean, variance, scale, bias = (a.reshape(shape) for a in (mean, variance, scale, bias))
+        y = self.activation.apply((x - mean) / np.sqrt(variance + self.epsilon) * scale + bias)
         return tuple(narrow(a, kind.dtype) for a, kind in zip((y, *extra), types, strict=True))
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
@@ -113,7 +109,6 @@ class BatchNormalization(Op):
 
         def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
             y, (x, *parameters) = outputs[0], inputs
-            assert x is not None
             scale, bias, mean, variance = (wide(constant_of(view)) for view in parameters)
             with np.errstate(all="ignore"):
                 factor = scale / np.sqrt(variance + self.epsilon)
@@ -122,7 +117,7 @@ class BatchNormalization(Op):
             packed = [np.zeros(filled, dtype) for _ in range(3)]
             for array, values in zip(packed, (mean, factor, bias), strict=True):
                 array[: len(values)] = narrow(values, dtype)
-            operands = [operand_of(x, y), *(per_channel(array, y) for array in packed)]
+            operands = [operand_of(present(x), y), *(per_channel(array, y) for array in packed)]
             return [elementwise_call("normalize", (), operands, y, target, 2, self.activation)]
 
         return bind

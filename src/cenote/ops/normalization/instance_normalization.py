@@ -33,19 +33,17 @@ from cenote.ops.normalization.layer_normalization import (
 from cenote.ops.normalization.normalization_lowerings import group_lowerings, instance_blocked_lowerings
 
 
-def _per_channel(op: str, inputs: Sequence[TensorType | None], count: int | None) -> TensorType:
-    """The type of x, after checking scale and bias of shape [count] (None: the channels)."""
-    if len(inputs) != 3:
-        raise ShapeError(f"{op}: got {len(inputs)} inputs, needs x, scale and bias")
-    x = require(op, inputs[0], "input")
+def _check_per_channel(
+    op: str, x: TensorType, scale: TensorType, bias: TensorType, count: int | None
+) -> None:
+    """Check that scale and bias have shape [count] (None: the channels)."""
     if x.rank < 2:
         raise ShapeError(f"{op}: the input needs axes (N, C, ...), got {x}")
-    require_float(op, require_same_dtype(op, *inputs))
+    require_float(op, require_same_dtype(op, x, scale, bias))
     wanted = (x.shape[1] if count is None else count,)
-    for what, parameter in zip(("scale", "bias"), inputs[1:], strict=True):
-        if require(op, parameter, what).shape != wanted:
+    for what, parameter in (("scale", scale), ("bias", bias)):
+        if parameter.shape != wanted:
             raise ShapeError(f"{op}: {what} is {parameter}, needs shape {list(wanted)} for {x}")
-    return x
 
 
 @dataclass(frozen=True)
@@ -59,19 +57,17 @@ class InstanceNormalization(Normalization):
     def axes(self, rank: int) -> tuple[int, ...]:
         return tuple(range(2, rank))
 
-    def infer(self, *inputs: TensorType | None) -> Types:
+    operands = ("x", "scale", "bias")
+
+    def types(self, x: TensorType, scale: TensorType, bias: TensorType) -> Types:
         check_epsilon(self.name, self.epsilon)
-        x = _per_channel(self.name, inputs, None)
+        _check_per_channel(self.name, x, scale, bias, None)
         return (TensorType(x.dtype, x.shape),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (output,) = self.infer(*(None if a is None else TensorType.of(a.dtype, a.shape) for a in inputs))
-        x, scale, bias = (wide(a) for a in inputs if a is not None)
+    def compute(self, x: Array, scale: Array, bias: Array) -> Arrays:
         shape = (1, -1, *[1] * (x.ndim - 2))
-        with np.errstate(all="ignore"):
-            normalized = standardized(x, self.axes(x.ndim), self.epsilon)[0]
-            y = normalized * scale.reshape(shape) + bias.reshape(shape)
-        return (narrow(y, output.dtype),)
+        normalized = standardized(wide(x), self.axes(x.ndim), self.epsilon)[0]
+        return (narrow(normalized * wide(scale).reshape(shape) + wide(bias).reshape(shape), x.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "input")
@@ -109,24 +105,24 @@ class GroupNormalization(Normalization):
     def axes(self, rank: int) -> tuple[int, ...]:
         return tuple(range(1, rank))
 
-    def infer(self, *inputs: TensorType | None) -> Types:
+    operands = ("x", "scale", "bias")
+
+    def types(self, x: TensorType, scale: TensorType, bias: TensorType) -> Types:
         check_epsilon(self.name, self.epsilon)
-        x = _per_channel(self.name, inputs, self.groups if self.per_group else None)
+        _check_per_channel(self.name, x, scale, bias, self.groups if self.per_group else None)
         if self.groups < 1 or x.shape[1] % self.groups:
             raise ArgumentError(f"{self.name}: {x.shape[1]} channels do not split into {self.groups} groups")
         return (TensorType(x.dtype, x.shape),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (output,) = self.infer(*(None if a is None else TensorType.of(a.dtype, a.shape) for a in inputs))
-        x, scale, bias = (wide(a) for a in inputs if a is not None)
+    def compute(self, *inputs: Array) -> Arrays:
+        x, scale, bias = map(wide, inputs)
         size = x.shape[1] // self.groups
         if self.per_group:
             scale, bias = np.repeat(scale, size), np.repeat(bias, size)
         grouped = x.reshape(x.shape[0], self.groups, size, *x.shape[2:])
         normalized = standardized(grouped, tuple(range(2, grouped.ndim)), self.epsilon)[0].reshape(x.shape)
         shape = (1, -1, *[1] * (x.ndim - 2))
-        with np.errstate(all="ignore"):
-            return (narrow(normalized * scale.reshape(shape) + bias.reshape(shape), output.dtype),)
+        return (narrow(normalized * scale.reshape(shape) + bias.reshape(shape), inputs[0].dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         yield from group_lowerings(inputs, self.groups, self.per_group, self.epsilon)

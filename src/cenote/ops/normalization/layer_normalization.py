@@ -56,12 +56,11 @@ def check_epsilon(op: str, epsilon: float) -> None:
 
 def standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
     """(x - mean) / sqrt(variance + epsilon), the mean, and the second factor."""
-    with np.errstate(all="ignore"):
-        count = np.float64(int(np.prod([x.shape[axis] for axis in axes])))
-        mean = np.sum(x, axis=axes, keepdims=True) / count
-        variance = np.sum(np.square(x - mean), axis=axes, keepdims=True) / count
-        inverse = 1.0 / np.sqrt(variance + epsilon)
-        return (x - mean) * inverse, mean, inverse
+    count = np.float64(int(np.prod([x.shape[axis] for axis in axes])))
+    mean = np.sum(x, axis=axes, keepdims=True) / count
+    variance = np.sum(np.square(x - mean), axis=axes, keepdims=True) / count
+    inverse = 1.0 / np.sqrt(variance + epsilon)
+    return (x - mean) * inverse, mean, inverse
 
 
 @dataclass(frozen=True)
@@ -81,15 +80,14 @@ class LayerNormalization(Normalization):
     def axes(self, rank: int) -> tuple[int, ...]:
         return tuple(range(normalize_axis(self.name, self.axis, rank), rank))
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if not 2 <= len(inputs) <= 3:
-            raise ShapeError(f"{self.name}: got {len(inputs)} inputs, needs x, scale and perhaps bias")
-        x, scale = require(self.name, inputs[0], "X"), require(self.name, inputs[1], "scale")
+    operands = ("x", "scale", "bias?")
+
+    def types(self, x: TensorType, scale: TensorType, bias: TensorType | None) -> Types:
         check_epsilon(self.name, self.epsilon)
-        dtype = require_same_dtype(self.name, *inputs)
+        dtype = require_same_dtype(self.name, x, scale, bias)
         require_float(self.name, dtype)
         axes = self.axes(x.rank)
-        for parameter in (scale, *inputs[2:]):
+        for parameter in (scale, bias):
             if parameter is not None and broadcast_shapes(self.name, x.shape, parameter.shape) != x.shape:
                 raise ShapeError(
                     f"{self.name}: {list(parameter.shape)} does not broadcast to {list(x.shape)}"
@@ -97,12 +95,10 @@ class LayerNormalization(Normalization):
         statistics = TensorType(FLOAT32, tuple(1 if a in axes else n for a, n in enumerate(x.shape)))
         return (TensorType(dtype, x.shape), statistics, statistics)[: self.outputs]
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        types = self.infer(*(None if a is None else TensorType.of(a.dtype, a.shape) for a in inputs))
-        x, scale, *bias = (wide(a) for a in inputs if a is not None)
-        normalized, mean, inverse = standardized(x, self.axes(x.ndim), self.epsilon)
-        with np.errstate(all="ignore"):
-            y = normalized * scale + (bias[0] if bias else 0.0)
+    def compute(self, x: Array, scale: Array, bias: Array | None) -> Arrays:
+        types = self.declared(x, scale, bias)
+        normalized, mean, inverse = standardized(wide(x), self.axes(x.ndim), self.epsilon)
+        y = normalized * wide(scale) + (0.0 if bias is None else wide(bias))
         return tuple(narrow(a, kind.dtype) for a, kind in zip((y, mean, inverse), types, strict=False))
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
@@ -161,10 +157,9 @@ class RMSNormalization(Normalization):
     def axes(self, rank: int) -> tuple[int, ...]:
         return tuple(range(normalize_axis(self.name, self.axis, rank), rank))
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if len(inputs) != 2:
-            raise ShapeError(f"{self.name}: got {len(inputs)} inputs, needs x and scale")
-        x, scale = require(self.name, inputs[0], "X"), require(self.name, inputs[1], "scale")
+    operands = ("x", "scale")
+
+    def types(self, x: TensorType, scale: TensorType) -> Types:
         check_epsilon(self.name, self.epsilon)
         require_float(self.name, x.dtype)
         require_float(self.name, scale.dtype)
@@ -173,14 +168,11 @@ class RMSNormalization(Normalization):
             raise ShapeError(f"{self.name}: scale {list(scale.shape)} does not broadcast to {list(x.shape)}")
         return (TensorType(scale.dtype, x.shape),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        types = self.infer(*(None if a is None else TensorType.of(a.dtype, a.shape) for a in inputs))
-        x, scale = (wide(a) for a in inputs if a is not None)
-        axes = self.axes(x.ndim)
-        with np.errstate(all="ignore"):
-            count = np.float64(int(np.prod([x.shape[axis] for axis in axes])))
-            square = np.sum(np.square(x), axis=axes, keepdims=True) / count
-            return (narrow(x / np.sqrt(square + self.epsilon) * scale, types[0].dtype),)
+    def compute(self, x: Array, scale: Array) -> Arrays:
+        data, axes = wide(x), self.axes(x.ndim)
+        count = np.float64(int(np.prod([x.shape[axis] for axis in axes])))
+        square = np.sum(np.square(data), axis=axes, keepdims=True) / count
+        return (narrow(data / np.sqrt(square + self.epsilon) * wide(scale), scale.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "X")
@@ -221,23 +213,19 @@ class MeanVarianceNormalization(Normalization):
             raise ArgumentError(f"{self.name}: axes {list(self.over)} name an axis twice")
         return tuple(axes)
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = require(self.name, inputs[0] if len(inputs) == 1 else None, "X")
+    operands = ("x",)
+
+    def types(self, x: TensorType) -> Types:
         require_float(self.name, x.dtype)
         self.axes(x.rank)
         return (TensorType(x.dtype, x.shape),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
+    def compute(self, x: Array) -> Arrays:
         data, axes = wide(x), self.axes(x.ndim)
-        with np.errstate(all="ignore"):
-            mean = np.sum(data, axis=axes, keepdims=True) / np.float64(
-                np.prod([x.shape[axis] for axis in axes])
-            )
-            variance = np.square(data - mean).sum(axis=axes, keepdims=True)
-            deviation = np.sqrt(variance / np.float64(np.prod([x.shape[axis] for axis in axes])))
-            return (narrow((data - mean) / (deviation + 1e-9), x.dtype),)
+        count = np.float64(np.prod([x.shape[axis] for axis in axes]))
+        mean = np.sum(data, axis=axes, keepdims=True) / count
+        deviation = np.sqrt(np.square(data - mean).sum(axis=axes, keepdims=True) / count)
+        return (narrow((data - mean) / (deviation + 1e-9), x.dtype),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -264,24 +252,22 @@ class LpNormalization(Normalization):
     def axes(self, rank: int) -> tuple[int, ...]:
         return (normalize_axis(self.name, self.axis, rank),)
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = require(self.name, inputs[0] if len(inputs) == 1 else None, "input")
+    operands = ("x",)
+
+    def types(self, x: TensorType) -> Types:
         require_float(self.name, x.dtype)
         if self.p not in (1, 2):
             raise UnsupportedError(f"{self.name}: p is {self.p}, ONNX knows 1 and 2")
         self.axes(x.rank)
         return (TensorType(x.dtype, x.shape),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
+    def compute(self, x: Array) -> Arrays:
         data, axes = wide(x), self.axes(x.ndim)
-        with np.errstate(all="ignore"):
-            if self.p == 1:
-                norm = np.sum(np.abs(data), axis=axes, keepdims=True)
-            else:
-                norm = np.sqrt(np.sum(np.square(data), axis=axes, keepdims=True))
-            return (narrow(np.where(norm == 0, 0.0, data / norm), x.dtype),)
+        if self.p == 1:
+            norm = np.sum(np.abs(data), axis=axes, keepdims=True)
+        else:
+            norm = np.sqrt(np.sum(np.square(data), axis=axes, keepdims=True))
+        return (narrow(np.where(norm == 0, 0.0, data / norm), x.dtype),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -296,11 +282,3 @@ class LpNormalization(Normalization):
 def _decode_lp(node: Imported) -> Op:
     node.expect("axis", "p")
     return LpNormalization(int(node.get("axis", -1)), int(node.get("p", 2)))
-
-
-NORMALIZATIONS: tuple[type[Normalization], ...] = (
-    LayerNormalization,
-    RMSNormalization,
-    MeanVarianceNormalization,
-    LpNormalization,
-)

@@ -10,7 +10,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, PLAIN, Array, Layout, TensorType
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.elementwise.lrn import ROOTS, Normalized, lrn_call
 from cenote.ops.base import (
     Arrays,
@@ -45,8 +45,9 @@ class LRN(Op):
     beta: float = 0.75
     bias: float = 1.0
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = require(self.name, inputs[0] if len(inputs) == 1 else None, "X")
+    operands = ("x",)
+
+    def types(self, x: TensorType) -> Types:
         require_float(self.name, x.dtype)
         if x.rank < 2:
             raise ShapeError(f"{self.name}: the input needs axes (N, C, ...), got {x}")
@@ -54,16 +55,13 @@ class LRN(Op):
             raise ArgumentError(f"{self.name}: size {self.size} is not 1 or more")
         return (TensorType(x.dtype, x.shape),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
+    def compute(self, x: Array) -> Arrays:
         data = wide(x)
-        with np.errstate(all="ignore"):
-            square, total = np.square(data), np.zeros_like(data)
-            for channel in range(x.shape[1]):
-                first, last = max(channel - (self.size - 1) // 2, 0), channel + self.size // 2
-                total[:, channel] = square[:, first : last + 1].sum(axis=1)
-            return (narrow(data / (self.bias + self.alpha / self.size * total) ** self.beta, x.dtype),)
+        square, total = np.square(data), np.zeros_like(data)
+        for channel in range(x.shape[1]):
+            first, last = max(channel - (self.size - 1) // 2, 0), channel + self.size // 2
+            total[:, channel] = square[:, first : last + 1].sum(axis=1)
+        return (narrow(data / (self.bias + self.alpha / self.size * total) ** self.beta, x.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "X")
@@ -73,8 +71,7 @@ class LRN(Op):
         formula = Normalized(before, after, self.alpha / self.size, self.beta, self.bias)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            assert views[0] is not None
-            return [lrn_call(formula, views[0], outputs[0])]
+            return [lrn_call(formula, present(views[0]), outputs[0])]
 
         error = error_of(2e-6, x.dtype)
         seconds = 2 * x.nbytes / 2e10 + 1e-6

@@ -8,7 +8,7 @@ import numpy as np
 
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.elementwise.normalize import normalize_blocked_call, normalize_rows_call
 from cenote.ops.base import Lowering, narrow
 from cenote.ops.elementwise.pointwise_lowerings import error_of
@@ -24,10 +24,8 @@ def row_lowerings(
     inputs: Sequence[TensorType | None], first: int, centred: bool, epsilon: float
 ) -> Iterator[Lowering]:
     """Layer and RMS normalisation over the axes from `first` on; scale and bias must cover them all."""
-    x, scale = inputs[0], inputs[1]
+    x, scale = present(inputs[0]), present(inputs[1])
     bias = inputs[2] if len(inputs) > 2 else None
-    assert x is not None
-    assert scale is not None
     row = x.shape[first:]
     if (
         any(_without_ones(p.shape) != _without_ones(row) for p in (scale, bias) if p is not None)
@@ -36,9 +34,7 @@ def row_lowerings(
         return
 
     def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        source, factor, shift = (*views, None)[:3]
-        assert source is not None
-        assert factor is not None
+        source, factor, shift = present(views[0]), present(views[1]), (*views, None)[2]
         call = normalize_rows_call(source, outputs[0], factor, shift, first, centred=centred, epsilon=epsilon)
         return [call]
 
@@ -52,16 +48,13 @@ def group_lowerings(
     inputs: Sequence[TensorType | None], groups: int, per_group: bool, epsilon: float
 ) -> Iterator[Lowering]:
     """Group and instance normalisation of plain tensors: a row is one group of channels of one picture."""
-    x = inputs[0]
-    assert x is not None
+    x = present(inputs[0])
     if not x.size:
         return
     size = x.shape[1] // groups
 
     def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        source, scale, bias = views
-        assert source is not None
-        assert scale is not None
+        source, scale, bias = present(views[0]), present(views[1]), views[2]
         x_rows, y_rows = (_grouped(view, groups) for view in (source, outputs[0]))
         call = normalize_rows_call(
             x_rows, y_rows, scale, bias, 2, centred=True, epsilon=epsilon, parts=size, groups=groups,
@@ -76,18 +69,14 @@ def instance_blocked_lowerings(
     inputs: Sequence[TensorType | None], epsilon: float, target: Target
 ) -> Iterator[Lowering]:
     """Instance normalisation of blocked maps, when scale and bias are constants."""
-    x, scale, bias = inputs
-    assert x is not None
-    if scale is None or bias is None:
-        return
+    x, scale, bias = (present(kind) for kind in inputs)
     if scale.value is None or bias.value is None or not 3 <= x.rank <= 5 or not x.size:
         return
     values = scale.value, bias.value
     blocked = Layout(target.lanes(x.dtype))
 
     def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        source, y = views[0], outputs[0]
-        assert source is not None
+        source, y = present(views[0]), outputs[0]
         lanes = y.layout.lanes
         factor, shift = (_filled(value, y.blocks * lanes) for value in values)
         return [normalize_blocked_call(source, y, factor, shift, epsilon)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.elementwise.softmax import softmax_call
 from cenote.ops.base import (
     Arrays,
@@ -46,8 +46,9 @@ class _Softmax(Op):
         first = normalize_axis(self.name, self.axis, rank)
         return tuple(range(first, rank)) if self.flatten else (first,)
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x = require(self.name, inputs[0] if len(inputs) == 1 else None, "input")
+    operands = ("x",)
+
+    def types(self, x: TensorType) -> Types:
         require_float(self.name, x.dtype)
         self.axes(x.rank)
         return (TensorType(x.dtype, x.shape),)
@@ -55,8 +56,7 @@ class _Softmax(Op):
     def logarithm(self, x: Array) -> tuple[Array, Array]:
         """x minus the largest, and the sum of its exponentials."""
         axes = self.axes(x.ndim)
-        with np.errstate(invalid="ignore"):
-            shifted = x - np.max(x, axis=axes, keepdims=True, initial=-np.inf)
+        shifted = x - np.max(x, axis=axes, keepdims=True, initial=-np.inf)
         return shifted, np.sum(np.exp(shifted), axis=axes, keepdims=True)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
@@ -66,8 +66,7 @@ class _Softmax(Op):
             return
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            assert views[0] is not None
-            return [softmax_call(views[0], outputs[0], axes, self.name == "log_softmax", target)]
+            return [softmax_call(present(views[0]), outputs[0], axes, self.name == "log_softmax", target)]
 
         seconds = 4 * x.nbytes / 2e10 + 30 * x.size / 5e10 + 1e-6
         yield Lowering(
@@ -95,12 +94,9 @@ class Softmax(_Softmax):
     axis: int = -1
     flatten: bool = False
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
+    def compute(self, x: Array) -> Arrays:
         shifted, total = self.logarithm(wide(x))
-        with np.errstate(all="ignore"):
-            return (narrow(np.exp(shifted) / total, x.dtype),)
+        return (narrow(np.exp(shifted) / total, x.dtype),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -116,12 +112,9 @@ class LogSoftmax(_Softmax):
     axis: int = -1
     flatten: bool = False
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        (x,) = inputs
-        assert x is not None
+    def compute(self, x: Array) -> Arrays:
         shifted, total = self.logarithm(wide(x))
-        with np.errstate(all="ignore"):
-            return (narrow(shifted - np.log(total), x.dtype),)
+        return (narrow(shifted - np.log(total), x.dtype),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

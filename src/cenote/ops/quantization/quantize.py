@@ -22,8 +22,8 @@ from cenote.ops.base import (
     require_same_dtype,
     seeded,
 )
+from cenote.ops.checks import dtype_from_code
 from cenote.ops.elementwise.cast import FLOAT8, SCALE8, SMALL_FLOATS, SMALL_INTEGERS, converted
-from cenote.ops.host import HostOp, dtype_from_code
 
 UINT8 = np.dtype(np.uint8)
 _INTEGERS = {
@@ -73,7 +73,7 @@ def _decode_dynamic_quantize(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class QuantizeLinear(HostOp):
+class QuantizeLinear(Op):
     """round(x / scale) + zero point, bounded to the quantized type; halves round to even.
 
     Scale and zero point have one shape: a scalar, one number per index of `axis`, or (with `block`) one per
@@ -137,7 +137,7 @@ class QuantizeLinear(HostOp):
 
 
 @dataclass(frozen=True)
-class DequantizeLinear(HostOp):
+class DequantizeLinear(Op):
     """(x - zero point) * scale in type `dtype`, else in the scale's type. Scales as in QuantizeLinear."""
 
     axis: int = 1
@@ -181,7 +181,7 @@ class DequantizeLinear(HostOp):
 
 
 @dataclass(frozen=True)
-class DynamicQuantizeLinear(HostOp):
+class DynamicQuantizeLinear(Op):
     """uint8 with the scale and zero point that just hold the data and 0. Outputs: y, scale, zero point.
 
     The scale and the quotients are rounded to the data's type, as ONNX's expansion of the operator does.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,8 +24,8 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
+from cenote.ops.checks import require_kind
 from cenote.ops.conv.conv import Conv, correlate, decode_conv
-from cenote.ops.host import HostOp, require_kind
 from cenote.ops.quantization.quantize import saturated
 
 INT32 = np.dtype(np.int32)
@@ -56,7 +56,7 @@ def _decode_qlinear_conv(node: Imported) -> Op:
     return QLinearConv(_conv(node))
 
 
-class _Product(HostOp):
+class _Product(Op):
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         (y,) = self.infer(*inputs)
         inner = require(self.name, inputs[0], "a").shape[-1]
@@ -143,7 +143,7 @@ class QLinearMatMul(_Product):
         yield Sample(QLinearMatMul(), (batch, scale, zero.astype(np.int8), b, *columns, *signed), "batch")
 
 
-class _ConvHost(HostOp):
+class _ConvHost(Op):
     conv: Conv
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
@@ -242,14 +242,8 @@ class QLinearConv(_ConvHost):
         _check_bytes(self.name, y_zero, "y_zero_point")
         return (TensorType(y_zero.dtype, shape),)
 
-    def compute(self, *inputs: Array | None) -> Arrays:
+    def compute(self, *inputs: Any) -> Arrays:
         x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = inputs
-        assert x is not None
-        assert w is not None
-        assert x_scale is not None
-        assert w_scale is not None
-        assert y_scale is not None
-        assert y_zero is not None
         total = self.sums(x, w, x_zero, w_zero)
         if bias is not None:
             total = total + per_filter(bias.astype(np.int64), x.ndim - 1)

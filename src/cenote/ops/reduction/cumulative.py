@@ -11,7 +11,7 @@ import numpy as np
 from cenote.core.errors import ShapeError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, narrow, normalize_axis, seeded, wide
-from cenote.ops.host import HostOp, require_index, require_kind
+from cenote.ops.checks import require_index, require_kind
 
 
 def _decode_cumulative(node: Imported) -> Op:
@@ -22,7 +22,7 @@ def _decode_cumulative(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class _Cumulative(HostOp):
+class _Cumulative(Op):
     exclusive: bool = False
     reverse: bool = False
 

@@ -22,7 +22,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.host import HostOp, one_of, require_index, require_kind
+from cenote.ops.checks import one_of, require_index, require_kind
 
 REDUCTIONS = ("none", "sum", "mean")
 
@@ -39,7 +39,7 @@ def _decode_softmax_cross_entropy(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class NegativeLogLikelihoodLoss(HostOp):
+class NegativeLogLikelihoodLoss(Op):
     """Minus the log-probability (N, C, ...) of each target class (N, ...), times its class's weight (C,).
 
     `reduction`: "none" (N, ...), "sum", or "mean", which divides by the sum of the weights used. Targets
@@ -95,7 +95,7 @@ class NegativeLogLikelihoodLoss(HostOp):
 
 
 @dataclass(frozen=True)
-class SoftmaxCrossEntropyLoss(HostOp):
+class SoftmaxCrossEntropyLoss(Op):
     """NegativeLogLikelihoodLoss of the log-softmax of the scores over axis 1, which is the second output if
     wanted.
     """

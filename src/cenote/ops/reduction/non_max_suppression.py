@@ -11,7 +11,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import INT64, Array, TensorType
 from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, require_same_dtype, seeded, wide
-from cenote.ops.host import HostOp, int64s, require_kind
+from cenote.ops.checks import int64s, require_kind
 
 
 def _decode_non_max_suppression(node: Imported) -> Op:
@@ -21,7 +21,7 @@ def _decode_non_max_suppression(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class NonMaxSuppression(HostOp):
+class NonMaxSuppression(Op):
     """Per sample and class, greedily the boxes with the best scores that do not overlap a better one too
     much.
 

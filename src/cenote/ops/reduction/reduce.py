@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, DTypeError, ShapeError
+from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.elementwise.reduce import INTEGER
 from cenote.kernels.elementwise.reduce_plan import ReduceAxis, partial_type, pieces_of, reduce_calls
 from cenote.ops.base import (
@@ -45,6 +45,7 @@ class Reduction(Op):
     neutral element, a mean NaN.
     """
 
+    operands: ClassVar[tuple[str, ...]] = ("data", "axes?")
     kind: ClassVar[str] = ""  # what kernels/elementwise/reduce.py calls it
     integers: ClassVar[bool] = True
     booleans: ClassVar[bool] = False
@@ -52,9 +53,9 @@ class Reduction(Op):
     keepdims: bool = True
     noop_with_empty_axes: bool = False
 
-    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         """The formula in NumPy (floats come as float64)."""
-        raise NotImplementedError(f"{type(self).__name__}.compute")
+        raise NotImplementedError(f"{type(self).__name__}.reduced")
 
     def resolved(self, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """The axes as 0..rank-1, in order."""
@@ -72,26 +73,19 @@ class Reduction(Op):
             raise ArgumentError(f"{self.name}: axes {list(axes)} name an axis twice")
         return tuple(resolved)
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if not 1 <= len(inputs) <= 2:
-            raise ShapeError(f"{self.name}: got {len(inputs)} inputs, needs the data and perhaps axes")
-        x = require(self.name, inputs[0], "data")
+    def types(self, x: TensorType, given: TensorType | None) -> Types:
         allowed = is_float(x.dtype) or (self.integers and x.dtype.kind in "iu")
         if not allowed and not (self.booleans and x.dtype == np.bool_):
             raise DTypeError(f"{self.name}: type {x.dtype} is not supported; cast the input to float32 first")
-        axes = self.resolved(inputs)
+        axes = self.resolved((x, given))
         shape = [1 if axis in axes else extent for axis, extent in enumerate(x.shape)]
         if not self.keepdims:
             shape = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
         return (TensorType(x.dtype, tuple(shape)),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        types = [None if a is None else TensorType.known(a) for a in inputs]
-        (output,) = self.infer(*types)
-        x = inputs[0]
-        assert x is not None
-        with np.errstate(all="ignore"):
-            return (narrow(self.compute(wide(x), self.resolved(types), self.keepdims), output.dtype),)
+    def compute(self, x: Array, given: Array | None) -> Arrays:
+        axes = self.resolved((TensorType.known(x), None if given is None else TensorType.known(given)))
+        return (narrow(self.reduced(wide(x), axes, self.keepdims), x.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "data")
@@ -110,8 +104,7 @@ class Reduction(Op):
             temporaries = (TensorType(partial_type(self.kind, x.dtype), (pieces, *kept)),)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            source, y, partial = views[0], outputs[0], outputs[1] if pieces > 1 else None
-            assert source is not None
+            source, y, partial = present(views[0]), outputs[0], outputs[1] if pieces > 1 else None
             return reduce_calls(
                 self.kind, self._view_axes(source, y, axes), source, y, pieces, partial, target
             )
@@ -124,8 +117,7 @@ class Reduction(Op):
             blocked = Layout(target.lanes(x.dtype))
 
             def bind_blocked(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-                source, y = views[0], outputs[0]
-                assert source is not None
+                source, y = present(views[0]), outputs[0]
                 return reduce_calls(self.kind, self._view_axes(source, y, axes), source, y, 1, None, target)
 
             yield Lowering("reduce_blocked", (blocked, *rest), (blocked,), bind_blocked, seconds, error)
@@ -201,7 +193,7 @@ class ReduceSum(Reduction):
     kind = "sum"
     from_onnx = {"ReduceSum": lambda node: _decode(node, ReduceSum)}
 
-    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         return np.asarray(np.sum(x, axis=axes, keepdims=keepdims))
 
 
@@ -213,7 +205,7 @@ class ReduceMean(Reduction):
     kind = "mean"
     from_onnx = {"ReduceMean": lambda node: _decode(node, ReduceMean)}
 
-    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         count = int(np.prod([x.shape[axis] for axis in axes]))
         return np.asarray(np.sum(x, axis=axes, keepdims=keepdims, dtype=np.float64)) / np.float64(count)
 
@@ -227,7 +219,7 @@ class ReduceMax(Reduction):
     from_onnx = {"ReduceMax": lambda node: _decode(node, ReduceMax)}
     booleans = True
 
-    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         return np.asarray(np.max(x, axis=axes, keepdims=keepdims, initial=_ends(x.dtype)[0]))
 
 
@@ -240,7 +232,7 @@ class ReduceMin(Reduction):
     from_onnx = {"ReduceMin": lambda node: _decode(node, ReduceMin)}
     booleans = True
 
-    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         return np.asarray(np.min(x, axis=axes, keepdims=keepdims, initial=_ends(x.dtype)[1]))
 
 
@@ -260,7 +252,7 @@ class ReduceProd(Reduction):
     kind = "prod"
     from_onnx = {"ReduceProd": lambda node: _decode(node, ReduceProd)}
 
-    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         return np.asarray(np.prod(x, axis=axes, keepdims=keepdims))
 
 
@@ -272,7 +264,7 @@ class ReduceL1(Reduction):
     kind = "l1"
     from_onnx = {"ReduceL1": lambda node: _decode(node, ReduceL1)}
 
-    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         return np.asarray(np.sum(np.abs(x), axis=axes, keepdims=keepdims))
 
 
@@ -284,7 +276,7 @@ class ReduceL2(Reduction):
     kind = "l2"
     from_onnx = {"ReduceL2": lambda node: _decode(node, ReduceL2)}
 
-    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         return np.asarray(np.sqrt(np.sum(np.square(x.astype(np.float64)), axis=axes, keepdims=keepdims)))
 
 
@@ -296,7 +288,7 @@ class ReduceSumSquare(Reduction):
     kind = "sum_square"
     from_onnx = {"ReduceSumSquare": lambda node: _decode(node, ReduceSumSquare)}
 
-    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         return np.asarray(np.sum(np.square(x), axis=axes, keepdims=keepdims))
 
 
@@ -309,7 +301,7 @@ class ReduceLogSum(Reduction):
     from_onnx = {"ReduceLogSum": lambda node: _decode(node, ReduceLogSum)}
     integers = False
 
-    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         return np.asarray(np.log(np.sum(x, axis=axes, keepdims=keepdims)))
 
 
@@ -321,14 +313,8 @@ class ReduceLogSumExp(Reduction):
     from_onnx = {"ReduceLogSumExp": lambda node: _decode(node, ReduceLogSumExp)}
     integers = False
 
-    def compute(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         largest = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
         finite = np.where(np.isinf(largest), 0.0, largest)
         total = np.log(np.sum(np.exp(x - finite), axis=axes, keepdims=True)) + finite
         return np.asarray(total if keepdims else np.squeeze(total, axis=axes))
-
-
-REDUCTIONS: tuple[type[Reduction], ...] = (
-    ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceL1, ReduceL2, ReduceSumSquare,
-    ReduceLogSum, ReduceLogSumExp,
-)  # fmt: skip

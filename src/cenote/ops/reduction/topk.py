@@ -24,7 +24,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.host import HostOp, int64s, known_int, require_kind
+from cenote.ops.checks import int64s, known_int, require_kind
 
 
 def _decode_top_k(node: Imported) -> Op | Rewired:
@@ -52,7 +52,7 @@ def _decode_hardmax(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class TopK(HostOp):
+class TopK(Op):
     """The k largest (or smallest) elements along an axis, best first, and their indices (int64).
 
     Of equal elements the one with the lower index comes first. NaN counts as larger than everything.
@@ -101,7 +101,7 @@ class TopK(HostOp):
 
 
 @dataclass(frozen=True)
-class _ArgReduce(HostOp):
+class _ArgReduce(Op):
     axis: int = 0
     keep_axis: bool = True
     last: bool = False
@@ -165,7 +165,7 @@ class ArgMin(_ArgReduce):
 
 
 @dataclass(frozen=True)
-class Hardmax(HostOp):
+class Hardmax(Op):
     """1 at the first largest element along an axis, 0 elsewhere; `merged` takes all axes from it on as
     one.
     """

@@ -26,7 +26,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.host import BOOL, HostOp, int64s, require_kind
+from cenote.ops.checks import BOOL, int64s, require_kind
 
 _NAMES = (
     "is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "scale", "softcap", "softmax_precision",
@@ -52,7 +52,7 @@ def _decode_attention(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class Attention(HostOp):
+class Attention(Op):
     """softmax(scale * Q K' + bias) V, per sample and head.
 
     Q is (batch, heads, queries, size) or, with `query_heads` and `key_heads`, (batch, queries, heads *

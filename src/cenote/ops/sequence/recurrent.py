@@ -10,6 +10,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
+from cenote.kernels.base import present
 from cenote.ops.base import (
     Arrays,
     Cost,
@@ -24,7 +25,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.host import HostOp, one_of, require_kind
+from cenote.ops.checks import one_of, require_kind
 
 Function = tuple[str, float, float]  # activation with its alpha and beta
 DIRECTIONS = ("forward", "reverse", "bidirectional")
@@ -83,7 +84,7 @@ def _decode_recurrent(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class _Recurrent(HostOp):
+class _Recurrent(Op):
     """What the three layers share.
 
     x is (length, batch, features), w (directions, gates * hidden, features), r (directions, gates * hidden,
@@ -145,9 +146,7 @@ class _Recurrent(HostOp):
     def compute(self, *inputs: Array | None) -> Arrays:
         types = self.declared(*inputs)
         arrays = [None if value is None else wide(value) for value in inputs]
-        x, r, first = arrays[0], arrays[2], arrays[5:7]
-        assert x is not None
-        assert r is not None
+        x, r, first = present(arrays[0]), present(arrays[2]), arrays[5:7]
         if self.batch_first:
             x, first = x.swapaxes(0, 1), [None if s is None else s.swapaxes(0, 1) for s in first]
         length, batch, hidden = *x.shape[:2], r.shape[2]
@@ -167,9 +166,7 @@ class _Recurrent(HostOp):
 
     def _weights(self, arrays: Sequence[Array | None], index: int) -> _Weights:
         """One direction's weights, one entry per gate."""
-        w, r, bias = arrays[1], arrays[2], arrays[3]
-        assert w is not None
-        assert r is not None
+        w, r, bias = present(arrays[1]), present(arrays[2]), arrays[3]
         size = r.shape[2]
         biases = (
             np.zeros((2 * self.gates, size)) if bias is None else bias[index].reshape(2 * self.gates, size)

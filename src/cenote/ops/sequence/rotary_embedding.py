@@ -22,7 +22,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.host import HostOp, checked_indices, require_index, require_kind
+from cenote.ops.checks import checked_indices, require_index, require_kind
 
 
 def _decode_rotary_embedding(node: Imported) -> Op:
@@ -35,7 +35,7 @@ def _decode_rotary_embedding(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class RotaryEmbedding(HostOp):
+class RotaryEmbedding(Op):
     """Turns the first `turned` features (0: all) of each head, in pairs (i, i + half) or, `interleaved`,
     neighbours.
 

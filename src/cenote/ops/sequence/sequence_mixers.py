@@ -23,7 +23,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.host import HostOp, one_of, require_kind
+from cenote.ops.checks import one_of, require_kind
 
 RULES = ("linear", "gated", "delta", "gated_delta")
 
@@ -51,7 +51,7 @@ def _decode_swiglu(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class SwiGLU(HostOp):
+class SwiGLU(Op):
     """a * sigmoid(alpha * a) * b, of two tensors of one shape."""
 
     alpha: float = 1.0
@@ -78,7 +78,7 @@ class SwiGLU(HostOp):
 
 
 @dataclass(frozen=True)
-class CausalConvWithState(HostOp):
+class CausalConvWithState(Op):
     """Depthwise convolution of x (N, C, length) with w (C, 1, taps), each output from its own and earlier
     samples.
 
@@ -129,7 +129,7 @@ class CausalConvWithState(HostOp):
 
 
 @dataclass(frozen=True)
-class LinearAttention(HostOp):
+class LinearAttention(Op):
     """Attention by a state S (batch, heads, key size, value size) that each time step updates, then reads:
     q S.
 

@@ -1,21 +1,16 @@
-"""Base of the operators that run their NumPy reference: named inputs, and small helpers for decoders and
-`infer`.
-
-An operator without a native lowering becomes a host step of a program. What such an operator needs besides
-its meaning (checking how many inputs came, filling in absent ones) is the same for all, so it lies here.
-"""
+"""Checks of what an operator is given, and small conversions, for `types` and for decoders."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, ModelError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import Arrays, Op, ShapeFromData, Types, ValueNeeded, normalize_axis
+from cenote.ops.base import ValueNeeded, normalize_axis
 
 _DTYPE_NAMES = (
     "", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "object", "bool", "float16",
@@ -28,8 +23,6 @@ STRING = np.dtype(object)
 BOOL = np.dtype(np.bool_)
 INDEX_TYPES = ("int32", "int64")
 
-T = TypeVar("T", TensorType, Array)
-
 
 def dtype_from_code(op: str, code: int) -> np.dtype[Any]:
     """The NumPy (or ml_dtypes) type of an ONNX element type; UnsupportedError for an unknown code."""
@@ -39,58 +32,6 @@ def dtype_from_code(op: str, code: int) -> np.dtype[Any]:
     except TypeError:
         raise UnsupportedError(f"{op}: element type {code} ({name}) is not supported") from None
     return dtype
-
-
-class HostOp(Op):
-    """An operator with named inputs. `operands` names them in order: a trailing "?" marks an optional
-    input, a trailing "*" on the last one any number (at least one) of inputs.
-
-    Subclasses write `types` and `compute`, which get one argument per operand, None for an absent one.
-    """
-
-    operands: ClassVar[tuple[str, ...]] = ()
-
-    def types(self, *inputs: Any, **unused: Any) -> Types:
-        """What `infer` answers."""
-        raise NotImplementedError(f"{type(self).__name__}.types")
-
-    def compute(self, *inputs: Any, **unused: Any) -> Arrays:
-        """What `reference` answers. Floating-point warnings are off."""
-        raise NotImplementedError(f"{type(self).__name__}.compute")
-
-    def infer(self, *inputs: TensorType | None) -> Types:
-        return self.types(*self._arranged(inputs))
-
-    def reference(self, *inputs: Array | None) -> Arrays:
-        with np.errstate(all="ignore"):
-            outputs = self.compute(*self._arranged(inputs))
-        return tuple(np.asarray(y, order="C") for y in outputs)
-
-    def declared(self, *inputs: Array | None) -> Types:
-        """The types `infer` gives for actual inputs: what a reference rounds to."""
-        return self.infer(*(None if x is None else TensorType.known(x) for x in inputs))
-
-    def shape_from_data(self, *inputs: TensorType | None) -> Types:
-        """For outputs whose shape depends on content: run the reference where all content is known."""
-        values = [None if x is None else x.value for x in inputs]
-        if any(value is None and x is not None for value, x in zip(values, inputs, strict=True)):
-            raise ShapeFromData(f"{self.name}: the output's shape depends on the content of its inputs")
-        return tuple(TensorType(y.dtype, y.shape) for y in self.reference(*values))
-
-    def _arranged(self, inputs: Sequence[T | None]) -> list[T | None]:
-        """One entry per operand; guards against missing and surplus inputs."""
-        variadic = bool(self.operands) and self.operands[-1].endswith("*")
-        given = list(inputs)
-        while len(given) > len(self.operands) and given[-1] is None:
-            given.pop()
-        if len(given) > len(self.operands) and not variadic:
-            raise ShapeError(f"{self.name}: takes at most {len(self.operands)} inputs, got {len(given)}")
-        given += [None] * (len(self.operands) - len(given))
-        for index, x in enumerate(given):
-            operand = self.operands[min(index, len(self.operands) - 1)]
-            if x is None and not operand.endswith("?"):
-                raise ShapeError(f"{self.name}: input {index} '{operand.rstrip('*')}' is missing")
-        return given
 
 
 def known(x: TensorType, index: int) -> Array:
