@@ -47,7 +47,7 @@ WINDOWS = (
     ),
     Algorithm(
         "window_3x3x3", window_3x3x3.plan,
-        "3x3x3 in volumes, one apart, plain: what windows of several planes share is kept",
+        "3x3x3 in volumes, one apart, plain, vectors of at most 32 bytes: what planes share is kept",
         "3 loads and 5 steps for 27 elements",
     ),
     Algorithm(
