@@ -15,13 +15,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
-from cenote.codegen.builder import Kernel
+from cenote.codegen.builder import Kernel, Parameter
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, short_name
 from cenote.runtime.program import Slot
@@ -165,6 +165,23 @@ class Call:
     def __post_init__(self) -> None:
         if self.items < 0 or self.grain < 1 or self.scratch < 0:
             raise ValueError(f"bad call of {self.spec.symbol}: items {self.items}, grain {self.grain}")
+
+
+def named_call(
+    spec: KernelSpec,
+    parameters: Sequence[Parameter],
+    words: Mapping[str, Argument],
+    items: int,
+    grain: int,
+    scratch: int,
+) -> Call:
+    """A call of the spec's kernel, which has these parameters, with its arguments by name. Raises TypeError when one is
+    missing, or unknown."""
+    names = [parameter.name for parameter in parameters]
+    if words.keys() != set(names):
+        missing, unknown = sorted(set(names) - words.keys()), sorted(words.keys() - set(names))
+        raise TypeError(f"{type(spec).__name__}: missing words {missing}, unknown words {unknown}")
+    return Call(spec, tuple(words[name] for name in names), items, grain, scratch)
 
 
 def float_word(value: float) -> int:

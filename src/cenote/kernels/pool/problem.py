@@ -13,7 +13,7 @@ import numpy as np
 from cenote.codegen.values import Scalar
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call
+from cenote.kernels.base import Argument, Call, named_call
 from cenote.kernels.cost_model import pool_seconds
 from cenote.kernels.pool.common import INDEX_PARAMETERS, SLACK, SUM, PoolSpec, compute_type
 
@@ -370,19 +370,10 @@ def window_build(
         rows = geometry.columns(0, cut.strip)[1] * geometry.stride[1] + cut.strip
         moved = work or rows * cut.band * memory.step * problem.dtype.itemsize * planes_of_item
         grain = max(1, min(GRAIN_BYTES // max(moved, 1), -(-items // 8)))
-        return named_call(spec, words, items, grain, scratch * problem.compute.nbytes)
+        return named_call(spec, spec.parameters, words, items, grain, scratch * problem.compute.nbytes)
 
     return build
 
 
 def _named(name: str, axes: str, values: Sequence[int]) -> dict[str, Argument]:
     return {f"{name}_{axis}": value for axis, value in zip(axes, values, strict=False)}
-
-
-def named_call(spec: PoolSpec, words: Mapping[str, Argument], items: int, grain: int, scratch: int) -> Call:
-    """A call of the spec's kernel with its arguments by name. Raises TypeError when one is missing, or unknown."""
-    names = [parameter.name for parameter in spec.parameters]
-    if words.keys() != set(names):
-        missing, unknown = sorted(set(names) - words.keys()), sorted(words.keys() - set(names))
-        raise TypeError(f"{type(spec).__name__}: missing words {missing}, unknown words {unknown}")
-    return Call(spec, tuple(words[name] for name in names), items, grain, scratch)

@@ -27,7 +27,7 @@ from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import SUM, combine_all, compute_type, spans
 from cenote.kernels.pool.problem import fitting
-from cenote.kernels.pool_variants.combined import strided
+from cenote.kernels.pool_variants.whole_window import strided
 
 WORK = 1 << 14  # outputs of an item, about
 OUTSIDE = -1  # in tables of rows and columns: a zero
