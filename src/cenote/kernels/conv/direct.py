@@ -22,9 +22,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter, Variable
-from cenote.codegen.values import F32, I32, I64, Pointer, Value
+from cenote.codegen.values import I32, I64, Pointer, Value
 from cenote.core.target import Target
-from cenote.kernels.base import KernelSpec
+from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
 from cenote.kernels.elementwise.activations import Activation, Place, store_activated
 
 POINTERS = ("x", "weights", "bias", "residual", "y")
@@ -51,6 +51,10 @@ def widest(blocks: int, registers: int) -> int:
     return max(1, min(8, (registers - 1 - blocks) // blocks))
 
 
+TABLE = Parameter("table", I32, pointer=True)
+WORDS = (*float_pointers(POINTERS, ("residual", "y")), TABLE, *numbers_named(NUMBERS))
+
+
 @dataclass(frozen=True)
 class ConvDirectSpec(KernelSpec):
     """`blocks` channel vectors by `width` pixels in registers.
@@ -72,13 +76,12 @@ class ConvDirectSpec(KernelSpec):
     joined: bool = False
     clip: bool = False
 
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        return WORDS
+
     def emit(self, target: Target) -> Kernel:
-        parameters = [
-            Parameter(name, F32, pointer=True, may_alias=name in ("residual", "y")) for name in POINTERS
-        ]
-        parameters.append(Parameter("table", I32, pointer=True))
-        parameters += [Parameter(name) for name in NUMBERS]
-        kernel = Kernel(self.symbol, target, parameters)
+        kernel = self.kernel(target)
         _Emitter(self, kernel, target.lanes()).run()
         return kernel
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from cenote.codegen.builder import Kernel, Parameter, Variable
 from cenote.codegen.values import F32, I64, Pointer, Value
 from cenote.core.target import Target
-from cenote.kernels.base import KernelSpec
+from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
 from cenote.kernels.conv.winograd_transforms import Filtering, apply_input, apply_output, filtering, shortened
 from cenote.kernels.elementwise.activations import Activation, activated
 
@@ -41,6 +41,10 @@ NUMBERS = (
     "x_n", "x_block", "x_h", "y_n", "y_block", "y_h", "r_n", "r_block", "r_h",
     "v_xi", "v_block", "v_item", "m_xi", "m_group", "u_xi", "table_bytes", "temporary_bytes", "v_bytes",
 )  # fmt: skip
+WORDS = (
+    *float_pointers(("x", "u", "bias", "residual", "y", "v"), ("residual", "y")),
+    *numbers_named(NUMBERS),
+)
 LINE = 16  # floats of a cache line
 TABLE = 3  # words per tile: offset in x, offset in y, offset in r
 
@@ -94,12 +98,12 @@ class WinogradSpec(KernelSpec):
         wanted = ((False, True), (False, False), (True, False), (True, True))
         return [(v, h) for v, h in wanted if (self.last_v or not v) and (self.last_h or not h)]
 
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        return WORDS
+
     def emit(self, target: Target) -> Kernel:
-        pointers = ("x", "u", "bias", "residual", "y", "v")
-        aliases = ("residual", "y")
-        parameters = [Parameter(name, F32, pointer=True, may_alias=name in aliases) for name in pointers]
-        parameters += [Parameter(name) for name in NUMBERS]
-        kernel = Kernel(self.symbol, target, parameters)
+        kernel = self.kernel(target)
         _Emitter(self, kernel, target.lanes()).run()
         return kernel
 
@@ -305,11 +309,12 @@ class _Emitter:
             values = apply_output(k, across, d)
             if not late:
                 values = finish(values, 0)
-            return _larger_of_pairs(k, values[::2], values[1::2]) if spec.pool else values
+            return list(map(k.maximum, values[::2], values[1::2])) if spec.pool else values
 
         def store(i: Value | int, results: Sequence[Value]) -> None:
             if spec.pool:
-                results = _larger_of_pairs(k, results[: len(results) // 2], results[len(results) // 2 :])
+                half = len(results) // 2
+                results = list(map(k.maximum, results[:half], results[half:]))
             for j, value in enumerate(finish(results, i) if late else results):
                 y.store(value, k.number("y_h") * i + j * lanes)
 
@@ -392,8 +397,3 @@ class _Emitter:
         for i in range(width):
             for o in range(blocks):
                 m.store(sums[i][o].value, (tile + i) * row + o * lanes)
-
-
-def _larger_of_pairs(k: Kernel, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
-    """Elementwise maxima, NaN where either is NaN."""
-    return [k.maximum(a, b) for a, b in zip(left, right, strict=True)]
