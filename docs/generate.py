@@ -1,12 +1,28 @@
-"""Writes the pages that are made from the code: docs/settings.md. `make docs` runs it; a test compares."""
+"""Writes the pages that are made from the code: settings, pooling algorithms. `make docs` runs it; a test compares."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import cenote
+from cenote.kernels.pool.algorithms import PROBLEMS
 
-SETTINGS = Path(__file__).parent / "settings.md"
+DOCS = Path(__file__).parent
+POOLING = """# Pooling algorithms
+
+Made by `make docs` from `src/cenote/kernels/pool/algorithms.py`. For each problem, every algorithm that serves it gives
+an estimate in seconds, and the smallest is taken; equal ones go by the order below. `cenote inspect` shows the
+estimates of the rivals, `tune="full"` measures them, `python -m bench.pool_choices` says how often the first choice is
+the fastest. Windows have r rows and k columns; costs are per vector of outputs.
+[Add a pooling algorithm](add_a_pooling_algorithm.md) is one file and one line.
+
+| problem | algorithm | file | wins | cost |
+|---|---|---|---|---|
+"""
+OTHER_KERNELS = ("pool.whole_map", "pool.adaptive_argmax", "pool_variants", "pool_gradient", "roi")
 
 
 def settings_page() -> str:
@@ -27,5 +43,31 @@ def settings_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def pooling_page() -> str:
+    """The list of pooling algorithms, and what the other kernels of pools do."""
+    lines = POOLING.splitlines()
+    for problem, algorithms in PROBLEMS.items():
+        for each in algorithms:
+            lines.append(
+                f"| {problem} | {each.name} | `kernels/pool/{each.name}.py` | {each.wins} | {each.cost} |"
+            )
+    lines += ["", "Kernels of pools with one algorithm each:", "", "| file | what it does |", "|---|---|"]
+    lines += [f"| `kernels/{name.replace('.', '/')}.py` | {text} |" for name, text in other_kernels()]
+    return "\n".join(lines) + "\n"
+
+
+def other_kernels() -> Iterator[tuple[str, str]]:
+    """Module and first sentence of its docstring."""
+    for name in OTHER_KERNELS:
+        module = importlib.import_module(f"cenote.kernels.{name}")
+        inner = [f"{name}.{item.name}" for item in pkgutil.iter_modules(getattr(module, "__path__", []))]
+        for each in inner or [name]:
+            text = (importlib.import_module(f"cenote.kernels.{each}").__doc__ or "").split("\n\n")[0]
+            yield each, " ".join(text.split()).rstrip(":")
+
+
+PAGES = {"settings.md": settings_page, "pooling_algorithms.md": pooling_page}
+
 if __name__ == "__main__":
-    SETTINGS.write_text(settings_page(), encoding="utf-8")
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")

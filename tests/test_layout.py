@@ -19,9 +19,6 @@ MOST_MODULES = 20  # in a folder
 # What may be longer, each with its reason; five at most.
 EXCEPTIONS: dict[str, str] = {
     "src/cenote/cli/run.py:run": "a command's options are its parameters, with their help",
-    "src/cenote/kernels/pool/plan.py": "",
-    "src/cenote/kernels/pool/plan.py:windowed": "",
-    "src/cenote/ops/pool/average.py:_samples": "",
 }
 
 # A module imports from its own part and from parts of the rows above; parts of one row do not see each other.

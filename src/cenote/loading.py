@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from cenote.core.collector import collector_paused
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError
 from cenote.core.options import Denormals, Precision, Tune, Weights
 from cenote.model import Model
@@ -69,6 +70,7 @@ def load(
     return Model.from_graph(graph, outputs, metadata, options, keeper)
 
 
+@collector_paused()
 def _imported(
     source: Any, keeper: Keeper | None
 ) -> tuple[Handover, Mapping[str, Declared], Mapping[str, str]]:

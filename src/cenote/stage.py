@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from cenote.core import settings
+from cenote.core.collector import collector_paused
 from cenote.core.errors import ArgumentError, InputError
 from cenote.core.locks import Guard
 from cenote.core.options import DENORMALS, PRECISIONS, TUNINGS, WEIGHTS
@@ -44,6 +45,7 @@ class Stage:
         self.following: OrderedDict[Any, Stage] = OrderedDict()
 
     @staticmethod
+    @collector_paused()
     def compile(source: Handover, types: Mapping[str, TensorType], options: Options) -> Stage:
         """Specialise a graph to these types and compile what can be."""
         from cenote.compiler.compile import compile_graph

@@ -18,7 +18,7 @@ from cenote.kernels.conv.depthwise import DepthwiseSpec, widest_group, widest_ro
 from cenote.kernels.conv.direct import ConvDirectSpec, widest
 from cenote.kernels.conv.winograd import WinogradSpec
 from cenote.kernels.elementwise.activations import Activation
-from tests.targets import TARGETS, on_newest
+from tests.targets import on_newest, runnable
 
 pytestmark = pytest.mark.skipif(
     not jit.host_target().triple.startswith("x86_64"), reason="reads x86-64 assembly only"
@@ -138,8 +138,7 @@ def hot_specs(target: Target) -> list[KernelSpec]:
 
 def fused_targets() -> list[Target]:
     """Those with fused multiply-add (without, a product needs a register of its own), whether or not they run here."""
-    here = {target.name: target for target in TARGETS}
-    return [here.get(name) or on_newest(name) for name in ("avx512", "avx2")]
+    return [runnable(name) or on_newest(name) for name in ("avx512", "avx2")]
 
 
 @pytest.mark.parametrize(

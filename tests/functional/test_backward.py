@@ -11,6 +11,8 @@ import pytest
 
 import cenote.functional as F
 from cenote.core.errors import CenoteError, DTypeError, InputError, ShapeError
+from cenote.functional import backward
+from cenote.functional import max as maximum
 from cenote.ops.roi.align import RoiAlign
 
 BOXES = np.array([[0, 0.3, 0.2, 4.7, 4.1], [1, 2, 1, 5.5, 6], [0, 1, 1, 1, 1], [1, -2, -1, 3, 9]], np.float64)
@@ -292,3 +294,14 @@ def test_roi_align_grid_is_shared() -> None:
     found = op.terms(np.ones((1, 6, 6)), np.array([0.5, 0.5, 4, 4]), np.float64)
     assert found is not None
     assert found[0].shape == (4, 1, 2, 3, 2, 3)
+
+
+def test_a_renamed_argument_is_noticed_when_the_function_is_made() -> None:
+    """Not when somebody calls it."""
+
+    def plan(types: Any, where: str, rank: int, kernel_width: Any) -> Any: ...
+
+    with pytest.raises(TypeError, match="kernel_width"):
+        backward._gradient_of(F.max_pool2d, plan, rank=2)
+    with pytest.raises(TypeError, match="biggest"):
+        backward._gradient_of(F.max_pool2d, maximum.plan_max, rank=2, biggest=True)

@@ -9,11 +9,18 @@ import numpy as np
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import View, buffer_elements, dense_strides
-from cenote.kernels.pool.plan import UNSCALED, Factors, Geometry, Memory, windowed
+from cenote.kernels.pool.algorithms import candidates
+from cenote.kernels.pool.problem import Candidate, Geometry, Memory, PoolProblem, Scale
 from cenote.runtime.program import Slot
 from tests.harness import Buffer, launch, pack, unpack
 
 LAYOUTS = ("plain", "blocked", "last")
+UNSCALED = Scale()
+
+
+def chosen(problem: PoolProblem, target: Target) -> Candidate:
+    """The quickest by estimate of what serves the problem."""
+    return next(iter(candidates(problem, target).values()))
 
 
 def geometry(
@@ -56,9 +63,9 @@ def has_empty_window(g: Geometry) -> bool:
 
 def run_pool(
     x: Array, g: Geometry, reduction: str, target: Target, *, layout: str = "plain", chunk: int = 0,
-    scale: Factors = UNSCALED, nan: str = "propagate",
+    scale: Scale = UNSCALED, nan: str = "propagate",
 ) -> Array:  # fmt: skip
-    """x (N, C, planes, rows, columns) pooled by the kernel that the plan picks, between guard bytes."""
+    """x (N, C, planes, rows, columns) pooled by the algorithm that comes first, between guard bytes."""
     last = layout == "last"
     form = Layout(lanes=target.lanes()) if layout == "blocked" else PLAIN
     shapes = [x.shape, (*x.shape[:2], *g.out)]
@@ -74,10 +81,8 @@ def run_pool(
     channels = 1 if last else views[0].blocks if form.is_blocked else x.shape[1]
     step = x.shape[1] if last else max(form.lanes, 1)
     memory = Memory(x.shape[0], channels, strides[0], strides[1], step)  # type: ignore[arg-type]
-    call = windowed(
-        reduction, x.dtype, g, memory, target, *views, scale=scale, nan=nan, blocked=form.is_blocked
-    )
-    assert call is not None
+    problem = PoolProblem(reduction, x.dtype, g, memory, scale, nan, fixed_step=form.is_blocked)
+    call = chosen(problem, target).build(*views)
     launch(call, buffers, target, chunk)
     for buffer in buffers:
         buffer.check(call.spec.symbol)

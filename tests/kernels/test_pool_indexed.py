@@ -10,12 +10,11 @@ import pytest
 from cenote.core.types import BFLOAT16, Array
 from cenote.kernels.pool.argmax_generic import PoolArgmaxGeneric
 from cenote.kernels.pool.argmax_separable import PoolArgmaxSeparable
-from cenote.kernels.pool.plan import Memory, Places, windowed
+from cenote.kernels.pool.problem import IndexLayout, Memory, PoolProblem
 from cenote.ops.pool.max import MaxPool, MinPool
 from tests.harness import lowerings_of, run_lowering
-from tests.kernels.pool_oracle import geometry
-from tests.kernels.test_pool_windows import HOST
-from tests.targets import TARGETS
+from tests.kernels.pool_oracle import chosen, geometry
+from tests.kernels.test_pool_windows import HOST, TARGETS
 
 ONE = ((1, 1), (1, 1))
 
@@ -112,10 +111,9 @@ def test_bits_do_not_depend_on_bands_and_strips() -> None:
 
 
 def test_which_kernel_serves() -> None:
-    places = Places(None, (0, 16, 1, 0, 0))
+    index = IndexLayout((0, 16, 1, 0, 0), (0, 0, 0, 0))
     for dilation, kind in ((1, PoolArgmaxSeparable), (2, PoolArgmaxGeneric)):
         g = geometry((1, 16, 16), (1, 3, 3), dilation=(1, dilation, dilation))
         memory = Memory(1, 3, (768, 256, 0, 16), (g.out[1] * g.out[2] * 3, g.out[1] * g.out[2], 0, g.out[2]))
-        call = windowed("max", np.dtype(np.float32), g, memory, HOST, None, None, places=places)
-        assert call is not None
-        assert isinstance(call.spec, kind)
+        problem = PoolProblem("max", np.dtype(np.float32), g, memory, index=index)
+        assert isinstance(chosen(problem, HOST).build(None, None).spec, kind)

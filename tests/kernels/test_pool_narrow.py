@@ -8,12 +8,11 @@ import pytest
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, TensorType
 from cenote.kernels.base import KernelSpec, View, dense_strides
-from cenote.kernels.pool.plan import Geometry, Memory, windowed
+from cenote.kernels.pool.problem import Geometry, Memory, PoolProblem
 from cenote.kernels.pool.small_window import PoolSmallWindow
 from cenote.runtime.program import Slot
-from tests.kernels.pool_oracle import geometry, has_empty_window
-from tests.kernels.test_pool_windows import HOST, NO_PADS, check, noise, square
-from tests.targets import TARGETS
+from tests.kernels.pool_oracle import chosen, geometry, has_empty_window
+from tests.kernels.test_pool_windows import HOST, NO_PADS, TARGETS, check, noise, square
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
@@ -55,9 +54,7 @@ def planned(g: Geometry) -> KernelSpec:
         for index, shape in enumerate(((1, 3, *g.size), (1, 3, *g.out)))
     ]
     memory = Memory(1, 3, views[0].strides[:4], views[1].strides[:4])  # type: ignore[arg-type]
-    call = windowed("max", np.dtype(np.float32), g, memory, HOST, *views)
-    assert call is not None
-    return call.spec
+    return chosen(PoolProblem("max", np.dtype(np.float32), g, memory), HOST).build(*views).spec
 
 
 def test_small_windows_stay_in_registers() -> None:

@@ -10,9 +10,9 @@ import pytest
 from cenote import functional
 from cenote.codegen import jit
 from cenote.core.types import Array
-from cenote.kernels.pool import plan as pool_plan
+from cenote.kernels.pool.problem import Memory, PoolProblem
 from cenote.kernels.pool.van_herk import PoolVanHerk
-from tests.kernels.pool_oracle import geometry, pooled, run_pool
+from tests.kernels.pool_oracle import chosen, geometry, pooled, run_pool
 
 GUARD = 64  # elements on each side of an output that nothing may touch
 JUNK = 77
@@ -20,7 +20,7 @@ JUNK = 77
 
 @pytest.fixture(autouse=True)
 def every_tensor_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_plan, "_passes_caches", lambda *_: True)
+    monkeypatch.setattr(PoolProblem, "passes_caches", lambda *_: True)
 
 
 def noise(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Array:
@@ -116,8 +116,7 @@ def test_the_plan_of_a_large_image_writes_past_the_caches(monkeypatch: pytest.Mo
     for size, large in (((1, side, side), True), ((1, 64, 64), False)):
         g = geometry(size, (1, 9, 9), pads=((0, 0), (4, 4), (4, 4)))
         strides = (side * side, side * side, side * side, size[2])
-        memory = pool_plan.Memory(1, 1, strides, strides)
-        call = pool_plan.windowed("max", np.dtype(np.float32), g, memory, target, None, None)
-        assert call is not None
-        assert isinstance(call.spec, PoolVanHerk)
-        assert call.spec.past_caches is large
+        problem = PoolProblem("max", np.dtype(np.float32), g, Memory(1, 1, strides, strides))
+        spec = chosen(problem, target).build(None, None).spec
+        assert isinstance(spec, PoolVanHerk)
+        assert spec.past_caches is large

@@ -11,10 +11,9 @@ import pytest
 from cenote import functional
 from cenote.codegen import jit
 from cenote.core.types import Array
-from cenote.kernels.pool import plan as pool_plan
-from cenote.kernels.pool.problem import Geometry
+from cenote.kernels.pool.problem import Geometry, Memory, PoolProblem
 from cenote.kernels.pool.window_3x3x3 import PoolWindow3x3x3
-from tests.kernels.pool_oracle import geometry, pooled, run_pool
+from tests.kernels.pool_oracle import chosen, geometry, pooled, run_pool
 
 HOST = jit.host_target()
 WINDOW = (3, 3, 3)
@@ -23,7 +22,7 @@ JUNK = 77.0
 
 @pytest.fixture(params=[False, True], ids=["in the caches", "past the caches"], autouse=True)
 def past_caches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_plan, "_passes_caches", lambda *_: request.param)
+    monkeypatch.setattr(PoolProblem, "passes_caches", lambda *_: request.param)
 
 
 def noise(shape: tuple[int, ...], dtype: Any = np.float32, seed: int = 0) -> Array:
@@ -42,10 +41,9 @@ def check(x: Array, g: Geometry) -> None:
 
 def test_the_plan_uses_the_kernel() -> None:
     g = geometry((4, 9, 40), WINDOW, pads=((1, 1),) * 3)
-    memory = pool_plan.Memory(1, 1, (1440, 1440, 360, 40), (1440, 1440, 360, 40))
-    call = pool_plan.windowed("sum", np.dtype(np.float32), g, memory, HOST, None, None)
-    assert call is not None
-    assert isinstance(call.spec, PoolWindow3x3x3)
+    memory = Memory(1, 1, (1440, 1440, 360, 40), (1440, 1440, 360, 40))
+    problem = PoolProblem("sum", np.dtype(np.float32), g, memory)
+    assert isinstance(chosen(problem, HOST).build(None, None).spec, PoolWindow3x3x3)
 
 
 @pytest.mark.parametrize("pad", [0, 1])

@@ -13,7 +13,7 @@ from cenote.codegen import jit
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType
 from cenote.kernels.pool.common import compute_type
-from cenote.kernels.pool.plan import Factors, Geometry
+from cenote.kernels.pool.problem import Geometry, Scale
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.pool.average import AveragePool
 from cenote.ops.pool.max import MaxPool
@@ -149,7 +149,7 @@ def test_half_precision_sums_are_taken_in_float32() -> None:
     x = np.full((1, 1, 1, 64, 64), 40, np.float16)
     g = square(64, 0, 1, 64, 64)
     scale = np.full((1, 1), 1 / 4096, np.float32)
-    assert run_pool(x, g, "sum", HOST, scale=Factors(scale)).ravel()[0] == 40
+    assert run_pool(x, g, "sum", HOST, scale=Scale(scale)).ravel()[0] == 40
     assert compute_type("sum", np.dtype(np.float16)).bits == 32
 
 

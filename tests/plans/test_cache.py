@@ -78,6 +78,7 @@ def test_name_and_date_do_not_matter_but_the_content_does(tmp_path: Path, plans:
 def test_options_have_plans_of_their_own(
     tmp_path: Path, plans: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("CENOTE_TARGET", raising=False)
     path = small_model(tmp_path / "m.onnx")
     cenote.load(path)
     for options in ({"precision": "exact"}, {"weights": "float16"}, {"tune": "off"}):

@@ -30,7 +30,8 @@ class StepDescription:
     `node` is the node's name in its file (its first output where it has none), `op` the operator with its attributes,
     `algorithm` the lowering, `output` type and layout of the first output, `kernel` the symbol. `items` independent
     pieces, `grain` of them at a time; `barrier`: all threads meet after it. `reason` says why a host step is one, and
-    of a kernel, where there were several algorithms to choose from, why this one: "cost model", or what was measured.
+    of a kernel, where there were several algorithms to choose from, why this one: what the cost model estimates for it
+    and its rivals, or what was measured.
     """
 
     kind: str
@@ -242,12 +243,12 @@ def _notes(plan: PlanDescription) -> Iterator[str]:
 
 
 def _choices(plan: PlanDescription) -> Iterator[str]:
-    """How algorithms were chosen where there were several, and what was measured."""
+    """How algorithms were chosen where there were several: what was estimated, or measured."""
     chosen = {step.node: step for step in plan.steps if step.kind == StepKind.KERNEL and step.reason}
-    measured = [step for step in chosen.values() if step.reason != BY_COST]
+    measured = sum(not step.reason.startswith(BY_COST) for step in chosen.values())
     if chosen:
-        yield f"choices: {len(chosen) - len(measured)} by the cost model, {len(measured)} measured"
-    for step in measured:
+        yield f"choices: {len(chosen) - measured} by the cost model, {measured} measured"
+    for step in chosen.values():
         yield f"        {step.node}: {step.algorithm}, {step.reason}"
 
 

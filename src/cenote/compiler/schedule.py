@@ -47,6 +47,23 @@ class Rival:
 Decide = Callable[[Node, Sequence[TensorType | None], Sequence[Rival]], tuple[int, str] | None]
 
 
+def _estimates(best: Lowering, ranked: Sequence[Lowering]) -> str:
+    """The estimate of the best and of its first rivals; empty where there are none."""
+    others: dict[str, float] = {}
+    for option in ranked:
+        if option.name != best.name and option.alias is None:
+            others.setdefault(option.name, option.seconds)
+    if not others:
+        return ""
+    rivals = ", ".join(f"{shown_seconds(seconds)} {name}" for name, seconds in list(others.items())[:_RIVALS])
+    return f"{BY_COST}: {shown_seconds(best.seconds)} against {rivals}"
+
+
+def shown_seconds(seconds: float) -> str:
+    """As reasons show times."""
+    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.0f} us"
+
+
 def schedule(graph: Graph, target: Target, decide: Decide | None = None) -> Schedule:
     """Pick lowerings and layouts for a specialised graph; `decide` may overrule the cost model between close rivals."""
     return _Scheduler(graph, target, decide).run()
@@ -97,12 +114,14 @@ class _Scheduler:
         least, best = ranked[0][0], options[ranked[0][1]]
         close = [(total, options[index]) for total, index in ranked if total <= _CLOSE * least]
         rivals = [Rival(option, total - option.seconds) for total, option in close if option.alias is None]
-        if best.alias is not None or len(rivals) < 2:
+        if best.alias is not None:
             return best, ""
         types = self.graph.input_types(node)
-        decided = None if self.decide is None else self.decide(node, types, rivals[:_RIVALS])
+        decided = None
+        if self.decide is not None and len(rivals) > 1:
+            decided = self.decide(node, types, rivals[:_RIVALS])
         if decided is None:
-            return best, BY_COST
+            return best, _estimates(best, [options[index] for _, index in ranked])
         return rivals[decided[0]].option, decided[1]
 
     def _total(self, node: Node, option: Lowering) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 
 from cenote.codegen import cache, jit
 from cenote.compiler.compile import Plan, assemble
-from cenote.compiler.schedule import Rival, Schedule
+from cenote.compiler.schedule import Rival, Schedule, shown_seconds
 from cenote.core.errors import ArgumentError, CenoteError
 from cenote.core.options import TUNINGS
 from cenote.core.types import Array, Declared, Layout, TensorType
@@ -120,9 +120,9 @@ class Tuner:
         best = min(measured, key=totals.__getitem__)
         best = best if totals[best] < _GAIN * totals[0] else 0
         others = ", ".join(
-            f"{_shown(record[labels[i]])} {rivals[i].option.name}" for i in measured if i != best
+            f"{shown_seconds(record[labels[i]])} {rivals[i].option.name}" for i in measured if i != best
         )
-        return best, f"measured: {_shown(record[labels[best]])} against {others}"
+        return best, f"measured: {shown_seconds(record[labels[best]])} against {others}"
 
     def _record(
         self, node: Node, types: Types, rivals: Sequence[Rival], labels: Sequence[str]
@@ -169,7 +169,3 @@ def _parsed(text: str | None) -> dict[str, float]:
         return {str(name): float(seconds) for name, seconds in found.items()}
     except (ValueError, TypeError, AttributeError):
         return {}
-
-
-def _shown(seconds: float) -> str:
-    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.0f} us"

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 from cenote.core.errors import ArgumentError
-from cenote.core.types import TensorType
-from cenote.functional.arguments import flag, form, whole
-from cenote.functional.dispatch import Plan, call
+from cenote.functional.arguments import flag, form, plan_for, rules_of, whole
+from cenote.functional.dispatch import Plan, Types, call
 from cenote.functional.types import A, Layout1, Layout2, Layout3, NanRule, Rules
-from cenote.functional.windows import plan_for, rules_of
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 
 
@@ -22,8 +20,17 @@ def _output(where: str, value: Any, rank: int) -> tuple[int | None, ...]:
     return tuple(None if item is None else whole(where, "output_size", item, 0) for item in items)
 
 
-def _plan_max(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:
-    output_size, return_indices, layout, semantics, nan = rest
+def plan_adaptive_max(
+    types: Types,
+    where: str,
+    rank: int,
+    output_size: Any,
+    return_indices: Any,
+    layout: Any,
+    semantics: Any,
+    nan: Any,
+) -> Plan:
+    """The largest values of ranges."""
     rules, nan_rule = rules_of(where, semantics, nan)
     output = _output(where, output_size, rank)
     # A plain map must be asked for (layout="HW"): PyTorch's own error samples have it that rank 2 is a mistake.
@@ -33,8 +40,10 @@ def _plan_max(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) 
     return plan_for(op, types[0], shape)
 
 
-def _plan_avg(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:
-    output_size, layout, semantics = rest
+def plan_adaptive_average(
+    types: Types, where: str, rank: int, output_size: Any, layout: Any, semantics: Any
+) -> Plan:
+    """Means of ranges."""
     rules, _ = rules_of(where, semantics, None)
     output = _output(where, output_size, rank)
     shape = form(where, types[0].shape, rank, layout, plain=False)
@@ -66,7 +75,7 @@ def adaptive_max_pool1d(
 ) -> Any:
     """Largest value of each adaptive window over 1 spatial axis: see adaptive_max_pool2d."""
     rest = (output_size, return_indices, layout, semantics, nan)
-    return call(_plan_max, (input,), ("adaptive_max_pool1d", 1, *rest), out, threads)
+    return call(plan_adaptive_max, (input,), ("adaptive_max_pool1d", 1, *rest), out, threads)
 
 
 @overload
@@ -100,7 +109,7 @@ def adaptive_max_pool2d(
     return_indices, out, threads, semantics, nan: see max_pool2d
     """
     rest = (output_size, return_indices, layout, semantics, nan)
-    return call(_plan_max, (input,), ("adaptive_max_pool2d", 2, *rest), out, threads)
+    return call(plan_adaptive_max, (input,), ("adaptive_max_pool2d", 2, *rest), out, threads)
 
 
 @overload
@@ -128,7 +137,7 @@ def adaptive_max_pool3d(
 ) -> Any:
     """Largest value of each adaptive window over 3 spatial axes: see adaptive_max_pool2d."""
     rest = (output_size, return_indices, layout, semantics, nan)
-    return call(_plan_max, (input,), ("adaptive_max_pool3d", 3, *rest), out, threads)
+    return call(plan_adaptive_max, (input,), ("adaptive_max_pool3d", 3, *rest), out, threads)
 
 
 def adaptive_avg_pool1d(
@@ -142,7 +151,7 @@ def adaptive_avg_pool1d(
 ) -> A:
     """Mean of each adaptive window over 1 spatial axis: see adaptive_avg_pool2d."""
     arguments = ("adaptive_avg_pool1d", 1, output_size, layout, semantics)
-    return call(_plan_avg, (input,), arguments, out, threads)
+    return call(plan_adaptive_average, (input,), arguments, out, threads)
 
 
 def adaptive_avg_pool2d(
@@ -156,7 +165,7 @@ def adaptive_avg_pool2d(
 ) -> A:
     """Mean of each adaptive window, as torch.nn.functional.adaptive_avg_pool2d: see adaptive_max_pool2d, avg_pool2d."""
     arguments = ("adaptive_avg_pool2d", 2, output_size, layout, semantics)
-    return call(_plan_avg, (input,), arguments, out, threads)
+    return call(plan_adaptive_average, (input,), arguments, out, threads)
 
 
 def adaptive_avg_pool3d(
@@ -170,4 +179,4 @@ def adaptive_avg_pool3d(
 ) -> A:
     """Mean of each adaptive window over 3 spatial axes: see adaptive_avg_pool2d."""
     arguments = ("adaptive_avg_pool3d", 3, output_size, layout, semantics)
-    return call(_plan_avg, (input,), arguments, out, threads)
+    return call(plan_adaptive_average, (input,), arguments, out, threads)

@@ -5,26 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from cenote.core.errors import ArgumentError
-from cenote.core.types import TensorType
-from cenote.functional.arguments import flag, whole
-from cenote.functional.dispatch import Plan, call
+from cenote.functional.arguments import WindowArguments, flag, plan_for, rules_of, whole, window_fields
+from cenote.functional.dispatch import Plan, Types, call
 from cenote.functional.types import A, Layout1, Layout2, Layout3, Numbers, Padding, Rules
-from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
 from cenote.ops.pool.average import AveragePool
 
 
-def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:
-    (
-        kernel_size,
-        stride,
-        padding,
-        ceil_mode,
-        count_include_pad,
-        divisor_override,
-        dilation,
-        layout,
-        semantics,
-    ) = rest
+def plan_average(
+    types: Types, where: str, rank: int, kernel_size: Any, stride: Any, padding: Any, ceil_mode: Any,
+    count_include_pad: Any, divisor_override: Any, dilation: Any, layout: Any, semantics: Any,
+) -> Plan:  # fmt: skip
+    """Means of windows."""
     rules, _ = rules_of(where, semantics, None)
     arguments = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
     include = rules.include_pad
@@ -70,7 +61,7 @@ def avg_pool1d(
         layout,
         semantics,
     )
-    return call(_plan, (input,), ("avg_pool1d", 1, *rest), out, threads)
+    return call(plan_average, (input,), ("avg_pool1d", 1, *rest), out, threads)
 
 
 def avg_pool2d(
@@ -111,7 +102,7 @@ def avg_pool2d(
         layout,
         semantics,
     )
-    return call(_plan, (input,), ("avg_pool2d", 2, *rest), out, threads)
+    return call(plan_average, (input,), ("avg_pool2d", 2, *rest), out, threads)
 
 
 def avg_pool3d(
@@ -141,4 +132,4 @@ def avg_pool3d(
         layout,
         semantics,
     )
-    return call(_plan, (input,), ("avg_pool3d", 3, *rest), out, threads)
+    return call(plan_average, (input,), ("avg_pool3d", 3, *rest), out, threads)

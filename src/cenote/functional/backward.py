@@ -14,7 +14,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
-from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -71,18 +70,29 @@ def _plan_indices(types: tuple[TensorType, ...], where: str, rank: int, *rest: A
 
 
 def _gradient_of(
-    name: str, module: ModuleType, planner: str, prefix: tuple[Any, ...], names: str, *,
-    by_layout: bool = False, indexed: bool = False, sparse: bool = False, plain: bool = True,
-) -> Function:  # fmt: skip
-    """The backward function of `module.name`.
+    forward: Function,
+    planner: Planner,
+    *,
+    indexed: bool = False,
+    sparse: bool = False,
+    plain: bool = True,
+    **fixed: Any,
+) -> Function:
+    """The backward function of `forward`, whose arguments `planner` reads.
 
-    `prefix` are the planner's first arguments after the function's name, `by_layout` puts the number of spatial axes
-    (by the layout) before them; `names` are the function's arguments in the planner's order. `indexed`: it may be
-    given indices. `plain`: it takes maps without batch and channels.
+    What the planner takes after the inputs' types and the function's name are arguments of the function, by name, and
+    what is `fixed`: a number of spatial axes (`rank`; else the layout says it), or which function of a family this is.
+    `indexed`: it may be given indices. `plain`: it takes maps without batch and channels. Raises TypeError for a
+    planner that takes anything else.
     """
-    forward: Function = getattr(module, name)
     signature = inspect.signature(forward)
-    backward = _backward_planner(getattr(module, planner), sparse)
+    wanted = tuple(inspect.signature(planner).parameters)[2:]
+    by_layout = "rank" in wanted and "rank" not in fixed
+    unknown = {*wanted, *fixed} - {*signature.parameters, *(fixed.keys() & set(wanted)), "rank"}
+    if unknown:
+        raise TypeError(f"{forward.__name__}: {sorted(unknown)} are no arguments of it and its planner")
+    name = f"{forward.__name__}_backward"
+    backward = _backward_planner(planner, sparse)
     second = "indices" if "indices" in signature.parameters else None
 
     def function(grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
@@ -91,108 +101,74 @@ def _gradient_of(
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise ArgumentError(f"{name}_backward: {error}") from None
+            raise ArgumentError(f"{name}: {error}") from None
         bound.apply_defaults()
-        given = bound.arguments
-        where = f"{name}_backward"
-        layout = given["layout"]
-        rank = (layout_rank(where, layout),) if by_layout else ()
+        given = {**bound.arguments, **fixed, "return_indices": False}
+        if by_layout:
+            given["rank"] = layout_rank(name, given["layout"])
         inputs = (given["input"], given[second]) if second else (given["input"],)
         if indices is not None:
             if not indexed:
-                raise ArgumentError(f"{where}: takes no indices")
-            arguments = (where, *(rank or prefix[:1]), layout, given["semantics"], plain)
-            return call(
-                _plan_indices, (grad_output, indices, *inputs), arguments, given["out"], given["threads"]
-            )
-        values = [False if key == "return_indices" else _value(given, key) for key in names.split()]
-        arguments = (where, *rank, *prefix, *values)
+                raise ArgumentError(f"{name}: takes no indices")
+            rest = (name, given["rank"], given["layout"], given["semantics"], plain)
+            return call(_plan_indices, (grad_output, indices, *inputs), rest, given["out"], given["threads"])
+        arguments = (name, *(_as_tuple(given[key]) for key in wanted))
         return call(backward, (grad_output, *inputs), arguments, given["out"], given["threads"])
 
-    function.__name__ = function.__qualname__ = f"{name}_backward"
+    function.__name__ = function.__qualname__ = name
     function.__doc__ = (
-        f"Gradient of {name} with respect to its input: grad_output, then the arguments of {name}."
+        f"Gradient of {forward.__name__} with respect to its input: grad_output, then the arguments of "
+        f"{forward.__name__}."
     )
     return function
 
 
-def _value(given: dict[str, Any], key: str) -> Any:
-    """A named argument, or a tuple of them ("a,b,c")."""
-    if "," in key:
-        return tuple(given[part] for part in key.split(","))
-    value = given[key]
+def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-_WINDOW = "kernel_size,stride,padding,dilation,ceil_mode"
-_MAX = "kernel_size stride padding dilation ceil_mode return_indices layout semantics nan"
-_AVG = "kernel_size stride padding ceil_mode count_include_pad divisor_override dilation layout semantics"
-_LP = "norm_type kernel_size stride ceil_mode padding dilation layout semantics"
-_UNPOOL = "kernel_size stride padding output_size layout semantics"
-
-max_pool1d_backward = _gradient_of("max_pool1d", maximum, "_plan", (1, True), _MAX, indexed=True)
-max_pool2d_backward = _gradient_of("max_pool2d", maximum, "_plan", (2, True), _MAX, indexed=True)
-max_pool3d_backward = _gradient_of("max_pool3d", maximum, "_plan", (3, True), _MAX, indexed=True)
-min_pool_backward = _gradient_of("min_pool", maximum, "_plan", (False,), _MAX, by_layout=True, indexed=True)
-dilation_backward = _gradient_of(
-    "dilation", maximum, "_plan_morphology", (True,), "size layout nan", by_layout=True
-)
-erosion_backward = _gradient_of(
-    "erosion", maximum, "_plan_morphology", (False,), "size layout nan", by_layout=True
-)
-avg_pool1d_backward = _gradient_of("avg_pool1d", average, "_plan", (1,), _AVG)
-avg_pool2d_backward = _gradient_of("avg_pool2d", average, "_plan", (2,), _AVG)
-avg_pool3d_backward = _gradient_of("avg_pool3d", average, "_plan", (3,), _AVG)
-lp_pool1d_backward = _gradient_of("lp_pool1d", lp, "_plan", (1,), _LP)
-lp_pool2d_backward = _gradient_of("lp_pool2d", lp, "_plan", (2,), _LP)
-lp_pool3d_backward = _gradient_of("lp_pool3d", lp, "_plan", (3,), _LP)
-_ADAPTIVE_MAX = "output_size return_indices layout semantics nan"
-_ADAPTIVE_AVG = "output_size layout semantics"
+max_pool1d_backward = _gradient_of(maximum.max_pool1d, maximum.plan_max, rank=1, largest=True, indexed=True)
+max_pool2d_backward = _gradient_of(maximum.max_pool2d, maximum.plan_max, rank=2, largest=True, indexed=True)
+max_pool3d_backward = _gradient_of(maximum.max_pool3d, maximum.plan_max, rank=3, largest=True, indexed=True)
+min_pool_backward = _gradient_of(maximum.min_pool, maximum.plan_max, largest=False, indexed=True)
+dilation_backward = _gradient_of(maximum.dilation, maximum.plan_morphology, largest=True)
+erosion_backward = _gradient_of(maximum.erosion, maximum.plan_morphology, largest=False)
+avg_pool1d_backward = _gradient_of(average.avg_pool1d, average.plan_average, rank=1)
+avg_pool2d_backward = _gradient_of(average.avg_pool2d, average.plan_average, rank=2)
+avg_pool3d_backward = _gradient_of(average.avg_pool3d, average.plan_average, rank=3)
+lp_pool1d_backward = _gradient_of(lp.lp_pool1d, lp.plan_lp, rank=1)
+lp_pool2d_backward = _gradient_of(lp.lp_pool2d, lp.plan_lp, rank=2)
+lp_pool3d_backward = _gradient_of(lp.lp_pool3d, lp.plan_lp, rank=3)
 adaptive_max_pool1d_backward = _gradient_of(
-    "adaptive_max_pool1d", adaptive, "_plan_max", (1,), _ADAPTIVE_MAX, indexed=True, plain=False
+    adaptive.adaptive_max_pool1d, adaptive.plan_adaptive_max, rank=1, indexed=True, plain=False
 )
 adaptive_max_pool2d_backward = _gradient_of(
-    "adaptive_max_pool2d", adaptive, "_plan_max", (2,), _ADAPTIVE_MAX, indexed=True, plain=False
+    adaptive.adaptive_max_pool2d, adaptive.plan_adaptive_max, rank=2, indexed=True, plain=False
 )
 adaptive_max_pool3d_backward = _gradient_of(
-    "adaptive_max_pool3d", adaptive, "_plan_max", (3,), _ADAPTIVE_MAX, indexed=True, plain=False
+    adaptive.adaptive_max_pool3d, adaptive.plan_adaptive_max, rank=3, indexed=True, plain=False
 )
-adaptive_avg_pool1d_backward = _gradient_of("adaptive_avg_pool1d", adaptive, "_plan_avg", (1,), _ADAPTIVE_AVG)
-adaptive_avg_pool2d_backward = _gradient_of("adaptive_avg_pool2d", adaptive, "_plan_avg", (2,), _ADAPTIVE_AVG)
-adaptive_avg_pool3d_backward = _gradient_of("adaptive_avg_pool3d", adaptive, "_plan_avg", (3,), _ADAPTIVE_AVG)
-global_max_pool_backward = _gradient_of(
-    "global_max_pool", global_pools, "_plan_max", (), "layout semantics nan"
+adaptive_avg_pool1d_backward = _gradient_of(
+    adaptive.adaptive_avg_pool1d, adaptive.plan_adaptive_average, rank=1
 )
-global_avg_pool_backward = _gradient_of("global_avg_pool", global_pools, "_plan_avg", (), "layout semantics")
-global_lp_pool_backward = _gradient_of("global_lp_pool", global_pools, "_plan_lp", (), "norm_type layout")
-max_unpool1d_backward = _gradient_of("max_unpool1d", unpool, "_plan", (1,), _UNPOOL, sparse=True)
-max_unpool2d_backward = _gradient_of("max_unpool2d", unpool, "_plan", (2,), _UNPOOL, sparse=True)
-max_unpool3d_backward = _gradient_of("max_unpool3d", unpool, "_plan", (3,), _UNPOOL, sparse=True)
-soft_pool_backward = _gradient_of(
-    "soft_pool", weighted, "_plan_soft", (), f"{_WINDOW} layout semantics", by_layout=True
+adaptive_avg_pool2d_backward = _gradient_of(
+    adaptive.adaptive_avg_pool2d, adaptive.plan_adaptive_average, rank=2
 )
-median_pool_backward = _gradient_of(
-    "median_pool", weighted, "_plan_median", (), f"{_WINDOW} layout semantics", by_layout=True
+adaptive_avg_pool3d_backward = _gradient_of(
+    adaptive.adaptive_avg_pool3d, adaptive.plan_adaptive_average, rank=3
 )
-gem_pool_backward = _gradient_of(
-    "gem_pool", weighted, "_plan_gem", (), f"p eps {_WINDOW} layout semantics", by_layout=True
-)
-stochastic_pool_backward = _gradient_of(
-    "stochastic_pool", weighted, "_plan_stochastic", (), f"seed training return_indices {_WINDOW} layout semantics",
-    by_layout=True, indexed=True,
-)  # fmt: skip
-blur_pool_backward = _gradient_of(
-    "blur_pool", weighted, "_plan_blur", (), "filter_size stride border layout", by_layout=True, sparse=True
-)
-spatial_pyramid_pool_backward = _gradient_of(
-    "spatial_pyramid_pool",
-    pyramid,
-    "_plan",
-    (),
-    "levels mode layout semantics nan",
-    by_layout=True,
-    sparse=True,
-)
+global_max_pool_backward = _gradient_of(global_pools.global_max_pool, global_pools.plan_global_max)
+global_avg_pool_backward = _gradient_of(global_pools.global_avg_pool, global_pools.plan_global_average)
+global_lp_pool_backward = _gradient_of(global_pools.global_lp_pool, global_pools.plan_global_lp)
+max_unpool1d_backward = _gradient_of(unpool.max_unpool1d, unpool.plan_unpool, rank=1, sparse=True)
+max_unpool2d_backward = _gradient_of(unpool.max_unpool2d, unpool.plan_unpool, rank=2, sparse=True)
+max_unpool3d_backward = _gradient_of(unpool.max_unpool3d, unpool.plan_unpool, rank=3, sparse=True)
+soft_pool_backward = _gradient_of(weighted.soft_pool, weighted.plan_soft)
+median_pool_backward = _gradient_of(weighted.median_pool, weighted.plan_median)
+gem_pool_backward = _gradient_of(weighted.gem_pool, weighted.plan_gem)
+stochastic_pool_backward = _gradient_of(weighted.stochastic_pool, weighted.plan_stochastic, indexed=True)
+blur_pool_backward = _gradient_of(weighted.blur_pool, weighted.plan_blur, sparse=True)
+spatial_pyramid_pool_backward = _gradient_of(pyramid.spatial_pyramid_pool, pyramid.plan_pyramid, sparse=True)
 
 
 def fractional_max_pool2d_backward(
@@ -249,7 +225,7 @@ def roi_pool_backward(
 ) -> A:
     """Gradient of roi_pool with respect to its input; boxes get none."""
     rest = ((output_size, spatial_scale, False), False, out, threads)
-    return _regions_backward(regions._plan_pool, "roi_pool_backward", grad_output, input, boxes, *rest)
+    return _regions_backward(regions.plan_region_pool, "roi_pool_backward", grad_output, input, boxes, *rest)
 
 
 def ps_roi_pool_backward(
@@ -264,7 +240,9 @@ def ps_roi_pool_backward(
 ) -> A:
     """Gradient of ps_roi_pool with respect to its input; boxes get none."""
     rest = ((output_size, spatial_scale, True), False, out, threads)
-    return _regions_backward(regions._plan_pool, "ps_roi_pool_backward", grad_output, input, boxes, *rest)
+    return _regions_backward(
+        regions.plan_region_pool, "ps_roi_pool_backward", grad_output, input, boxes, *rest
+    )
 
 
 def roi_align_backward(
@@ -284,4 +262,4 @@ def roi_align_backward(
     """Gradient of roi_align with respect to its input; boxes get none."""
     arguments = (output_size, spatial_scale, sampling_ratio, aligned, mode, semantics)
     rest = (arguments, True, out, threads)
-    return _regions_backward(regions._plan_align, "roi_align_backward", grad_output, input, boxes, *rest)
+    return _regions_backward(regions.plan_align, "roi_align_backward", grad_output, input, boxes, *rest)

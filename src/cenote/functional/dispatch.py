@@ -24,7 +24,7 @@ from cenote.runtime.arrays import as_numpy, dense
 from cenote.runtime.memory import available_bytes
 from cenote.runtime.threads import resolve_threads
 
-Signature = tuple[TensorType, ...]
+Types = tuple[TensorType, ...]
 Planner = Callable[..., "Plan"]
 """Called with the inputs' types and the arguments, the first of which is the function's name."""
 

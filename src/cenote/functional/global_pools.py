@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from cenote.core.types import TensorType
-from cenote.functional.arguments import Form, form, layout_rank, real
-from cenote.functional.dispatch import Plan, call
+from cenote.functional.arguments import Form, form, layout_rank, plan_for, real, rules_of
+from cenote.functional.dispatch import Plan, Types, call
 from cenote.functional.types import A, Layout, NanRule, Rules
-from cenote.functional.windows import plan_for, rules_of
 from cenote.ops.pool.lp import GlobalLpPool
 from cenote.ops.pool.whole_map import GlobalAveragePool, GlobalMaxPool
 
@@ -17,19 +16,22 @@ def _form(where: str, x: TensorType, layout: Any) -> Form:
     return form(where, x.shape, layout_rank(where, layout), layout)
 
 
-def _plan_max(types: tuple[TensorType, ...], where: str, layout: Any, semantics: Any, nan: Any) -> Plan:
+def plan_global_max(types: Types, where: str, layout: Any, semantics: Any, nan: Any) -> Plan:
+    """The largest values of maps."""
     _, nan_rule = rules_of(where, semantics, nan)
     shape = _form(where, types[0], layout)
     return plan_for(GlobalMaxPool(shape.channels_last, nan_rule), types[0], shape)
 
 
-def _plan_avg(types: tuple[TensorType, ...], where: str, layout: Any, semantics: Any) -> Plan:
+def plan_global_average(types: Types, where: str, layout: Any, semantics: Any) -> Plan:
+    """Means of maps."""
     rules, _ = rules_of(where, semantics, None)
     shape = _form(where, types[0], layout)
     return plan_for(GlobalAveragePool(shape.channels_last, rules.rounding), types[0], shape)
 
 
-def _plan_lp(types: tuple[TensorType, ...], where: str, norm_type: Any, layout: Any) -> Plan:
+def plan_global_lp(types: Types, where: str, norm_type: Any, layout: Any) -> Plan:
+    """Norms of maps."""
     p = real(where, "norm_type", norm_type)
     shape = _form(where, types[0], layout)
     return plan_for(GlobalLpPool(shape.channels_last, p), types[0], shape)
@@ -47,7 +49,7 @@ def global_max_pool(
     """Largest value of the whole map: (N, C, H, W) gives (N, C, 1, 1). `layout` sets the number of spatial axes
     ("NCL" 1, "NCHW" 2, "NCDHW" 3, and their channels-last and plain forms); out, threads, nan: see max_pool2d.
     """
-    return call(_plan_max, (input,), ("global_max_pool", layout, semantics, nan), out, threads)
+    return call(plan_global_max, (input,), ("global_max_pool", layout, semantics, nan), out, threads)
 
 
 def global_avg_pool(
@@ -61,7 +63,7 @@ def global_avg_pool(
     """Mean of the whole map: (N, C, H, W) gives (N, C, 1, 1); float32 means of 16 million elements are right to 1e-6.
     Layouts as in global_max_pool, types and rounding as in avg_pool2d.
     """
-    return call(_plan_avg, (input,), ("global_avg_pool", layout, semantics), out, threads)
+    return call(plan_global_average, (input,), ("global_avg_pool", layout, semantics), out, threads)
 
 
 def global_lp_pool(
@@ -75,4 +77,4 @@ def global_lp_pool(
     """(sum |x|^p)^(1/p) of the whole map, p = norm_type: (N, C, H, W) gives (N, C, 1, 1). Layouts as in
     global_max_pool; float types only.
     """
-    return call(_plan_lp, (input,), ("global_lp_pool", norm_type, layout), out, threads)
+    return call(plan_global_lp, (input,), ("global_lp_pool", norm_type, layout), out, threads)

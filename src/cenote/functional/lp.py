@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from cenote.core.pool_semantics import TORCH
-from cenote.core.types import TensorType
-from cenote.functional.arguments import real
-from cenote.functional.dispatch import Plan, call
+from cenote.functional.arguments import WindowArguments, plan_for, real, rules_of, window_fields
+from cenote.functional.dispatch import Plan, Types, call
 from cenote.functional.types import A, Layout1, Layout2, Layout3, Numbers, Padding, Rules
-from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
 from cenote.ops.pool.lp import LpPool
 
 
-def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:
-    norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics = rest
+def plan_lp(
+    types: Types, where: str, rank: int, norm_type: Any, kernel_size: Any, stride: Any, ceil_mode: Any, padding: Any,
+    dilation: Any, layout: Any, semantics: Any,
+) -> Plan:  # fmt: skip
+    """Norms of windows."""
     rules, _ = rules_of(where, TORCH.name if semantics is None else semantics, None)
     p = real(where, "norm_type", norm_type)
     arguments = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
@@ -39,7 +40,7 @@ def lp_pool1d(
 ) -> A:
     """Lp norm of each window over 1 spatial axis: see lp_pool2d. Layouts: NCL, NLC, L."""
     rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics)
-    return call(_plan, (input,), ("lp_pool1d", 1, *rest), out, threads)
+    return call(plan_lp, (input,), ("lp_pool1d", 1, *rest), out, threads)
 
 
 def lp_pool2d(
@@ -66,7 +67,7 @@ def lp_pool2d(
     Float types only; sums are taken in at least float32, so float16 does not overflow unless its result does.
     """
     rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics)
-    return call(_plan, (input,), ("lp_pool2d", 2, *rest), out, threads)
+    return call(plan_lp, (input,), ("lp_pool2d", 2, *rest), out, threads)
 
 
 def lp_pool3d(
@@ -85,4 +86,4 @@ def lp_pool3d(
 ) -> A:
     """Lp norm of each window over 3 spatial axes: see lp_pool2d. Layouts: NCDHW, NDHWC, DHW."""
     rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics)
-    return call(_plan, (input,), ("lp_pool3d", 3, *rest), out, threads)
+    return call(plan_lp, (input,), ("lp_pool3d", 3, *rest), out, threads)

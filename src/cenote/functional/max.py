@@ -5,16 +5,27 @@ from __future__ import annotations
 from typing import Any, Literal, overload
 
 from cenote.core.pool_semantics import TORCH
-from cenote.core.types import TensorType
-from cenote.functional.arguments import flag, form, layout_rank, numbers, refuse_empty
-from cenote.functional.dispatch import Plan, call
+from cenote.functional.arguments import (
+    WindowArguments,
+    flag,
+    form,
+    layout_rank,
+    numbers,
+    plan_for,
+    refuse_empty,
+    rules_of,
+    window_fields,
+)
+from cenote.functional.dispatch import Plan, Types, call
 from cenote.functional.types import A, Layout, Layout1, Layout2, Layout3, NanRule, Numbers, Padding, Rules
-from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
 from cenote.ops.pool.max import MaxPool, MinPool
 
 
-def _plan(types: tuple[TensorType, ...], where: str, rank: int, largest: bool, *rest: Any) -> Plan:
-    kernel_size, stride, padding, dilation, ceil_mode, return_indices, layout, semantics, nan = rest
+def plan_max(
+    types: Types, where: str, rank: int, largest: bool, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: Any, return_indices: Any, layout: Any, semantics: Any, nan: Any,
+) -> Plan:  # fmt: skip
+    """The largest or smallest values of windows."""
     rules, nan_rule = rules_of(where, semantics, nan)
     arguments = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
     shape, fields = window_fields(where, rank, arguments, layout, rules, types[0])
@@ -55,7 +66,7 @@ def max_pool1d(
 ) -> Any:
     """Largest value of each window over 1 spatial axis: see max_pool2d. Layouts: NCL, NLC, L."""
     rest = (kernel_size, stride, padding, dilation, ceil_mode, return_indices, layout, semantics, nan)
-    return call(_plan, (input,), ("max_pool1d", 1, True, *rest), out, threads)
+    return call(plan_max, (input,), ("max_pool1d", 1, True, *rest), out, threads)
 
 
 @overload
@@ -108,7 +119,7 @@ def max_pool2d(
     argument. A window that holds padding only, which PyTorch gives -inf, is refused.
     """
     rest = (kernel_size, stride, padding, dilation, ceil_mode, return_indices, layout, semantics, nan)
-    return call(_plan, (input,), ("max_pool2d", 2, True, *rest), out, threads)
+    return call(plan_max, (input,), ("max_pool2d", 2, True, *rest), out, threads)
 
 
 @overload
@@ -142,7 +153,7 @@ def max_pool3d(
 ) -> Any:
     """Largest value of each window over 3 spatial axes: see max_pool2d. Layouts: NCDHW, NDHWC, DHW."""
     rest = (kernel_size, stride, padding, dilation, ceil_mode, return_indices, layout, semantics, nan)
-    return call(_plan, (input,), ("max_pool3d", 3, True, *rest), out, threads)
+    return call(plan_max, (input,), ("max_pool3d", 3, True, *rest), out, threads)
 
 
 @overload
@@ -179,12 +190,13 @@ def min_pool(
     """
     rank = layout_rank("min_pool", layout)
     rest = (kernel_size, stride, padding, dilation, ceil_mode, return_indices, layout, semantics, nan)
-    return call(_plan, (input,), ("min_pool", rank, False, *rest), out, threads)
+    return call(plan_max, (input,), ("min_pool", rank, False, *rest), out, threads)
 
 
-def _plan_morphology(
-    types: tuple[TensorType, ...], where: str, rank: int, largest: bool, size: Any, layout: Any, nan: Any
+def plan_morphology(
+    types: Types, where: str, rank: int, largest: bool, size: Any, layout: Any, nan: Any
 ) -> Plan:
+    """Dilation (the largest value) or erosion."""
     _, nan_rule = rules_of(where, TORCH.name, nan)
     window = numbers(where, "size", size, rank, 1)
     shape = form(where, types[0].shape, rank, layout)
@@ -217,7 +229,7 @@ def dilation(
     For even sizes the window of dilation is that of erosion reflected, so that dilation(erosion(x)) never exceeds x.
     """
     rank = layout_rank("dilation", layout)
-    return call(_plan_morphology, (input,), ("dilation", rank, True, size, layout, nan), out, threads)
+    return call(plan_morphology, (input,), ("dilation", rank, True, size, layout, nan), out, threads)
 
 
 def erosion(
@@ -231,4 +243,4 @@ def erosion(
 ) -> A:
     """Grey-scale erosion by a flat window of `size`: the smallest value around each element; see dilation."""
     rank = layout_rank("erosion", layout)
-    return call(_plan_morphology, (input,), ("erosion", rank, False, size, layout, nan), out, threads)
+    return call(plan_morphology, (input,), ("erosion", rank, False, size, layout, nan), out, threads)

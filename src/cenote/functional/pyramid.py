@@ -7,15 +7,16 @@ from typing import Any, Literal
 
 from cenote.core.errors import ArgumentError
 from cenote.core.types import TensorType
-from cenote.functional.arguments import choice, form, layout_rank, refuse_empty, whole
-from cenote.functional.dispatch import Plan, call
+from cenote.functional.arguments import choice, form, layout_rank, refuse_empty, rules_of, whole
+from cenote.functional.dispatch import Plan, Types, call
 from cenote.functional.types import A, Layout, NanRule, Rules
-from cenote.functional.windows import rules_of
 from cenote.ops.pool.pyramid import SpatialPyramidPool
 
 
-def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:
-    levels, mode, layout, semantics, nan = rest
+def plan_pyramid(
+    types: Types, where: str, rank: int, levels: Any, mode: Any, layout: Any, semantics: Any, nan: Any
+) -> Plan:
+    """Bins of several levels."""
     rules, nan_rule = rules_of(where, semantics, nan)
     if not isinstance(levels, list | tuple) or not levels:
         raise ArgumentError(f"{where}: levels must be a sequence of numbers of bins, got {levels!r}")
@@ -49,4 +50,4 @@ def spatial_pyramid_pool(
     """
     rank = layout_rank("spatial_pyramid_pool", layout)
     rest = (tuple(levels) if isinstance(levels, list | tuple) else levels, mode, layout, semantics, nan)
-    return call(_plan, (input,), ("spatial_pyramid_pool", rank, *rest), out, threads)
+    return call(plan_pyramid, (input,), ("spatial_pyramid_pool", rank, *rest), out, threads)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from cenote.core.errors import ArgumentError
 from cenote.core.pool_geometry import axis_windows
 from cenote.core.pool_semantics import semantics_named
-from cenote.functional.arguments import form, layout_rank, refuse_empty, whole
+from cenote.functional.arguments import WindowArguments, form, layout_rank, refuse_empty, whole
 from cenote.functional.types import Layout, Numbers, Padding, Rules
-from cenote.functional.windows import WindowArguments
 
 
 def pool_output_shape(

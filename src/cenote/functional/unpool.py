@@ -6,15 +6,17 @@ from typing import Any
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.types import INT64, TensorType
-from cenote.functional.arguments import form, numbers, refuse_empty, strides, whole
-from cenote.functional.dispatch import Plan, call
+from cenote.functional.arguments import form, numbers, refuse_empty, rules_of, strides, whole
+from cenote.functional.dispatch import Plan, Types, call
 from cenote.functional.types import A, DLPack, Layout1, Layout2, Layout3, Numbers, Rules
-from cenote.functional.windows import rules_of
 from cenote.ops.pool.unpool import MaxUnpool
 
 
-def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:
-    kernel_size, stride, padding, output_size, layout, semantics = rest
+def plan_unpool(
+    types: Types, where: str, rank: int, kernel_size: Any, stride: Any, padding: Any, output_size: Any, layout: Any,
+    semantics: Any,
+) -> Plan:  # fmt: skip
+    """Values put where indices say."""
     x, indices = types
     rules, _ = rules_of(where, semantics, None)
     window = numbers(where, "kernel_size", kernel_size, rank, 1)
@@ -77,7 +79,7 @@ def max_unpool1d(
     """Partial inverse of max_pool1d: see max_unpool2d."""
     size = tuple(output_size) if isinstance(output_size, list | tuple) else output_size
     rest = (kernel_size, stride, padding, size, layout, semantics)
-    return call(_plan, (input, indices), ("max_unpool1d", 1, *rest), out, threads)
+    return call(plan_unpool, (input, indices), ("max_unpool1d", 1, *rest), out, threads)
 
 
 def max_unpool2d(
@@ -106,7 +108,7 @@ def max_unpool2d(
     """
     size = tuple(output_size) if isinstance(output_size, list | tuple) else output_size
     rest = (kernel_size, stride, padding, size, layout, semantics)
-    return call(_plan, (input, indices), ("max_unpool2d", 2, *rest), out, threads)
+    return call(plan_unpool, (input, indices), ("max_unpool2d", 2, *rest), out, threads)
 
 
 def max_unpool3d(
@@ -125,4 +127,4 @@ def max_unpool3d(
     """Partial inverse of max_pool3d: see max_unpool2d."""
     size = tuple(output_size) if isinstance(output_size, list | tuple) else output_size
     rest = (kernel_size, stride, padding, size, layout, semantics)
-    return call(_plan, (input, indices), ("max_unpool3d", 3, *rest), out, threads)
+    return call(plan_unpool, (input, indices), ("max_unpool3d", 3, *rest), out, threads)

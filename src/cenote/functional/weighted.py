@@ -4,60 +4,84 @@ from __future__ import annotations
 
 from typing import Any, Literal, overload
 
-from cenote.core.types import TensorType
-from cenote.functional.arguments import choice, flag, form, layout_rank, numbers, real, refuse_empty, seed_of
-from cenote.functional.dispatch import Plan, call
+from cenote.functional.arguments import (
+    WindowArguments,
+    choice,
+    flag,
+    form,
+    layout_rank,
+    numbers,
+    plan_for,
+    real,
+    refuse_empty,
+    rules_of,
+    seed_of,
+    window_fields,
+)
+from cenote.functional.dispatch import Plan, Types, call
 from cenote.functional.types import A, Layout, Numbers, Padding, Rules
-from cenote.functional.windows import WindowArguments, plan_for, rules_of, window_fields
 from cenote.ops.pool.blur import BORDERS, BlurPool
 from cenote.ops.pool.median import MedianPool
 from cenote.ops.pool.weighted import GemPool, SoftPool, StochasticPool
 
-Types = tuple[TensorType, ...]
 
-
-def _plan_soft(
-    types: Types, where: str, rank: int, window: tuple[Any, ...], layout: Any, semantics: Any
-) -> Plan:
+def plan_soft(
+    types: Types, where: str, rank: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: Any, layout: Any, semantics: Any,
+) -> Plan:  # fmt: skip
+    """Means weighted by exp(x)."""
     rules, _ = rules_of(where, semantics, None)
-    shape, fields = window_fields(where, rank, WindowArguments(*window), layout, rules, types[0])
+    window = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    shape, fields = window_fields(where, rank, window, layout, rules, types[0])
     return plan_for(SoftPool(**fields), types[0], shape)
 
 
-def _plan_median(
-    types: Types, where: str, rank: int, window: tuple[Any, ...], layout: Any, semantics: Any
-) -> Plan:
+def plan_median(
+    types: Types, where: str, rank: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: Any, layout: Any, semantics: Any,
+) -> Plan:  # fmt: skip
+    """Medians of windows."""
     rules, _ = rules_of(where, semantics, None)
-    shape, fields = window_fields(where, rank, WindowArguments(*window), layout, rules, types[0])
+    window = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    shape, fields = window_fields(where, rank, window, layout, rules, types[0])
     return plan_for(MedianPool(**fields), types[0], shape)
 
 
-def _plan_gem(types: Types, where: str, rank: int, p: Any, eps: Any, *rest: Any) -> Plan:
-    window, layout, semantics = rest
+def plan_gem(
+    types: Types, where: str, rank: int, p: Any, eps: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: Any, layout: Any, semantics: Any,
+) -> Plan:  # fmt: skip
+    """Generalised means."""
     rules, _ = rules_of(where, semantics, None)
-    if window[0] is None:
+    if kernel_size is None:
         whole_map = form(where, types[0].shape, rank, layout)
         refuse_empty(where, whole_map)
-        window = (whole_map.spatial, (1,) * rank, *window[2:])
-    shape, fields = window_fields(where, rank, WindowArguments(*window), layout, rules, types[0])
+        kernel_size, stride = whole_map.spatial, (1,) * rank
+    window = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    shape, fields = window_fields(where, rank, window, layout, rules, types[0])
     return plan_for(GemPool(**fields, p=real(where, "p", p), eps=real(where, "eps", eps)), types[0], shape)
 
 
-def _plan_stochastic(types: Types, where: str, rank: int, seed: Any, *rest: Any) -> Plan:
-    training, return_indices, window, layout, semantics = rest
+def plan_stochastic(
+    types: Types, where: str, rank: int, seed: Any, training: Any, return_indices: Any, kernel_size: Any, stride: Any,
+    padding: Any, dilation: Any, ceil_mode: Any, layout: Any, semantics: Any,
+) -> Plan:  # fmt: skip
+    """An element of each window, drawn by its size."""
     rules, _ = rules_of(where, semantics, None)
     key = seed_of(where, seed)
     expected = not flag(where, "training", training)
     indices = flag(where, "return_indices", return_indices)
-    shape, fields = window_fields(where, rank, WindowArguments(*window), layout, rules, types[0])
+    window = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
+    shape, fields = window_fields(where, rank, window, layout, rules, types[0])
     return plan_for(
         StochasticPool(**fields, seed=key, expected=expected, return_indices=indices), types[0], shape
     )
 
 
-def _plan_blur(
+def plan_blur(
     types: Types, where: str, rank: int, filter_size: Any, stride: Any, border: Any, layout: Any
 ) -> Plan:
+    """Anti-aliased subsampling."""
     window = numbers(where, "filter_size", filter_size, rank, 1)
     step = numbers(where, "stride", stride, rank, 1)
     mode = choice(where, "border", border, tuple(BORDERS))
@@ -85,7 +109,7 @@ def soft_pool(
     """
     window = (kernel_size, stride, padding, dilation, ceil_mode)
     rank = layout_rank("soft_pool", layout)
-    return call(_plan_soft, (input,), ("soft_pool", rank, window, layout, semantics), out, threads)
+    return call(plan_soft, (input,), ("soft_pool", rank, *window, layout, semantics), out, threads)
 
 
 def median_pool(
@@ -106,7 +130,7 @@ def median_pool(
     """
     window = (kernel_size, stride, padding, dilation, ceil_mode)
     rank = layout_rank("median_pool", layout)
-    return call(_plan_median, (input,), ("median_pool", rank, window, layout, semantics), out, threads)
+    return call(plan_median, (input,), ("median_pool", rank, *window, layout, semantics), out, threads)
 
 
 def gem_pool(
@@ -130,7 +154,7 @@ def gem_pool(
     """
     window = (kernel_size, stride, padding, dilation, ceil_mode)
     rank = layout_rank("gem_pool", layout)
-    return call(_plan_gem, (input,), ("gem_pool", rank, p, eps, window, layout, semantics), out, threads)
+    return call(plan_gem, (input,), ("gem_pool", rank, p, eps, *window, layout, semantics), out, threads)
 
 
 @overload
@@ -172,8 +196,8 @@ def stochastic_pool(
     """
     window = (kernel_size, stride, padding, dilation, ceil_mode)
     rank = layout_rank("stochastic_pool", layout)
-    rest = (seed, training, return_indices, window, layout, semantics)
-    return call(_plan_stochastic, (input,), ("stochastic_pool", rank, *rest), out, threads)
+    rest = (seed, training, return_indices, *window, layout, semantics)
+    return call(plan_stochastic, (input,), ("stochastic_pool", rank, *rest), out, threads)
 
 
 def blur_pool(
@@ -194,4 +218,4 @@ def blur_pool(
     Float types; layout (which sets the spatial axes), out, threads: see max_pool2d.
     """
     rank = layout_rank("blur_pool", layout)
-    return call(_plan_blur, (input,), ("blur_pool", rank, filter_size, stride, border, layout), out, threads)
+    return call(plan_blur, (input,), ("blur_pool", rank, filter_size, stride, border, layout), out, threads)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cenote.core.target import Target
 
 GIGAHERTZ = 3.2  # turns cycles into seconds for comparisons; all lowerings share the error
@@ -40,3 +42,46 @@ def pass_seconds(nbytes: float, operations: float = 0.0) -> float:
 def moved_seconds(nbytes: float) -> float:
     """Time to move bytes that lie in the last cache."""
     return nbytes / CACHE
+
+
+@dataclass(frozen=True)
+class PoolRates:
+    """Seconds per vector step of a row of the input, per vector step of a row of the output, and per pass over a row
+    (its start and end). A step is a load, a shuffle, a combination or a store."""
+
+    down: float
+    across: float
+    row: float
+
+
+# Fitted to the times of every algorithm in the cases of `python -m bench.pool_choices --grid` (AVX-512, one thread).
+# That a step costs more in one algorithm than in another is what steps do not tell: lines that loads straddle, loads
+# that wait for stores, chains of steps that wait for each other.
+POOL_RATES = {
+    "separable": PoolRates(0.15e-9, 0.063e-9, 7.2e-9),
+    "generic": PoolRates(0.47e-9, 0.20e-9, 5.2e-9),
+    "van_herk": PoolRates(0.069e-9, 0.05e-9, 6.9e-9),
+    "small_map": PoolRates(0.13e-9, 0.036e-9, 2.9e-9),
+    "small_window": PoolRates(0.15e-9, 0.065e-9, 1.4e-9),
+    "window_3x3x3": PoolRates(0.15e-9, 0.065e-9, 1.4e-9),
+    "argmax_separable": PoolRates(0.15e-9, 0.069e-9, 3.0e-9),
+    "argmax_generic": PoolRates(0.17e-9, 0.57e-9, 5.1e-9),
+    "adaptive": PoolRates(0.15e-9, 0.15e-9, 4.0e-9),
+    "adaptive_small": PoolRates(0.15e-9, 0.15e-9, 4.0e-9),
+}
+# Seconds per element of pools with one algorithm each, beside the bytes that they move.
+COMBINED_TAP = 2e-10  # of a window, for medians and SoftPool
+DRAWN_TAP = 5e-10  # of a window whose place is drawn
+POWER = 8e-9  # in float64
+PLACED_VALUE = 1.5e-9  # by an index
+BIN = 4e-9  # of a box
+POOL_UNPROVEN = 1.5  # times longer where an algorithm was not found to win
+
+
+def pool_seconds(
+    algorithm: str, nbytes: float, down: float, across: float, rows: float, proven: bool = True
+) -> float:
+    """Time of a pool that moves so many bytes once, in so many steps of each kind and passes over rows."""
+    rates = POOL_RATES.get(algorithm, POOL_RATES["generic"])
+    seconds = stream_seconds(nbytes) + down * rates.down + across * rates.across + rows * rates.row
+    return seconds if proven else seconds * POOL_UNPROVEN

@@ -11,15 +11,31 @@ for item in items:                              # a band of output rows of one p
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Pointer, Value
 from cenote.core.target import Target
-from cenote.kernels.pool.common import PoolSpec, Strip, combine_all, load, new_kernel, spans
+from cenote.kernels.base import Argument
+from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, combine_all, load, new_kernel, spans
 from cenote.kernels.pool.generic import take_rows
+from cenote.kernels.pool.problem import (
+    Build,
+    Candidate,
+    Partition,
+    PoolProblem,
+    estimate,
+    fitting,
+    spec_fields,
+    window_build,
+)
 
 UNROLLED = 16  # columns of a window that are unrolled at most
+MOST_TAPS = 96  # of an axis that are unrolled, where windows differ
 
 
 @dataclass(frozen=True)
@@ -32,29 +48,33 @@ class PoolAdaptive(PoolSpec):
     fewest_rows: int
     columns: tuple[tuple[int, int], ...]
 
+    @property
+    def more_parameters(self) -> tuple[Parameter, ...]:
+        return (Parameter("bounds", I64, pointer=True),)
+
     def emit(self, target: Target) -> Kernel:
-        k = new_kernel(self, target, [Parameter("bounds", I64, pointer=True)])
+        k = new_kernel(self, target)
         n = k.number
         for item in k.range(k.begin, k.end):
-            piece = Strip(k, self, item)
-            piece.take_all_columns()
-            combined = piece.row(1)
-            planes = self._range(k, piece.depth)
-            for row in k.range(piece.first_row, piece.last_row):
+            strip = Strip(k, self, item)
+            strip.take_all_columns()
+            combined = strip.row(1)
+            planes = self._range(k, strip.depth)
+            for row in k.range(strip.first_row, strip.last_row):
                 low, high = self._range(k, n("out_d") + row)
-                source = piece.x + planes[0] * n("x_d")
-                self._first_rows(piece, combined, source + low * n("x_h"))
-                take_rows(piece, combined, source, low + min(self.fewest_rows, UNROLLED), high, n("x_h"))
+                source = strip.x + planes[0] * n("x_d")
+                self._first_rows(strip, combined, source + low * n("x_h"))
+                take_rows(strip, combined, source, low + min(self.fewest_rows, UNROLLED), high, n("x_h"))
                 for plane in k.range(planes[0] + 1, planes[1]):
-                    take_rows(piece, combined, piece.x + plane * n("x_d"), low, high, n("x_h"))
-                self._across(piece, combined, row)
+                    take_rows(strip, combined, strip.x + plane * n("x_d"), low, high, n("x_h"))
+                self._across(strip, combined, row)
         return k
 
-    def _first_rows(self, piece: Strip, combined: Pointer, x: Pointer) -> None:
+    def _first_rows(self, strip: Strip, combined: Pointer, x: Pointer) -> None:
         """The rows that every window has, together."""
-        k = piece.k
+        k = strip.k
         rows = [x + k.number("x_h") * row for row in range(min(self.fewest_rows, UNROLLED))]
-        for at in spans(k, piece.length, self.lanes, unroll=2):
+        for at in spans(k, strip.length, self.lanes, unroll=2):
             values = [load(self, row, at, self.lanes) for row in rows]
             combined.store(combine_all(k, self.reduction, values), at)
 
@@ -62,24 +82,24 @@ class PoolAdaptive(PoolSpec):
         bounds = k.pointer("bounds") + index * 2
         return bounds.load(0), bounds.load(1)
 
-    def _across(self, piece: Strip, combined: Pointer, row: Value) -> None:
-        k, n = piece.k, piece.k.number
-        y, factor = piece.y + row * n("y_h"), piece.factor(row)
+    def _across(self, strip: Strip, combined: Pointer, row: Value) -> None:
+        k, n = strip.k, strip.k.number
+        y, factor = strip.y + row * n("y_h"), strip.factor(row)
         for place, (start, stop) in enumerate(self.columns):
             taps = [combined.load(tap, 1) for tap in range(start, stop)]
             column = k.integer(place)
-            piece.store(combine_all(k, self.reduction, taps), y, column, factor, column)
+            strip.store(combine_all(k, self.reduction, taps), y, column, factor, column)
         if self.columns:
             return
         for column in k.range(0, n("out_w")):
             low, high = self._range(k, n("out_d") + n("out_h") + column)
-            for channel in spans(k, piece.step, self.out_lanes):
-                value = self._window(piece, combined + channel, low, high)
-                piece.store(value, y, column * piece.step + channel, factor, column)
+            for channel in spans(k, strip.step, self.out_lanes):
+                value = self._window(strip, combined + channel, low, high)
+                strip.store(value, y, column * strip.step + channel, factor, column)
 
-    def _window(self, piece: Strip, combined: Pointer, low: Value, high: Value) -> Value:
+    def _window(self, strip: Strip, combined: Pointer, low: Value, high: Value) -> Value:
         """Columns low..high-1: the first ones unrolled, the others in a loop."""
-        k, step, lanes = piece.k, piece.step, self.out_lanes
+        k, step, lanes = strip.k, strip.step, self.out_lanes
         taps = [(combined + low * step).load(step * tap, lanes) for tap in range(min(self.fewest, UNROLLED))]
         total = k.variable(combine_all(k, self.reduction, taps))
         done = low + len(taps)
@@ -93,3 +113,52 @@ class PoolAdaptive(PoolSpec):
                 k, self.reduction, [total.value, (combined + column * step).load(0, lanes)]
             )
         return total.value
+
+
+# ---- the plan -------------------------------------------------------------------------------------------------------
+
+
+def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+    """Serves all ranges."""
+    bounds, geometry, step = problem.bounds, problem.geometry, problem.memory.step
+    assert bounds is not None
+    fields = range_fields(problem, target)
+    spec = PoolAdaptive(
+        **fields,
+        fewest=min(min(end - begin for begin, end in bounds[2]), 2 * UNROLLED),
+        fewest_rows=min(min(end - begin for begin, end in bounds[1]), UNROLLED),
+        columns=_fixed_columns(bounds[2], step),
+    )
+    pitch = (geometry.size[2] * step + 2 * SLACK + 8 * spec.lanes) // 16 * 16 + 16
+    table = np.array([pair for axis in bounds for pair in axis], np.int64)
+    build = range_build(problem, spec, pitch, 2 * pitch + SLACK, {"bounds": table})
+    taps = sum(end - begin for begin, end in bounds[1]) * sum(end - begin for begin, end in bounds[0])
+    scalar = sum(end - begin for begin, end in bounds[2]) * step / (geometry.out[2] * step / spec.out_lanes)
+    rows = taps / (geometry.out[1] * geometry.out[0])
+    across = scalar * spec.lanes / spec.out_lanes
+    return Candidate(
+        estimate("adaptive", problem, spec.lanes, down=2 * rows, across=2 * across, passes=2), build
+    )
+
+
+def range_fields(problem: PoolProblem, target: Target) -> dict[str, Any]:
+    """The fields of PoolSpec for ranges."""
+    widest, step = problem.widest(target), problem.memory.step
+    out_lanes = 1 if step == 1 else fitting(widest, step)
+    return spec_fields(problem, fitting(widest, problem.geometry.size[2] * step), out_lanes)
+
+
+def range_build(
+    problem: PoolProblem, spec: PoolSpec, pitch: int, scratch: int, more: Mapping[str, Argument]
+) -> Build:
+    """What builds the call for ranges: an item is a plane of the output."""
+    geometry = problem.geometry
+    cut = Partition(geometry.out[2], 1, geometry.out[1], 1)
+    work = geometry.size[1] * geometry.size[2] * problem.memory.step * problem.dtype.itemsize
+    return window_build(problem, spec, cut, pitch=pitch, scratch=scratch, work=work, more=more)
+
+
+def _fixed_columns(ranges: Sequence[tuple[int, int]], step: int) -> tuple[tuple[int, int], ...]:
+    """The ranges of columns if all their taps may be unrolled, so that no bounds are read nor compared."""
+    few = step == 1 and sum(end - begin for begin, end in ranges) <= MOST_TAPS
+    return tuple((int(begin), int(end)) for begin, end in ranges) if few else ()

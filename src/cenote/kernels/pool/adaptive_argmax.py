@@ -26,7 +26,7 @@ from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import MAXIMUM, compute_type, identity, spans
-from cenote.kernels.pool.plan import fitting
+from cenote.kernels.pool.problem import fitting
 
 Bounds = Sequence[Sequence[tuple[int, int]]]
 AXES = ("d", "h", "w")

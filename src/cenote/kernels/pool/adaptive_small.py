@@ -14,13 +14,17 @@ Against going across output by output, whose scalar loads took longer than readi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
 from cenote.core.target import Target
+from cenote.kernels.lanes import transposed
+from cenote.kernels.pool.adaptive import MOST_TAPS, range_build, range_fields
 from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, combine_all, load, new_kernel, spans
+from cenote.kernels.pool.problem import Candidate, PoolProblem, estimate
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -39,9 +43,9 @@ class PoolAdaptiveSmall(PoolSpec):
     def emit(self, target: Target) -> Kernel:
         k = new_kernel(self, target)
         for item in k.range(k.begin, k.end):
-            piece = Strip(k, self, item)
+            strip = Strip(k, self, item)
             for start in range(0, len(self.down), self.lanes):
-                _Group(piece, start).emit()
+                _Group(strip, start).emit()
         return k
 
     @property
@@ -58,9 +62,9 @@ class PoolAdaptiveSmall(PoolSpec):
 class _Group:
     """As many output rows as a vector has lanes, or what is left of them."""
 
-    def __init__(self, piece: Strip, start: int) -> None:
-        assert isinstance(piece.spec, PoolAdaptiveSmall)
-        self.piece, self.k, self.spec, self.start = piece, piece.k, piece.spec, start
+    def __init__(self, strip: Strip, start: int) -> None:
+        assert isinstance(strip.spec, PoolAdaptiveSmall)
+        self.strip, self.k, self.spec, self.start = strip, strip.k, strip.spec, start
         spec, lanes = self.spec, self.spec.lanes
         self.lanes, self.rows = lanes, spec.down[start : start + lanes]
         scratch = self.k.scratch.cast(spec.compute)
@@ -73,7 +77,7 @@ class _Group:
         for at in spans(k, k.number("size_w"), self.lanes):
             if not self.start:
                 self._ask(at)
-            rows = [self._down(self.piece.x + at, begin, end) for begin, end in self.rows]
+            rows = [self._down(self.strip.x + at, begin, end) for begin, end in self.rows]
             rows += rows[-1:] * (self.lanes - len(rows))
             for index, column in enumerate(transposed(k, rows)):
                 self.turned.store(column, at * self.lanes + index * self.lanes)
@@ -86,7 +90,7 @@ class _Group:
     def _ask(self, at: Value) -> None:
         """Prefetch a vector's share of the next plane: columns of many rows are no pattern that the hardware knows."""
         k, spec = self.k, self.spec
-        following = self.piece.x + k.number("x_c") + at * spec.down[-1][1]
+        following = self.strip.x + k.number("x_c") + at * spec.down[-1][1]
         for element in range(0, self.lanes * spec.down[-1][1], k.target.line // spec.storage.nbytes):
             k.prefetch(following + element)
 
@@ -95,14 +99,14 @@ class _Group:
         return combine_all(self.k, self.spec.reduction, taps)
 
     def _scaled(self, total: Value, place: int) -> Value:
-        spec, piece = self.spec, self.piece
+        spec, strip = self.spec, self.strip
         if spec.scale == "none":
             return total
-        factor = piece.row_scale.load(self.start, self.lanes)
+        factor = strip.row_scale.load(self.start, self.lanes)
         if spec.scale == "both":
             factor = factor * self.k.pointer("column_scale").load(place)
         if not total.type.is_float:
-            return piece.divided(total, factor)
+            return strip.divided(total, factor)
         return total / factor if spec.divides else total * factor
 
     def _stage(self) -> None:
@@ -120,7 +124,7 @@ class _Group:
 
     def _write(self) -> None:
         k, out, rows = self.k, len(self.spec.across), len(self.rows)
-        y = self.piece.y + k.number("y_h") * self.start
+        y = self.strip.y + k.number("y_h") * self.start
         runs, length = (1, rows * out) if self.spec.dense else (rows, out)
         lanes = min(self.lanes, 1 << (length.bit_length() - 1))
         for run in range(runs):
@@ -128,16 +132,39 @@ class _Group:
                 (y + k.number("y_h") * run).store((self.staged + at).load(run * out, lanes), at)
 
 
-def transposed(k: Kernel, rows: Sequence[Value]) -> list[Value]:
-    """As many vectors as they have lanes, rows and columns exchanged: halves, then quarters … swapped between them."""
-    lanes, vectors = len(rows), list(rows)
-    size = lanes // 2
-    while size:
-        low = [lane + (0 if lane & size == 0 else lanes - size) for lane in range(lanes)]
-        for index in range(lanes):
-            if not index & size:
-                a, b = vectors[index], vectors[index + size]
-                vectors[index] = k.shuffle(a, b, low)
-                vectors[index + size] = k.shuffle(a, b, [lane + size for lane in low])
-        size //= 2
-    return vectors
+# ---- the plan -------------------------------------------------------------------------------------------------------
+
+FEWEST_ROWS = 3  # of the output: below, most lanes would be idle
+FEWEST_LANES = 4
+
+
+def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+    """Serves ranges in one plane, plain, of up to MOST_TAPS rows and columns in all."""
+    bounds, geometry, lanes = problem.bounds, problem.geometry, problem.widest(target)
+    assert bounds is not None
+    down, across = (tuple((int(begin), int(end)) for begin, end in axis) for axis in bounds[1:])
+    flat = problem.memory.step == 1 and geometry.size[0] * geometry.out[0] == 1
+    if (
+        not flat
+        or min(lanes, geometry.size[2] // lanes, len(down) // FEWEST_ROWS) < 1
+        or lanes < FEWEST_LANES
+    ):
+        return None
+    if max(sum(end - begin for begin, end in axis) for axis in (down, across)) > MOST_TAPS:
+        return None
+    spec = PoolAdaptiveSmall(
+        **{**range_fields(problem, target), "lanes": lanes}, down=down, across=across, row=problem.memory.x[3],
+        dense=problem.memory.y[3] == len(across) or len(down) == 1,
+    )  # fmt: skip
+    pitch = (geometry.size[2] + 2 * SLACK + 8 * lanes) // 16 * 16 + 16
+    rows = problem.scale.rows
+    padded = None if rows is None else np.pad(rows.ravel(), (0, -len(down) % lanes), constant_values=1)
+    build = range_build(problem, spec, pitch, spec.scratch_elements, {"row_scale": padded})
+    taps = [sum(end - begin for begin, end in axis) for axis in (down, across)]
+    steps = 2 * taps[0] / len(down) + lanes.bit_length()
+    return Candidate(
+        estimate(
+            "adaptive_small", problem, lanes, down=steps, across=2 * taps[1] / len(across) + 6, passes=1 / 2
+        ),
+        build,
+    )

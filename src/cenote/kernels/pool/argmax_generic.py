@@ -20,24 +20,36 @@ from dataclasses import dataclass
 from cenote.codegen.builder import Kernel, Parameter, Variable
 from cenote.codegen.values import I32, I64, Pointer, Value
 from cenote.core.target import Target
+from cenote.kernels.lanes import every_second, in_order, second_order
 from cenote.kernels.pool.common import (
+    INDEX_PARAMETERS,
     MAXIMUM,
+    SLACK,
     PoolSpec,
     Strip,
-    in_order,
     new_kernel,
-    pick,
-    picked_order,
     spans,
     taps_inside,
 )
+from cenote.kernels.pool.problem import (
+    Candidate,
+    Partition,
+    PoolProblem,
+    default_band,
+    estimate,
+    group_of,
+    index_words,
+    lanes_for,
+    scratch_pitch,
+    spec_fields,
+    strip_in_level1,
+    strip_within,
+    window_build,
+)
+from cenote.kernels.pool.van_herk import goes_by_blocks, strip_room
 
 WIDEST = 16  # columns of a window that are unrolled
 FIRST_ROW = 1  # of the copied rows in scratch
-
-# Places: index = plane * i_d + row * i_h + column * i_w, plus batch * i_n + channel * i_c. They lie by strides of their
-# own, j: values that a convolution reads have a halo, their indices none.
-PLACES = ("i_d", "i_h", "i_w", "i_n", "i_c", "j_n", "j_c", "j_d", "j_h")
 
 
 @dataclass(frozen=True)
@@ -46,21 +58,21 @@ class PoolArgmaxGeneric(PoolSpec):
 
     unrolled: bool
 
+    @property
+    def more_parameters(self) -> tuple[Parameter, ...]:
+        return INDEX_PARAMETERS
+
     def emit(self, target: Target) -> Kernel:
-        words = [
-            Parameter("indices", I64, pointer=True),
-            *(Parameter(word) for word in (*PLACES, "window_w")),
-        ]
-        k = new_kernel(self, target, words)
+        k = new_kernel(self, target)
         n = k.number
         for item in k.range(k.begin, k.end):
-            piece = Strip(k, self, item)
-            first_plane = piece.depth * n("stride_d") - n("pad_d")
-            for row in k.range(piece.first_row, piece.last_row):
-                search = _Search(piece, first_plane, row * n("stride_h") - n("pad_h"))
+            strip = Strip(k, self, item)
+            first_plane = strip.depth * n("stride_d") - n("pad_d")
+            for row in k.range(strip.first_row, strip.last_row):
+                search = _Search(strip, first_plane, row * n("stride_h") - n("pad_h"))
                 search.copy_rows()
-                search.shift = index_shift(piece, row)
-                search.results(piece.y_offset + row * n("y_h"))
+                search.shift = index_shift(strip, row)
+                search.results(strip.y_offset + row * n("y_h"))
         return k
 
     @property
@@ -69,9 +81,9 @@ class PoolArgmaxGeneric(PoolSpec):
         return self.nan == "ignore" and self.compute.is_float
 
 
-def index_shift(piece: Strip, row: Value) -> Value:
+def index_shift(strip: Strip, row: Value) -> Value:
     """From where the values of an output row lie to where their indices do, in elements."""
-    n, parts = piece.k.number, (piece.batch, piece.channel, piece.depth, row)
+    n, parts = strip.k.number, (strip.batch, strip.channel, strip.depth, row)
     moves = [part * (n(f"j_{axis}") - n(f"y_{axis}")) for part, axis in zip(parts, "ncdh", strict=True)]
     return moves[0] + moves[1] + moves[2] + moves[3]
 
@@ -79,47 +91,47 @@ def index_shift(piece: Strip, row: Value) -> Value:
 class _Search:
     """One output row."""
 
-    def __init__(self, piece: Strip, first_plane: Value, first_row: Value) -> None:
-        self.piece, self.k, self.spec = piece, piece.k, piece.spec
-        assert isinstance(piece.spec, PoolArgmaxGeneric)
-        self.indices: PoolArgmaxGeneric = piece.spec
+    def __init__(self, strip: Strip, first_plane: Value, first_row: Value) -> None:
+        self.strip, self.k, self.spec = strip, strip.k, strip.spec
+        assert isinstance(strip.spec, PoolArgmaxGeneric)
+        self.indices: PoolArgmaxGeneric = strip.spec
         self.first_plane, self.first_row = first_plane, first_row
         self.planes, self.rows = taps_inside(self.k, first_plane, "d"), taps_inside(self.k, first_row, "h")
         self.many = self.rows[1] - self.rows[0]
-        self.shift: Value = piece.k.integer(0)  # from where a value lies to where its index does
-        self.by_pairs = piece.spec.step == 1 and piece.spec.stride == 2 and piece.spec.out_lanes > 1
+        self.shift: Value = strip.k.integer(0)  # from where a value lies to where its index does
+        self.by_pairs = strip.spec.step == 1 and strip.spec.stride == 2 and strip.spec.out_lanes > 1
 
     def copy_rows(self) -> None:
         """The rows of the windows, in search order, with what counts as nothing beyond their ends."""
-        k, n, piece, spec = self.k, self.k.number, self.piece, self.spec
+        k, n, strip, spec = self.k, self.k.number, self.strip, self.spec
         nothing = float("nan") if self.indices.raw else spec.identity
         blank = k.constant(spec.compute, nothing, spec.lanes)
         for plane in k.range(*self.planes):
             z = self.first_plane + plane * n("dilation_d")
             for tap in k.range(*self.rows):
-                source = piece.x + (z * n("x_d") + (self.first_row + tap * n("dilation_h")) * n("x_h"))
-                row = piece.row(self._slot(plane, tap))
-                for at in k.range(0, piece.left, spec.lanes):
+                source = strip.x + (z * n("x_d") + (self.first_row + tap * n("dilation_h")) * n("x_h"))
+                row = strip.row(self._slot(plane, tap))
+                for at in k.range(0, strip.left, spec.lanes):
                     row.store(blank, at)
-                end = piece.left + piece.length
-                for at in k.range(end, end + piece.right, spec.lanes):
+                end = strip.left + strip.length
+                for at in k.range(end, end + strip.right, spec.lanes):
                     row.store(blank, at)
-                for at in spans(k, piece.length, spec.lanes):
-                    (row + piece.left).store(source.load(at, spec.lanes).to(spec.compute), at)
+                for at in spans(k, strip.length, spec.lanes):
+                    (row + strip.left).store(source.load(at, spec.lanes).to(spec.compute), at)
 
     def _slot(self, plane: Value, tap: Value) -> Value:
         return (plane - self.planes[0]) * self.many + (tap - self.rows[0] + FIRST_ROW)
 
     def results(self, offset: Value) -> None:
         """Emit the output row that starts at the offset."""
-        k, spec, step = self.k, self.spec, self.piece.step
+        k, spec, step = self.k, self.spec, self.strip.step
         lanes = spec.out_lanes
         if spec.step == 1:
-            for at in spans(k, self.piece.count, lanes):
+            for at in spans(k, self.strip.count, lanes):
                 first = at * spec.stride
                 self._output(first, k.splat(first.to(I32), lanes) + self._columns(lanes), offset + at)
             return
-        for column in k.range(0, self.piece.count):
+        for column in k.range(0, self.strip.count):
             for channel in spans(k, step, lanes):
                 first = column * spec.stride
                 columns = k.splat(first.to(I32), lanes)
@@ -127,7 +139,7 @@ class _Search:
 
     def _columns(self, lanes: int) -> Value:
         """First columns of the windows in the lanes, in the order that strided loads give."""
-        order = picked_order(self.spec.compute, lanes) if self.by_pairs else range(lanes)
+        order = second_order(self.spec.compute, lanes) if self.by_pairs else range(lanes)
         return self.k.lanes_constant(I32, [lane * self.spec.stride for lane in order])
 
     def _output(self, place: Value, columns: Value, at: Value, channel: Value | None = None) -> None:
@@ -135,28 +147,28 @@ class _Search:
         output's, in the lanes."""
         k, n, spec, lanes = self.k, self.k.number, self.spec, columns.lanes
         width = k.splat(n("i_w").to(I32), lanes)
-        base = (columns + k.splat(self.piece.origin.to(I32), lanes)) * width
+        base = (columns + k.splat(self.strip.origin.to(I32), lanes)) * width
         nothing = float("nan") if self.indices.raw else spec.identity
         best = k.variable(k.constant(spec.compute, nothing, lanes))
         index = k.variable(self._first(columns, base))
         for plane in k.range(*self.planes):
             z = (self.first_plane + plane * n("dilation_d")) * n("i_d")
             for tap in k.range(*self.rows):
-                row = self.piece.row(self._slot(plane, tap)) + place
+                row = self.strip.row(self._slot(plane, tap)) + place
                 y = (self.first_row + tap * n("dilation_h")) * n("i_h")
                 here = base + k.splat((z + y).to(I32), lanes)
                 taps = range(spec.width) if self.indices.unrolled else k.range(0, n("window_w"))
                 for column in taps:
                     distance = column * spec.dilation
                     where = k.splat((n("i_w") * distance).to(I32), lanes)
-                    self._take(best, index, self._strided(row + self.piece.step * distance), here + where)
+                    self._take(best, index, self._strided(row + self.strip.step * distance), here + where)
         self._write(best.value, index.value, at, channel)
 
     def _first(self, columns: Value, base: Value) -> Value:
         """Place of the first tap within the input: the answer where nothing is larger than the identity."""
         k, n, spec, lanes = self.k, self.k.number, self.spec, base.lanes
         short = (
-            k.splat((k.integer(0) - self.piece.origin).to(I32), lanes) - columns
+            k.splat((k.integer(0) - self.strip.origin).to(I32), lanes) - columns
         )  # from the first tap to column 0
         taps = k.maximum((short + (spec.dilation - 1)) // spec.dilation, k.constant(I32, 0, lanes))
         z = (self.first_plane + self.planes[0] * n("dilation_d")) * n("i_d")
@@ -169,7 +181,7 @@ class _Search:
         """One tap of every window in the lanes."""
         lanes = self.spec.out_lanes
         return (
-            pick(self.k, row.load(0, lanes), row.load(lanes, lanes), 0)
+            every_second(self.k, row.load(0, lanes), row.load(lanes, lanes), 0)
             if self.by_pairs
             else row.load(0, lanes)
         )
@@ -191,7 +203,7 @@ class _Search:
         if self.indices.raw:
             best = k.select(best.is_nan(), k.constant(spec.compute, spec.identity, best.lanes), best)
         k.pointer("y").store(best.to(spec.storage), at)
-        base = self.piece.batch * n("i_n") + self.piece.channel * (
+        base = self.strip.batch * n("i_n") + self.strip.channel * (
             n("i_c") * (spec.step if spec.step > 1 else 1)
         )
         wide = index.to(I64) + base
@@ -199,3 +211,42 @@ class _Search:
             lane = k.iota(best.lanes, I64) if best.lanes > 1 else k.integer(0)
             wide = wide + (lane + channel) * n("i_c")
         k.pointer("indices").store(wide, at + self.shift)
+
+
+# ---- the plan -------------------------------------------------------------------------------------------------------
+
+
+def index_strip(problem: PoolProblem, target: Target) -> int:
+    """Output columns of a strip when indices are wanted."""
+    geometry = problem.geometry
+    if goes_by_blocks(geometry):
+        return strip_within(problem, strip_room(geometry, target))
+    return strip_in_level1(problem, target)
+
+
+def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+    """Serves all windows, with indices."""
+    geometry = problem.geometry
+    cut = Partition.of(geometry, index_strip(problem, target), default_band(geometry))
+    lanes = lanes_for(problem, cut, target, shuffled=(1, 2))
+    if lanes is None:
+        return None
+    spec = PoolArgmaxGeneric(**spec_fields(problem, *lanes), unrolled=geometry.window[2] <= WIDEST)
+    pitch = scratch_pitch(problem, cut.strip, spec.lanes)
+    planes, rows, width = geometry.window
+    build = window_build(
+        problem, spec, cut, pitch=pitch, scratch=(1 + planes * rows) * pitch + SLACK, group=group_of(problem, cut),
+        more=index_words(problem),
+    )  # fmt: skip
+    taps = planes * rows * (width * 5 + 2)
+    return Candidate(
+        estimate(
+            "argmax_generic",
+            problem,
+            spec.out_lanes,
+            down=2 * planes * rows,
+            across=taps,
+            passes=planes * rows,
+        ),
+        build,
+    )

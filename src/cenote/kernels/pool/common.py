@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32, F64, I32, I64, Emitter, Number, Pointer, Scalar, Value
+from cenote.codegen.values import F32, I32, I64, Emitter, Number, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import is_float
 from cenote.kernels.base import KernelSpec
@@ -63,16 +63,6 @@ def combine_all(k: Kernel, reduction: str, values: Sequence[Value], exact: bool 
     return parts[0]
 
 
-def smaller_of(k: Kernel, a: Value, b: Value) -> Value:
-    """The smaller of two whole numbers."""
-    return k.intrinsic("smin", a, b)
-
-
-def larger_of(k: Kernel, a: Value, b: Value | int) -> Value:
-    """The larger of two whole numbers."""
-    return k.intrinsic("smax", a, b if isinstance(b, Value) else k.integer(b))
-
-
 def spans(k: Kernel, length: Value, lanes: int, unroll: int = 1) -> Iterator[Value]:
     """Starts of vectors that cover `length` elements (at least `lanes` of them).
 
@@ -92,50 +82,7 @@ def spans(k: Kernel, length: Value, lanes: int, unroll: int = 1) -> Iterator[Val
                 yield start + part * lanes
     last = length - lanes
     for start in k.range(begin, length, lanes):
-        yield start if lanes == 1 else smaller_of(k, start, last)
-
-
-def evens(k: Kernel, vectors: Sequence[Value]) -> Value:
-    """Every len(vectors)-th lane of the vectors put end to end, from the first (their number: a power of two)."""
-    parts = list(vectors)
-    while len(parts) > 1:
-        parts = [_halve(k, a, b, 0) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-    return parts[0]
-
-
-def _halve(k: Kernel, a: Value, b: Value, first: int) -> Value:
-    return in_order(k, pick(k, a, b, first))
-
-
-def pick(k: Kernel, a: Value, b: Value, first: int) -> Value:
-    """Lanes first, first+2 … of a and b, in an order that costs one shuffle (`picked_order`): `in_order` sorts them."""
-    return k.shuffle(a, b, [lane + first for lane in _picked(a.type, a.lanes)])
-
-
-def in_order(k: Kernel, a: Value, type: Scalar | None = None) -> Value:
-    """Undo the order of `pick`; `type` is that of the values picked, if not a's own."""
-    order = picked_order(type or a.type, a.lanes)
-    if order == sorted(order):
-        return a
-    return k.shuffle(a, a, [order.index(lane) for lane in range(a.lanes)])
-
-
-def picked_order(type: Scalar, lanes: int) -> list[int]:
-    """Which lane of the sorted result each lane of `pick` holds."""
-    return [lane // 2 for lane in _picked(type, lanes)]
-
-
-def _picked(type: Scalar, lanes: int) -> list[int]:
-    """Even lanes of two vectors, 128-bit piece by piece: shuffles within such pieces are cheap."""
-    parts = max(1, lanes * type.nbytes // 16)
-    size = lanes // parts
-    if size < 2:
-        return list(range(0, 2 * lanes, 2))
-    chosen: list[int] = []
-    for part in range(parts):
-        for source in (0, lanes):
-            chosen += range(source + part * size, source + (part + 1) * size, 2)
-    return chosen
+        yield start if lanes == 1 else k.minimum(start, last)
 
 
 @dataclass(frozen=True)
@@ -145,11 +92,11 @@ class PoolSpec(KernelSpec):
     `width`, `stride` and `dilation` are those of the columns; `lanes` vectors along a row of the input, `out_lanes`
     along a row of the output (powers of two that fit the rows). `step`: 1 plain, n channels innermost with n of them
     per column, 0 channels innermost with their number known at run time. `scale` multiplies the result: "none", "row"
-    (one factor per output row) or "both" (that times one per column); `divides`: divide by
-    it instead. `nan` is "propagate" or "ignore". `norm` 1 takes
-    absolute values first, 2 squares; the square root of sums of squares is the result. `deep`: there are planes.
-    `past_caches`: the tensors do not stay in the caches, so inputs are asked for ahead of use and results are written
-    past the caches. `rounding` of means of integers, whose scales are divisors: "zero", "even" or "away" (from ties).
+    (one factor per output row) or "both" (that times one per column); `divides`: divide by it instead. `nan` is
+    "propagate" or "ignore". `norm` 1 takes absolute values first, 2 squares; the square root of sums of squares is the
+    result. `deep`: there are planes. `past_caches`: the tensors do not stay in the caches, so inputs are asked for
+    ahead of use and results are written past the caches. `rounding` of means of integers, whose scales are divisors:
+    "zero", "even" or "away" (from ties).
     """
 
     reduction: str
@@ -180,32 +127,54 @@ class PoolSpec(KernelSpec):
     def identity(self) -> Number:
         return 0 if self.norm and self.reduction == MAXIMUM else identity(self.reduction, self.dtype)
 
+    @property
+    def is_guarded(self) -> bool:
+        """True when a quick pass looks for NaN, and an exact one follows where there was any (`NanGuard`)."""
+        return self.compute.is_float and self.reduction != SUM and self.nan == "propagate"
 
-# The words of every windowed pooling call, after the pointers x, y, row_scale, column_scale.
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """All parameters of the kernel, in the order of its argument record."""
+        pointers = (
+            Parameter("x", self.storage, pointer=True), Parameter("y", self.storage, pointer=True),
+            Parameter("row_scale", self.compute, pointer=True), Parameter("column_scale", self.compute, pointer=True),
+        )  # fmt: skip
+        return (*pointers, *(Parameter(word) for word in WORDS), *self.more_parameters)
+
+    @property
+    def more_parameters(self) -> tuple[Parameter, ...]:
+        """Those beside what all windowed pools have."""
+        return ()
+
+
 WORDS = (
     "channels", "x_n", "x_c", "x_d", "x_h", "y_n", "y_c", "y_d", "y_h", "step",
     "window_d", "window_h", "size_d", "size_h", "size_w", "out_d", "out_h", "out_w",
     "stride_d", "stride_h", "dilation_d", "dilation_h", "pad_d", "pad_h", "pad_w",
     "band", "bands", "strip", "strips", "pitch", "group", "row_pitch",
 )  # fmt: skip
+INDEX_PARAMETERS = (
+    Parameter("indices", I64, pointer=True),
+    # index = plane * i_d + row * i_h + column * i_w, plus batch * i_n + channel * i_c. Indices lie by strides of their
+    # own, j: values that a convolution reads have a halo, their indices none.
+    *(Parameter(f"i_{axis}") for axis in "dhwnc"),
+    *(Parameter(f"j_{axis}") for axis in "ncdh"),
+    Parameter("window_w"),
+)
 
 
-def new_kernel(spec: PoolSpec, target: Target, extra: Sequence[Parameter] = ()) -> Kernel:
-    """A kernel with the parameters of a windowed pooling call."""
-    pointers = [
-        Parameter("x", spec.storage, pointer=True), Parameter("y", spec.storage, pointer=True),
-        Parameter("row_scale", spec.compute, pointer=True), Parameter("column_scale", spec.compute, pointer=True),
-    ]  # fmt: skip
-    return Kernel(spec.symbol, target, [*pointers, *(Parameter(word) for word in WORDS), *extra])
+def new_kernel(spec: PoolSpec, target: Target) -> Kernel:
+    """A kernel with the parameters of its spec."""
+    return Kernel(spec.symbol, target, list(spec.parameters))
 
 
 def taps_inside(k: Kernel, first: Value, axis: str) -> tuple[Value, Value]:
     """The half-open range of taps that fall on the input, of a window that starts at `first` ("d" or "h" axis)."""
     n = k.number
     distance = n(f"dilation_{axis}")
-    low = larger_of(k, (distance - 1) - first, 0) // distance
-    high = larger_of(k, n(f"size_{axis}") - first + (distance - 1), 0) // distance
-    return low, smaller_of(k, high, n(f"window_{axis}"))
+    low = k.maximum((distance - 1) - first, k.integer(0)) // distance
+    high = k.maximum(n(f"size_{axis}") - first + (distance - 1), k.integer(0)) // distance
+    return low, k.minimum(high, n(f"window_{axis}"))
 
 
 def load(spec: PoolSpec, pointer: Pointer, offset: Value | int, lanes: int) -> Value:
@@ -287,15 +256,15 @@ class Strip:
         self.batch, self.channel = batch, channel
         self.row_scale = k.pointer("row_scale") + self.depth * n("out_h")
         self.first_row = band * n("band")
-        self.last_row = smaller_of(k, self.first_row + n("band"), n("out_h"))
+        self.last_row = k.minimum(self.first_row + n("band"), n("out_h"))
         self.band = band
         self.column = strip * n("strip")
-        self.count = smaller_of(k, self.column + n("strip"), n("out_w")) - self.column
+        self.count = k.minimum(self.column + n("strip"), n("out_w")) - self.column
         start = self.column * spec.stride - n("pad_w")
         stop = start + (self.count - 1) * spec.stride + ((spec.width - 1) * spec.dilation + 1)
         self.origin = start  # column of the first tap of the first output: negative in the padding
-        self.start = larger_of(k, start, 0)
-        end = smaller_of(k, stop, n("size_w"))
+        self.start = k.maximum(start, k.integer(0))
+        end = k.minimum(stop, n("size_w"))
         self.left, self.right = (self.start - start) * self.step, (stop - end) * self.step
         self.length = (end - self.start) * self.step
         self.y_offset = (
@@ -374,6 +343,3 @@ class Strip:
     def factor(self, row: Value) -> Value | None:
         """The factor of an output row, if results are scaled."""
         return None if self.spec.scale == "none" else self.row_scale.load(row)
-
-
-__all__ = ["F32", "F64", "MAXIMUM", "MINIMUM", "SUM", "PoolSpec", "Strip"]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Variable
 from cenote.codegen.values import Pointer, Value
+from cenote.kernels.lanes import lanes_from
 
 Combine = Callable[..., Value]
 Use = Callable[[list[Value], Value, int], None]
@@ -132,7 +133,7 @@ class Ladder:
             else:
                 first, later = history[half][apart], history[half][0]
                 if half < self.lanes:
-                    later = shifted(self.k, first, later, half)
+                    later = lanes_from(self.k, first, later, half)
                 made = self.combine(first, later)
             history[size] = [made, *history[size]][: self.kept[size] + 1]
 
@@ -144,7 +145,7 @@ class Ladder:
                 continue
             age, lane = self._age(part), part.offset % self.lanes
             vector = history[part.size][age]
-            values.append(shifted(self.k, vector, history[part.size][age - 1], lane) if lane else vector)
+            values.append(lanes_from(self.k, vector, history[part.size][age - 1], lane) if lane else vector)
         return self.combine(*values)
 
     def at(self, window: Sequence[Part], offset: Value | int) -> Value:
@@ -162,11 +163,6 @@ class Ladder:
             return made[size, place]
 
         return self.combine(*(level(part.size, part.offset) for part in window))
-
-
-def shifted(k: Kernel, a: Value, b: Value, count: int) -> Value:
-    """Lanes count, count+1 … of a followed by b: the vector that starts `count` lanes later."""
-    return k.shuffle(a, b, range(count, count + a.lanes))
 
 
 def ends_of(k: Kernel, y: Pointer, count: Value, lanes: int) -> tuple[Value, Value]:

@@ -16,7 +16,20 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.pool import horizontal
-from cenote.kernels.pool.common import PoolSpec, Strip, combine_all, load, new_kernel, taps_inside
+from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, combine_all, load, new_kernel, taps_inside
+from cenote.kernels.pool.problem import (
+    Candidate,
+    Partition,
+    PoolProblem,
+    default_band,
+    estimate,
+    group_of,
+    lanes_for,
+    scratch_pitch,
+    spec_fields,
+    strip_in_level1,
+    window_build,
+)
 
 TOGETHER = 8  # rows combined before they meet the scratch row: fewer passes, and sums with shorter chains
 
@@ -29,22 +42,22 @@ class PoolGeneric(PoolSpec):
         k = new_kernel(self, target)
         n = k.number
         for item in k.range(k.begin, k.end):
-            piece = Strip(k, self, item)
-            combined = piece.edged_row(1)
-            piece.fill_edges(combined)
-            across = horizontal.Across(piece, combined)
-            first_plane = piece.depth * n("stride_d") - n("pad_d")
+            strip = Strip(k, self, item)
+            combined = strip.edged_row(1)
+            strip.fill_edges(combined)
+            across = horizontal.Across(strip, combined)
+            first_plane = strip.depth * n("stride_d") - n("pad_d")
             planes = taps_inside(k, first_plane, "d")
-            for row in k.range(piece.first_row, piece.last_row):
-                inner = combined + piece.left
-                piece.fill(inner, piece.length)
+            for row in k.range(strip.first_row, strip.last_row):
+                inner = combined + strip.left
+                strip.fill(inner, strip.length)
                 first = row * n("stride_h") - n("pad_h")
                 low, high = taps_inside(k, first, "h")
                 for plane in k.range(*planes):
-                    x = piece.x + (first_plane + plane * n("dilation_d")) * n("x_d")
-                    take_rows(piece, inner, x + first * n("x_h"), low, high, n("dilation_h") * n("x_h"))
+                    x = strip.x + (first_plane + plane * n("dilation_d")) * n("x_d")
+                    take_rows(strip, inner, x + first * n("x_h"), low, high, n("dilation_h") * n("x_h"))
                 across.prepare()
-                across.results(piece.y + row * n("y_h"), row)
+                across.results(strip.y + row * n("y_h"), row)
         return k
 
     @property
@@ -53,14 +66,14 @@ class PoolGeneric(PoolSpec):
         return horizontal.FIRST_ROW + horizontal.scratch_rows(self)
 
 
-def take_rows(piece: Strip, inner: Pointer, x: Pointer, low: Value, high: Value, distance: Value) -> None:
+def take_rows(strip: Strip, inner: Pointer, x: Pointer, low: Value, high: Value, distance: Value) -> None:
     """Combine rows low..high-1 of x, `distance` apart, into the scratch row `inner`."""
-    k, spec = piece.k, piece.spec
+    k, spec = strip.k, strip.spec
     whole = low + ((high - low) & ~(TOGETHER - 1))
     for start, stop, together in ((low, whole, TOGETHER), (whole, high, 1)):
         for tap in k.range(start, stop, together):
             rows = [x + (tap + index) * distance for index in range(together)]
-            for at, fresh in _once(k, piece.length, spec.lanes):
+            for at, fresh in _once(k, strip.length, spec.lanes):
                 value = combine_all(k, spec.reduction, [load(spec, row, at, spec.lanes) for row in rows])
                 if fresh is not None:
                     value = k.select(fresh, value, k.constant(spec.compute, spec.identity, spec.lanes))
@@ -75,3 +88,24 @@ def _once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value |
     if lanes > 1:
         with k.when(whole < length):
             yield length - lanes, ~k.tail_mask(whole - length + lanes, lanes)
+
+
+# ---- the plan -------------------------------------------------------------------------------------------------------
+
+
+def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+    """Serves all windows."""
+    geometry = problem.geometry
+    cut = Partition.of(geometry, strip_in_level1(problem, target), default_band(geometry))
+    lanes = lanes_for(problem, cut, target)
+    if lanes is None:
+        return None
+    spec = PoolGeneric(**spec_fields(problem, *lanes))
+    pitch, group = scratch_pitch(problem, cut.strip, spec.lanes), group_of(problem, cut)
+    scratch = (spec.scratch_rows + group) * pitch + SLACK
+    planes, rows = geometry.window[:2]
+    seconds = estimate(
+        "generic", problem, spec.lanes, down=planes * (2 * rows + 3 * (rows // TOGETHER + rows % TOGETHER)) + 1,
+        across=horizontal.steps(spec), passes=1 + planes * (rows // TOGETHER + rows % TOGETHER),
+    )  # fmt: skip
+    return Candidate(seconds, window_build(problem, spec, cut, pitch=pitch, scratch=scratch, group=group))

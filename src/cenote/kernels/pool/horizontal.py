@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cenote.codegen.values import Pointer, Value
-from cenote.kernels.pool.common import SUM, PoolSpec, Strip, combine_all, evens, in_order, pick, spans
+from cenote.kernels.lanes import deinterleave, every_second, in_order
+from cenote.kernels.pool.common import SUM, PoolSpec, Strip, combine_all, spans
 from cenote.kernels.pool.doubling import (
     UNROLLED,
     Ladder,
@@ -52,11 +53,26 @@ def _needs_levels(spec: PoolSpec) -> bool:
     return spec.dilation == 1 and spec.width > DIRECT
 
 
-class Across:
-    """Windows of one scratch row (`source`), for one kernel and piece."""
+def steps(spec: PoolSpec) -> float:
+    """Loads, shuffles, combinations and stores per vector of results."""
+    width, stride = spec.width, spec.stride
+    if not _needs_levels(spec):
+        per_vector = 2 * width
+        if spec.step != 1 or stride == 1:
+            return per_vector + 1
+        return (3 * width if stride == 2 and width <= 4 else stride * per_vector) + 2
+    doublings = len(levels(width)) - 1
+    if spec.step != 1:
+        return 4 * doublings * stride + 4
+    wide = 0 if width // spec.lanes <= SIDE_BY_SIDE else 8
+    return (2 * doublings + 3 + wide + (0 if _in_registers(spec) else 4)) * stride + 1
 
-    def __init__(self, piece: Strip, source: Pointer, exact: bool = True, past_caches: bool = False) -> None:
-        self.piece, self.k, self.spec, self.source, self.exact = piece, piece.k, piece.spec, source, exact
+
+class Across:
+    """Windows of one scratch row (`source`), for one kernel and strip."""
+
+    def __init__(self, strip: Strip, source: Pointer, exact: bool = True, past_caches: bool = False) -> None:
+        self.strip, self.k, self.spec, self.source, self.exact = strip, strip.k, strip.spec, source, exact
         self.past_caches = past_caches
         self._at: Windows = self._columns
         self._ladder: Ladder | None = None
@@ -79,7 +95,7 @@ class Across:
     def _columns(self, offset: Value | int, lanes: int) -> Value:
         """Column by column."""
         source = self.source + offset
-        distance = self.piece.step * self.spec.dilation
+        distance = self.strip.step * self.spec.dilation
         return self._combine(*(source.load(distance * tap, lanes) for tap in range(self.spec.width)))
 
     def prepare(self) -> None:
@@ -100,8 +116,8 @@ class Across:
             return
         group = _group(spec)
         blocks, rest = divmod(spec.width, group)
-        groups, rests = self.piece.row(FIRST_ROW), self.piece.row(FIRST_ROW + 1)
-        windows = (self.piece.count - 1) * spec.stride + 1
+        groups, rests = self.strip.row(FIRST_ROW), self.strip.row(FIRST_ROW + 1)
+        windows = (self.strip.count - 1) * spec.stride + 1
         disjoint = spec.reduction == SUM
         ladder = self._ladder_of([Part(group, 0)], *([binary_parts(rest)] if rest and disjoint else []))
 
@@ -128,7 +144,7 @@ class Across:
 
             self._at = side_by_side
             return
-        whole = self.piece.row(FIRST_ROW + 2)
+        whole = self.strip.row(FIRST_ROW + 2)
         self._van_herk(groups, whole, windows, blocks)
         self._at = lambda offset, lanes: self._combine(
             (whole + offset).load(0, lanes), *beyond(offset, lanes)
@@ -140,7 +156,7 @@ class Across:
     def _van_herk(self, groups: Pointer, whole: Pointer, windows: Value, blocks: int) -> None:
         """Windows of `blocks` vectors: in blocks of that many, suffixes of one block joined to prefixes of the next."""
         k, lanes = self.k, self.spec.lanes
-        suffixes = self.piece.row(FIRST_ROW + 3)
+        suffixes = self.strip.row(FIRST_ROW + 3)
         for start in k.range(0, windows, blocks * lanes):
             suffix = k.variable((groups + start).load((blocks - 1) * lanes, lanes))
             (suffixes + (blocks - 1) * lanes).store(suffix.value)
@@ -161,11 +177,11 @@ class Across:
     # ---- wide windows, channels innermost -------------------------------------------------------------------------
 
     def _prepare_channels(self) -> None:
-        spec, k, step = self.spec, self.k, self.piece.step
+        spec, k, step = self.spec, self.k, self.strip.step
         rows = {1: self.source}
-        columns = (self.piece.count - 1) * spec.stride + spec.width
+        columns = (self.strip.count - 1) * spec.stride + spec.width
         for index, size in enumerate(levels(spec.width)[1:]):
-            rows[size] = self.piece.row(FIRST_ROW + index)
+            rows[size] = self.strip.row(FIRST_ROW + index)
             length = (columns - (size - 1)) * step
             for at in k.range(0, length, spec.lanes):
                 half = rows[size // 2] + at
@@ -191,36 +207,36 @@ class Across:
 
     def results(self, y: Pointer, row: Value) -> None:
         """Emit one output row: windows at every stride-th column, scaled and written."""
-        factor, piece, lanes = self.piece.factor(row), self.piece, self.spec.out_lanes
+        factor, strip, lanes = self.strip.factor(row), self.strip, self.spec.out_lanes
         if self.spec.step != 1:
             self._results_channels(y, factor)
         elif self._ladder is not None:
             self._results_in_registers(self._ladder, y, factor)
         elif self.past_caches:
-            for at, aligned in lined_up_spans(self.k, y, piece.count, lanes):
-                piece.store(self.strided(at, lanes), y, at, factor, at, past_caches=aligned)
+            for at, aligned in lined_up_spans(self.k, y, strip.count, lanes):
+                strip.store(self.strided(at, lanes), y, at, factor, at, past_caches=aligned)
         else:
-            for at in spans(self.k, piece.count, lanes, unroll=2):
-                piece.store(self.strided(at, lanes), y, at, factor, at)
+            for at in spans(self.k, strip.count, lanes, unroll=2):
+                strip.store(self.strided(at, lanes), y, at, factor, at)
 
     def _results_in_registers(self, ladder: Ladder, y: Pointer, factor: Value | None) -> None:
-        k, piece, lanes = self.k, self.piece, self.spec.lanes
+        k, strip, lanes = self.k, self.strip, self.spec.lanes
         if self.past_caches:
             self._results_past_caches(ladder, y, factor)
             return
-        (window,), rest, last = ladder.windows, piece.count & (lanes - 1), piece.count - lanes
+        (window,), rest, last = ladder.windows, strip.count & (lanes - 1), strip.count - lanes
 
         def use(values: list[Value], at: Value, turn: int) -> None:
-            piece.store(values[0], y, at, factor, at)
+            strip.store(values[0], y, at, factor, at)
 
-        ladder.run((piece.count // lanes, UNROLLED, use))
+        ladder.run((strip.count // lanes, UNROLLED, use))
         with k.when(rest > 0):
-            piece.store(ladder.at(window, last), y, last, factor, last)
+            strip.store(ladder.at(window, last), y, last, factor, last)
 
     def _results_past_caches(self, ladder: Ladder, y: Pointer, factor: Value | None) -> None:
         """Whole cache lines past the caches; what is left at the ends by way of a scratch row."""
-        k, piece, lanes = self.k, self.piece, self.spec.lanes
-        count, ends = piece.count, piece.row(ENDS).cast(self.spec.storage)
+        k, strip, lanes = self.k, self.strip, self.spec.lanes
+        count, ends = strip.count, strip.row(ENDS).cast(self.spec.storage)
         head, rest = ends_of(k, y, count, lanes)
         before, after = (head + (lanes - 1)) // lanes, (rest + (lanes - 1)) // lanes
         begin = head - before * lanes  # up to a vector before the row
@@ -229,13 +245,13 @@ class Across:
 
         def aside(place: Value) -> Use:
             def use(values: list[Value], at: Value, turn: int) -> None:
-                piece.store(values[0], ends, at - place, factor, begin + at)
+                strip.store(values[0], ends, at - place, factor, begin + at)
 
             return use
 
         def use(values: list[Value], at: Value, turn: int) -> None:
             self._along(at, turn)
-            piece.store(values[0], y, begin + at, factor, begin + at, past_caches=True)
+            strip.store(values[0], y, begin + at, factor, begin + at, past_caches=True)
 
         ladder.source = self.source + begin
         ladder.run(
@@ -260,21 +276,23 @@ class Across:
                     self.source.load(at * 2 + tap, lanes),
                     self.source.load(at * 2 + (tap + lanes), lanes),
                 )
-                taps += [pick(k, low, high, first) for first in range(min(2, spec.width - tap))]
+                taps += [every_second(k, low, high, first) for first in range(min(2, spec.width - tap))]
             return in_order(k, self._combine(*taps))
-        return evens(k, [self._at(at * spec.stride + part * lanes, lanes) for part in range(spec.stride)])
+        return deinterleave(
+            k, [self._at(at * spec.stride + part * lanes, lanes) for part in range(spec.stride)]
+        )
 
     def _results_channels(self, y: Pointer, factor: Value | None) -> None:
-        k, spec, step = self.k, self.spec, self.piece.step
+        k, spec, step = self.k, self.spec, self.strip.step
         if spec.stride == 1 and spec.scale != "both":
-            for at in spans(k, self.piece.count * step, spec.out_lanes, unroll=2):
-                self.piece.store(self._at(at, spec.out_lanes), y, at, factor, at)
+            for at in spans(k, self.strip.count * step, spec.out_lanes, unroll=2):
+                self.strip.store(self._at(at, spec.out_lanes), y, at, factor, at)
             return
-        for column in k.range(0, self.piece.count):
+        for column in k.range(0, self.strip.count):
             base = column * step
             for channel in spans(k, step, spec.out_lanes):
                 value = self._at(base * spec.stride + channel, spec.out_lanes)
-                self.piece.store(value, y, base + channel, factor, column)
+                self.strip.store(value, y, base + channel, factor, column)
 
 
 def _in_registers(spec: PoolSpec) -> bool:

@@ -1,16 +1,29 @@
-"""What a windowed pooling is asked for: geometry, memory, indices, factors."""
+"""What a pool is asked for, and what every algorithm's call is made of: how its work is cut, and its words by name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from cenote.codegen.values import Scalar
+from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Argument
-from cenote.kernels.pool.common import SUM, compute_type
+from cenote.kernels.base import Argument, Call
+from cenote.kernels.cost_model import pool_seconds
+from cenote.kernels.pool.common import INDEX_PARAMETERS, SLACK, SUM, PoolSpec, compute_type
+
+GRAIN_BYTES = 256 << 10  # memory one thread takes at a time: about 5 us (with 64 KiB, 3x3 takes 5 % longer)
+GROUP_COLUMNS = 2048  # columns of the rows combined together before going across
+STREAMED_ROW, STREAMED_VECTOR = 256, 16  # bytes of the shortest rows and vectors written past the caches
+
+Bounds = Sequence[Sequence[tuple[int, int]]]
+
+
+# ---- the problem ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -43,29 +56,10 @@ class Geometry:
         stop = (end - 1) * self.stride[2] - self.pad[2] + self.reach(2)
         return max(start, 0), min(stop, self.size[2])
 
-
-@dataclass(frozen=True)
-class Places:
-    """Where indices go, and what they count: steps of (plane, row, column, batch, channel), then the strides of the
-    indices themselves (batch, channel or block, plane, row)."""
-
-    indices: Argument
-    steps: tuple[int, ...]
-
-
-Bounds = Sequence[Sequence[tuple[int, int]]]
-
-
-class Factors(NamedTuple):
-    """What results are multiplied by, or with `divides` (and for integers) divided by: per output row (planes x
-    rows), and per output column."""
-
-    rows: Array | None = None
-    columns: Array | None = None
-    divides: bool = False
-
-
-UNSCALED = Factors()
+    @property
+    def is_flat(self) -> bool:
+        """True when there is one plane only."""
+        return self.size[0] * self.window[0] * self.out[0] == 1
 
 
 @dataclass(frozen=True)
@@ -80,24 +74,320 @@ class Memory:
     step: int = 1
 
 
-def factors(counts: Sequence[Sequence[float]], dtype: np.dtype[Any]) -> Factors:
-    """What turns sums of the dtype into averages: a factor per output row (planes x rows), and one per column unless
-    all columns are alike; divisors for integers, and where a reciprocal is not exact: the mean of equal elements is
-    that element. `counts` has the divisor's share of each axis, per output position."""
-    compute = compute_type(SUM, dtype)
-    kind = np.dtype({"f32": np.float32, "f64": np.float64, "i32": np.int32}.get(compute.name, np.int64))
-    whole = np.float64 if compute.is_float else np.int64
-    planes, rows, columns = (np.asarray(count, whole) for count in counts)
-    products: Array = np.multiply.outer(planes, rows)
-    alike = bool((columns == columns[0]).all())
-    if alike:
-        products = products * columns[0]
-    divides = not (_powers_of_two(products) and _powers_of_two(columns))
-    if not divides:
-        products, columns = np.reciprocal(products), np.reciprocal(columns)
-    return Factors(products.astype(kind), None if alike else columns.astype(kind), divides)
+@dataclass(frozen=True)
+class IndexLayout:
+    """What indices count, and where they lie: what an index adds per (plane, row, column, batch, channel), then the
+    strides of the indices themselves (batch, channel or block, plane, row)."""
+
+    adds: tuple[int, int, int, int, int]
+    strides: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What results are multiplied by, or with `divides` (and for integers) divided by: per output row (planes x
+    rows), and per output column."""
+
+    rows: Array | None = None
+    columns: Array | None = None
+    divides: bool = False
+
+    @staticmethod
+    def of(counts: Sequence[Sequence[float]], dtype: np.dtype[Any]) -> Scale:
+        """What turns sums of the dtype into averages: a factor per output row (planes x rows), and one per column
+        unless all columns are alike; divisors for integers, and where a reciprocal is not exact: the mean of equal
+        elements is that element. `counts` has the divisor's share of each axis, per output position."""
+        compute = compute_type(SUM, dtype)
+        kind = np.dtype({"f32": np.float32, "f64": np.float64, "i32": np.int32}.get(compute.name, np.int64))
+        whole = np.float64 if compute.is_float else np.int64
+        planes, rows, columns = (np.asarray(count, whole) for count in counts)
+        products: Array = np.multiply.outer(planes, rows)
+        alike = bool((columns == columns[0]).all())
+        if alike:
+            products = products * columns[0]
+        divides = not (_powers_of_two(products) and _powers_of_two(columns))
+        if not divides:
+            products, columns = np.reciprocal(products), np.reciprocal(columns)
+        return Scale(products.astype(kind), None if alike else columns.astype(kind), divides)
+
+    @property
+    def kind(self) -> str:
+        """As `PoolSpec.scale`."""
+        return "none" if self.rows is None else "row" if self.columns is None else "both"
 
 
 def _powers_of_two(values: Array) -> bool:
     """Whether all reciprocals are exact; never those of integers."""
     return values.dtype.kind == "f" and bool((np.frexp(values)[0] == 0.5).all())
+
+
+@dataclass(frozen=True)
+class PoolProblem:
+    """Everything that an algorithm may look at.
+
+    `geometry` are the windows; with `bounds` instead, ranges (begin, end) of planes, rows and columns (geometry then
+    holds sizes alone). `index` asks for the indices of maxima too. `fixed_step`: memory.step is the same for every
+    shape (the target's lanes), so it may be part of the machine code. `nan`, `norm` and `rounding` as in PoolSpec.
+    """
+
+    reduction: str
+    dtype: np.dtype[Any]
+    geometry: Geometry
+    memory: Memory
+    scale: Scale = field(default_factory=Scale)
+    nan: str = "propagate"
+    norm: int = 0
+    rounding: str = "even"
+    index: IndexLayout | None = None
+    bounds: Bounds | None = None
+    fixed_step: bool = False
+
+    @property
+    def compute(self) -> Scalar:
+        return compute_type(self.reduction, self.dtype)
+
+    @property
+    def converts(self) -> bool:
+        """True when windows are combined in another type than that of the tensors."""
+        return self.compute is not Scalar.of(self.dtype)
+
+    @property
+    def planes(self) -> int:
+        """Planes of the output, of all channels and batches."""
+        return self.memory.batches * self.memory.channels * self.geometry.out[0]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of input and output (with indices), each once."""
+        size, out = math.prod(self.geometry.size), math.prod(self.geometry.out)
+        each = self.memory.batches * self.memory.channels * self.memory.step
+        return each * ((size + out) * self.dtype.itemsize + (8 * out if self.index else 0))
+
+    def passes_caches(self, target: Target) -> bool:
+        """Whether the tensors are too large for the last cache, so that memory is what limits."""
+        geometry, memory = self.geometry, self.memory
+        elements = math.prod(geometry.size) + math.prod(geometry.out)
+        return elements * memory.step * memory.batches * memory.channels * self.dtype.itemsize > target.level3
+
+    def widest(self, target: Target) -> int:
+        """Lanes of the widest vectors that hold elements in both types."""
+        lanes = min(target.lanes(self.dtype), target.vector_bytes // self.compute.nbytes)
+        return lanes if self.index is None else min(lanes, target.lanes(np.int32))
+
+
+Build = Callable[..., Call]
+"""(x, y, indices=None): the arguments that are known when memory is, which give the call."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to solve a problem: its estimated seconds on one core, and what builds its call."""
+
+    seconds: float
+    build: Build
+
+
+def index_words(problem: PoolProblem) -> dict[str, Argument]:
+    """The arguments for INDEX_PARAMETERS, but for the indices themselves."""
+    assert problem.index is not None
+    names = [parameter.name for parameter in INDEX_PARAMETERS[1:-1]]
+    words = dict(zip(names, (*problem.index.adds, *problem.index.strides), strict=True))
+    return {**words, "window_w": problem.geometry.window[2]}
+
+
+# ---- cutting the work -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Partition:
+    """How the work is cut into items: strips of `strip` columns of bands of `band` rows, `strips` and `bands` of them
+    in each plane."""
+
+    strip: int
+    strips: int
+    band: int
+    bands: int
+
+    @staticmethod
+    def of(geometry: Geometry, widest_strip: int | None, band: int, starts: int | None = None) -> Partition:
+        """Strips that are no wider (None: whole rows) and alike; `starts`: rows that bands divide, if not those of the
+        output."""
+        strips = -(-geometry.out[2] // widest_strip) if widest_strip else 1
+        bands = ((starts or geometry.out[1]) - 1) // band + 1
+        return Partition(-(-geometry.out[2] // strips), strips, band, bands)
+
+    def last_strip(self, geometry: Geometry) -> int:
+        """Output columns of the last strip, which may be narrower."""
+        return geometry.out[2] - (self.strips - 1) * self.strip
+
+    def narrowest_input(self, geometry: Geometry) -> int:
+        """Input columns of the strip that has the fewest (0 or less: a window without elements)."""
+        strips = (
+            range(i * self.strip, min((i + 1) * self.strip, geometry.out[2])) for i in range(self.strips)
+        )
+        edges = (geometry.columns(columns.start, columns.stop) for columns in strips)
+        return min(end - begin for begin, end in edges)
+
+
+def default_band(geometry: Geometry) -> int:
+    """Output rows of an item: about GRAIN_BYTES of input, the whole plane if it is small."""
+    row = max(1, geometry.size[2] * geometry.stride[1] * 4)
+    rows = max(1, GRAIN_BYTES // row)
+    pieces = -(-geometry.out[1] // rows)
+    return -(-geometry.out[1] // pieces)
+
+
+def strip_within(problem: PoolProblem, nbytes: int) -> int:
+    """Output columns of a strip whose scratch row takes so many bytes, but not too few: of these most is overlap."""
+    columns = nbytes // (problem.compute.nbytes * problem.memory.step * problem.geometry.stride[2])
+    return max(columns, 4 * problem.geometry.reach(2), 64)
+
+
+def strip_in_level1(problem: PoolProblem, target: Target) -> int:
+    """Output columns of a strip whose scratch rows stay in the level 1 cache: four rows together, or one."""
+    geometry = problem.geometry
+    together = geometry.stride[1] == 1 and geometry.window[1] > 1
+    return strip_within(problem, target.level1 // (16 if together else 4))
+
+
+def group_of(problem: PoolProblem, cut: Partition) -> int:
+    """Output rows that go down together before they go across: as many as stay in the level 1 cache, evenly."""
+    columns = cut.strip * problem.memory.step * problem.geometry.stride[2]
+    last = problem.geometry.out[1] - (problem.geometry.out[1] - 1) // cut.band * cut.band
+    most = max(1, min(8, last, GROUP_COLUMNS // max(columns, 1)))
+    return -(-last // -(-last // most))
+
+
+def fitting(widest: int, length: int) -> int:
+    """The largest power of two within both."""
+    return 1 << (min(widest, length).bit_length() - 1)
+
+
+def lanes_for(
+    problem: PoolProblem, cut: Partition, target: Target, *,
+    by_column: bool = False, shuffled: Sequence[int] = (1, 2, 4),
+) -> tuple[int, int] | None:  # fmt: skip
+    """(lanes, out_lanes) of PoolSpec; None when a strip of windows has no input at all: nothing to combine.
+
+    `by_column`: each column is written by itself. `shuffled`: strides that the kernel makes of shuffles (plain).
+    """
+    geometry, step, widest = problem.geometry, problem.memory.step, problem.widest(target)
+    shortest, fewest = cut.narrowest_input(geometry) * step, cut.last_strip(geometry)
+    if shortest <= 0 or fewest <= 0:
+        return None
+    in_rows = problem.index is None and geometry.stride[2] == 1 and problem.scale.columns is None
+    by_row = step == 1 or (in_rows and not by_column)
+    out_lanes = fitting(widest, fewest * step if by_row else step)
+    if step == 1 and geometry.stride[2] not in shuffled:
+        out_lanes = 1  # column by column
+    return fitting(widest, shortest), out_lanes
+
+
+def spec_fields(
+    problem: PoolProblem, lanes: int, out_lanes: int, past_caches: bool = False
+) -> dict[str, Any]:
+    """The fields of PoolSpec."""
+    geometry, memory = problem.geometry, problem.memory
+    ranges = problem.bounds is not None
+    return {
+        "reduction": problem.reduction, "dtype": problem.dtype,
+        "width": geometry.window[2], "stride": geometry.stride[2],
+        "dilation": geometry.dilation[2] if geometry.window[2] > 1 else 1,
+        "lanes": lanes, "out_lanes": out_lanes,
+        "step": memory.step if problem.fixed_step or memory.step == 1 else 0,
+        "scale": problem.scale.kind, "divides": problem.scale.divides,
+        "nan": problem.nan if problem.reduction != SUM else "propagate", "norm": problem.norm,
+        "rounding": problem.rounding if not problem.compute.is_float else "", "past_caches": past_caches,
+        "deep": geometry.size[0] > 1 or (geometry.out[0] if ranges else geometry.window[0]) > 1,
+    }  # fmt: skip
+
+
+def streams(
+    problem: PoolProblem, cut: Partition, target: Target, out_lanes: int, *, dense_rows: bool = False
+) -> bool:
+    """Whether results should be written past the caches: the tensors are larger than those, rows and vectors long
+    enough, and with `dense_rows` whole rows lie side by side."""
+    geometry, memory, nbytes = problem.geometry, problem.memory, problem.dtype.itemsize
+    if memory.step != 1 or not problem.passes_caches(target):
+        return False
+    if out_lanes * nbytes < STREAMED_VECTOR or cut.last_strip(geometry) * nbytes < STREAMED_ROW:
+        return False
+    return not dense_rows or (cut.strips == 1 and memory.y[3] == geometry.out[2])
+
+
+def estimate(
+    algorithm: str, problem: PoolProblem, lanes: int, *,
+    down: float = 0, across: float = 0, passes: float = 1, proven: bool = True,
+) -> float:  # fmt: skip
+    """Seconds of one core: the bytes once, `down` steps of a vector of the input's columns and `across` of the output's
+    in each output row, which takes so many `passes`. `proven`: within what was measured to win somewhere."""
+    geometry, step = problem.geometry, problem.memory.step
+    read, written = (-(-columns * step // lanes) for columns in (geometry.size[2], geometry.out[2]))
+    rows = problem.planes * geometry.out[1]
+    steps = rows * read * down, rows * written * across
+    return pool_seconds(algorithm, problem.nbytes, *steps, rows * passes, proven)
+
+
+def row_pitch(problem: PoolProblem) -> int:
+    """Elements that the windows of a row of outputs span."""
+    geometry = problem.geometry
+    return ((geometry.out[2] - 1) * geometry.stride[2] + geometry.window[2]) * problem.memory.step
+
+
+def scratch_pitch(problem: PoolProblem, strip: int, lanes: int) -> int:
+    """Elements from one scratch row to the next: the longest row, what loops run over by, and an odd number of cache
+    lines, so that rows do not fall on the same sets of the cache."""
+    geometry = problem.geometry
+    columns = (strip - 1) * geometry.stride[2] + 1 + 3 * geometry.reach(2)
+    lines = -(-(columns * problem.memory.step + 2 * SLACK + 8 * lanes) // 16) | 1
+    return lines * 16
+
+
+# ---- the call -------------------------------------------------------------------------------------------------------
+
+
+def window_build(
+    problem: PoolProblem, spec: PoolSpec, cut: Partition, *, pitch: int, scratch: int, group: int = 1,
+    planes_of_item: int = 1, work: int = 0, more: Mapping[str, Argument] | None = None,
+) -> Build:  # fmt: skip
+    """What builds the call of a windowed pool. `scratch` counts elements, `planes_of_item` the output planes that an
+    item makes, `work` the bytes that it moves (0: what follows from the windows)."""
+    geometry, memory = problem.geometry, problem.memory
+    words: dict[str, Argument] = {
+        "channels": memory.channels, "step": memory.step, "pitch": pitch, "group": group,
+        "row_pitch": row_pitch(problem), "row_scale": problem.scale.rows, "column_scale": problem.scale.columns,
+        "band": cut.band, "bands": cut.bands, "strip": cut.strip, "strips": cut.strips,
+        **_named("x", "ncdh", memory.x), **_named("y", "ncdh", memory.y),
+        **_named("window", "dh", geometry.window), **_named("size", "dhw", geometry.size),
+        **_named("out", "dhw", geometry.out), **_named("stride", "dh", geometry.stride),
+        **_named("dilation", "dh", geometry.dilation), **_named("pad", "dhw", geometry.pad), **(more or {}),
+    }  # fmt: skip
+    items = problem.planes // planes_of_item * cut.bands * cut.strips
+    rows = geometry.columns(0, cut.strip)[1] * geometry.stride[1] + cut.strip
+    work = work or rows * cut.band * memory.step * problem.dtype.itemsize * planes_of_item
+    grain = max(1, min(GRAIN_BYTES // max(work, 1), -(-items // 8)))
+    return build_of(spec, words, items, grain, scratch * problem.compute.nbytes)
+
+
+def _named(name: str, axes: str, values: Sequence[int]) -> dict[str, Argument]:
+    return {f"{name}_{axis}": value for axis, value in zip(axes, values, strict=False)}
+
+
+def build_of(spec: PoolSpec, words: Mapping[str, Argument], items: int, grain: int, scratch: int) -> Build:
+    """What builds a call of the spec's kernel from its arguments by name; x, y and indices come when it is called.
+
+    Raises TypeError when a word is missing, or unknown to the kernel.
+    """
+    names = [parameter.name for parameter in spec.parameters]
+    given = {*words, "x", "y", *({"indices"} & set(names))}
+    if given != set(names):
+        raise TypeError(
+            f"{type(spec).__name__}: missing words {sorted(set(names) - given)}, "
+            f"unknown words {sorted(given - set(names))}"
+        )
+
+    def build(x: Argument, y: Argument, indices: Argument = None) -> Call:
+        known = {**words, "x": x, "y": y, "indices": indices}
+        return Call(spec, tuple(known[name] for name in names), items, grain, scratch)
+
+    return build

@@ -22,20 +22,34 @@ from dataclasses import dataclass
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
 from cenote.core.target import Target
+from cenote.kernels.lanes import every_second, in_order
 from cenote.kernels.pool import horizontal
 from cenote.kernels.pool.common import (
+    SLACK,
     NanGuard,
     PoolSpec,
     Strip,
     choose,
     combine_all,
     fill_blank,
-    in_order,
     load,
     new_kernel,
-    pick,
-    smaller_of,
     spans,
+)
+from cenote.kernels.pool.problem import (
+    Candidate,
+    Geometry,
+    Partition,
+    PoolProblem,
+    default_band,
+    estimate,
+    group_of,
+    lanes_for,
+    scratch_pitch,
+    spec_fields,
+    streams,
+    strip_in_level1,
+    window_build,
 )
 from cenote.kernels.pool.streaming_store import StreamingStore
 
@@ -63,62 +77,62 @@ class PoolSeparable(PoolSpec):
         if self.clipped:
             fill_blank(k, self)
         for item in k.range(k.begin, k.end):
-            piece = Strip(k, self, item)
+            strip = Strip(k, self, item)
             if self.fused:
-                for row in k.range(piece.first_row, piece.last_row):
-                    sources = [source for planes in self._sources(piece, row, self.rows) for source in planes]
-                    self._fused(piece, sources, piece.y + row * k.number("y_h"), row)
+                for row in k.range(strip.first_row, strip.last_row):
+                    sources = [source for planes in self._sources(strip, row, self.rows) for source in planes]
+                    self._fused(strip, sources, strip.y + row * k.number("y_h"), row)
                 continue
-            watch = NanGuard(k, self)
+            guard = NanGuard(k, self)
             for index in k.range(0, k.number("group")):
-                piece.fill_edges(piece.edged_row(index + self.scratch_rows))
-            self._separate(piece, watch)
-            if watch.needed:
-                with k.when(watch.seen()):
-                    self._separate(piece, None)
+                strip.fill_edges(strip.edged_row(index + self.scratch_rows))
+            self._separate(strip, guard)
+            if guard.needed:
+                with k.when(guard.seen()):
+                    self._separate(strip, None)
         if self.past_caches:
             k.settle()
         return k
 
-    def _separate(self, piece: Strip, watch: NanGuard | None) -> None:
-        """Down into scratch rows, then across: quickly while there is a watch for NaN, else exactly."""
-        k, group = piece.k, piece.k.number("group")
-        outbox = self._outbox(piece) if self.past_caches else None
-        for following in k.range(piece.first_row, piece.last_row, group):
-            start = smaller_of(
-                k, following, piece.last_row - group
+    def _separate(self, strip: Strip, guard: NanGuard | None) -> None:
+        """Down into scratch rows, then across: quickly while there is a guard for NaN, else exactly."""
+        k, group = strip.k, strip.k.number("group")
+        store = self._outbox(strip) if self.past_caches else None
+        for following in k.range(strip.first_row, strip.last_row, group):
+            start = k.minimum(
+                following, strip.last_row - group
             )  # the last group reaches back, as `spans` does
             for row in k.range(0, group, self.together):
-                first = row if self.together == 1 else smaller_of(k, row, group - self.together)
-                self._rows_down(piece, start, first, watch)
+                first = row if self.together == 1 else k.minimum(row, group - self.together)
+                self._rows_down(strip, start, first, guard)
             for row in k.range(0, group):
-                across = horizontal.Across(piece, self._combined(piece, row), exact=watch is None)
+                across = horizontal.Across(strip, self._combined(strip, row), exact=guard is None)
                 across.prepare()
-                y = outbox.row(start + row) if outbox else piece.y + (start + row) * k.number("y_h")
+                y = store.row(start + row) if store else strip.y + (start + row) * k.number("y_h")
                 across.results(y, start + row)
-            if outbox:
-                outbox.send(start + group)
-        if outbox:
-            outbox.finish()
+            if store:
+                store.flush(start + group)
+        if store:
+            store.finish()
 
-    def _outbox(self, piece: Strip) -> StreamingStore:
-        k, group = piece.k, piece.k.number("group")
-        buffer = piece.row(group + self.scratch_rows).cast(self.storage)
+    def _outbox(self, strip: Strip) -> StreamingStore:
+        k, group = strip.k, strip.k.number("group")
+        buffer = strip.row(group + self.scratch_rows).cast(self.storage)
         room = group * k.number("out_w") + 2 * k.target.line  # before the buffer: the last group reaches back
-        return StreamingStore(piece, buffer + ((room + (k.target.line - 1)) & ~(k.target.line - 1)))
+        return StreamingStore(strip, buffer + ((room + (k.target.line - 1)) & ~(k.target.line - 1)))
 
-    def _combined(self, piece: Strip, row: Value) -> Pointer:
-        return piece.edged_row(row + self.scratch_rows)
+    def _combined(self, strip: Strip, row: Value) -> Pointer:
+        return strip.edged_row(row + self.scratch_rows)
 
-    def _rows_down(self, piece: Strip, start: Value, first: Value, watch: NanGuard | None) -> None:
+    def _rows_down(self, strip: Strip, start: Value, first: Value, guard: NanGuard | None) -> None:
         """Combine the rows of `together` windows, one below the other; what two neighbours share only once."""
-        k, exact = piece.k, watch is None
-        sources = self._sources(piece, start + first, self.rows + self.together - 1)
-        results = [self._combined(piece, first + index) + piece.left for index in range(self.together)]
-        for at in spans(k, piece.length, self.lanes, unroll=2 if self.together == 1 else 1):
+        k, exact = strip.k, guard is None
+        sources = self._sources(strip, start + first, self.rows + self.together - 1)
+        results = [self._combined(strip, first + index) + strip.left for index in range(self.together)]
+        for at in spans(k, strip.length, self.lanes, unroll=2 if self.together == 1 else 1):
             loaded = [[load(self, source, at, self.lanes) for source in planes] for planes in sources]
-            if watch is not None:
-                watch.see([value for planes in loaded for value in planes])
+            if guard is not None:
+                guard.see([value for planes in loaded for value in planes])
             rows = [combine_all(k, self.reduction, planes, exact) for planes in loaded]
             for index in range(0, self.together, 2):
                 if self.together == 1 or self.rows == 1:
@@ -133,11 +147,11 @@ class PoolSeparable(PoolSpec):
                 results[index].store(upper, at)
                 results[index + 1].store(lower, at)
 
-    def _sources(self, piece: Strip, row: Value, rows: int) -> list[list[Pointer]]:
+    def _sources(self, strip: Strip, row: Value, rows: int) -> list[list[Pointer]]:
         """Where so many rows, from the first of the window of an output row on, start in each plane."""
-        k, n = piece.k, piece.k.number
+        k, n = strip.k, strip.k.number
         blank = k.scratch.cast(self.storage)
-        first_plane = piece.depth * n("stride_d") - n("pad_d")
+        first_plane = strip.depth * n("stride_d") - n("pad_d")
         first_row = row * n("stride_h") - n("pad_h")
         sources: list[list[Pointer]] = []
         for tap in range(rows):
@@ -145,7 +159,7 @@ class PoolSeparable(PoolSpec):
             sources.append([])
             for plane in range(self.planes):
                 z = first_plane + n("dilation_d") * plane if self.deep else k.integer(0)
-                source = piece.x + (z * n("x_d") + y * n("x_h"))
+                source = strip.x + (z * n("x_d") + y * n("x_h"))
                 if self.clipped:
                     inside = y.bits(U64) < n("size_h").bits(U64)
                     if self.deep:
@@ -157,24 +171,24 @@ class PoolSeparable(PoolSpec):
     def _down(self, k: Kernel, sources: list[Pointer], at: Value, lanes: int) -> Value:
         return combine_all(k, self.reduction, [load(self, source, at, lanes) for source in sources])
 
-    def _fused(self, piece: Strip, sources: list[Pointer], y: Pointer, row: Value) -> None:
-        k, lanes, factor = piece.k, self.out_lanes, piece.factor(row)
+    def _fused(self, strip: Strip, sources: list[Pointer], y: Pointer, row: Value) -> None:
+        k, lanes, factor = strip.k, self.out_lanes, strip.factor(row)
         if self.step == 1:
-            for at in spans(k, piece.count, lanes, unroll=2):
+            for at in spans(k, strip.count, lanes, unroll=2):
                 places = [at * self.stride + part * lanes for part in range(self.stride)]
                 self._ask(k, sources, places)
                 parts = [self._down(k, sources, place, lanes) for place in places]
-                piece.store(self._neighbours(k, parts), y, at, factor, at)
+                strip.store(self._neighbours(k, parts), y, at, factor, at)
             return
-        for column in k.range(0, piece.count):
-            base = column * piece.step
-            for channel in spans(k, piece.step, lanes):
+        for column in k.range(0, strip.count):
+            base = column * strip.step
+            for channel in spans(k, strip.step, lanes):
                 offsets = [
-                    base * self.stride + (piece.step * (tap * self.dilation) + channel)
+                    base * self.stride + (strip.step * (tap * self.dilation) + channel)
                     for tap in range(self.width)
                 ]
                 taps = [self._down(k, sources, offset, lanes) for offset in offsets]
-                piece.store(combine_all(k, self.reduction, taps), y, base + channel, factor, column)
+                strip.store(combine_all(k, self.reduction, taps), y, base + channel, factor, column)
 
     def _ask(self, k: Kernel, sources: list[Pointer], places: list[Value]) -> None:
         """Prefetch what the loop reads next but AHEAD. 2x2 on 64x224x224: 0.40 to 0.29 ms from the level 3 cache, 1.2
@@ -191,7 +205,7 @@ class PoolSeparable(PoolSpec):
             return combine_all(k, self.reduction, parts)
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=True)
-            split = [[pick(k, a, b, first) for first in (0, 1)] for a, b in pairs]
+            split = [[every_second(k, a, b, first) for first in (0, 1)] for a, b in pairs]
             parts = [in_order(k, combine_all(k, self.reduction, both)) for both in split]
         return parts[0]
 
@@ -199,3 +213,65 @@ class PoolSeparable(PoolSpec):
     def scratch_rows(self) -> int:
         """Scratch rows a thread needs, besides those of combined rows (as many as the word `group` says)."""
         return horizontal.FIRST_ROW + horizontal.scratch_rows(self)
+
+
+# ---- the plan -------------------------------------------------------------------------------------------------------
+
+
+def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+    """Serves windows of up to MOST_ROWS rows (planes times rows)."""
+    geometry, memory = problem.geometry, problem.memory
+    planes, rows = geometry.window[:2]
+    if planes * rows > MOST_ROWS:
+        return None
+    fused = is_fused(geometry, memory.step)
+    cut = Partition.of(geometry, strip_in_level1(problem, target), default_band(geometry))
+    lanes = lanes_for(problem, cut, target, by_column=fused)
+    if lanes is None:
+        return None
+    group = group_of(problem, cut)
+    spec = PoolSeparable(
+        **spec_fields(problem, *lanes, not fused and streams(problem, cut, target, lanes[1], dense_rows=True)),
+        planes=planes, rows=rows, clipped=not geometry.inside(1) or not geometry.inside(0), fused=fused,
+        together=_together(geometry, group),
+    )  # fmt: skip
+    pitch = scratch_pitch(problem, cut.strip, spec.lanes)
+    more = StreamingStore.scratch_rows(group) if spec.past_caches else 0
+    scratch = (spec.scratch_rows + group + more) * pitch + SLACK
+    return Candidate(
+        _seconds(problem, spec), window_build(problem, spec, cut, pitch=pitch, scratch=scratch, group=group)
+    )
+
+
+def _seconds(problem: PoolProblem, spec: PoolSeparable) -> float:
+    loads = spec.planes * (spec.rows + spec.together - 1) / spec.together
+    if spec.fused:
+        return estimate("separable", problem, spec.lanes, across=loads * (2 * spec.width) + 1, passes=1)
+    guarded = 3 if spec.is_guarded else 2  # a load, a step, and for maxima of floats a look at NaN
+    return estimate(
+        "separable",
+        problem,
+        spec.lanes,
+        down=guarded * loads + 1,
+        across=horizontal.steps(spec),
+        passes=2 / 3,
+    )
+
+
+def is_fused(geometry: Geometry, step: int) -> bool:
+    """Whether windows neither overlap along the row nor leave it, and are few enough columns for registers."""
+    width, stride = geometry.window[2], geometry.stride[2]
+    if not geometry.inside(2) or geometry.window[0] * geometry.window[1] > 4:
+        return False
+    if geometry.dilation[2] > 1 and width > 1:
+        return False
+    if step == 1:
+        return width == stride and width in (1, 2, 4) and (width == 1 or geometry.dilation[2] == 1)
+    return width <= stride and width <= 4
+
+
+def _together(geometry: Geometry, group: int) -> int:
+    """Output rows that share the rows of their windows in registers: fewer with planes, which need more pointers."""
+    if geometry.window[1] == 1 or geometry.stride[1] != 1 or geometry.dilation[1] != 1:
+        return 1
+    return 4 if group >= 4 and geometry.window[0] == 1 and geometry.window[1] <= 5 else min(group, 2)

@@ -18,8 +18,29 @@ from dataclasses import dataclass
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
 from cenote.core.target import Target
-from cenote.kernels.pool.common import SUM, NanGuard, PoolSpec, Strip, combine_all, load, new_kernel, spans
+from cenote.kernels.pool.common import (
+    SLACK,
+    SUM,
+    NanGuard,
+    PoolSpec,
+    Strip,
+    combine_all,
+    load,
+    new_kernel,
+    spans,
+)
 from cenote.kernels.pool.horizontal import Across
+from cenote.kernels.pool.problem import (
+    Candidate,
+    Partition,
+    PoolProblem,
+    estimate,
+    group_of,
+    lanes_for,
+    row_pitch,
+    spec_fields,
+    window_build,
+)
 
 BUFFERS = 5  # scratch rows of `pitch` elements: the first is not used
 
@@ -68,52 +89,52 @@ class PoolSmallMap(PoolSpec):
         for at in k.range(0, n("pitch") * BUFFERS, self.lanes):
             k.scratch.cast(self.compute).store(blank, at)
         for item in k.range(k.begin, k.end):
-            piece = Strip(k, self, item)
-            watch = NanGuard(k, self)
-            source = piece.row(1)
-            row = n("size_w") * piece.step
+            strip = Strip(k, self, item)
+            guard = NanGuard(k, self)
+            source = strip.row(1)
+            row = n("size_w") * strip.step
             inside = source + n("pad_h") * row
             for at in spans(k, n("size_h") * row, self.lanes, unroll=4):
-                value = load(self, piece.x, at, self.lanes)
-                watch.see([value])
+                value = load(self, strip.x, at, self.lanes)
+                guard.see([value])
                 inside.store(value, at)
-            _Plane(piece, source, exact=not watch.needed).emit()
-            if watch.needed:
-                with k.when(watch.seen()):
-                    _Plane(piece, source, exact=True).emit()
+            _Plane(strip, source, exact=not guard.needed).emit()
+            if guard.needed:
+                with k.when(guard.seen()):
+                    _Plane(strip, source, exact=True).emit()
         return k
 
 
 class _Plane:
     """One plane, from its copy on."""
 
-    def __init__(self, piece: Strip, source: Pointer, exact: bool) -> None:
-        assert isinstance(piece.spec, PoolSmallMap)
-        self.piece, self.k, self.spec, self.exact = piece, piece.k, piece.spec, exact
+    def __init__(self, strip: Strip, source: Pointer, exact: bool) -> None:
+        assert isinstance(strip.spec, PoolSmallMap)
+        self.strip, self.k, self.spec, self.exact = strip, strip.k, strip.spec, exact
         self.source = source
 
     def emit(self) -> None:
-        k, n, piece, spec = self.k, self.k.number, self.piece, self.spec
+        k, n, strip, spec = self.k, self.k.number, self.strip, self.spec
         down, across = Parts.of(spec.rows, spec.reduction), Parts.of(spec.width, spec.reduction)
-        length, pitch = n("size_w") * piece.step, n("row_pitch")
+        length, pitch = n("size_w") * strip.step, n("row_pitch")
         rows = (n("out_h") - 1) * n("stride_h") + (spec.rows - down.part + 1)
-        parts = self._parts(self.source, piece.row(2), down.part, length, rows * length)
-        combined = piece.row(3)
+        parts = self._parts(self.source, strip.row(2), down.part, length, rows * length)
+        combined = strip.row(3)
         for row in k.range(0, n("out_h")):
             start = row * n("stride_h") * length
-            into = combined + (row * pitch + piece.left)
-            for at in spans(k, piece.length, spec.lanes, unroll=2):
+            into = combined + (row * pitch + strip.left)
+            for at in spans(k, strip.length, spec.lanes, unroll=2):
                 into.store(self._joined(parts, self.source, down, length, start + at, spec.lanes), at)
-        strips = self._parts(combined, piece.row(4), across.part, piece.step, n("out_h") * pitch)
+        strips = self._parts(combined, strip.row(4), across.part, strip.step, n("out_h") * pitch)
         for row in k.range(0, n("out_h")):
-            windows = Across(piece, combined + row * pitch, self.exact)
+            windows = Across(strip, combined + row * pitch, self.exact)
             base = row * pitch
             windows.use(
                 lambda offset, lanes, base=base: self._joined(  # type: ignore[misc]
-                    strips, combined, across, piece.step, base + offset, lanes
+                    strips, combined, across, strip.step, base + offset, lanes
                 )
             )
-            windows.results(piece.y + row * n("y_h"), row)
+            windows.results(strip.y + row * n("y_h"), row)
 
     def _parts(self, source: Pointer, into: Pointer, part: int, distance: Value, length: Value) -> Pointer:
         """Windows of `part` taps, `distance` apart, of `length` elements."""
@@ -132,3 +153,50 @@ class _Plane:
         taps = [(parts + at).load(distance * place, lanes) for place in division.places]
         taps += [(source + at).load(distance * single, lanes) for single in division.singles]
         return combine_all(self.k, self.spec.reduction, taps, self.exact)
+
+
+# ---- the plan -------------------------------------------------------------------------------------------------------
+
+NARROWEST = 3  # narrower windows are no faster plane by plane
+WIDEST = 64
+LONGEST_ROW = 40  # longer rows keep vectors busy row by row; with windows below 5, rows half as long
+
+
+def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+    """Serves undilated windows in one plane whose rows lie side by side, if its scratch fits the level 2 cache."""
+    geometry, memory = problem.geometry, problem.memory
+    if not geometry.is_flat or memory.x[3] != geometry.size[2] * memory.step:
+        return None
+    if geometry.dilation[1:] != (1, 1) or max(geometry.window[1:]) > WIDEST:
+        return None
+    if BUFFERS * _plane_elements(problem) * 4 > target.level2 // 2:
+        return None
+    cut = Partition.of(geometry, None, geometry.out[1])
+    lanes = lanes_for(problem, cut, target)
+    if lanes is None:
+        return None
+    spec = PoolSmallMap(**spec_fields(problem, *lanes), rows=geometry.window[1])
+    pitch = _plane_elements(problem) // 16 * 16 + 16
+    build = window_build(
+        problem, spec, cut, pitch=pitch, scratch=BUFFERS * pitch + SLACK, group=group_of(problem, cut)
+    )
+    return Candidate(_seconds(problem, spec), build)
+
+
+def _seconds(problem: PoolProblem, spec: PoolSmallMap) -> float:
+    geometry, widest = problem.geometry, max(problem.geometry.window[1:])
+    longest = LONGEST_ROW if widest >= 5 else LONGEST_ROW // 2
+    proven = widest >= NARROWEST and geometry.size[2] * problem.memory.step <= longest
+    down, across = (2 * Parts.of(taps, spec.reduction).cost for taps in (spec.rows, spec.width))
+    return estimate(
+        "small_map", problem, spec.lanes, down=2 + down, across=across + 1, passes=1, proven=proven
+    )
+
+
+def _plane_elements(problem: PoolProblem) -> int:
+    """Elements of one scratch plane with its edges."""
+    geometry, step = problem.geometry, problem.memory.step
+    rows = max(
+        (geometry.out[1] - 1) * geometry.stride[1] + geometry.window[1], geometry.pad[1] + geometry.size[1]
+    )
+    return rows * max(row_pitch(problem), geometry.size[2] * step) + 2 * SLACK + 256

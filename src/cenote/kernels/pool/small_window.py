@@ -23,9 +23,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
-from cenote.codegen.values import U8, U16, U32, U64, Pointer, Value
+from cenote.codegen.values import U64, Pointer, Value
 from cenote.core.target import Target
+from cenote.kernels.lanes import even_odd, shift_in, shift_lanes
 from cenote.kernels.pool.common import (
+    SLACK,
     SUM,
     NanGuard,
     PoolSpec,
@@ -33,16 +35,25 @@ from cenote.kernels.pool.common import (
     choose,
     combine_all,
     fill_blank,
-    larger_of,
     load,
     new_kernel,
-    smaller_of,
+)
+from cenote.kernels.pool.problem import (
+    Candidate,
+    Partition,
+    PoolProblem,
+    default_band,
+    estimate,
+    fitting,
+    group_of,
+    scratch_pitch,
+    spec_fields,
+    window_build,
 )
 
 MOST_ROWS = 5  # of a window: with more, loads and maxima outnumber those that scratch rows need
 MOST_COLUMNS = 5
 AHEAD = 2048  # bytes that prefetches run ahead: 3x3 with stride 2 on 64x112x112 0.090 to 0.077 ms; none for stride 1
-PIECE_BYTES = 16  # lanes within such pieces are shuffled in one step, across them in two or three
 
 
 @dataclass(frozen=True)
@@ -67,31 +78,31 @@ class PoolSmallWindow(PoolSpec):
         if self.clipped and self.reduction == SUM:
             fill_blank(k, self)
         for item in k.range(k.begin, k.end):
-            piece = Strip(k, self, item)
-            watch = NanGuard(k, self)
-            self._bands(piece, watch, self.together)
-            if watch.needed:
-                with k.when(watch.seen()):
-                    self._bands(piece, None, 1)
+            strip = Strip(k, self, item)
+            guard = NanGuard(k, self)
+            self._bands(strip, guard, self.together)
+            if guard.needed:
+                with k.when(guard.seen()):
+                    self._bands(strip, None, 1)
         return k
 
-    def _bands(self, piece: Strip, watch: NanGuard | None, together: int) -> None:
-        k = piece.k
-        for following in k.range(piece.first_row, piece.last_row, together):
+    def _bands(self, strip: Strip, guard: NanGuard | None, together: int) -> None:
+        k = strip.k
+        for following in k.range(strip.first_row, strip.last_row, together):
             # The last rows reach back, as `spans` does.
-            row = following if together == 1 else smaller_of(k, following, piece.last_row - together)
+            row = following if together == 1 else k.minimum(following, strip.last_row - together)
             kind = _Pairs if self.stride == 2 else _Neighbours
-            kind(piece, self._sources(piece, row, together), row, watch, together).emit()
+            kind(strip, self._sources(strip, row, together), row, guard, together).emit()
 
-    def _sources(self, piece: Strip, row: Value, together: int) -> list[Pointer]:
+    def _sources(self, strip: Strip, row: Value, together: int) -> list[Pointer]:
         """Where the rows of the windows start: outside, the nearest row inside, or zeros."""
-        k, n = piece.k, piece.k.number
+        k, n = strip.k, strip.k.number
         sources = []
         for tap in range((together - 1) * self.stride + self.rows):
             y = row * self.stride - n("pad_h") + tap
             if self.clipped and self.reduction != SUM:
-                y = smaller_of(k, larger_of(k, y, 0), n("size_h") - 1)
-            source = piece.x + y * n("x_h")
+                y = k.minimum(k.maximum(y, k.integer(0)), n("size_h") - 1)
+            source = strip.x + y * n("x_h")
             if self.clipped and self.reduction == SUM:
                 source = choose(k, y.bits(U64) < n("size_h").bits(U64), source, k.scratch.cast(self.storage))
             sources.append(source)
@@ -107,18 +118,18 @@ class _Rows:
     """Output rows computed together."""
 
     def __init__(
-        self, piece: Strip, sources: Sequence[Pointer], row: Value, watch: NanGuard | None, together: int
+        self, strip: Strip, sources: Sequence[Pointer], row: Value, guard: NanGuard | None, together: int
     ) -> None:
-        assert isinstance(piece.spec, PoolSmallWindow)
-        self.piece, self.k, self.spec = piece, piece.k, piece.spec
-        self.sources, self.watch = sources, watch
+        assert isinstance(strip.spec, PoolSmallWindow)
+        self.strip, self.k, self.spec = strip, strip.k, strip.spec
+        self.sources, self.guard = sources, guard
         self.rows = [row + index for index in range(together)]
-        self.targets = [piece.y + each * self.k.number("y_h") for each in self.rows]
-        self.factors = [piece.factor(each) for each in self.rows]
-        self.lanes = piece.spec.out_lanes
+        self.targets = [strip.y + each * self.k.number("y_h") for each in self.rows]
+        self.factors = [strip.factor(each) for each in self.rows]
+        self.lanes = strip.spec.out_lanes
 
     def _combine(self, *values: Value) -> Value:
-        return combine_all(self.k, self.spec.reduction, values, exact=self.watch is None)
+        return combine_all(self.k, self.spec.reduction, values, exact=self.guard is None)
 
     def _down(self, values: Sequence[Value]) -> list[Value]:
         """Each output row's window of the rows' values, what neighbours share combined once."""
@@ -148,14 +159,14 @@ class _Rows:
 
     def _store(self, values: Sequence[Value], at: Value) -> None:
         for value, target, factor in zip(values, self.targets, self.factors, strict=True):
-            self.piece.store(value, target, at, factor, at)
+            self.strip.store(value, target, at, factor, at)
 
 
 class _Neighbours(_Rows):
     """Stride 1."""
 
     def emit(self) -> None:
-        k, spec, count, lanes = self.k, self.spec, self.piece.count, self.lanes
+        k, spec, count, lanes = self.k, self.spec, self.strip.count, self.lanes
         if spec.alone:
             self._vector(k.integer(0), first=True, last=True)
             return
@@ -163,7 +174,7 @@ class _Neighbours(_Rows):
             self._vector(k.integer(0), first=True)
         latest = count - (spec.right + lanes)  # from here on, vectors hang over
         for at in k.range(lanes if spec.left else 0, count - lanes, lanes):
-            self._vector(smaller_of(k, at, latest) if spec.right else at)
+            self._vector(k.minimum(at, latest) if spec.right else at)
         self._vector(count - lanes, last=True)
 
     def _vector(self, at: Value, first: bool = False, last: bool = False) -> None:
@@ -171,10 +182,10 @@ class _Neighbours(_Rows):
             [self._tap(source, at, tap, first, last) for tap in range(self.spec.width)]
             for source in self.sources
         ]
-        if self.watch is not None:
-            self.watch.see_products([row[self.spec.left] for row in taps])
+        if self.guard is not None:
+            self.guard.see_products([row[self.spec.left] for row in taps])
             if last and self.spec.left + self.spec.right < self.spec.width - 1:
-                self.watch.see_products([row[-1 - self.spec.right] for row in taps])
+                self.guard.see_products([row[-1 - self.spec.right] for row in taps])
         self._store(self._down([self._combine(*row) for row in taps]), at)
 
     def _tap(self, source: Pointer, at: Value, tap: int, first: bool, last: bool) -> Value:
@@ -182,10 +193,16 @@ class _Neighbours(_Rows):
         spec, lanes = self.spec, self.lanes
         under = spec.left - tap if first else 0
         over = tap - (spec.width - 1 - spec.right) if last else 0
+        repeat = spec.reduction != SUM
         if under > 0:
-            return moved(self.k, load(spec, source, 0, lanes), -under, spec)
+            return shift_lanes(self.k, load(spec, source, 0, lanes), -under, repeat=repeat)
         if over > 0:
-            return moved(self.k, load(spec, source, self.k.number("size_w") - lanes, lanes), over, spec)
+            return shift_lanes(
+                self.k,
+                load(spec, source, self.k.number("size_w") - lanes, lanes),
+                over,
+                repeat=spec.reduction != SUM,
+            )
         return load(spec, source, at + (tap - spec.left), lanes)
 
 
@@ -193,7 +210,7 @@ class _Pairs(_Rows):
     """Stride 2: a window is a pair of columns and the second column of the pair before."""
 
     def emit(self) -> None:
-        k, spec, count, lanes = self.k, self.spec, self.piece.count, self.lanes
+        k, spec, count, lanes = self.k, self.spec, self.strip.count, self.lanes
         before = [k.variable(value) for value in self._before_first()]
         if spec.tail and spec.alone:
             self._vector(k.integer(0), [variable.value for variable in before], spec.right)
@@ -216,8 +233,8 @@ class _Pairs(_Rows):
     def _column(self, column: Value, fresh: bool = False) -> list[Value]:
         """One column down, in every lane; `fresh`: no vector holds it."""
         loaded = [load(self.spec, source, column, 1) for source in self.sources]
-        if fresh and self.watch is not None:
-            self.watch.see_products([self.k.splat(value, self.lanes) for value in loaded])
+        if fresh and self.guard is not None:
+            self.guard.see_products([self.k.splat(value, self.lanes) for value in loaded])
         return [self.k.splat(value, self.lanes) for value in self._down(loaded)]
 
     def _vector(self, at: Value, before: Sequence[Value], over: int) -> list[Value]:
@@ -228,45 +245,90 @@ class _Pairs(_Rows):
             k.prefetch(source, start + AHEAD // spec.storage.nbytes)
         low = [load(spec, source, start, lanes) for source in self.sources]
         high = [load(spec, source, start + (lanes - over), lanes) for source in self.sources]
-        if self.watch is not None:
-            self.watch.see_products([*low, *high])
+        if self.guard is not None:
+            self.guard.see_products([*low, *high])
         odds, results = [], []
         for a, b, last in zip(self._down(low), self._down(high), before, strict=True):
-            even, odd = apart(k, a, moved(k, b, over, spec) if over else b)
-            results.append(self._combine(even, odd, following(k, last, odd)))
+            even, odd = even_odd(k, a, shift_lanes(k, b, over, repeat=spec.reduction != SUM) if over else b)
+            results.append(self._combine(even, odd, shift_in(k, last, odd)))
             odds.append(odd)
         self._store(results, at)
         return odds
 
 
-def apart(k: Kernel, a: Value, b: Value) -> tuple[Value, Value]:
-    """Even and odd lanes of a followed by b."""
-    lanes, half = a.lanes, a.lanes // 2
-    even = list(range(0, 2 * lanes, 2))
-    if lanes * a.type.nbytes == 2 * PIECE_BYTES:  # whole pieces first, then lanes within them: 4 cheap steps
-        low = [*range(half), *range(lanes, lanes + half)]
-        a, b = k.shuffle(a, b, low), k.shuffle(a, b, [lane + half for lane in low])
-        even = [
-            lane + start
-            for start in (0, half)
-            for source in (0, lanes)
-            for lane in range(source, source + half, 2)
-        ]
-    return k.shuffle(a, b, even), k.shuffle(a, b, [lane + 1 for lane in even])
+# ---- the plan -------------------------------------------------------------------------------------------------------
+
+SHORT_ROW = (
+    32  # outputs: windows of 2, 4 or 5 columns pay in no longer rows (2x2 on 224x224: 1.8 times `separable`)
+)
+FEWEST_LANES = 4  # shuffles at the ends of rows need as many as two columns
 
 
-def following(k: Kernel, before: Value, value: Value) -> Value:
-    """The last lane of `before`, then all but the last of the value: as integers, which x86 does in fewer steps."""
-    lanes = value.lanes
-    kind = {1: U8, 2: U16, 4: U32, 8: U64}[value.type.nbytes]
-    return k.shuffle(before.bits(kind), value.bits(kind), range(lanes - 1, 2 * lanes - 1)).bits(value.type)
+def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+    """Serves small undilated windows in one plane, plain: 2 to 5 columns with stride 1, or 3 with stride 2."""
+    geometry = problem.geometry
+    if problem.memory.step != 1 or problem.norm or problem.converts:
+        return None  # 16-bit floats would be converted once per column of a window
+    rows, width, stride = *geometry.window[1:], geometry.stride[2]
+    if (
+        not geometry.is_flat
+        or geometry.dilation[1:] != (1, 1)
+        or geometry.stride[1] != stride
+        or rows > MOST_ROWS
+    ):
+        return None
+    left, right = geometry.pad[2], max(geometry.overhang(2), 0)
+    fits = takes_neighbours(width, left, right) if stride == 1 else takes_pairs(width, stride, left, right)
+    lanes = _lanes(problem, target, left, right) if fits and left >= 0 else None
+    if lanes is None:
+        return None
+    cut = Partition.of(geometry, None, default_band(geometry))
+    shortest = geometry.out[1] - (cut.bands - 1) * cut.band
+    spec = PoolSmallWindow(
+        **spec_fields(problem, lanes, lanes),
+        rows=rows, left=left, right=right, clipped=not geometry.inside(1), alone=geometry.out[2] == lanes,
+        tail=right > 0 or geometry.out[2] % lanes > 0, together=min(4 if stride == 1 else 2, fitting(4, shortest)),
+    )  # fmt: skip
+    pitch, group = scratch_pitch(problem, cut.strip, lanes), group_of(problem, cut)
+    scratch = (spec.scratch_rows + group) * pitch + SLACK
+    build = window_build(problem, spec, cut, pitch=pitch, scratch=scratch, group=group)
+    return Candidate(_seconds(problem, spec), build)
 
 
-def moved(k: Kernel, value: Value, by: int, spec: PoolSpec) -> Value:
-    """Lanes moved down (up) by so many; those that come free hold the last (first) lane for maxima, zero for sums."""
-    lanes = value.lanes
-    places = [lane + by for lane in range(lanes)]
-    if spec.reduction != SUM:
-        return k.shuffle(value, value, [min(max(place, 0), lanes - 1) for place in places])
-    zero = k.constant(value.type, 0, lanes)
-    return k.shuffle(value, zero, [place if 0 <= place < lanes else lanes for place in places])
+def _seconds(problem: PoolProblem, spec: PoolSmallWindow) -> float:
+    rows = (
+        (spec.together - 1) * spec.stride + spec.rows
+    ) / spec.together  # of the input, per row of the output
+    loads = rows * (spec.width if spec.stride == 1 else 2)
+    guards, shuffles = (loads / 2 if spec.is_guarded else 0), (0 if spec.stride == 1 else 5)
+    proven = spec.width == 3 or problem.geometry.out[2] <= SHORT_ROW
+    return estimate(
+        "small_window",
+        problem,
+        spec.lanes,
+        across=2 * loads + guards + shuffles + 1,
+        passes=1 / 2,
+        proven=proven,
+    )
+
+
+def takes_neighbours(width: int, left: int, right: int) -> bool:
+    """Windows one apart that hang over by less than themselves, and no more than a few lanes."""
+    return 2 <= width <= MOST_COLUMNS and left + right < width and max(left, right) <= FEWEST_LANES // 2
+
+
+def takes_pairs(width: int, stride: int, left: int, right: int) -> bool:
+    """Windows of three columns, two apart."""
+    return stride == 2 and width == 3 and max(left, right) <= 1
+
+
+def _lanes(problem: PoolProblem, target: Target, left: int, right: int) -> int | None:
+    """Lanes so that a row is one vector, or its first and last vector lie apart enough."""
+    geometry, lanes = problem.geometry, target.lanes(problem.dtype)
+    count = geometry.out[2]
+    while lanes >= FEWEST_LANES:
+        fits = count == lanes or count >= lanes + max(left, right)
+        if fits and geometry.size[2] >= lanes:
+            return lanes
+        lanes //= 2
+    return None

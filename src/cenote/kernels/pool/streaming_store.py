@@ -1,7 +1,7 @@
 """Output rows that go to memory by whole cache lines, past the caches, although rows end anywhere in a line.
 
 Rows are first written to a scratch buffer, in which they lie as in memory; from there whole lines are streamed out,
-and what does not fill a line waits for the next rows. Only the first and the last line of a piece, which others may
+and what does not fill a line waits for the next rows. Only the first and the last line of a strip, which others may
 write too, are written the ordinary way. For results larger than the last cache: a line that is written whole need not
 be read first, which saves a third of the traffic (a plain copy of 51 MB takes 4.8 ms, past the caches 2.8 ms).
 """
@@ -14,21 +14,21 @@ from cenote.kernels.pool.common import Strip
 
 
 class StreamingStore:
-    """The results of one piece, whose rows lie side by side in memory, from `y` (its own plane's, if not told) on;
+    """The results of one strip, whose rows lie side by side in memory, from `y` (its own plane's, if not told) on;
     `buffer` has room for a group of rows, and as much before it unless all are sent at once."""
 
-    def __init__(self, piece: Strip, buffer: Pointer, y: Pointer | None = None) -> None:
-        k, n = piece.k, piece.k.number
+    def __init__(self, strip: Strip, buffer: Pointer, y: Pointer | None = None) -> None:
+        k, n = strip.k, strip.k.number
         self.k: Kernel = k
-        self.piece, self.width, self.buffer = piece, n("out_w"), buffer
-        self.line = k.target.line // piece.spec.storage.nbytes
-        first = (y or piece.y) + piece.first_row * n("y_h")
+        self.strip, self.width, self.buffer = strip, n("out_w"), buffer
+        self.line = k.target.line // strip.spec.storage.nbytes
+        first = (y or strip.y) + strip.first_row * n("y_h")
         self.before = (
-            k.misaligned(first, k.target.line) // piece.spec.storage.nbytes
+            k.misaligned(first, k.target.line) // strip.spec.storage.nbytes
         )  # elements in the first line
         self.start = first.beyond(0 - self.before)
         self.sent = k.variable(k.integer(0))  # elements from `start` on that are in memory, whole lines
-        rows = piece.last_row - piece.first_row
+        rows = strip.last_row - strip.first_row
         for place in (k.integer(0), self._place(rows)):
             k.prefetch(self.start, place, write=True)
 
@@ -39,12 +39,12 @@ class StreamingStore:
 
     def row(self, row: Value) -> Pointer:
         """Where to write an output row."""
-        return self.buffer + (self._place(row - self.piece.first_row) - self.sent.value)
+        return self.buffer + (self._place(row - self.strip.first_row) - self.sent.value)
 
-    def send(self, rows: Value) -> None:
+    def flush(self, rows: Value) -> None:
         """Stream what fills a line, now that all before output row `rows` is there (in steps of a line or more)."""
-        k, line, lanes, sent = self.k, self.line, self.piece.spec.out_lanes, self.sent.value
-        whole = (self._place(rows - self.piece.first_row) - sent) & ~(line - 1)
+        k, line, lanes, sent = self.k, self.line, self.strip.spec.out_lanes, self.sent.value
+        whole = (self._place(rows - self.strip.first_row) - sent) & ~(line - 1)
         is_first = sent.equals(0) & (self.before > 0)
         begin = k.select(is_first, k.integer(line), k.integer(0))
         target = self.start + sent
@@ -61,7 +61,7 @@ class StreamingStore:
     def finish(self) -> None:
         """Write what is left."""
         sent = self.sent.value
-        for at in self.k.range(0, self._place(self.piece.last_row - self.piece.first_row) - sent):
+        for at in self.k.range(0, self._place(self.strip.last_row - self.strip.first_row) - sent):
             (self.start + sent).store(self.buffer.load(at), at)
 
     def _place(self, rows: Value) -> Value:

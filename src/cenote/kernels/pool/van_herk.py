@@ -31,16 +31,29 @@ from cenote.codegen.values import U64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.pool import horizontal
 from cenote.kernels.pool.common import (
+    SLACK,
     NanGuard,
     PoolSpec,
     Strip,
     choose,
     combine_all,
     fill_blank,
-    larger_of,
     load,
     new_kernel,
-    smaller_of,
+)
+from cenote.kernels.pool.problem import (
+    Candidate,
+    Geometry,
+    Partition,
+    PoolProblem,
+    estimate,
+    group_of,
+    lanes_for,
+    scratch_pitch,
+    spec_fields,
+    streams,
+    strip_within,
+    window_build,
 )
 
 TOGETHER = 2  # output rows joined at a time: a prefix then stays in registers for as many rows
@@ -62,12 +75,12 @@ class PoolVanHerk(PoolSpec):
         k = new_kernel(self, target)
         fill_blank(k, self)
         for item in k.range(k.begin, k.end):
-            piece = Strip(k, self, item)
-            watch = NanGuard(k, self)
-            _Run(piece, watch).emit()
-            if watch.needed:
-                with k.when(watch.seen()):
-                    _Run(piece, None).emit()
+            strip = Strip(k, self, item)
+            guard = NanGuard(k, self)
+            _Run(strip, guard).emit()
+            if guard.needed:
+                with k.when(guard.seen()):
+                    _Run(strip, None).emit()
         if self.past_caches:
             k.settle()
         return k
@@ -87,25 +100,25 @@ class PoolVanHerk(PoolSpec):
 
 
 class _Run:
-    """One piece of work: exact where there is no watch for NaN, else quick."""
+    """One strip of work: exact where there is no guard for NaN, else quick."""
 
-    def __init__(self, piece: Strip, watch: NanGuard | None) -> None:
-        assert isinstance(piece.spec, PoolVanHerk)
-        self.piece, self.k, self.watch = piece, piece.k, watch
-        self.spec: PoolVanHerk = piece.spec
-        self.rows = piece.k.number("window_h")
-        self.tail = piece.row(self.spec.tail)
+    def __init__(self, strip: Strip, guard: NanGuard | None) -> None:
+        assert isinstance(strip.spec, PoolVanHerk)
+        self.strip, self.k, self.guard = strip, strip.k, guard
+        self.spec: PoolVanHerk = strip.spec
+        self.rows = strip.k.number("window_h")
+        self.tail = strip.row(self.spec.tail)
         self.combined = [
-            piece.edged_row(self.spec.first_combined + index) for index in range(self.spec.together)
+            strip.edged_row(self.spec.first_combined + index) for index in range(self.spec.together)
         ]
 
     def emit(self) -> None:
-        k, n, piece, stride = self.k, self.k.number, self.piece, self.k.number("stride_h")
+        k, n, strip, stride = self.k, self.k.number, self.strip, self.k.number("stride_h")
         for combined in self.combined:
-            piece.fill_edges(combined)
-        piece.fill(self.tail + self.spec.lanes, k.integer(self.spec.lanes))
-        begin = piece.band * n("band")
-        end = smaller_of(k, begin + n("band"), (n("out_h") - 1) * stride + 1)
+            strip.fill_edges(combined)
+        strip.fill(self.tail + self.spec.lanes, k.integer(self.spec.lanes))
+        begin = strip.band * n("band")
+        end = k.minimum(begin + n("band"), (n("out_h") - 1) * stride + 1)
         taken = k.variable(k.integer(0))  # rows of the block that are there already
         for start in k.range(begin, end, self.rows):
             self.top = start - n("pad_h")  # input row of the block's first row
@@ -114,8 +127,8 @@ class _Run:
             self._take(self.rows - 1, self.rows)
             self._suffixes()
             for turn in (0, 1):
-                piece.fill(self._prefix(turn), piece.length)
-            taken.value = self._join_all(start, smaller_of(k, start + self.rows, end))
+                strip.fill(self._prefix(turn), strip.length)
+            taken.value = self._join_all(start, k.minimum(start + self.rows, end))
 
     def _join_all(self, start: Value, stop: Value) -> Value:
         """The output rows of windows that start in rows start..stop-1; gives the rows taken of the next block."""
@@ -130,18 +143,18 @@ class _Run:
         first, last = (start + stride - 1) // stride, (stop + stride - 1) // stride
         for row in k.range(first, last):
             offset = row * stride - start
-            for skipped in k.range(larger_of(k, offset - stride, 0), offset - 1):
+            for skipped in k.range(k.maximum(offset - stride, k.integer(0)), offset - 1):
                 self._skip(skipped)
             self._join(row, offset, offset + 1, 1)
         return (last - 1) * stride - start
 
     def _block(self, row: Value | int) -> Pointer:
         """Where a row of the block is kept, its suffix in the next; -1 is there as well, for what is not needed."""
-        return self.piece.row(row + (self.spec.first_combined + self.spec.together + 1))
+        return self.strip.row(row + (self.spec.first_combined + self.spec.together + 1))
 
     def _prefix(self, turn: Value | int) -> Pointer:
         """The prefix before a turn: two rows, because LLVM makes maxima in place masked stores, which are slow."""
-        return self.piece.row((turn & 1) + (self.spec.tail + 1))
+        return self.strip.row((turn & 1) + (self.spec.tail + 1))
 
     def _take(self, row: Value, place: Value) -> None:
         """Fetch a row of the block."""
@@ -170,7 +183,7 @@ class _Run:
     def _upwards(self, top: Value, count: int) -> None:
         """The suffixes of `count` rows from `top` on; runs over by up to a vector."""
         rows = [self._block(top + index) for index in range(count + 2)]
-        for at in self.k.range(0, self.piece.length, self.spec.lanes):
+        for at in self.k.range(0, self.strip.length, self.spec.lanes):
             suffix = rows[count + 1].load(at, self.spec.lanes)
             for index in reversed(range(count)):
                 suffix = self._combine(rows[index].load(at, self.spec.lanes), suffix)
@@ -179,14 +192,14 @@ class _Run:
     def _join(self, first: Value, offset: Value, turn: Value, count: int) -> None:
         """The output rows from `first` on, whose windows start `offset` rows into the block: take the windows' last
         rows into the prefix, one after the other, join each to its suffix, and go across."""
-        k, piece, lanes = self.k, self.piece, self.spec.lanes
+        k, strip, lanes = self.k, self.strip, self.spec.lanes
         sources = [
             self._sources(self.rows - 1 + (offset + index), (offset > 0) if index == 0 else None)
             for index in range(count)
         ]
         before, after = self._prefix(turn), self._prefix(turn + 1)
         rows = [self._block(offset + (index - 1)) for index in range(count + 2)]
-        targets = [piece.y + (first + index) * k.number("y_h") for index in range(count)]
+        targets = [strip.y + (first + index) * k.number("y_h") for index in range(count)]
         if self.spec.past_caches:
             self._ask_for_ends(targets)
         for at, is_tail in self._vectors():
@@ -196,11 +209,11 @@ class _Run:
                 prefix = self._combine(prefix, value)
                 joined = self._combine(rows[index + 2].load(at, lanes), prefix)
                 rows[index].store(value, at)
-                (self.combined[index] + piece.left).store(joined, at)
+                (self.combined[index] + strip.left).store(joined, at)
             after.store(prefix, at)
         for index in range(count):
-            exact, past_caches = self.watch is None, self.spec.past_caches
-            across = horizontal.Across(piece, self.combined[index], exact, past_caches)
+            exact, past_caches = self.guard is None, self.spec.past_caches
+            across = horizontal.Across(strip, self.combined[index], exact, past_caches)
             if self.spec.past_caches:
                 across.also(self._asking(self.rows - 1 + offset + (index + self.spec.together)))
             across.prepare()
@@ -209,7 +222,7 @@ class _Run:
     def _ask_for_ends(self, targets: list[Pointer]) -> None:
         """Prefetch the cache lines that are not written past the caches: waiting for them took a quarter of the
         time."""
-        k, count = self.k, self.piece.count
+        k, count = self.k, self.strip.count
         line = k.target.line // self.spec.storage.nbytes
         for target in targets:
             for place in (k.integer(0), k.integer(line), count - line, count - 1):
@@ -223,13 +236,13 @@ class _Run:
 
         def ask(at: Value, turn: int) -> None:
             if turn % line == 0:
-                k.prefetch(self.piece.x, offset + at)
+                k.prefetch(self.strip.x, offset + at)
 
         return ask
 
     def _vectors(self) -> Iterator[tuple[Value, bool]]:
         """Starts of vectors that cover a row, each element once; the last, which may run over, is the tail."""
-        k, length, lanes = self.k, self.piece.length, self.spec.lanes
+        k, length, lanes = self.k, self.strip.length, self.spec.lanes
         whole = length & ~(lanes - 1)
         for at in k.range(0, whole, lanes):
             yield at, False
@@ -242,21 +255,21 @@ class _Run:
         lanes, values = self.spec.lanes, []
         for source in sources:
             if is_tail:
-                last = self.piece.length - lanes
+                last = self.strip.length - lanes
                 self.tail.store(load(self.spec, source, last, lanes))
                 values.append((self.tail + (at - last)).load(0, lanes))
             else:
                 values.append(load(self.spec, source, at, lanes))
-        if self.watch is not None:
-            self.watch.see(values)
+        if self.guard is not None:
+            self.guard.see(values)
         return self._combine(*values)
 
     def _combine(self, *values: Value) -> Value:
-        return combine_all(self.k, self.spec.reduction, values, exact=self.watch is None)
+        return combine_all(self.k, self.spec.reduction, values, exact=self.guard is None)
 
     def _sources(self, row: Value, wanted: Value | None = None) -> list[Pointer]:
         """Where a row of the block (or of the next one) starts in each plane; blanks where it is not in the input."""
-        k, n, piece = self.k, self.k.number, self.piece
+        k, n, strip = self.k, self.k.number, self.strip
         y = self.top + row
         inside = y.bits(U64) < n("size_h").bits(U64)
         if wanted is not None:
@@ -264,9 +277,67 @@ class _Run:
         blank = k.scratch.cast(self.spec.storage)
         sources: list[Pointer] = []
         for plane in range(self.spec.planes):
-            here, source = inside, piece.x + y * n("x_h")
+            here, source = inside, strip.x + y * n("x_h")
             if self.spec.deep:
-                z = piece.depth * n("stride_d") + (n("dilation_d") * plane - n("pad_d"))
+                z = strip.depth * n("stride_d") + (n("dilation_d") * plane - n("pad_d"))
                 here, source = here & (z.bits(U64) < n("size_d").bits(U64)), source + z * n("x_d")
             sources.append(choose(k, here, source, blank))
         return sources
+
+
+# ---- the plan -------------------------------------------------------------------------------------------------------
+
+FEWEST_ROWS = 8  # below, row by row costs no more
+MOST_PLANES = 8  # windows of more planes are not unrolled
+RUNS = ((16, 8), (8, 3))  # runs of blocks over all planes that are aimed at, and the fewest blocks of each
+
+
+def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+    """Serves overlapping, undilated windows of two rows or more."""
+    geometry = problem.geometry
+    if not _serves(geometry):
+        return None
+    planes, rows = geometry.window[:2]
+    widest = strip_within(problem, strip_room(geometry, target))
+    strips = -(-geometry.out[2] // widest)
+    starts = (geometry.out[1] - 1) * geometry.stride[1] + 1
+    cut = Partition.of(geometry, widest, _run(geometry, problem.planes * strips), starts)
+    lanes = lanes_for(problem, cut, target)
+    if lanes is None:
+        return None
+    together = TOGETHER if planes == 1 and geometry.stride[1] == 1 else 1
+    fields = spec_fields(problem, *lanes, streams(problem, cut, target, lanes[1]))
+    spec = PoolVanHerk(**fields, planes=planes, together=together)
+    pitch = scratch_pitch(problem, cut.strip, spec.lanes)
+    seconds = estimate(
+        "van_herk", problem, spec.lanes, down=(2 * planes + 8) * geometry.stride[1], across=horizontal.steps(spec),
+        passes=1 + 2 * geometry.stride[1], proven=rows >= FEWEST_ROWS,
+    )  # fmt: skip
+    scratch = (spec.scratch_rows + rows) * pitch + SLACK
+    build = window_build(problem, spec, cut, pitch=pitch, scratch=scratch, group=group_of(problem, cut))
+    return Candidate(seconds, build)
+
+
+def _serves(geometry: Geometry) -> bool:
+    planes, rows = geometry.window[:2]
+    return planes <= MOST_PLANES and rows >= 2 and geometry.dilation[1] == 1 and geometry.stride[1] < rows
+
+
+def goes_by_blocks(geometry: Geometry) -> bool:
+    """Whether windows have rows enough for blocks of scratch rows, which lie in the level 2 cache."""
+    return _serves(geometry) and geometry.window[1] >= FEWEST_ROWS
+
+
+def strip_room(geometry: Geometry, target: Target) -> int:
+    """Bytes of a scratch row, of as many as a window has: narrower strips are slower, with more ends of rows and more
+    overlap."""
+    return target.level2 * 9 // 16 // geometry.window[1]
+
+
+def _run(geometry: Geometry, columns: int) -> int:
+    """Rows of a run of blocks, of which there are `columns` side by side: enough runs for many threads, but not so
+    short that their first blocks, which are fetched for themselves, count."""
+    rows = geometry.window[1]
+    blocks = ((geometry.out[1] - 1) * geometry.stride[1]) // rows + 1
+    runs = max(1, *(min(-(-aim // columns), blocks // fewest) for aim, fewest in RUNS))
+    return -(-blocks // runs) * rows

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
 from cenote.core.target import Target
+from cenote.kernels.lanes import shift_lanes
 from cenote.kernels.pool.common import (
     SUM,
     NanGuard,
@@ -36,12 +37,23 @@ from cenote.kernels.pool.common import (
     choose,
     combine_all,
     fill_blank,
-    larger_of,
     load,
     new_kernel,
-    smaller_of,
 )
-from cenote.kernels.pool.small_window import moved
+from cenote.kernels.pool.problem import (
+    Candidate,
+    Geometry,
+    Partition,
+    PoolProblem,
+    estimate,
+    fitting,
+    group_of,
+    scratch_pitch,
+    spec_fields,
+    streams,
+    window_build,
+)
+from cenote.kernels.pool.small_window import FEWEST_LANES, takes_neighbours
 from cenote.kernels.pool.streaming_store import StreamingStore
 
 WINDOW = 3  # planes, rows and columns
@@ -64,12 +76,12 @@ class PoolWindow3x3x3(PoolSpec):
         bands = k.number("bands")
         fill_blank(k, self)
         for item in k.range(k.begin, k.end):
-            piece = Strip(k, self, item // bands * (k.number("out_d") * bands) + item % bands)  # plane 0
-            watch = NanGuard(k, self)
-            _Band(piece, watch).emit()
-            if watch.needed:
-                with k.when(watch.seen()):
-                    _Band(piece, None).emit()
+            strip = Strip(k, self, item // bands * (k.number("out_d") * bands) + item % bands)  # plane 0
+            guard = NanGuard(k, self)
+            _Band(strip, guard).emit()
+            if guard.needed:
+                with k.when(guard.seen()):
+                    _Band(strip, None).emit()
         if self.past_caches:
             k.settle()
         return k
@@ -84,15 +96,15 @@ class PoolWindow3x3x3(PoolSpec):
 
 
 class _Band:
-    """One piece of work: exact where there is no watch for NaN, else quick."""
+    """One strip of work: exact where there is no guard for NaN, else quick."""
 
-    def __init__(self, piece: Strip, watch: NanGuard | None) -> None:
-        assert isinstance(piece.spec, PoolWindow3x3x3)
-        self.piece, self.k, self.watch = piece, piece.k, watch
-        self.spec: PoolWindow3x3x3 = piece.spec
-        self.lanes = piece.spec.lanes
-        k, n = self.k, piece.k.number
-        self.rows = piece.last_row - piece.first_row
+    def __init__(self, strip: Strip, guard: NanGuard | None) -> None:
+        assert isinstance(strip.spec, PoolWindow3x3x3)
+        self.strip, self.k, self.guard = strip, strip.k, guard
+        self.spec: PoolWindow3x3x3 = strip.spec
+        self.lanes = strip.spec.lanes
+        k, n = self.k, strip.k.number
+        self.rows = strip.last_row - strip.first_row
         self.pairs = (self.rows + 1) & ~1
         self.blank = k.scratch.cast(self.spec.storage)
         self.dropped = self.blank + n("pitch")
@@ -127,24 +139,24 @@ class _Band:
             buffer
             + ((0 - k.misaligned(buffer, k.target.line)) & (k.target.line - 1)) // self.spec.storage.nbytes
         )
-        boxes = [
-            StreamingStore(self.piece, buffer + room * index, self.piece.y + n("y_d") * (plane + index))
+        stores = [
+            StreamingStore(self.strip, buffer + room * index, self.strip.y + n("y_d") * (plane + index))
             for index in range(PAIR)
         ]
-        self._columns(sources, lambda index, row, _: boxes[index].row(row), plane)
-        for index, box in enumerate(boxes):
+        self._columns(sources, lambda index, row, _: stores[index].row(row), plane)
+        for index, store in enumerate(stores):
             with k.when(plane + index < n("out_d")):
-                box.send(self.piece.last_row)
-                box.finish()
+                store.flush(self.strip.last_row)
+                store.finish()
 
     def _in_place(self, plane: Value) -> Callable[[int, Value, int], Pointer]:
         """Where results belong; those of a row or plane too many are dropped."""
-        k, n, piece = self.k, self.k.number, self.piece
+        k, n, strip = self.k, self.k.number, self.strip
 
         def target(index: int, row: Value, turn: int) -> Pointer:
-            place = piece.y + (n("y_d") * (plane + index) + n("y_h") * row)
+            place = strip.y + (n("y_d") * (plane + index) + n("y_h") * row)
             if turn:
-                place = choose(k, row < piece.last_row, place, self.dropped)
+                place = choose(k, row < strip.last_row, place, self.dropped)
             return choose(k, plane + index < n("out_d"), place, self.dropped) if index else place
 
         return target
@@ -153,24 +165,24 @@ class _Band:
         self, sources: Sequence[_Plane], target: Callable[[int, Value, int], Pointer] | None, plane: Value
     ) -> None:
         """All columns of the band in two planes, or without a target what is kept of the planes before the first."""
-        k, n, spec, piece, lanes = self.k, self.k.number, self.spec, self.piece, self.lanes
-        count = piece.count
+        k, n, spec, strip, lanes = self.k, self.k.number, self.spec, self.strip, self.lanes
+        count = strip.count
         work = (len(sources), target is not None, plane)
         for row in k.range(0, self.pairs + PAIR):
             for index, source in enumerate(sources):
-                self._note(index, row, source.row(piece.first_row - n("pad_h") + row))
+                self._note(index, row, source.row(strip.first_row - n("pad_h") + row))
         if target is not None:
             for row in k.range(0, self.pairs, PAIR):
                 for turn in range(PAIR):
                     for index in range(PAIR):
                         self._note(
-                            PAIR + index, row + turn, target(index, piece.first_row + (row + turn), turn)
+                            PAIR + index, row + turn, target(index, strip.first_row + (row + turn), turn)
                         )
         if spec.left:
             self._down(*work, k.integer(0), k.integer(0), first=True)
         latest = count - (spec.right + lanes)  # from here on, vectors hang over
         for at in k.range(lanes if spec.left else 0, count - lanes, lanes):
-            place = smaller_of(k, at, latest) if spec.right else at
+            place = k.minimum(at, latest) if spec.right else at
             self._down(*work, place, at // lanes)
         self._down(*work, count - lanes, (count - 1) // lanes, last=True)
 
@@ -190,14 +202,14 @@ class _Band:
         first: bool = False, last: bool = False,
     ) -> None:  # fmt: skip
         """One vector of columns, down the band."""
-        k, piece, spec, n = self.k, self.piece, self.spec, self.k.number
+        k, strip, spec, n = self.k, self.strip, self.spec, self.k.number
         size = self.lanes * PAIR
         kept = self.kept + number * self.pairs * size
         before = []
         for source in range(planes):
             rows = [self._across(source, k.integer(row), at, first, last) for row in range(PAIR)]
             before.append([k.variable(value) for value in self._begin(*rows)])
-        scales = [piece.row_scale + (n("out_h") * (plane + index) + piece.first_row) for index in range(PAIR)]
+        scales = [strip.row_scale + (n("out_h") * (plane + index) + strip.first_row) for index in range(PAIR)]
         for row in k.range(0, self.pairs, PAIR):
             values = []
             for source, variables in enumerate(before):
@@ -216,7 +228,7 @@ class _Band:
                     done, state = self._slide([place.load(0, self.lanes) for place in places], *newest)
                     for index, value in enumerate(done):
                         factor = scales[index].load(row + turn) if spec.scale != "none" else None
-                        piece.store(value, self._noted(PAIR + index, row + turn), at, factor, at)
+                        strip.store(value, self._noted(PAIR + index, row + turn), at, factor, at)
                 for place, value in zip(places, state, strict=True):
                     place.store(value)
 
@@ -232,7 +244,7 @@ class _Band:
         return (self._combine(kept[0], a), self._combine(kept[1], both)), (both, b)
 
     def _combine(self, *values: Value) -> Value:
-        return combine_all(self.k, self.spec.reduction, values, exact=self.watch is None)
+        return combine_all(self.k, self.spec.reduction, values, exact=self.guard is None)
 
     def _across(self, source: int, row: Value, at: Value, first: bool, last: bool) -> Value:
         """The windows' columns in one row of the input."""
@@ -240,10 +252,10 @@ class _Band:
         if self.spec.past_caches:
             self.k.prefetch(pointer, at + self.ahead)
         taps = [self._tap(pointer, at, tap, first, last) for tap in range(WINDOW)]
-        if self.watch is not None:
-            self.watch.see_products([taps[spec.left]])
+        if self.guard is not None:
+            self.guard.see_products([taps[spec.left]])
             if last and spec.left + spec.right < WINDOW - 1:
-                self.watch.see_products([taps[-1 - spec.right]])
+                self.guard.see_products([taps[-1 - spec.right]])
         return self._combine(*taps)
 
     def _tap(self, source: Pointer, at: Value, tap: int, first: bool, last: bool) -> Value:
@@ -251,10 +263,16 @@ class _Band:
         spec, lanes = self.spec, self.lanes
         under = spec.left - tap if first else 0
         over = tap - (WINDOW - 1 - spec.right) if last else 0
+        repeat = spec.reduction != SUM
         if under > 0:
-            return moved(self.k, load(spec, source, 0, lanes), -under, spec)
+            return shift_lanes(self.k, load(spec, source, 0, lanes), -under, repeat=repeat)
         if over > 0:
-            return moved(self.k, load(spec, source, self.k.number("size_w") - lanes, lanes), over, spec)
+            return shift_lanes(
+                self.k,
+                load(spec, source, self.k.number("size_w") - lanes, lanes),
+                over,
+                repeat=spec.reduction != SUM,
+            )
         return load(spec, source, at + (tap - spec.left), lanes)
 
 
@@ -265,12 +283,54 @@ class _Plane:
         self.band, k, n = band, band.k, band.k.number
         self.inside = number.bits(U64) < n("size_d").bits(U64)
         if band.spec.reduction != SUM:
-            number = smaller_of(k, larger_of(k, number, 0), n("size_d") - 1)
-        self.start = band.piece.x + number * n("x_d")
+            number = k.minimum(k.maximum(number, k.integer(0)), n("size_d") - 1)
+        self.start = band.strip.x + number * n("x_d")
 
     def row(self, row: Value) -> Pointer:
         k, n = self.band.k, self.band.k.number
         if self.band.spec.reduction != SUM:
-            return self.start + smaller_of(k, larger_of(k, row, 0), n("size_h") - 1) * n("x_h")
+            return self.start + k.minimum(k.maximum(row, k.integer(0)), n("size_h") - 1) * n("x_h")
         inside = self.inside & (row.bits(U64) < n("size_h").bits(U64))
         return choose(k, inside, self.start + row * n("x_h"), self.band.blank)
+
+
+# ---- the plan -------------------------------------------------------------------------------------------------------
+
+BAND_ROWS = 14  # of a band: 28 rows of 112 take a tenth longer, 8 no less
+BAND_COLUMNS = BAND_ROWS * 112
+
+
+def plan(problem: PoolProblem, target: Target) -> Candidate | None:
+    """Serves windows of 3 x 3 x 3, one apart, plain."""
+    geometry = problem.geometry
+    if problem.memory.step != 1 or problem.norm or problem.converts:
+        return None
+    if geometry.window != (WINDOW,) * 3 or geometry.stride != (1,) * 3 or geometry.dilation != (1,) * 3:
+        return None
+    left, right = geometry.pad[2], max(geometry.overhang(2), 0)
+    if min(geometry.pad) < 0 or not takes_neighbours(WINDOW, left, right):
+        return None
+    lanes = target.lanes(problem.dtype)
+    while geometry.out[2] < lanes + max(left, right) or geometry.size[2] < lanes:
+        lanes //= 2
+    if lanes < FEWEST_LANES:
+        return None
+    cut = Partition.of(geometry, None, _band(geometry, problem.memory.batches * problem.memory.channels))
+    widest = fitting(problem.widest(target), geometry.out[2])
+    past_caches = streams(problem, cut, target, widest, dense_rows=True)
+    spec = PoolWindow3x3x3(**spec_fields(problem, lanes, lanes, past_caches), left=left, right=right)
+    pitch = scratch_pitch(problem, cut.strip, lanes)
+    build = window_build(
+        problem, spec, cut, pitch=pitch, scratch=spec.scratch_elements(cut.band, geometry.out[2], pitch, target.line),
+        group=group_of(problem, cut), planes_of_item=geometry.out[0],
+    )  # fmt: skip
+    return Candidate(estimate("window_3x3x3", problem, lanes, across=2 * WINDOW + 6, passes=1 / 2), build)
+
+
+def _band(geometry: Geometry, volumes: int) -> int:
+    """Output rows of an item that goes through all planes of one of so many volumes: what it keeps stays in the level 1
+    cache, and there are enough items for many threads."""
+    most = max(BAND_ROWS, BAND_COLUMNS // geometry.out[2])
+    most = max(4, min(most, geometry.out[1] * volumes // 16))
+    bands = -(-geometry.out[1] // most)
+    return min((-(-geometry.out[1] // bands) + 1) & ~1, geometry.out[1])

@@ -28,7 +28,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
-from cenote.kernels.pool.common import compute_type, smaller_of, spans
+from cenote.kernels.pool.common import compute_type, spans
 from cenote.kernels.pool_variants.power import product, real_power
 
 DIRECT = 4  # taps added up for every row of a group; wider windows are added up once, into scratch
@@ -90,7 +90,7 @@ class PoolSpread(KernelSpec):
             image, channel = rest // n("channels"), rest % n("channels")
             piece = _Piece(k, self, image, channel, plane)
             piece.clear_gaps()
-            last = smaller_of(k, band * n("band") + n("band"), n("groups"))
+            last = k.minimum(band * n("band") + n("band"), n("groups"))
             for group in k.range(band * n("band"), last):
                 piece.group(group)
         return k
@@ -142,7 +142,7 @@ class _Piece:
         for at in k.range(0, whole, lanes * TOGETHER):
             yield from self._sums([at + lanes * part for part in range(TOGETHER)], first, last)
         for at in k.range(whole, self.out, lanes):
-            yield from self._sums([smaller_of(k, at, self.out - lanes)], first, last)
+            yield from self._sums([k.minimum(at, self.out - lanes)], first, last)
 
     def _sums(self, places: list[Value], first: Value, last: Value) -> Iterator[tuple[Value, Value]]:
         k, n, lanes = self.k, self.k.number, self.spec.sum_lanes

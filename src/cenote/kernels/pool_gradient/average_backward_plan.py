@@ -14,7 +14,7 @@ from cenote.core.types import Array
 from cenote.kernels.base import Call, View
 from cenote.kernels.plane_items import planes_of
 from cenote.kernels.pool.common import compute_type
-from cenote.kernels.pool.plan import fitting
+from cenote.kernels.pool.problem import fitting
 from cenote.kernels.pool_gradient.average_backward import ABOVE, BY_POWER, PLAIN_SLOPE, PoolSpread
 from cenote.kernels.pool_variants.power import doubled
 

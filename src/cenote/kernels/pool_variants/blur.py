@@ -25,8 +25,8 @@ from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.plane_items import channels_of, planes_of
-from cenote.kernels.pool.common import SUM, combine_all, compute_type, smaller_of, spans
-from cenote.kernels.pool.plan import fitting
+from cenote.kernels.pool.common import SUM, combine_all, compute_type, spans
+from cenote.kernels.pool.problem import fitting
 from cenote.kernels.pool_variants.combined import strided
 
 WORK = 1 << 14  # outputs of an item, about
@@ -68,7 +68,7 @@ class PoolBlur(KernelSpec):
             image, unit = rest // n("units"), rest % n("units")
             blur = _Blur(k, self, image, unit)
             first = band * n("band")
-            for row in k.range(first, smaller_of(k, first + n("band"), n("out_h"))):
+            for row in k.range(first, k.minimum(first + n("band"), n("out_h"))):
                 blur.row(row)
         return k
 

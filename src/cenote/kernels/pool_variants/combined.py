@@ -28,9 +28,10 @@ from cenote.codegen.values import BOOL, F64, I32, Pointer, Scalar, Value
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.lanes import deinterleave
 from cenote.kernels.plane_items import channels_of, planes_of
-from cenote.kernels.pool.common import MAXIMUM, SUM, combine_all, compute_type, evens, smaller_of, spans
-from cenote.kernels.pool.plan import fitting
+from cenote.kernels.pool.common import MAXIMUM, SUM, combine_all, compute_type, spans
+from cenote.kernels.pool.problem import fitting
 
 MEDIAN, SOFT = "median", "soft"
 MOST_TAPS = 49  # of a median, whose network is unrolled: 7x7
@@ -92,7 +93,7 @@ class _Band:
         n = k.number
         self.k, self.spec, self.first = k, spec, first
         self.step = n("step") if not spec.stride else k.integer(1)
-        self.last = smaller_of(k, first + n("band"), n("out_h"))
+        self.last = k.minimum(first + n("band"), n("out_h"))
         self.x = k.pointer("x") + (image * n("x_n") + unit * n("x_c"))
         self.y = k.pointer("y") + (image * n("y_n") + unit * n("y_c"))
         self.plane = k.scratch.cast(spec.compute)
@@ -165,7 +166,7 @@ class _Band:
         k, lanes = self.k, self.spec.lanes
         if self.spec.stride:
             for at in k.range(begin, end, lanes):
-                yield (at if lanes == 1 else smaller_of(k, at, limit - lanes)), k.integer(0)
+                yield (at if lanes == 1 else k.minimum(at, limit - lanes)), k.integer(0)
             return
         for column in k.range(begin, end):
             for channel in spans(k, self.step, lanes):
@@ -260,7 +261,7 @@ def strided(k: Kernel, source: Pointer, stride: int, lanes: int) -> Value:
         return source.load(0, lanes)
     vectors = [source.load(part * lanes, lanes) for part in range(stride)]
     if stride & (stride - 1) == 0 and stride <= lanes:
-        return evens(k, vectors)
+        return deinterleave(k, vectors)
     wanted = [(lane * stride) // lanes for lane in range(lanes)]
     result = vectors[0]
     for part, vector in enumerate(vectors):

@@ -22,8 +22,8 @@ from cenote.codegen.values import I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.plane_items import channels_of, planes_of
-from cenote.kernels.pool.common import MAXIMUM, compute_type, larger_of, smaller_of, spans
-from cenote.kernels.pool.plan import fitting
+from cenote.kernels.pool.common import MAXIMUM, compute_type, spans
+from cenote.kernels.pool.problem import fitting
 
 AXES = ("d", "h", "w")
 UNROLLED = 16  # taps; of larger windows a row is a loop
@@ -91,7 +91,7 @@ class _Plane:
         for axis, table in zip(AXES, self.starts, strict=True):
             out, last = n(f"out_{axis}"), n(f"size_{axis}")
             drawn = n(f"sample_{axis}") >= 0
-            place = item * n("axes") + larger_of(k, n(f"sample_{axis}"), 0)
+            place = item * n("axes") + k.maximum(n(f"sample_{axis}"), k.integer(0))
             u = k.pointer("samples").load(place)
             zero = k.constant(u.type, 0.0)
             inside = (u >= 0.0) & (u <= 1.0)
@@ -101,7 +101,7 @@ class _Plane:
             base = (u * alpha).to(I64)
             for o in k.range(0, out - 1):
                 start = ((o.to(u.type) + u) * alpha).to(I64) - base
-                table.store(smaller_of(k, start, last), o)
+                table.store(k.minimum(start, last), o)
             table.store(last, out - 1)
         k.pointer("found").store(wrong.value, item)
 

@@ -19,7 +19,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, I64, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Call, KernelSpec, View
-from cenote.kernels.plane_items import smaller, vectors
+from cenote.kernels.plane_items import vectors
 
 RUN = 1 << 12  # elements of an item
 MOST_WHOLE = 16  # exponents up to here, halves too, are products
@@ -45,7 +45,7 @@ class PowerSpec(KernelSpec):
         widest = target.vector_bytes // 8
         for item in k.range(k.begin, k.end):
             start = item * RUN
-            count = smaller(k, k.number("size") - start, k.integer(RUN))
+            count = k.minimum(k.number("size") - start, k.integer(RUN))
             y, x, g = (k.pointer(name) + start for name in names)
             for begin, end, lanes in vectors(k, count, widest):
                 for at in k.range(begin, end, lanes):

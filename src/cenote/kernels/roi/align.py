@@ -26,8 +26,7 @@ from cenote.codegen.values import F64, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import Call, View
-from cenote.kernels.plane_items import smaller
-from cenote.kernels.pool.plan import fitting
+from cenote.kernels.pool.problem import fitting
 from cenote.kernels.roi.sampling import Box, BoxSpec, Table, table_capacity
 
 TOGETHER = 4  # planes at once: as many independent chains
@@ -70,7 +69,7 @@ class RoiAlignSpec(BoxSpec):
             with k.when(box.wrong.equals(0)):
                 tables = [box.table(axis) for axis in range(2)]
                 first = (item % n("parts")) * n("part")
-                last = smaller(k, first + n("part"), n("units"))
+                last = k.minimum(first + n("part"), n("units"))
                 whole = first + (last - first) // self.together * self.together
                 for unit in k.range(first, whole, self.together):
                     _Planes(k, self, box, tables, unit, self.together).pool()
@@ -123,7 +122,7 @@ class _Planes:
                 yield column * spec.step, spec.step
             return
         for at in k.range(self.columns.first, self.columns.last, spec.lanes):
-            yield smaller(k, at, k.number("columns") - spec.lanes), spec.lanes
+            yield k.minimum(at, k.number("columns") - spec.lanes), spec.lanes
 
     def _mean_row(self, first: Value, last: Value) -> None:
         k, real = self.k, self.spec.real

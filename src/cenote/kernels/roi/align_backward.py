@@ -20,8 +20,8 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, I64, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Call, View
-from cenote.kernels.plane_items import larger, smaller, vectors
-from cenote.kernels.pool.plan import fitting
+from cenote.kernels.plane_items import vectors
+from cenote.kernels.pool.problem import fitting
 from cenote.kernels.roi.sampling import Box, BoxSpec, Table, table_capacity
 
 NUMBERS = (
@@ -46,7 +46,7 @@ class RoiSpread(BoxSpec):
         n = k.number
         for item in k.range(k.begin, k.end):
             first = item * n("part")
-            last = smaller(k, first + n("part"), n("units"))
+            last = k.minimum(first + n("part"), n("units"))
             self._clear(k, first, last)
             for number in k.range(0, n("boxes")):
                 box = Box(k, self, number * n("parts") + item)
@@ -76,8 +76,8 @@ class RoiSpread(BoxSpec):
         begin = columns.first & -self.lanes
         whole = n("columns") & -self.lanes
         pieces = [
-            (begin, smaller(k, columns.last, whole), self.lanes),
-            (larger(k, begin, whole), columns.last, 1),
+            (begin, k.minimum(columns.last, whole), self.lanes),
+            (k.maximum(begin, whole), columns.last, 1),
         ]
         for bin_y in k.range(0, n("bins_y")):
             for start, end, lanes in pieces:

@@ -26,9 +26,8 @@ from cenote.codegen.values import F64, I64, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import Call, KernelSpec, View
-from cenote.kernels.plane_items import larger, smaller
 from cenote.kernels.pool.common import compute_type
-from cenote.kernels.pool.plan import fitting
+from cenote.kernels.pool.problem import fitting
 from cenote.kernels.roi.align import TOGETHER
 from cenote.kernels.roi.sampling import NO_IMAGE, NOT_FINITE
 
@@ -76,7 +75,7 @@ class RegionPoolSpec(KernelSpec):
             with k.when(box.right):
                 box.ranges()
                 first = (item % n("parts")) * n("part")
-                last = smaller(k, first + n("part"), n("units"))
+                last = k.minimum(first + n("part"), n("units"))
                 if not self.largest:
                     for unit in k.range(first, last):
                         _means(k, box, unit)
@@ -130,12 +129,12 @@ class _Box:
         more = 1 if self.spec.largest else 0
         axes = ((self.row_ends, y1, y2, "bins_y", "rows"), (self.column_ends, x1, x2, "bins_x", "columns"))
         for ends, begin, end, bins, size in axes:
-            extent = larger(k, end - begin + more, k.integer(1))
+            extent = k.maximum(end - begin + more, k.integer(1))
             for bin in k.range(0, n(bins)):
                 low = bin * extent // n(bins)
                 high = ((bin + 1) * extent + (n(bins) - 1)) // n(bins)
                 for part, edge in enumerate((low, high)):
-                    held = smaller(k, larger(k, begin + edge, k.integer(0)), n(size))
+                    held = k.minimum(k.maximum(begin + edge, k.integer(0)), n(size))
                     ends.store(held, bin * 2 + part)
 
     def rows(self, bin: Value) -> tuple[Value, Value]:
@@ -176,7 +175,7 @@ class _Maxima:
                 yield column * spec.step, spec.step
             return
         for at in k.range(self.first, self.last, spec.lanes):
-            yield smaller(k, at, k.number("columns") - spec.lanes), spec.lanes
+            yield k.minimum(at, k.number("columns") - spec.lanes), spec.lanes
 
     def _down(self, begin: Value, end: Value, at: Value, lanes: int) -> None:
         k, real = self.k, self.spec.real
@@ -217,8 +216,8 @@ def _means(k: Kernel, box: _Box, unit: Value) -> None:
                 for at in k.range(left, right):
                     part.value = part.value + (plane + row * n("x_row")).load(at).to(real)
                 total.value = total.value + part.value
-            count = larger(k, bottom - top, k.integer(0)) * larger(k, right - left, k.integer(0))
-            mean = total.value / larger(k, count, k.integer(1)).to(real)
+            count = k.maximum(bottom - top, k.integer(0)) * k.maximum(right - left, k.integer(0))
+            mean = total.value / k.maximum(count, k.integer(1)).to(real)
             out.store(mean.to(out.element), bin * n("y_row") + column)
 
 

@@ -15,7 +15,6 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F32, F64, I64, U64, Pointer, Scalar, Value
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import KernelSpec
-from cenote.kernels.plane_items import larger, smaller
 
 NOT_FINITE, NO_IMAGE, TOO_LARGE = 1, 2, 3
 MOST_SAMPLES = 1 << 20  # along an axis of a bin
@@ -117,16 +116,16 @@ class Box:
                             pixels, weights, used.value, sample, ends + (bins + 1 + bin)
                         )
                         low.value, high.value = (
-                            smaller(k, low.value, sample[0]),
-                            larger(k, high.value, sample[1]),
+                            k.minimum(low.value, sample[0]),
+                            k.maximum(high.value, sample[1]),
                         )
                         continue
                     with k.when(outside.value.equals(0) | sample[4]):
                         used.value = self._note(pixels, weights, used.value, sample)
                         outside.value = k.select(sample[4], outside.value, k.integer(1))
                     low.value, high.value = (
-                        smaller(k, low.value, sample[0]),
-                        larger(k, high.value, sample[1]),
+                        k.minimum(low.value, sample[0]),
+                        k.maximum(high.value, sample[1]),
                     )
             else:
                 used.value = self._gather(axis, bin, size, pixels, weights, used.value, (low, high))
@@ -148,7 +147,7 @@ class Box:
             fraction = held - low.to(real)
             zero = k.constant(real, 0.0)
             weights = k.select(inside, 1.0 - fraction, zero), k.select(inside, fraction, zero)
-            yield low, smaller(k, low + 1, size - 1), *weights, inside
+            yield low, k.minimum(low + 1, size - 1), *weights, inside
 
     def _note(self, pixels: Pointer, weights: Pointer, used: Value, sample: Any) -> Value:
         """Write a sample down: two pixels and their weights."""
@@ -181,10 +180,10 @@ class Box:
         low, high = k.variable(size), k.variable(k.integer(-1))
         zero = k.constant(real, 0.0)
         for sample in self._samples(axis, bin, size):
-            below, above = smaller(k, low.value, sample[0]), larger(k, high.value, sample[1])
-            for pixel in k.range(below, smaller(k, low.value, above + 1)):
+            below, above = k.minimum(low.value, sample[0]), k.maximum(high.value, sample[1])
+            for pixel in k.range(below, k.minimum(low.value, above + 1)):
                 dense.store(zero, pixel)
-            for pixel in k.range(larger(k, high.value + 1, low.value), above + 1):
+            for pixel in k.range(k.maximum(high.value + 1, low.value), above + 1):
                 dense.store(zero, pixel)
             low.value, high.value = below, above
             for pixel, weight in ((sample[0], sample[2]), (sample[1], sample[3])):
@@ -197,8 +196,8 @@ class Box:
                 pixels.store(pixel, filled.value)
                 weights.store(weight / count, filled.value)
                 filled.value = filled.value + 1
-        ends[0].value = smaller(k, ends[0].value, low.value)
-        ends[1].value = larger(k, ends[1].value, high.value)
+        ends[0].value = k.minimum(ends[0].value, low.value)
+        ends[1].value = k.maximum(ends[1].value, high.value)
         return filled.value
 
 

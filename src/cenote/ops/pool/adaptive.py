@@ -14,9 +14,10 @@ from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.pool_geometry import adaptive_bounds
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, Array, TensorType, is_float
+from cenote.kernels.pool.common import MAXIMUM, SUM
 from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, seeded, wide
-from cenote.ops.pool import lowerings as lower
 from cenote.ops.pool.average import divide, fit
+from cenote.ops.pool.map_lowerings import range_lowerings, search_lowerings
 from cenote.ops.pool.max import check_rules, convert_indices, extremum, lowest_where_nan, special
 from cenote.ops.pool.window import (
     NUMBERS,
@@ -134,8 +135,8 @@ class AdaptiveMaxPool(AdaptivePool):
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, y = only_input(self.name, inputs), self.infer(*inputs)[0]
         if not self.return_indices:
-            yield from lower.range_lowerings(
-                lower.MAXIMUM,
+            yield from range_lowerings(
+                MAXIMUM,
                 self.bounds(x.shape),
                 x,
                 y,
@@ -144,7 +145,7 @@ class AdaptiveMaxPool(AdaptivePool):
                 nan=self.nan,
             )
         elif self.index != "column" or len(self.output) < 3:
-            yield from lower.search_lowerings(
+            yield from search_lowerings(
                 self.bounds(x.shape), x, y, self.index, self.nan, target, channels_last=self.channels_last
             )
 
@@ -185,8 +186,8 @@ class AdaptiveAveragePool(AdaptivePool):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, y = only_input(self.name, inputs), self.infer(*inputs)[0]
-        yield from lower.range_lowerings(
-            lower.SUM,
+        yield from range_lowerings(
+            SUM,
             self.bounds(x.shape),
             x,
             y,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,19 +14,20 @@ from cenote.core import limits
 from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
+from cenote.kernels.pool.common import SUM
 from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, narrow, seeded, wide
-from cenote.ops.pool import lowerings as lower
+from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
 from cenote.ops.pool.window import (
     NUMBERS,
-    WINDOW_NAMES,
     DType,
+    Pool,
     WindowPool,
     as_declared,
     channels_first,
     only_input,
     taps_of,
     type_of,
-    window_attributes,
+    window_lowerings,
 )
 
 ROUNDINGS = ("zero", "even", "away")
@@ -119,8 +121,8 @@ class AveragePool(WindowPool):
             return
         counts = tuple(tuple(column) for column in self.divisors(x.shape))
         axes = self.geometry(x.shape)
-        pool = lower.Pool(lower.SUM, axes, self.channels_last, counts, rounding=self.rounding)
-        yield from lower.window_lowerings(pool, x, y, target)
+        pool = Pool(SUM, axes, self.channels_last, counts, rounding=self.rounding)
+        yield from window_lowerings(pool, x, y, target)
 
     def _divides_natively(self, dtype: DType) -> bool:
         """Whether the kernels' division of sums gives what `divide` does and cannot trap: the divisor fits the type of
@@ -169,56 +171,38 @@ def fit(y: Array, dtype: DType) -> Array:
 
 def _samples(cls: type[AveragePool]) -> Iterator[Sample]:
     one, two = ((1, 1), (1, 1)), (2, 2)
+    padded = partial(cls, count_include_pad=True)
     infinite = seeded((1, 3, 9, 21))
     infinite[..., ::5] = np.inf
     infinite[0, 1, ::4] = np.nan
     cases: list[tuple[str, AveragePool, Array]] = [
         ("2x2 s2", cls(two, two), seeded((1, 16, 14, 14))),
         ("3x3 s1 p1", cls((3, 3), (1, 1), one), seeded((1, 12, 9, 9))),
-        ("3x3 s1 p1 include", cls((3, 3), (1, 1), one, count_include_pad=True), seeded((2, 13, 8, 11))),
+        ("3x3 s1 p1 include", padded((3, 3), (1, 1), one), seeded((2, 13, 8, 11))),
         ("3x3 s2 p1 ceil", cls((3, 3), two, one, ceil_mode=True), seeded((1, 9, 12, 14))),
-        (
-            "ceil include",
-            cls((3, 3), two, one, ceil_mode=True, count_include_pad=True),
-            seeded((1, 9, 12, 14)),
-        ),
-        ("overhang", cls((3, 3), two, ceil_mode=True, count_include_pad=True), seeded((1, 3, 4, 6))),
+        ("ceil include", padded((3, 3), two, one, ceil_mode=True), seeded((1, 9, 12, 14))),
+        ("overhang", padded((3, 3), two, ceil_mode=True), seeded((1, 3, 4, 6))),
         ("31x17 s1", cls((31, 17), (1, 1), ((15, 15), (8, 8))), seeded((1, 2, 40, 33))),
         ("9x9 s2", cls((9, 9), two, ((4, 4), (4, 4))), seeded((1, 8, 19, 18))),
         ("divisor", cls((3, 3), two, one, divisor_override=7), seeded((1, 8, 9, 9))),
-        (
-            "divisor, include",
-            cls((2, 3), two, count_include_pad=True, divisor_override=2),
-            seeded((1, 5, 9, 9)),
-        ),
+        ("divisor, include", padded((2, 3), two, divisor_override=2), seeded((1, 5, 9, 9))),
         ("stride > window", cls(two, (3, 4)), seeded((1, 8, 11, 13))),
         ("whole map", cls((7, 7)), seeded((2, 9, 7, 7))),
         ("dilated", cls((3, 2), two, ((2, 1), (1, 0)), (2, 3)), seeded((1, 7, 12, 11))),
         (
             "dilated include",
-            cls((3, 2), two, ((2, 1), (1, 2)), (2, 3), ceil_mode=True, count_include_pad=True),
+            padded((3, 2), two, ((2, 1), (1, 2)), (2, 3), ceil_mode=True),
             seeded((1, 7, 12, 11)),
         ),
         ("dilated by the stride", cls((2, 2), two, (), two), seeded((1, 5, 8, 11))),
-        (
-            "begin and end pads",
-            cls((3, 4), (1, 2), ((0, 2), (3, 1)), count_include_pad=True),
-            seeded((1, 6, 9, 10)),
-        ),
+        ("begin and end pads", padded((3, 4), (1, 2), ((0, 2), (3, 1))), seeded((1, 6, 9, 10))),
         ("same upper", cls((3, 2), two, auto_pad="SAME_UPPER"), seeded((1, 8, 9, 8))),
-        (
-            "same lower include",
-            cls((5, 5), (1, 1), auto_pad="SAME_LOWER", count_include_pad=True),
-            seeded((1, 8, 6, 6)),
-        ),
+        ("same lower include", padded((5, 5), (1, 1), auto_pad="SAME_LOWER"), seeded((1, 8, 6, 6))),
         ("1-D", cls((3,), (2,), ((1, 1),)), seeded((2, 10, 17))),
         ("3-D", cls((3, 3, 3), (2, 2, 2), ((1, 1),) * 3), seeded((1, 9, 5, 8, 9))),
-        (
-            "3-D include",
-            cls((2, 3, 3), (1, 2, 2), ((1, 0), (1, 1), (0, 1)), count_include_pad=True),
-            seeded((1, 3, 5, 8, 9)),
-        ),
+        ("3-D include", padded((2, 3, 3), (1, 2, 2), ((1, 0), (1, 1), (0, 1))), seeded((1, 3, 5, 8, 9))),
         ("channels last", cls((3, 3), two, one, channels_last=True), seeded((2, 11, 9, 13))),
+        ("3-D, one apart", cls((3, 3, 3), (1, 1, 1), ((1, 1),) * 3), seeded((1, 3, 5, 8, 20))),
         ("empty batch", cls(two, two), seeded((0, 4, 6, 6))),
         ("infinities do not spread", cls((2, 2), (1, 1)), infinite),
         ("infinities, wide window", cls((1, 11), (1, 1), ((0, 0), (5, 5))), infinite),

@@ -14,15 +14,17 @@ from cenote.core.pool_geometry import AxisWindow, explicit_axis, extents
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View
+from cenote.kernels.cost_model import stream_seconds
 from cenote.kernels.pool_variants.blur import OUTSIDE, blur_call, line_bytes
 from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, narrow, seeded, wide
-from cenote.ops.pool.lowerings import BANDWIDTH, TOLERANCES, source
 from cenote.ops.pool.window import (
+    TOLERANCES,
     as_declared,
     channels_first,
     check_dtype,
     check_map,
     only_input,
+    source,
     spatial_of,
     type_of,
     with_spatial,
@@ -111,7 +113,7 @@ class BlurPool(Op):
             view, last = source(inputs), self.channels_last
             return [blur_call(axes, weights, places, view, outputs[0], target, channels_last=last)]
 
-        seconds = (x.nbytes + y.nbytes) / BANDWIDTH
+        seconds = stream_seconds(x.nbytes + y.nbytes)
         yield Lowering("blur", (PLAIN,), (PLAIN,), bind, seconds, TOLERANCES[x.dtype.name])
 
     def _places(self, axis: AxisWindow) -> Array:

@@ -9,11 +9,11 @@ from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import FLOATS, PLAIN, TensorType
 from cenote.kernels.base import Call, View
+from cenote.kernels.cost_model import COMBINED_TAP, stream_seconds
 from cenote.kernels.pool_variants.combined import MEDIAN, MOST_COLUMNS, MOST_TAPS, band_rows, combined_call
 from cenote.ops.base import Lowering
-from cenote.ops.pool.lowerings import BANDWIDTH, TOLERANCES, source
+from cenote.ops.pool.window import TOLERANCES, source
 
-PER_TAP = 2e-10  # seconds, for estimates
 MOST_STRIDE = 8  # of plain columns, whose vectors are shuffled together
 
 
@@ -35,7 +35,7 @@ def combined_lowerings(
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
         return [combined_call(kind, axes, source(inputs), outputs[0], target, channels_last=channels_last)]
 
-    seconds = (x.nbytes + y.nbytes) / BANDWIDTH + y.size * taps * PER_TAP
+    seconds = stream_seconds(x.nbytes + y.nbytes) + y.size * taps * COMBINED_TAP
     exact = kind == MEDIAN and x.dtype.itemsize >= 4
     error = 0.0 if exact else TOLERANCES[x.dtype.name]
     yield Lowering(f"{kind} of windows", (PLAIN,), (PLAIN,), bind, seconds, error)

@@ -14,9 +14,9 @@ from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View
+from cenote.kernels.cost_model import DRAWN_TAP, stream_seconds
 from cenote.kernels.pool_variants.fractional import fractional_call
 from cenote.ops.base import Arrays, Check, Lowering, Op, Sample, Types, require, seeded
-from cenote.ops.pool.lowerings import BANDWIDTH
 from cenote.ops.pool.max import extremum
 from cenote.ops.pool.window import (
     ORDERED,
@@ -28,8 +28,6 @@ from cenote.ops.pool.window import (
     taps_of,
     with_spatial,
 )
-
-PER_TAP = 5e-10  # seconds, for estimates
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ class FractionalMaxPool(Op):
             )  # fmt: skip
             return [call]
 
-        seconds = (x.nbytes + y.nbytes) / BANDWIDTH + y.size * math.prod(self.window) * PER_TAP
+        seconds = stream_seconds(x.nbytes + y.nbytes) + y.size * math.prod(self.window) * DRAWN_TAP
         yield Lowering(
             "drawn windows", (PLAIN, PLAIN), (PLAIN,) * (1 + len(places)), bind, seconds, 0.0, (noted,),
             check=SamplesCheck(self.name),

@@ -10,19 +10,19 @@ from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import INT64, PLAIN, TensorType
 from cenote.kernels.base import Call, View
+from cenote.kernels.cost_model import PLACED_VALUE, stream_seconds
 from cenote.kernels.pool_gradient.average_backward_plan import AxisSpread, scratch_bytes, spread_call
 from cenote.kernels.pool_gradient.index_scatter import scatter_call
 from cenote.ops.base import Lowering, Op
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.pool.average import AveragePool
-from cenote.ops.pool.index_lowerings import PER_VALUE, index_check
-from cenote.ops.pool.lowerings import BANDWIDTH, TOLERANCES
+from cenote.ops.pool.index_lowerings import index_check
 from cenote.ops.pool.lp import GlobalLpPool, LpPool
 from cenote.ops.pool.max import MaxPool
 from cenote.ops.pool.power_lowerings import inner_sum, power_gradient
 from cenote.ops.pool.weighted import GemPool
 from cenote.ops.pool.whole_map import GlobalAveragePool, GlobalMaxPool
-from cenote.ops.pool.window import spatial_of
+from cenote.ops.pool.window import TOLERANCES, spatial_of
 
 SCRATCH = 1 << 28  # bytes a thread may need; windows that need more are left to the reference
 
@@ -87,7 +87,7 @@ def _by_spread(
         assert values is not None
         return [spread_call(axes, grad, values, outputs[0], target, channels_last=last)]
 
-    seconds = (g.nbytes + x.nbytes) / BANDWIDTH
+    seconds = stream_seconds(g.nbytes + x.nbytes)
     return Lowering("spread", (PLAIN, PLAIN), (PLAIN,), bind, seconds, TOLERANCES[x.dtype.name])
 
 
@@ -146,7 +146,7 @@ def _by_search(forward: Op, g: TensorType, x: TensorType, target: Target) -> Ite
             send = scatter_call(grad, index, result, found, counted, "plane", adds=True, channels_last=last)
             return [*first, send]
 
-        seconds = option.seconds + (g.nbytes + x.nbytes + places.nbytes) / BANDWIDTH + g.size * PER_VALUE
+        seconds = option.seconds + stream_seconds(g.nbytes + x.nbytes + places.nbytes) + g.size * PLACED_VALUE
         made = (y, TensorType(INT64, y.shape), noted, *option.temporaries)
         yield Lowering(
             f"{option.name}, scatter", (PLAIN, PLAIN), (PLAIN,), bind, seconds, TOLERANCES[x.dtype.name], made

@@ -12,13 +12,13 @@ from cenote.core.errors import InputError
 from cenote.core.target import Target
 from cenote.core.types import INT64, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View
+from cenote.kernels.cost_model import PLACED_VALUE, stream_seconds
 from cenote.kernels.plane_items import GROUP
 from cenote.kernels.pool_gradient.index_gather import gather_call
 from cenote.kernels.pool_gradient.index_scatter import scatter_call
 from cenote.ops.base import Check, Lowering
-from cenote.ops.pool.lowerings import BANDWIDTH, TOLERANCES, layouts
+from cenote.ops.pool.window import TOLERANCES, layouts
 
-PER_VALUE = 1.5e-9  # seconds to place one value, for estimates
 SCRATCH = (
     1 << 28
 )  # bytes of sums in float32 at most; larger planes of 16-bit floats are left to the reference
@@ -91,9 +91,9 @@ def scatter_lowerings(
                 )
             ]
 
-        seconds = (x.nbytes + indices.nbytes + y.nbytes) / BANDWIDTH + x.size * PER_VALUE
+        seconds = stream_seconds(x.nbytes + indices.nbytes + y.nbytes) + x.size * PLACED_VALUE
         if rule == "nhwc" or layout != PLAIN:
-            seconds += x.size * PER_VALUE
+            seconds += x.size * PLACED_VALUE
         yield Lowering(
             "scatter", (layout, layout, *[rest] * (len(inputs) - 2)), (layout,), bind, seconds,
             TOLERANCES[x.dtype.name] if adds else 0.0, (noted,), check=check,
@@ -124,5 +124,5 @@ def gather_lowerings(
         result, found = outputs
         return [gather_call(grad, places, result, found, counted, rule, channels_last=channels_last)]
 
-    seconds = (x.nbytes + g.nbytes) / BANDWIDTH + 2 * x.size * PER_VALUE
+    seconds = stream_seconds(x.nbytes + g.nbytes) + 2 * x.size * PLACED_VALUE
     yield Lowering("gather", (PLAIN, PLAIN, PLAIN), (PLAIN,), bind, seconds, 0.0, (noted,), check=check)

@@ -10,15 +10,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cenote.core.errors import ArgumentError
+from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, Array, TensorType
+from cenote.kernels.pool.common import MAXIMUM, MINIMUM, SUM
+from cenote.kernels.pool.whole_map import Reduce
 from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, narrow, seeded, wide
-from cenote.ops.pool import lowerings as lower
+from cenote.ops.pool.map_lowerings import whole_map_lowerings
+from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
 from cenote.ops.pool.power_lowerings import inner_sum, multiplied, power_lowerings
 from cenote.ops.pool.whole_map import GlobalPool
 from cenote.ops.pool.window import (
-    WINDOW_NAMES,
     DType,
+    Pool,
     WindowPool,
     as_declared,
     channels_first,
@@ -26,7 +30,7 @@ from cenote.ops.pool.window import (
     only_input,
     taps_of,
     type_of,
-    window_attributes,
+    window_lowerings,
 )
 
 
@@ -96,9 +100,9 @@ class LpPool(WindowPool):
         x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
         axes = self.geometry(x.shape)
         overhang = tuple(tuple(count / a.window for count in a.padded_counts()) for a in axes)
-        pool = lower.lp_pool(axes, self.p, self.channels_last, self.signed_powers, overhang)
+        pool = windowed_norm(axes, self.p, self.channels_last, self.signed_powers, overhang)
         if pool is not None:
-            yield from lower.window_lowerings(pool, x, y, target)
+            yield from window_lowerings(pool, x, y, target)
             return
         signed = self.signed_powers
         if x.size and y.size and (multiplied(self.p) or not signed):
@@ -130,9 +134,9 @@ class GlobalLpPool(GlobalPool):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
-        reduce = lower.global_norm(x.dtype, self.p)
+        reduce = global_norm(x.dtype, self.p)
         if reduce is not None:
-            yield from lower.whole_map_lowerings(reduce, x, y, target, self.channels_last)
+            yield from whole_map_lowerings(reduce, x, y, target, self.channels_last)
         elif x.size:
             inner = inner_sum(None, (), x, y, target, self.channels_last)
             yield from power_lowerings(inner, x, y, self.p, base="absolute")
@@ -186,3 +190,29 @@ def _samples(cls: type[LpPool]) -> Iterator[Sample]:
     ]
     for label, op, array in cases:
         yield Sample(op, (array,), f"{cls.name} {label}")
+
+
+def windowed_norm(
+    axes: Sequence[AxisWindow],
+    p: float,
+    channels_last: bool,
+    signed: bool,
+    overhang: tuple[tuple[float, ...], ...],
+) -> Pool | None:
+    """The p-norm of each window for p 1, 2 and infinities; None for others. With `signed`, PyTorch's powers, whose sums
+    are divided by `overhang`."""
+    if math.isinf(p):
+        return Pool(MAXIMUM if p > 0 else MINIMUM, tuple(axes), channels_last, norm=1)
+    if p not in (1.0, 2.0):
+        return None
+    norm = 2 if p == 2.0 else 0 if signed else 1
+    return Pool(SUM, tuple(axes), channels_last, overhang if signed else (), norm=norm)
+
+
+def global_norm(dtype: np.dtype[Any], p: float) -> Reduce | None:
+    """The p-norm of whole maps for p 1, 2 and infinities; None for others."""
+    if math.isinf(p):
+        return Reduce(MAXIMUM if p > 0 else MINIMUM, dtype, norm=1)
+    if p not in (1.0, 2.0):
+        return None
+    return Reduce(SUM, dtype, norm=int(p), root=p == 2.0)

@@ -12,12 +12,13 @@ import numpy as np
 from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, Array, TensorType, is_float
+from cenote.kernels.pool.common import MAXIMUM, MINIMUM
 from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, seeded
-from cenote.ops.pool import lowerings as lower
+from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
 from cenote.ops.pool.window import (
     ORDERED,
-    WINDOW_NAMES,
     DType,
+    Pool,
     WindowPool,
     as_declared,
     channels_first,
@@ -25,7 +26,7 @@ from cenote.ops.pool.window import (
     only_input,
     taps_of,
     type_of,
-    window_attributes,
+    window_lowerings,
 )
 
 INDEX_RULES = ("plane", "tensor", "column", "nhwc")
@@ -111,8 +112,9 @@ class MaxPool(WindowPool):
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, y = only_input(self.name, inputs), self.infer(*inputs)[0]
         index = self.index if self.return_indices else ""
-        pool = lower.max_pool(self.geometry(x.shape), self.largest, self.nan, self.channels_last, index)
-        yield from lower.window_lowerings(pool, x, y, target)
+        reduction = MAXIMUM if self.largest else MINIMUM
+        pool = Pool(reduction, self.geometry(x.shape), self.channels_last, nan=self.nan, index=index)
+        yield from window_lowerings(pool, x, y, target)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -211,6 +213,7 @@ def _samples(cls: type[MaxPool]) -> Iterator[Sample]:
         ("same lower", cls((3, 2), two, auto_pad="SAME_LOWER"), seeded((1, 8, 9, 8))),
         ("1-D", cls((3,), (2,), ((1, 1),)), seeded((2, 10, 17))),
         ("3-D", cls((3, 3, 3), (2, 2, 2), ((1, 1),) * 3), seeded((1, 9, 5, 8, 9))),
+        ("3-D, one apart", cls((3, 3, 3), (1, 1, 1), ((1, 1),) * 3), seeded((1, 3, 5, 8, 20))),
         ("3-D 2x2x2", cls((2, 2, 2), (2, 2, 2)), seeded((1, 3, 4, 6, 7))),
         ("channels last", cls((3, 3), two, one, channels_last=True), seeded((2, 11, 9, 13))),
         ("channels last 2x2", cls(two, two, channels_last=True), seeded((1, 8, 10, 3))),

@@ -9,13 +9,16 @@ from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, PLAIN, TensorType
 from cenote.kernels.base import Call, View
+from cenote.kernels.cost_model import POWER
+from cenote.kernels.pool.common import SUM
+from cenote.kernels.pool.whole_map import Reduce
 from cenote.kernels.pool_gradient.average_backward import ABOVE, BY_POWER, BY_SIGN, BY_X
 from cenote.kernels.pool_gradient.average_backward_plan import AxisSpread, scratch_bytes, spread_call
 from cenote.kernels.pool_variants.power import MOST_WHOLE, power_call
 from cenote.ops.base import Lowering
-from cenote.ops.pool import lowerings as lower
+from cenote.ops.pool.map_lowerings import whole_map_lowerings
+from cenote.ops.pool.window import TOLERANCES, Pool, source, window_lowerings
 
-PER_POWER = 8e-9  # seconds of a power in float64, for estimates
 SCRATCH = 1 << 28  # bytes a thread may need
 
 
@@ -26,15 +29,15 @@ def multiplied(p: float) -> bool:
 
 def inner_sum(
     axes: Sequence[AxisWindow] | None, counts: tuple[tuple[float, ...], ...], x: TensorType, y: TensorType,
-    target: Target, channels_last: bool, reduction: str = lower.SUM,
+    target: Target, channels_last: bool, reduction: str = SUM,
 ) -> Lowering | None:  # fmt: skip
     """How the float64 powers of a window (axes None: of a whole map) are summed, in plain memory."""
     wide = TensorType(FLOAT64, x.shape), TensorType(FLOAT64, y.shape)
     if axes is None:
-        options = lower.whole_map_lowerings(lower.Reduce(reduction, FLOAT64), *wide, target, channels_last)
+        options = whole_map_lowerings(Reduce(reduction, FLOAT64), *wide, target, channels_last)
     else:
-        pool = lower.Pool(reduction, tuple(axes), channels_last, counts)
-        options = lower.window_lowerings(pool, *wide, target)
+        pool = Pool(reduction, tuple(axes), channels_last, counts)
+        options = window_lowerings(pool, *wide, target)
     return next((option for option in options if option.inputs == (PLAIN,)), None)
 
 
@@ -47,14 +50,14 @@ def power_lowerings(
     exponent, root = (1.0, 1.0) if math.isinf(p) else (p, 1.0 / p)
 
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
-        values = lower.source(inputs)
+        values = source(inputs)
         result, powers, sums, *rest = outputs
         first = power_call(values, powers, exponent, base=base, floor=floor)
         return [first, *inner.bind([powers], [sums, *rest]), power_call(sums, result, root)]
 
     made = (TensorType(FLOAT64, x.shape), TensorType(FLOAT64, y.shape), *inner.temporaries)
-    seconds = inner.seconds + (x.size + y.size) * PER_POWER
-    yield Lowering("powers", (PLAIN,), (PLAIN,), bind, seconds, lower.TOLERANCES[x.dtype.name], made)
+    seconds = inner.seconds + (x.size + y.size) * POWER
+    yield Lowering("powers", (PLAIN,), (PLAIN,), bind, seconds, TOLERANCES[x.dtype.name], made)
 
 
 def power_gradient(
@@ -86,6 +89,6 @@ def power_gradient(
     compute = FLOAT64 if x.dtype == FLOAT64 else FLOAT32
     wide = TensorType(FLOAT64, x.shape), TensorType(FLOAT64, g.shape)
     made = (*wide, TensorType(compute, g.shape), *inner.temporaries)
-    seconds = inner.seconds + (2 * x.size + g.size) * PER_POWER
-    error = 2 * lower.TOLERANCES[x.dtype.name]
+    seconds = inner.seconds + (2 * x.size + g.size) * POWER
+    error = 2 * TOLERANCES[x.dtype.name]
     yield Lowering("powers, spread", (PLAIN, PLAIN), (PLAIN,), bind, seconds, error, made)

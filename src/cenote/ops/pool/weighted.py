@@ -13,9 +13,9 @@ from cenote.core import limits
 from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, INT64, Array, TensorType
+from cenote.kernels.pool.common import MAXIMUM, MINIMUM
 from cenote.kernels.pool_variants.combined import SOFT
 from cenote.ops.base import Arrays, Lowering, Sample, Types, narrow, seeded, wide
-from cenote.ops.pool import lowerings as lower
 from cenote.ops.pool.combined_lowerings import combined_lowerings
 from cenote.ops.pool.max import special
 from cenote.ops.pool.power_lowerings import inner_sum, power_lowerings
@@ -124,7 +124,7 @@ class GemPool(FloatWindowPool):
         axes = self.geometry(x.shape)
         counts = tuple(tuple(map(float, axis.counts())) for axis in axes)
         if math.isinf(self.p):
-            reduction = lower.MAXIMUM if self.p > 0 else lower.MINIMUM
+            reduction = MAXIMUM if self.p > 0 else MINIMUM
             inner = inner_sum(axes, (), x, y, target, self.channels_last, reduction)
         else:
             inner = inner_sum(axes, counts, x, y, target, self.channels_last)

@@ -12,9 +12,11 @@ import numpy as np
 from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
+from cenote.kernels.pool.common import MAXIMUM, SUM
+from cenote.kernels.pool.whole_map import Reduce
 from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, Op, Sample, Types, seeded, wide
-from cenote.ops.pool import lowerings as lower
 from cenote.ops.pool.average import divide, fit
+from cenote.ops.pool.map_lowerings import range_lowerings, whole_map_lowerings
 from cenote.ops.pool.max import check_rules, extremum, lowest_where_nan, special
 from cenote.ops.pool.window import (
     NUMBERS,
@@ -110,8 +112,8 @@ class GlobalMaxPool(GlobalPool):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
-        reduce = lower.Reduce(lower.MAXIMUM, x.dtype, nan=self.nan)
-        yield from lower.whole_map_lowerings(reduce, x, y, target, self.channels_last)
+        reduce = Reduce(MAXIMUM, x.dtype, nan=self.nan)
+        yield from whole_map_lowerings(reduce, x, y, target, self.channels_last)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -149,12 +151,12 @@ class GlobalAveragePool(GlobalPool):
         x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
         spatial = spatial_of(x.shape, self.channels_last)
         if is_float(x.dtype):
-            reduce = lower.Reduce(lower.SUM, x.dtype, factor=1.0 / math.prod(spatial))
-            yield from lower.whole_map_lowerings(reduce, x, y, target, self.channels_last)
+            reduce = Reduce(SUM, x.dtype, factor=1.0 / math.prod(spatial))
+            yield from whole_map_lowerings(reduce, x, y, target, self.channels_last)
         elif len(spatial) <= 3:
             whole = [[(0, extent)] for extent in spatial]
-            yield from lower.range_lowerings(
-                lower.SUM,
+            yield from range_lowerings(
+                SUM,
                 whole,
                 x,
                 y,

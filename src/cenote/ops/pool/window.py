@@ -1,11 +1,11 @@
-"""What all pools that slide a window share: fields, shapes, regions, and the walk over windows of the
-references.
+"""What all pools that slide a window share: fields, shapes, regions, the walk over windows of the references, and one
+native way per algorithm of kernels/pool.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,15 +13,27 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.pool_geometry import AxisWindow, Pairs, axis_windows, refuse_empty_windows
-from cenote.core.types import BFLOAT16, FLOATS, Array, TensorType
-from cenote.ops.base import Box, Cost, Imported, Op, Types, require
+from cenote.core.target import Target
+from cenote.core.types import BFLOAT16, FLOATS, INT64, PLAIN, Array, Layout, TensorType, is_float
+from cenote.kernels.base import Call, View, dense_strides
+from cenote.kernels.pool.algorithms import candidates
+from cenote.kernels.pool.common import SUM
+from cenote.kernels.pool.problem import Geometry, IndexLayout, Memory, PoolProblem, Scale
+from cenote.ops.base import Box, Cost, Lowering, Op, Types, require
+from cenote.runtime.program import Slot
 
+SCRATCH = 1 << 31  # bytes of scratch rows at most, by an estimate up to 16 times too high for plain memory
+STRIP = 8 << 10  # columns of a strip at most, unless windows are wider than a quarter of that
+OTHER_ROWS = 32  # scratch rows besides those of a window
+WIDEST_DILATED = 256  # dilated windows are unrolled along the row
+
+# Largest error of sums and means, relative to the largest output: of rounding to the type and of float32 sums.
+TOLERANCES = {"float64": 1e-13, "float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
 DType = np.dtype[Any]
 
 INTEGERS: frozenset[DType] = frozenset(map(np.dtype, (np.int8, np.uint8, np.int16, np.int32, np.int64)))
 ORDERED: frozenset[DType] = FLOATS | INTEGERS | {np.dtype(np.bool_)}
 NUMBERS: frozenset[DType] = FLOATS | INTEGERS
-INT64 = np.dtype(np.int64)
 
 Windows = Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]
 
@@ -170,26 +182,180 @@ def comparable(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype == BFLOAT16 else x
 
 
-def window_attributes(op: str, node: Imported) -> dict[str, Any]:
-    """The fields that all ONNX pools share. `strides` and `dilations` are ones where absent, in every
-    version.
+# ---- native ways ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A windowed pool as kernels see it. `counts` holds each axis' share of an average's divisor, per position;
+    `index` is what indices count (MaxPool's rule), empty when none are wanted."""
+
+    reduction: str
+    axes: tuple[AxisWindow, ...]
+    channels_last: bool = False
+    counts: tuple[tuple[float, ...], ...] = ()
+    nan: str = "propagate"
+    norm: int = 0
+    index: str = ""
+    rounding: str = "even"
+
+
+def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -> Iterator[Lowering]:
+    """Ways to compute a windowed pool with one input: on the arrays as they are, or blocked."""
+    if not x.size or not y.size or (pool.index and x.size // x.shape[0] >= 1 << 31):
+        return
+    if _may_overflow(pool.reduction, x.dtype, [min(axis.window, axis.size) for axis in pool.axes]):
+        return
+    if not _is_reasonable(pool, x):
+        return
+    if any(axis.reach > max(1 << 16, 4 * axis.size) for axis in pool.axes):
+        return  # nearly all padding: scratch rows would be as long as the window
+    error = tolerance(pool.reduction, x.dtype, pool.norm)
+    for layout in layouts(pool.channels_last, target):
+        results = (y, TensorType(INT64, y.shape)) if pool.index else (y,)
+
+        def problem(x: View, outputs: Sequence[View], layout: Layout = layout) -> PoolProblem:
+            return problem_of(pool, layout, x, *outputs)
+
+        yield from algorithm_lowerings(problem, layout, x, results, target, error)
+
+
+def algorithm_lowerings(
+    problem: Callable[[View, Sequence[View]], PoolProblem], layout: Layout, x: TensorType, results: Types,
+    target: Target, error: float,
+) -> Iterator[Lowering]:  # fmt: skip
+    """One lowering per algorithm that serves the problem, the quickest by estimate first.
+
+    Estimates are for tensors that fill their buffers. In a tensor with a halo the problem is another: an algorithm that
+    does not serve that one hands it to the best that does.
     """
-    window = tuple(node.get("kernel_shape", ()))
-    if not window:
-        raise ArgumentError(f"{op}: attribute kernel_shape is missing; one number per spatial axis is needed")
-    pads = tuple(node.get("pads", ()))
-    if len(pads) % 2:
-        raise ArgumentError(f"{op}: pads {pads} must hold a begin and an end per axis")
-    half = len(pads) // 2
-    return {
-        "window": window,
-        "stride": tuple(node.get("strides", ())),
-        "pads": tuple((int(begin), int(end)) for begin, end in zip(pads[:half], pads[half:], strict=True)),
-        "dilation": tuple(node.get("dilations", ())),
-        "auto_pad": str(node.get("auto_pad", "NOTSET")) or "NOTSET",
-        "ceil_mode": node.flag("ceil_mode"),
-    }
+    x_view, *views = (
+        View(kind, layout, dense_strides(kind.shape, layout), Slot("arena", 0)) for kind in (x, *results)
+    )
+    for name, candidate in candidates(problem(x_view, views), target).items():
+
+        def bind(inputs: Sequence[View | None], outputs: Sequence[View], name: str = name) -> list[Call]:
+            x = source(inputs)
+            found = candidates(problem(x, outputs), target)
+            chosen = found.get(name) or next(iter(found.values()))
+            return [chosen.build(x, *outputs)]
+
+        yield Lowering(name, (layout,), (layout,) * len(results), bind, candidate.seconds, error)
 
 
-WINDOW_NAMES = ("auto_pad", "kernel_shape", "pads", "strides")
-"""The ONNX attributes that pools have had since their first version."""
+def _may_overflow(reduction: str, dtype: np.dtype[Any], window: Sequence[int]) -> bool:
+    """Whether the 32-bit sums of 8-bit integers could overflow: such windows are left to the reference."""
+    return reduction == SUM and dtype.itemsize == 1 and math.prod(window) > 1 << 23
+
+
+def _is_reasonable(pool: Pool, x: TensorType) -> bool:
+    """Whether scratch rows, which hold the padding too, stay small, and no dilated row of a window is unrolled into
+    thousands of instructions. Windows of 2^31 elements, or as far apart, are left to the reference."""
+    *outer, row = pool.axes
+    if row.dilation > 1 and row.window > WIDEST_DILATED:
+        return False
+    columns = min(row.out, 4 * row.reach + STRIP) * row.stride + 3 * row.reach
+    rows = OTHER_ROWS + math.prod(axis.window for axis in outer)
+    step = x.shape[-1] if pool.channels_last else 64 // x.dtype.itemsize
+    spans = [axis.reach + axis.out * axis.stride for axis in pool.axes]
+    return rows * columns * step * 4 <= SCRATCH and max(spans) < 1 << 31
+
+
+def layouts(channels_last: bool, target: Target) -> list[Layout]:
+    """The layouts that pools are computed in."""
+    return [PLAIN] if channels_last else [Layout(target.lanes()), PLAIN]
+
+
+def tolerance(reduction: str, dtype: np.dtype[Any], norm: int) -> float:
+    """0 (the same bits) for maxima and minima, else what sums may be off."""
+    return TOLERANCES[dtype.name] if reduction == SUM and is_float(dtype) else 0.0
+
+
+def source(inputs: Sequence[View | None]) -> View:
+    """The view of the only input."""
+    view = inputs[0]
+    assert view is not None
+    return view
+
+
+def problem_of(pool: Pool, layout: Layout, x: View, y: View, indices: View | None = None) -> PoolProblem:
+    """The pool of these views as kernels see it."""
+    axes, memory = arranged(pool, x, y)
+    scale = Scale()
+    if pool.counts:
+        shares = [pool.counts[index] if index is not None else (1.0,) for index in axes]
+        shares[0] = tuple(share * _left_out(pool, axes) for share in shares[0])
+        scale = Scale.of(shares, x.type.dtype)
+    return PoolProblem(
+        pool.reduction, x.type.dtype, geometry_of(pool, axes), memory, scale, pool.nan, pool.norm, pool.rounding,
+        index_layout(pool, axes, x, indices) if indices else None, fixed_step=layout.is_blocked,
+    )  # fmt: skip
+
+
+Axes = tuple[
+    int | None, int | None, int | None
+]  # the operator's axis behind planes, rows, columns; None: missing
+
+
+def arranged(pool: Pool, x: View, y: View) -> tuple[Axes, Memory]:
+    """Which axes are planes, rows and columns, and where they lie.
+
+    Axes of one element are left out where the memory allows it, so that a column of 1000 rows is taken as a row.
+    """
+    first = 1 if pool.channels_last else 2
+    step = x.layout.lanes or (x.shape[-1] if pool.channels_last else 1)
+    steps = [view.strides[first : first + len(pool.axes)] for view in (x, y)]
+    kept = [index for index, axis in enumerate(pool.axes) if axis.size > 1 or axis.out > 1] or [
+        len(pool.axes) - 1
+    ]
+    if any(view[kept[-1]] != step for view in steps):
+        kept = list(range(len(pool.axes)))
+    if any(view[kept[-1]] != step for view in steps) or (pool.channels_last and x.strides[-1] != 1):
+        raise ArgumentError(
+            f"pooling: the innermost axis must be contiguous, got strides {x.strides} and {y.strides}"
+        )
+    axes: Axes = (*(None,) * (3 - len(kept)), *kept)  # type: ignore[assignment]
+    outer = [(v.strides[0], 0 if pool.channels_last else v.strides[1]) for v in (x, y)]
+    inner = [tuple(0 if axis is None else view[axis] for axis in axes[:2]) for view in steps]
+    channels = x.blocks if x.layout.is_blocked else 1 if pool.channels_last else x.shape[1]
+    places = [(*outside, *inside) for outside, inside in zip(outer, inner, strict=True)]
+    return axes, Memory(x.shape[0], channels, places[0], places[1], step)  # type: ignore[arg-type]
+
+
+def index_layout(pool: Pool, axes: Axes, x: View, indices: View) -> IndexLayout:
+    """What an index adds, and where the indices lie."""
+    first = 1 if pool.channels_last else 2
+    plane, row = (0 if axis is None else indices.strides[first + axis] for axis in axes[:2])
+    channel = 0 if pool.channels_last else indices.strides[1]
+    return IndexLayout(_steps(pool, axes, x), (indices.strides[0], channel, plane, row))
+
+
+def _steps(pool: Pool, axes: Axes, x: View) -> tuple[int, int, int, int, int]:
+    """What an index adds per plane, row, column, batch and channel."""
+    spatial = [axis.size for axis in pool.axes]
+    channels = x.shape[-1] if pool.channels_last else x.shape[1]
+    size, unit = math.prod(spatial), channels if pool.index == "nhwc" else 1
+    if pool.index == "column":
+        steps = [math.prod(spatial[:index]) for index in range(len(spatial))]
+    else:
+        steps = [math.prod(spatial[index + 1 :]) * unit for index in range(len(spatial))]
+    planes, rows, columns = (0 if axis is None else steps[axis] for axis in axes)
+    batch, channel = {"plane": (0, 0), "nhwc": (0, 1)}.get(pool.index, (channels * size, size))
+    return planes, rows, columns, batch, channel
+
+
+def geometry_of(pool: Pool, axes: Axes) -> Geometry:
+    """The windows over (planes, rows, columns)."""
+    every = [AxisWindow(1, 1, out=1) if axis is None else pool.axes[axis] for axis in axes]
+
+    def each(name: str) -> tuple[int, int, int]:
+        return tuple(getattr(axis, name) for axis in every)
+
+    return Geometry(
+        each("size"), each("out"), each("window"), each("stride"), each("dilation"), each("begin")
+    )
+
+
+def _left_out(pool: Pool, axes: Axes) -> float:
+    """The share of the divisor of axes of one element that were left out."""
+    return math.prod(pool.counts[index][0] for index in range(len(pool.axes)) if index not in axes)

@@ -14,6 +14,7 @@ from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOAT64, FLOATS, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View
+from cenote.kernels.cost_model import BIN, stream_seconds
 from cenote.kernels.roi.align import roi_align_call
 from cenote.kernels.roi.align_backward import roi_spread_call
 from cenote.kernels.roi.sampling import MOST_SAMPLES, NO_IMAGE, NOT_FINITE, TOO_LARGE, table_capacity
@@ -32,14 +33,12 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.pool.lowerings import BANDWIDTH, TOLERANCES, layouts
-from cenote.ops.pool.window import INTEGERS, check_dtype
+from cenote.ops.pool.window import INTEGERS, TOLERANCES, check_dtype, layouts
 
 MODES = ("avg", "max")
 ITEMS = 16  # pieces of work at least, where there are channels enough
 PART = 8  # planes or channel blocks of a piece at least
 MOST_ENTRIES = 1 << 20  # of a table of samples; sampling ratios beyond are left to the reference
-PER_BIN = 4e-9  # seconds per bin, for estimates
 _TOO_LARGE = f"so large that a bin would have over {MOST_SAMPLES} samples along an axis; give sampling_ratio"
 Terms = tuple[Array, Array, tuple[Array, ...], tuple[Array, ...]]
 
@@ -196,7 +195,7 @@ class RoiAlign(Op):
                 )  # fmt: skip
                 return [call]
 
-            seconds = (x.nbytes + y.nbytes) / BANDWIDTH + y.size * PER_BIN * (4 if layout == PLAIN else 1)
+            seconds = stream_seconds(x.nbytes + y.nbytes) + y.size * BIN * (4 if layout == PLAIN else 1)
             check = RegionCheck("roi_align", x.shape[0], -(-units // part))
             error = max(TOLERANCES[x.dtype.name], 4e-6 if x.dtype.itemsize == 4 else 0.0)
             yield Lowering(
@@ -256,7 +255,7 @@ def align_gradient_lowerings(
         )  # fmt: skip
         return [call]
 
-    seconds = (g.nbytes + x.nbytes) / BANDWIDTH + g.size * 4 * PER_BIN
+    seconds = stream_seconds(g.nbytes + x.nbytes) + g.size * 4 * BIN
     noted = TensorType(INT64, (g.shape[0] * parts, 2))
     check, error = RegionCheck(op.name, x.shape[0], parts), 4 * TOLERANCES[x.dtype.name]
     yield Lowering("boxes, spread", (PLAIN,) * 4, (PLAIN,), bind, seconds, error, (noted,), check=check)

@@ -13,6 +13,7 @@ from cenote.core.pool_geometry import adaptive_bounds
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View
+from cenote.kernels.cost_model import BIN, stream_seconds
 from cenote.kernels.roi.pool import FARTHEST, region_pool_call
 from cenote.ops.base import (
     Arrays,
@@ -28,10 +29,9 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.pool.lowerings import BANDWIDTH, TOLERANCES, layouts
 from cenote.ops.pool.max import extremum
+from cenote.ops.pool.window import TOLERANCES, layouts
 from cenote.ops.roi.align import (
-    PER_BIN,
     RegionCheck,
     check_region_values,
     check_regions,
@@ -102,7 +102,7 @@ class RegionPool(Op):
                 )  # fmt: skip
                 return [call]
 
-            seconds = (x.nbytes + y.nbytes) / BANDWIDTH + y.size * PER_BIN * (4 if layout == PLAIN else 1)
+            seconds = stream_seconds(x.nbytes + y.nbytes) + y.size * BIN * (4 if layout == PLAIN else 1)
             check = RegionCheck(self.name, x.shape[0], parts, real=True)
             noted = TensorType(INT64, (rois.shape[0] * parts, 2))
             error = 0.0 if largest else TOLERANCES[x.dtype.name]

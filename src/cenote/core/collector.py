@@ -1,0 +1,54 @@
+"""Python's cyclic garbage collector, paused while a model is prepared.
+
+Preparing makes hundreds of small objects per node, nearly all of which live on and none of which are cycles worth
+finding: the collector goes through them again and again. It took 24 to 40 % of the time of loading 20,000 nodes (CPU
+seconds with and without: a chain of Relu 6.8 and 5.2, Conv and Relu 10.7 and 7.7, Concat and Slice 12.3 and 7.3).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cenote.core.locks import Guard
+
+_guard = Guard()
+_preparing = 0
+_paused = False  # by us: a program that keeps the collector off keeps it off
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No cyclic collection by any thread of the process while this lasts; several threads may be inside."""
+    global _preparing, _paused
+    with _guard.lock:
+        if _preparing == 0 and gc.isenabled():
+            gc.disable()
+            _paused = True
+        _preparing += 1
+    try:
+        yield
+    finally:
+        with _guard.lock:
+            _preparing = max(_preparing - 1, 0)
+            if _preparing == 0:
+                _resume()
+
+
+def _resume() -> None:
+    global _paused
+    if _paused:
+        gc.enable()
+    _paused = False
+
+
+def _after_fork() -> None:
+    """The threads that were preparing something are not in the child."""
+    global _preparing
+    _preparing = 0
+    _resume()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,108 @@
+"""Lanes of vectors put in other places: what pooling does to neighbouring columns of plain rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import U8, U16, U32, U64, Scalar, Value
+
+CHEAP_BYTES = 16  # lanes within such parts of a vector are shuffled in one step, across them in two or three
+
+
+def deinterleave(k: Kernel, vectors: Sequence[Value]) -> Value:
+    """Every len(vectors)-th lane of the vectors put end to end, from the first (their number: a power of two)."""
+    parts = list(vectors)
+    while len(parts) > 1:
+        parts = [_halve(k, a, b, 0) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _halve(k: Kernel, a: Value, b: Value, first: int) -> Value:
+    return in_order(k, every_second(k, a, b, first))
+
+
+def every_second(k: Kernel, a: Value, b: Value, first: int) -> Value:
+    """Lanes first, first+2 … of a and b, in an order that costs one shuffle (`second_order`): `in_order` sorts them."""
+    return k.shuffle(a, b, [lane + first for lane in _cheap_order(a.type, a.lanes)])
+
+
+def in_order(k: Kernel, a: Value, type: Scalar | None = None) -> Value:
+    """Undo the order of `every_second`; `type` is that of the values picked, if not a's own."""
+    order = second_order(type or a.type, a.lanes)
+    if order == sorted(order):
+        return a
+    return k.shuffle(a, a, [order.index(lane) for lane in range(a.lanes)])
+
+
+def second_order(type: Scalar, lanes: int) -> list[int]:
+    """Which lane of the sorted result each lane of `every_second` holds."""
+    return [lane // 2 for lane in _cheap_order(type, lanes)]
+
+
+def _cheap_order(type: Scalar, lanes: int) -> list[int]:
+    """Even lanes of two vectors, 128-bit part by part: shuffles within such parts are cheap."""
+    parts = max(1, lanes * type.nbytes // CHEAP_BYTES)
+    size = lanes // parts
+    if size < 2:
+        return list(range(0, 2 * lanes, 2))
+    chosen: list[int] = []
+    for part in range(parts):
+        for source in (0, lanes):
+            chosen += range(source + part * size, source + (part + 1) * size, 2)
+    return chosen
+
+
+def even_odd(k: Kernel, a: Value, b: Value) -> tuple[Value, Value]:
+    """Even and odd lanes of a followed by b."""
+    lanes, half = a.lanes, a.lanes // 2
+    even = list(range(0, 2 * lanes, 2))
+    if (
+        lanes * a.type.nbytes == 2 * CHEAP_BYTES
+    ):  # whole such parts first, then lanes within them: 4 cheap steps
+        low = [*range(half), *range(lanes, lanes + half)]
+        a, b = k.shuffle(a, b, low), k.shuffle(a, b, [lane + half for lane in low])
+        even = [
+            lane + start
+            for start in (0, half)
+            for source in (0, lanes)
+            for lane in range(source, source + half, 2)
+        ]
+    return k.shuffle(a, b, even), k.shuffle(a, b, [lane + 1 for lane in even])
+
+
+def shift_in(k: Kernel, before: Value, value: Value) -> Value:
+    """The last lane of `before`, then all but the last of the value: as integers, which x86 does in fewer steps."""
+    lanes = value.lanes
+    kind = {1: U8, 2: U16, 4: U32, 8: U64}[value.type.nbytes]
+    return k.shuffle(before.bits(kind), value.bits(kind), range(lanes - 1, 2 * lanes - 1)).bits(value.type)
+
+
+def shift_lanes(k: Kernel, value: Value, by: int, *, repeat: bool) -> Value:
+    """Lanes moved down (up) by so many; those that come free `repeat` the last (first) lane, or hold zero."""
+    lanes = value.lanes
+    places = [lane + by for lane in range(lanes)]
+    if repeat:
+        return k.shuffle(value, value, [min(max(place, 0), lanes - 1) for place in places])
+    zero = k.constant(value.type, 0, lanes)
+    return k.shuffle(value, zero, [place if 0 <= place < lanes else lanes for place in places])
+
+
+def lanes_from(k: Kernel, a: Value, b: Value, count: int) -> Value:
+    """Lanes count, count+1 … of a followed by b: the vector that starts `count` lanes later."""
+    return k.shuffle(a, b, range(count, count + a.lanes))
+
+
+def transposed(k: Kernel, rows: Sequence[Value]) -> list[Value]:
+    """As many vectors as they have lanes, rows and columns exchanged: halves, then quarters … swapped between them."""
+    lanes, vectors = len(rows), list(rows)
+    size = lanes // 2
+    while size:
+        low = [lane + (0 if lane & size == 0 else lanes - size) for lane in range(lanes)]
+        for index in range(lanes):
+            if not index & size:
+                a, b = vectors[index], vectors[index + size]
+                vectors[index] = k.shuffle(a, b, low)
+                vectors[index + size] = k.shuffle(a, b, [lane + size for lane in low])
+        size //= 2
+    return vectors

@@ -1,0 +1,126 @@
+"""Native ways to pool ranges of the input, and whole maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from cenote.core.errors import ArgumentError
+from cenote.core.pool_geometry import AxisWindow
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Layout, TensorType
+from cenote.kernels.base import Call, View
+from cenote.kernels.cost_model import stream_seconds
+from cenote.kernels.pool.adaptive_argmax import search_call
+from cenote.kernels.pool.problem import Bounds, PoolProblem, Scale
+from cenote.kernels.pool.whole_map import Maps, Reduce, partials, whole_maps
+from cenote.ops.base import Lowering
+from cenote.ops.pool.window import (
+    Pool,
+    _may_overflow,
+    algorithm_lowerings,
+    arranged,
+    layouts,
+    problem_of,
+    source,
+    tolerance,
+)
+
+# ---- ranges ---------------------------------------------------------------------------------------------------------
+
+
+def range_lowerings(
+    reduction: str, bounds: Bounds, x: TensorType, y: TensorType, target: Target, *,
+    channels_last: bool = False, nan: str = "propagate", mean: bool = False, rounding: str = "even",
+) -> Iterator[Lowering]:  # fmt: skip
+    """Ways to pool ranges of the input, one (begin, end) per axis and output; `mean` divides by their sizes."""
+    if not x.size or not y.size:
+        return
+    if _may_overflow(reduction, x.dtype, [max(end - begin for begin, end in axis) for axis in bounds]):
+        return
+    axes = tuple(
+        AxisWindow(size, 1, out=len(axis))
+        for size, axis in zip(_spatial(x, channels_last), bounds, strict=True)
+    )
+    pool = Pool(reduction, axes, channels_last, nan=nan, rounding=rounding)
+    for layout in layouts(channels_last, target):
+
+        def problem(x: View, outputs: Sequence[View], layout: Layout = layout) -> PoolProblem:
+            whole = problem_of(pool, layout, x, outputs[0])
+            axes, _ = arranged(pool, x, outputs[0])
+            ranges = [((0, 1),) if axis is None else bounds[axis] for axis in axes]
+            counts = [[end - begin for begin, end in axis] for axis in ranges]
+            scale = Scale.of(counts, x.type.dtype) if mean else Scale()
+            return replace(whole, bounds=ranges, scale=scale)
+
+        error = tolerance(reduction, x.dtype, 0)
+        yield from algorithm_lowerings(problem, layout, x, (y,), target, error)
+
+
+def search_lowerings(
+    bounds: Bounds, x: TensorType, y: TensorType, index: str, nan: str, target: Target, *, channels_last: bool
+) -> Iterator[Lowering]:
+    """The largest values of ranges with their indices, in the caller's memory."""
+    if not x.size or not y.size or x.size // x.shape[0] >= 1 << 31:
+        return
+
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
+        y, places = outputs
+        return [
+            search_call(source(inputs), y, places, bounds, index, nan, target, channels_last=channels_last)
+        ]
+
+    seconds = stream_seconds(x.nbytes + 3 * y.nbytes + 2 * x.size)
+    yield Lowering("range search", (PLAIN,), (PLAIN, PLAIN), bind, seconds)
+
+
+def _spatial(x: TensorType, channels_last: bool) -> tuple[int, ...]:
+    return x.shape[1:-1] if channels_last else x.shape[2:]
+
+
+# ---- whole maps -----------------------------------------------------------------------------------------------------
+
+
+def whole_map_lowerings(
+    reduce: Reduce, x: TensorType, y: TensorType, target: Target, channels_last: bool = False
+) -> Iterator[Lowering]:
+    """Ways to reduce every map to one value."""
+    if not x.size:
+        return
+    for layout in layouts(channels_last, target):
+        dense = Maps(x.shape[0], x.shape[1], (0, 0), (0, 0), math.prod(x.shape[2:]))
+        between = None if layout.is_blocked or channels_last else partials(reduce, dense)
+
+        def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
+            view = source(inputs)
+            temporary = outputs[1] if len(outputs) > 1 else None
+            return whole_maps(
+                reduce, maps_of(view, outputs[0], channels_last), target, view, outputs[0], temporary
+            )
+
+        yield Lowering(
+            "whole maps", (layout,), (layout,), bind, stream_seconds(x.nbytes + y.nbytes),
+            tolerance(reduce.reduction, x.dtype, reduce.norm), (between,) if between else (),
+        )  # fmt: skip
+
+
+def maps_of(x: View, y: View, channels_last: bool) -> Maps:
+    """Where the maps lie: one run if memory has no gaps, else a run per row, and slices of rows."""
+    first = 1 if channels_last else 2
+    spatial = x.shape[first : first + len(x.shape) - 2]
+    strides = x.strides[first : first + len(spatial)]
+    step = x.layout.lanes or (x.shape[-1] if channels_last else 1)
+    length = 1
+    outer_axes: list[tuple[int, int]] = []
+    for extent, stride in zip(reversed(spatial), reversed(strides), strict=True):
+        if not outer_axes and (extent == 1 or stride == length * step):
+            length *= extent
+        else:
+            outer_axes.append((extent, stride))
+    if len(outer_axes) > 2:
+        raise ArgumentError(f"pooling: memory with strides {x.strides} is too scattered for a whole-map pool")
+    (runs, between), (slices, apart) = (*outer_axes, (1, 0), (1, 0))[:2]
+    channels = x.blocks if x.layout.is_blocked else 1 if channels_last else x.shape[1]
+    outer = [(view.strides[0], 0 if channels_last else view.strides[1]) for view in (x, y)]
+    return Maps(x.shape[0], channels, outer[0], outer[1], length, (runs, between, slices, apart), step)

@@ -1,0 +1,36 @@
+"""docs/add_a_pooling_algorithm.md, done: its file and lines are written into a copy of the source, its program runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.test_add_an_operator import ROOT, apply, checkout, python
+
+DOCUMENT = ROOT / "docs" / "add_a_pooling_algorithm.md"
+BLOCK = re.compile(r"^<!-- (?P<order>.+?) -->\n```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+__all__ = ["checkout"]  # the fixture
+
+
+def test_a_stranger_can_add_an_algorithm(checkout: Path) -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    blocks = [(found["order"], found["code"]) for found in BLOCK.finditer(text)]
+    (program,) = (code for order, code in blocks if order == "run")
+    for order, code in blocks:
+        if order != "run":
+            apply(checkout, order, code)
+    ran = re.search(r"(\d+) samples by the new algorithm", python(checkout, "-c", program))
+    assert ran
+    assert int(ran[1]) >= 4
+
+    # The page promises that the samples find faults: one row too few must fail.
+    kernel = checkout / "src" / "cenote" / "kernels" / "pool" / "direct.py"
+    text = kernel.read_text(encoding="utf-8")
+    kernel.write_text(
+        text.replace('k.range(0, n("window_h"))', 'k.range(1, n("window_h"))'), encoding="utf-8"
+    )
+    with pytest.raises(AssertionError, match="assert_close"):
+        python(checkout, "-c", program)
