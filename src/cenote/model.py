@@ -8,7 +8,6 @@ only a run computes, a stage is followed by others, compiled when that content i
 from __future__ import annotations
 
 import contextlib
-import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -16,14 +15,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, InputError, UnsupportedError
+from cenote.core.errors import ArgumentError, InputError, UnsupportedError, refusals
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
 from cenote.plans import reader
 from cenote.plans.cache import Keeper
 from cenote.plans.format import StoredModel, StoredPlan, is_plan_at
 from cenote.runtime.arrays import same
-from cenote.runtime.batches import Entry, ahead, batches
+from cenote.runtime.batches import ahead, batches
 from cenote.runtime.inputs import fitting, foreign
+from cenote.runtime.signature import Signature
 from cenote.runtime.threads import resolve_threads
 from cenote.stage import NoPlan, Options, Stage, kept
 
@@ -61,7 +61,7 @@ class Model:
         self._origin = None if keeper is None else (keeper.content, keeper.external)
         self._source: Callable[[], Graph] | None = None  # of a model with symbolic dimensions: its graph
         self._stages: OrderedDict[Any, Stage] = OrderedDict()
-        self._by_name = {declared.name: declared for declared in inputs}
+        self._signature = Signature(inputs)
 
     @staticmethod
     def from_graph(
@@ -77,16 +77,15 @@ class Model:
         graph = source.take()
         made = [outputs.get(name, Declared(name, FLOAT32, None)) for name in graph.outputs]
         model = Model(graph.inputs, made, metadata, options, keeper)
-        shapes = [_static_shape(declared) for declared in graph.inputs]
-        known = tuple(shape for shape in shapes if shape is not None)
-        if len(known) < len(shapes):
+        known = model._signature.static_shapes()
+        if known is None:
             whole = graph
             model._source = lambda: whole  # other shapes will need the weights again
             model._keep(None)
             return model
         handover = Handover(graph)
         del graph
-        model._stages[known] = Stage.compile(handover, model._types(known), options)
+        model._stages[known] = Stage.compile(handover, model._signature.types(known), options)
         model._stages[known].plan.program.prepare()
         model._keep(None)
         return model
@@ -121,7 +120,7 @@ class Model:
         compile again when the file meets another CPU or version, with a digest of its content. Raises UnsupportedError
         for a model whose shapes depend on data, InputError when nothing has been compiled, ArgumentError when `source`
         is a plan file itself, cannot be read or is not what this model was made from, OSError when the file cannot be
-        written.
+        written, CapacityError where there is not enough memory.
         """
         if source and is_plan_at(source):
             raise ArgumentError(
@@ -134,8 +133,9 @@ class Model:
         from cenote.plans import writer
         from cenote.plans.source import with_source
 
-        stored = self._stored(list(self._stages))
-        writer.save(path, with_source(stored, source, self._origin) if source else stored)
+        with refusals(f"a plan file of {len(self._stages)} sets of shapes"):
+            stored = self._stored(list(self._stages))
+            writer.save(path, with_source(stored, source, self._origin) if source else stored)
 
     def _stored(self, shapes: Sequence[Any]) -> StoredModel:
         """The model and its plans for these shapes, to be written down."""
@@ -222,17 +222,7 @@ class Model:
             raise InputError(
                 f"plan_for takes the shapes by input name, like {{'x': (1, 3, 8, 8)}}, not {shapes!r}"
             )
-        self._check_names(shapes, "a shape is missing for input '{}'")
-        return self._stage(tuple(_extents(name, shapes[name]) for name in self._by_name)).plan
-
-    def _check_names(self, given: Mapping[str, Any], missing: str) -> None:
-        if given.keys() == self._by_name.keys():
-            return
-        for name in given:
-            if name not in self._by_name:
-                raise InputError(f"'{name}' is no input of the model; its inputs: {self._shown_inputs()}")
-        absent = next(name for name in self._by_name if name not in given)
-        raise InputError(f"{missing.format(absent)}; the model's inputs: {self._shown_inputs()}")
+        return self._stage(self._signature.shapes(shapes)).plan
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -263,29 +253,17 @@ class Model:
         if not named and len(arrays) == len(self.inputs):
             results, restore = self._run_in_order(arrays)
         else:
-            results, restore = self._run(self._by_names(arrays, named))
+            results, restore = self._run(self._signature.named(arrays, named))
         if restore is not same:
             results = [restore(array) for array in results]
         return results[0] if len(results) == 1 else tuple(results)
-
-    def _by_names(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        if len(arrays) > len(self.inputs):
-            raise InputError(
-                f"{len(arrays)} inputs given, the model has {len(self.inputs)}: {self._shown_inputs()}"
-            )
-        given = {declared.name: array for declared, array in zip(self.inputs, arrays, strict=False)}
-        for name, array in named.items():
-            if name in given:
-                raise InputError(f"input '{name}' is given twice")
-            given[name] = array
-        return given
 
     def run(self, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
         """Outputs by name, as NumPy arrays, for inputs by name."""
         if not isinstance(inputs, Mapping):
             raise InputError(
                 f"run takes a dict of arrays by input name, not {type(inputs).__name__}; call the model itself to give "
-                f"inputs in order: {self._shown_inputs()}"
+                f"inputs in order: {self._signature}"
             )
         results, _ = self._run(inputs)
         return dict(zip(self.output_names, results, strict=True))
@@ -310,39 +288,16 @@ class Model:
         return self._map(items, batch)
 
     def _map(self, items: Iterable[Any], batch: int) -> Iterator[Any]:
-        stream = ahead(batches(items, batch, self._entry))
+        stream = ahead(batches(items, batch, self._signature.entry))
         with contextlib.closing(stream):
             for group, inputs in stream:
                 results, _ = self._run(inputs)
                 for made in group.parts(dict(zip(self.output_names, results, strict=True))):
                     yield made[0] if len(made) == 1 else tuple(made)
 
-    def _entry(self, item: Any) -> Entry:
-        """An item of a stream by input name."""
-        if isinstance(item, Mapping):
-            given = dict(item)
-        else:
-            values = item if isinstance(item, tuple | list) else (item,)
-            if len(values) != len(self.inputs):
-                raise InputError(
-                    f"an item holds {len(values)} inputs, the model has {len(self.inputs)}: {self._shown_inputs()}"
-                )
-            given = {declared.name: array for declared, array in zip(self.inputs, values, strict=True)}
-        self._check_names(given, "input '{}' is missing")
-        restore: Callable[[Array], Any] = same
-        for name, array in given.items():
-            if type(array) is not np.ndarray:
-                given[name], back = foreign(array, self._by_name[name])
-                restore = restore if back is same else back
-        single = [
-            declared.shape is not None and given[declared.name].ndim == len(declared.shape) - 1
-            for declared in self.inputs
-        ]
-        return Entry(given, bool(single) and all(single), restore)
-
     def _run(self, given: Mapping[str, Any]) -> tuple[Sequence[Array], Callable[[Array], Any]]:
         """The outputs in order, for inputs by name, and what makes them the caller's kind of array."""
-        self._check_names(given, "input '{}' is missing")
+        self._signature.check_names(given)
         return self._run_in_order([given[declared.name] for declared in self.inputs])
 
     def _run_in_order(self, given: Sequence[Any]) -> tuple[Sequence[Array], Callable[[Array], Any]]:
@@ -362,19 +317,19 @@ class Model:
                 self._stages.move_to_end(key)
         if stage.rest is None:
             return stage.plan.program.run(arrays), restore
-        results = stage.run(
-            {declared.name: array for declared, array in zip(self.inputs, arrays, strict=True)}
-        )
+        with refusals("a run in stages"):
+            results = stage.run(
+                {declared.name: array for declared, array in zip(self.inputs, arrays, strict=True)}
+            )
         return [results[name] for name in self.output_names], restore
 
     def _stage(self, shapes: tuple[tuple[int, ...], ...]) -> Stage:
-        with self._options.guard.lock:
+        with refusals("a plan for new shapes"), self._options.guard.lock:
             found = self._stages.get(shapes)
             if found is not None:
                 self._stages.move_to_end(shapes)
                 return found
-            types = self._types(shapes)
-            self._check_shapes(types)
+            types = self._signature.types(shapes)
             return kept(self._stages, shapes, lambda: self._new_stage(shapes, types))
 
     def _new_stage(self, shapes: tuple[tuple[int, ...], ...], types: Mapping[str, TensorType]) -> Stage:
@@ -390,45 +345,3 @@ class Model:
         stage = self._stages[shapes] = Stage.compile(Handover(self._source()), types, self._options)
         self._keep(shapes)
         return stage
-
-    def _types(self, shapes: tuple[tuple[int, ...], ...]) -> dict[str, TensorType]:
-        return {
-            declared.name: TensorType.of(declared.dtype, shape)
-            for declared, shape in zip(self.inputs, shapes, strict=True)
-        }
-
-    def _check_shapes(self, types: Mapping[str, TensorType]) -> None:
-        for declared in self.inputs:
-            type = types[declared.name]
-            if declared.shape is None:
-                continue
-            fits = len(declared.shape) == type.rank and all(
-                not isinstance(wanted, int) or wanted == extent
-                for wanted, extent in zip(declared.shape, type.shape, strict=False)
-            )
-            if not fits:
-                raise InputError(
-                    f"input '{declared.name}' has shape {list(type.shape)}, the model takes {declared}"
-                )
-
-    def _shown_inputs(self) -> str:
-        return ", ".join(map(str, self.inputs)) or "none"
-
-
-def _extents(name: str, shape: Any) -> tuple[int, ...]:
-    try:
-        extents = tuple(map(operator.index, shape))
-    except TypeError:
-        raise InputError(
-            f"the shape of input '{name}' must be whole numbers like (1, 3, 8, 8), not {shape!r}"
-        ) from None
-    if any(extent < 0 for extent in extents):
-        raise InputError(f"the shape of input '{name}' has a negative size: {list(extents)}")
-    return extents
-
-
-def _static_shape(declared: Declared) -> tuple[int, ...] | None:
-    if declared.shape is None:
-        return None
-    numbers = tuple(extent for extent in declared.shape if isinstance(extent, int))
-    return numbers if len(numbers) == len(declared.shape) else None

@@ -103,7 +103,9 @@ def test_equal_layers_are_measured_once_and_later_loads_do_not_measure(
         assert not again.asked
     for threads in (2, 3):  # the bits of a model must not depend on its threads
         assert chosen(load(Clock(), "cached", monkeypatch, layers=3, threads=threads)) == chosen(model)
-    assert all(reason.startswith(BY_COST) for _, reason in chosen(load(Clock(), "off", monkeypatch, layers=3)))
+    assert all(
+        reason.startswith(BY_COST) for _, reason in chosen(load(Clock(), "off", monkeypatch, layers=3))
+    )
 
 
 def test_cached_measures_nothing(monkeypatch: pytest.MonkeyPatch, records: dict[str, str]) -> None:
@@ -140,7 +142,9 @@ def test_what_cannot_be_measured_is_left_to_the_cost_model(monkeypatch: pytest.M
         raise CapacityError("no memory")
 
     monkeypatch.setattr("cenote.compiler.tune.Tuner", lambda mode: Tuner(mode, fails))
-    assert all(reason.startswith(BY_COST) for _, reason in chosen(cenote.load(model_of(), threads=1, tune="full")))
+    assert all(
+        reason.startswith(BY_COST) for _, reason in chosen(cenote.load(model_of(), threads=1, tune="full"))
+    )
 
 
 def test_every_rival_can_be_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,16 +18,17 @@ from cenote.compiler.report import PlanDescription, describe_plan
 from cenote.compiler.schedule import Decide, Schedule, schedule
 from cenote.core.errors import errors_at
 from cenote.core.target import Target
-from cenote.core.types import PLAIN, Array, TensorType
+from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Handover, Node
-from cenote.kernels.base import Argument, KernelSpec, View, word_of
-from cenote.kernels.driver import driver_abi, driver_sources
+from cenote.kernels.base import Argument, Call, View, present
+from cenote.kernels.driver import driver_abi
+from cenote.kernels.launch import Launcher, with_constants
 from cenote.kernels.layout.reorder import zero_halo_call
 from cenote.ops.base import Alias, Bind, Lowering, no_calls
 from cenote.ops.reorder import Reorder
 from cenote.passes.pipeline import optimize
 from cenote.runtime.memory import reserved_bytes
-from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
+from cenote.runtime.program import HostStep, Program, Slot
 
 _LARGE = 1 << 20  # bytes from which an array has pages of its own anyway, and is not worth copying
 _WORTH_THREADS = (
@@ -203,8 +204,11 @@ class _Assembler:
                 if self.last_use[name] == index and name not in self.outputs:
                     self.weights.pop(name, None)
         barriers = self._side_by_side()
-        symbols = self._symbols()
-        steps = tuple(self._step(s, symbols, wall) for s, wall in zip(self.steps, barriers, strict=True))
+        launcher = Launcher((step.call for step in self.steps if step.call is not None), self.target)
+        steps = tuple(
+            launcher.step(step.call, step.label, barrier) if step.call is not None else present(step.host)
+            for step, barrier in zip(self.steps, barriers, strict=True)
+        )
         return Program(
             steps=steps,
             inputs=tuple(self.graph.types[declared.name] for declared in self.graph.inputs),
@@ -249,7 +253,7 @@ class _Assembler:
         temporaries, batch = self.memory.temporaries.get(index, ()), 0
         for number, call in enumerate(option.bind(inputs, [*outputs, *temporaries])):
             batch = batch if call.independent else number
-            call = replace(call, arguments=tuple(self._kept(argument) for argument in call.arguments))
+            call = self._kept(call)
             origin = Origin(index, StepKind.KERNEL, option.name)
             step = PendingStep(f"{node.title}: {option.name}", origin, call, None, batch=batch)
             step.reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights]
@@ -270,14 +274,17 @@ class _Assembler:
         view = self.memory.views[name]
         return replace(view, type=TensorType.known(self.weights[name])) if name in self.weights else view
 
-    def _kept(self, argument: Argument) -> Argument:
+    def _kept(self, call: Call) -> Call:
         """Arrays move into the program's constants at once, so that what they were made from can go."""
-        if isinstance(argument, np.ndarray):
-            return View(TensorType.of(argument.dtype, argument.shape), PLAIN, (), self._constant(argument))
-        if isinstance(argument, View) and argument.slot.kind == "constant":
+
+        def placed(argument: Argument) -> Argument:
+            if not isinstance(argument, View) or argument.slot.kind != "constant":
+                return argument
             slot = self._constant(self.weights[self.weight_names[argument.slot.index]])
-            return replace(argument, slot=Slot("constant", slot.index, argument.slot.offset))
-        return argument
+            return replace(argument, slot=replace(slot, offset=argument.slot.offset))
+
+        call = replace(call, arguments=tuple(map(placed, call.arguments)))
+        return with_constants(call, self._constant)
 
     def _moves(self, node: Node) -> bool:
         """Does a view that could not share memory change the layout, so that a kernel must do it?"""
@@ -324,23 +331,6 @@ class _Assembler:
         start = view.slot.offset - inset * view.type.dtype.itemsize
         return Extent(replace(view.slot, offset=start), nbytes, buffer.root)
 
-    # ---- steps ------------------------------------------------------------------------------------------------
-
-    def _symbols(self) -> dict[KernelSpec, tuple[str, int]]:
-        """Symbol and address of each kernel: many steps share one, and making a symbol takes 10 us."""
-        specs = {step.call.spec: None for step in self.steps if step.call is not None}
-        addresses = jit.addresses([*specs, *driver_sources(self.target)], self.target)
-        return {spec: (spec.symbol, addresses[spec.symbol]) for spec in specs}
-
-    def _step(self, step: PendingStep, symbols: dict[KernelSpec, tuple[str, int]], wall: bool) -> Step:
-        if step.host is not None:
-            return step.host
-        assert step.call is not None
-        call = step.call
-        words = tuple(word_of(argument) for argument in call.arguments)
-        symbol, address = symbols[call.spec]
-        return KernelStep(step.label, symbol, address, words, call.items, call.grain, call.scratch, wall)
-
     def _constant(self, array: Array) -> Slot:
         kept = self.pool.intern(array)
         slot = self.constant_slots.get(id(kept))
@@ -352,10 +342,9 @@ class _Assembler:
 
 def _bare(type: TensorType | None) -> TensorType:
     """The type without its content."""
-    assert type is not None
-    return TensorType(type.dtype, type.shape)
+    known = present(type)
+    return TensorType(known.dtype, known.shape)
 
 
 def _whole(buffer: Buffer) -> Extent:
-    assert buffer.slot is not None
-    return Extent(buffer.slot, buffer.nbytes, buffer.root)
+    return Extent(present(buffer.slot), buffer.nbytes, buffer.root)

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from cenote.codegen import jit
-from cenote.codegen.worker import Source
 from cenote.core import settings
 from cenote.core.errors import ArgumentError
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import Argument, Call, View, dense_strides, word_of
-from cenote.kernels.driver import CALL_ARRAYS, direct_call, driver_abi, driver_sources
+from cenote.kernels.base import View, dense_strides
+from cenote.kernels.driver import CALL_ARRAYS, direct_call, driver_abi
+from cenote.kernels.launch import Launcher, with_constants
 from cenote.ops.base import Arrays, Lowering, Op, Types
 from cenote.runtime.memory import address_of, aligned_bytes, aligned_copy
 from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
@@ -86,27 +86,17 @@ class _Native:
         made = [_view(y, "output", index) for index, y in enumerate(outputs)]
         places = iter(range(len(self.inputs)))
         given = [None if x is None else _view(x, "input", next(places)) for x in inputs]
-        self.calls = list(option.bind(given, [*made, *temporaries]))
-        target = jit.host_target()
-        sources: list[Source] = [*dict.fromkeys(call.spec for call in self.calls), *driver_sources(target)]
-        self.addresses = jit.addresses(sources, target)
-        self.steps = tuple(self._step(call) for call in self.calls)
+        calls = [with_constants(call, self._constant) for call in option.bind(given, [*made, *temporaries])]
+        launcher = Launcher(calls, jit.host_target())
+        self.steps = tuple(launcher.step(call) for call in calls)
         self.checks: tuple[Step, ...] = ()
         if option.check is not None:
             noted = (temporaries[-1].slot, temporaries[-1].type)
             self.checks = (HostStep("check", option.check, (noted,), ()),)
 
-    def _step(self, call: Call) -> KernelStep:
-        words = tuple(word_of(self._constant(argument)) for argument in call.arguments)
-        symbol = call.spec.symbol
-        return KernelStep(symbol, symbol, self.addresses[symbol], words, call.items, call.grain, call.scratch)
-
-    def _constant(self, argument: Argument) -> Argument:
-        if not isinstance(argument, np.ndarray):
-            return argument
-        self.constants.append(aligned_copy(argument, "a constant of an operator"))
-        slot = Slot("constant", len(self.constants) - 1)
-        return View(TensorType.of(argument.dtype, argument.shape), PLAIN, (), slot)
+    def _constant(self, array: Array) -> Slot:
+        self.constants.append(aligned_copy(array, "a constant of an operator"))
+        return Slot("constant", len(self.constants) - 1)
 
     def runner(self) -> Runner:
         if self.alone and len(self.steps) == 1 and not self.arena_bytes:

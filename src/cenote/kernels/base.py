@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F32
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, short_name
 from cenote.runtime.program import Slot
@@ -35,6 +36,15 @@ class KernelSpec:
 
     The spec is the cache key, the symbol name and what a profiler prints; sizes are run-time arguments.
     """
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
+        raise NotImplementedError(f"{type(self).__name__}.words")
+
+    def kernel(self, target: Target) -> Kernel:
+        """A kernel with these parameters, still empty."""
+        return Kernel(self.symbol, target, self.words)
 
     def emit(self, target: Target) -> Kernel:
         """Generate the kernel. Pure: prints without running."""
@@ -96,6 +106,16 @@ class View:
 
 
 T = TypeVar("T")
+
+
+def float_pointers(names: Sequence[str], may_alias: Sequence[str] = ()) -> tuple[Parameter, ...]:
+    """Words that are pointers to float32."""
+    return tuple(Parameter(name, F32, pointer=True, may_alias=name in may_alias) for name in names)
+
+
+def numbers_named(names: Sequence[str]) -> tuple[Parameter, ...]:
+    """Words that are whole numbers."""
+    return tuple(Parameter(name) for name in names)
 
 
 def present(operand: T | None) -> T:
@@ -161,6 +181,31 @@ class Call:
     grain: int = 1
     scratch: int = 0
     independent: bool = False
+
+    @staticmethod
+    def named(
+        spec: KernelSpec, words: Mapping[str, Argument], items: int = 1, grain: int = 1, scratch: int = 0
+    ) -> Call:
+        """A call whose words are given by the names of the spec's parameters. TypeError where they are not the same."""
+        names = [parameter.name for parameter in spec.words]
+        if len(words) != len(names) or any(name not in words for name in names):
+            missing, unknown = sorted({*names} - {*words}), sorted({*words} - {*names})
+            raise TypeError(f"{type(spec).__name__}: words missing: {missing}, unknown: {unknown}")
+        return Call(spec, tuple(words[name] for name in names), items, grain, scratch)
+
+    def word(self, name: str) -> Argument:
+        """The word of a name."""
+        return self.arguments[self._position(name)]
+
+    def changed(self, **words: Argument) -> Call:
+        """The call with other words under these names."""
+        arguments = list(self.arguments)
+        for name, value in words.items():
+            arguments[self._position(name)] = value
+        return dataclasses.replace(self, arguments=tuple(arguments))
+
+    def _position(self, name: str) -> int:
+        return [parameter.name for parameter in self.spec.words].index(name)
 
     def __post_init__(self) -> None:
         if self.items < 0 or self.grain < 1 or self.scratch < 0:

@@ -10,6 +10,9 @@ GIGAHERTZ = 3.2  # turns cycles into seconds for comparisons; all lowerings shar
 MEMORY = 20e9  # bytes per second from main memory
 SIMPLE = 50e9  # simple vector operations per second: additions, comparisons, the steps of a polynomial
 LAUNCH = 1e-6  # seconds that a step takes at least
+STRIDED = 10e9  # bytes per second where one side is read or written in strides
+CONVERTED = 12e9  # the same between the steps of a network, where part of them is in the caches
+SHUFFLED = 30e9  # bytes per second through registers, lane by lane
 CACHE = 40e9  # bytes per second from the last cache
 
 
@@ -31,12 +34,22 @@ def weight_seconds(nbytes: float) -> float:
 
 def conversion_seconds(nbytes: float) -> float:
     """Time to bring a tensor into another layout, bytes read and written counted."""
-    return LAUNCH + nbytes / 1.2e10
+    return LAUNCH + nbytes / CONVERTED
 
 
 def pass_seconds(nbytes: float, operations: float = 0.0) -> float:
     """Time of one pass over tensors: their bytes from memory, simple operations on their elements."""
     return nbytes / MEMORY + operations / SIMPLE + LAUNCH
+
+
+def strided_seconds(nbytes: float) -> float:
+    """Time of a copy that is strided on one side."""
+    return nbytes / STRIDED + LAUNCH
+
+
+def shuffle_seconds(nbytes: float) -> float:
+    """Time to move bytes through registers lane by lane."""
+    return nbytes / SHUFFLED + LAUNCH
 
 
 def moved_seconds(nbytes: float) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds, strided_seconds
 from cenote.kernels.layout.memcpy import move_call
 from cenote.kernels.layout.reorder import reorder_call
 from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, require, seeded
@@ -37,11 +38,11 @@ class Reorder(Op):
         x = require("reorder", inputs[0], "x")
         if x.dtype.itemsize not in (1, 2, 4, 8):
             return
-        copy = 2 * x.nbytes / 20e9 + 1e-6
+        copy = pass_seconds(2 * x.nbytes)
         yield Lowering("copy", (PLAIN,), (PLAIN,), _bind_copy, copy)
         if x.rank not in (3, 4, 5):
             return
-        seconds = 2 * x.nbytes / 10e9 + 1e-6  # strided on one side: about 10 GB/s
+        seconds = strided_seconds(2 * x.nbytes)
         # Pools block other types as they block float32: the indices of a maximum lie as the maximum does.
         for lanes in dict.fromkeys((target.lanes(x.dtype), target.lanes())):
             blocked = Layout(lanes)

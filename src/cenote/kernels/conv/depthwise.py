@@ -28,11 +28,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter, Variable
-from cenote.codegen.values import F32, I32, I64, Pointer, Value
+from cenote.codegen.values import I32, I64, Pointer, Value
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, float_pointers, numbers_named
 from cenote.kernels.elementwise.activations import Activation, activated
 from cenote.kernels.layout.reorder import deep_strides
 
@@ -58,6 +58,11 @@ def widest_group(registers: int) -> int:
     return (registers - 4) // 2
 
 
+POINTERS = ("x", "weights", "bias", "residual", "y")
+TABLE = Parameter("table", I32, pointer=True)
+WORDS = (*float_pointers(POINTERS, ("residual", "y")), TABLE, *numbers_named(NUMBERS))
+
+
 @dataclass(frozen=True)
 class DepthwiseSpec(KernelSpec):
     """`width` pixels per tile; a window row of `taps` columns, pixels `stride` apart in x (both in vectors).
@@ -72,13 +77,12 @@ class DepthwiseSpec(KernelSpec):
     activation: Activation
     group: int = 1
 
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        return WORDS
+
     def emit(self, target: Target) -> Kernel:
-        pointers = ("x", "weights", "bias", "residual", "y")
-        parameters = [
-            Parameter(name, F32, pointer=True, may_alias=name in ("residual", "y")) for name in pointers
-        ]
-        parameters += [Parameter("table", I32, pointer=True), *(Parameter(name) for name in NUMBERS)]
-        k = Kernel(self.symbol, target, parameters)
+        k = self.kernel(target)
         lanes = target.lanes()
         rows_in_all = k.number("out_d") * k.number("out_h")
         for item in k.range(k.begin, k.end):
@@ -215,5 +219,8 @@ def depthwise_call(
         numbers |= {f"{side}_{axis}": step for axis, step in zip(AXES, steps_of, strict=True)}
     items = shape.n * blocks * bands
     grain = max(1, min(PIECE_BYTES // max(1, row_bytes * band), items // 16))
-    arguments = (x, packed, offsets, residual, y, np.array(table, np.int32))
-    return Call(spec, (*arguments, *(numbers[name] for name in NUMBERS)), items=items, grain=grain)
+    words: dict[str, Argument] = {
+        "x": x, "weights": packed, "bias": offsets, "residual": residual, "y": y, "table": np.array(table, np.int32),
+        **numbers,
+    }  # fmt: skip
+    return Call.named(spec, words, items, grain)

@@ -22,9 +22,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter, Variable
-from cenote.codegen.values import F32, I32, I64, Pointer, Value
+from cenote.codegen.values import I32, I64, Pointer, Value
 from cenote.core.target import Target
-from cenote.kernels.base import KernelSpec
+from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
 from cenote.kernels.elementwise.activations import Activation, Place, store_activated
 
 POINTERS = ("x", "weights", "bias", "residual", "y")
@@ -51,6 +51,10 @@ def widest(blocks: int, registers: int) -> int:
     return max(1, min(8, (registers - 1 - blocks) // blocks))
 
 
+TABLE = Parameter("table", I32, pointer=True)
+WORDS = (*float_pointers(POINTERS, ("residual", "y")), TABLE, *numbers_named(NUMBERS))
+
+
 @dataclass(frozen=True)
 class ConvDirectSpec(KernelSpec):
     """`blocks` channel vectors by `width` pixels in registers.
@@ -72,13 +76,12 @@ class ConvDirectSpec(KernelSpec):
     joined: bool = False
     clip: bool = False
 
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        return WORDS
+
     def emit(self, target: Target) -> Kernel:
-        parameters = [
-            Parameter(name, F32, pointer=True, may_alias=name in ("residual", "y")) for name in POINTERS
-        ]
-        parameters.append(Parameter("table", I32, pointer=True))
-        parameters += [Parameter(name) for name in NUMBERS]
-        kernel = Kernel(self.symbol, target, parameters)
+        kernel = self.kernel(target)
         _Emitter(self, kernel, target.lanes()).run()
         return kernel
 
@@ -175,18 +178,18 @@ class _Emitter:
             )
         self.bias = k.pointer("bias") + (convolution * k.number("bias_group") + member * self.row)
         first = band * k.number("band")
-        last = _smaller(k, first + k.number("band"), k.number("tiles"))
-        wide_end = _smaller(k, last, k.number("wide"))
-        narrow_begin = _larger(k, first, k.number("wide"))
-        start = first * k.number("narrow") + _smaller(k, first, k.number("wide"))
+        last = k.smaller(first + k.number("band"), k.number("tiles"))
+        wide_end = k.smaller(last, k.number("wide"))
+        narrow_begin = k.larger(first, k.number("wide"))
+        start = first * k.number("narrow") + k.smaller(first, k.number("wide"))
         slab = self.weights + (image * k.number("weights_image") + group * k.number("slab"))
         self.masks: list[Value | None] = [None] * self.spec.blocks
         if self.spec.clip:
             left = k.number("columns") - member * self.row
             self.masks = [k.tail_mask(left - o * self.lanes, self.lanes) for o in range(self.spec.blocks)]
         chunk, entries = k.number("chunk"), k.number("entries")
-        for begin in k.range(0, _larger(k, entries, k.integer(1)), chunk):
-            end = _smaller(k, begin + chunk, entries)
+        for begin in k.range(0, k.larger(entries, k.integer(1)), chunk):
+            end = k.smaller(begin + chunk, entries)
             taps = Taps(begin, end, slab, begin.equals(0), (begin + chunk) >= entries)
             walk = Walk(k, start, bases, flat, self.spec.joined)
             for _ in k.range(first, wide_end):
@@ -297,11 +300,3 @@ class Taps:
     slab: Pointer
     is_first: Value
     is_last: Value
-
-
-def _smaller(k: Kernel, a: Value, b: Value) -> Value:
-    return k.select(a < b, a, b)
-
-
-def _larger(k: Kernel, a: Value, b: Value) -> Value:
-    return k.select(a > b, a, b)

@@ -16,7 +16,7 @@ from cenote.core.errors import UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, View
-from cenote.kernels.conv.direct import NUMBERS, ConvDirectSpec, widest
+from cenote.kernels.conv.direct import ConvDirectSpec, widest
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
 
@@ -169,10 +169,11 @@ class _Plan:
         }  # fmt: skip
         items, grain, shares = self._split(tiles, narrow + 1, slab)
         numbers |= shares
-        arguments: list[Argument] = [self.x, weights, bias, self.residual, self._first_block(self.y), table]
-        arguments[3] = None if self.residual is None else self._first_block(self.residual)
-        arguments += [numbers[name] for name in NUMBERS]
-        return Call(spec, tuple(arguments), items=items, grain=grain)
+        pointers: dict[str, Argument] = {
+            "x": self.x, "weights": weights, "bias": bias, "y": self._first_block(self.y), "table": table,
+            "residual": None if self.residual is None else self._first_block(self.residual),
+        }  # fmt: skip
+        return Call.named(spec, {**pointers, **numbers}, items, grain)
 
     def _first_block(self, view: View) -> View:
         return view.at(self.first * view.strides[1])

@@ -87,11 +87,14 @@ class PanelSpec(KernelSpec):
     blocks: int
     transposed: bool
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
         numbers = ("rows", "columns", "groups", "image", "row", "column", "to_image")
-        pointers = [Parameter("x", F32, pointer=True), Parameter("y", F32, pointer=True)]
-        parameters = [*pointers, *(Parameter(name) for name in numbers), Parameter("alpha", F32)]
-        k = Kernel(self.symbol, target, parameters)
+        pointers = (Parameter("x", F32, pointer=True), Parameter("y", F32, pointer=True))
+        return (*pointers, *(Parameter(name) for name in numbers), Parameter("alpha", F32))
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
         lanes = target.lanes()
         width = self.blocks * lanes
         for item in k.range(k.begin, k.end):
@@ -134,11 +137,13 @@ def panel_calls(panels: Panels, b: Matrix, to: View, images: int, alpha: float) 
     assert isinstance(b.source, View)
     for index, (first, groups, each, _) in enumerate(panels.runs):
         spec = PanelSpec(each, transposed=b.column != 1)
-        numbers = (panels.rows, panels.columns - first, groups, b.image, b.row, b.column, panels.size)
-        source = b.source.at(first * b.column)
-        arguments = (source, to.at(panels.offset(index)), *numbers, float(alpha))
+        words: dict[str, Argument] = {
+            "x": b.source.at(first * b.column), "y": to.at(panels.offset(index)), "alpha": float(alpha),
+            "rows": panels.rows, "columns": panels.columns - first, "groups": groups, "image": b.image, "row": b.row,
+            "column": b.column, "to_image": panels.size,
+        }  # fmt: skip
         moved = panels.rows * each * panels.lanes * 4
-        yield Call(spec, arguments, items=images * groups, grain=max(1, (128 << 10) // max(1, moved)))
+        yield Call.named(spec, words, images * groups, grain=max(1, (128 << 10) // max(1, moved)))
 
 
 @dataclass(frozen=True)
@@ -198,23 +203,24 @@ class Product:
         numbers |= {"band": band, "bands": bands, "groups_inside": int(bands > 1)}
         items = self.images * bands * groups
         grain = max(1, min(int(piece / (per_tile * band)), items // 8))
-        return Call(spec, (*self._pointers(index, first, groups * each * lanes), table,
-                           *(numbers[name] for name in NUMBERS)), items=items, grain=grain)  # fmt: skip
+        pointers = self._pointers(index, first, groups * each * lanes)
+        return Call.named(spec, {**pointers, "table": table, **numbers}, items, grain)
 
-    def _pointers(self, index: int, first: int, width: int) -> tuple[Argument, ...]:
+    def _pointers(self, index: int, first: int, width: int) -> dict[str, Argument]:
         bias = np.zeros(width, np.float32)
         if self.bias is not None:
             part = self.bias[first : first + width]
             bias[: part.size] = part
         offset = self.panels.offset(index)
         b = self.b.at(offset) if isinstance(self.b, View) else self.b[offset:]
-        return (
-            _at(self.a, 0),
-            b,
-            bias,
-            None if self.residual is None else _at(self.residual, first),
-            _at(self.y, first),
-        )
+        residual = None if self.residual is None else _at(self.residual, first)
+        return {
+            "x": _at(self.a, 0),
+            "weights": b,
+            "bias": bias,
+            "residual": residual,
+            "y": _at(self.y, first),
+        }
 
     def _chunk(self, entries: int, inner: int, each: int, tiles: int, target: Target) -> int:
         """Taps per pass: a panel's part stays in the level 1 cache while several tiles of rows use it."""

@@ -37,14 +37,17 @@ class LinearSpec(KernelSpec):
     stored: str
     activation: Activation
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
         stored = Scalar.named(self.stored)
-        parameters = [
+        return (
             Parameter("x", F32, pointer=True), Parameter("w", stored, pointer=True),
             Parameter("bias", F32, pointer=True), Parameter("y", F32, pointer=True),
             Parameter("n"), Parameter("k"),
-        ]  # fmt: skip
-        k = Kernel(self.symbol, target, parameters)
+        )  # fmt: skip
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
         lanes, size = target.lanes(), k.number("k")
         for item in k.range(k.begin, k.end):
             first = self._first_row(k, item)
@@ -90,4 +93,5 @@ def linear_call(
     rows = min(ROWS, n)
     spec = LinearSpec(rows, short_name(dtype), activation)
     grain = max(1, _GRAIN // max(1, rows * k * dtype.itemsize))
-    return Call(spec, (x, weights, bias, y, n, k), items=-(-n // rows), grain=grain)
+    words = {"x": x, "w": weights, "bias": bias, "y": y, "n": n, "k": k}
+    return Call.named(spec, words, -(-n // rows), grain)

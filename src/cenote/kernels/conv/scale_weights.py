@@ -12,7 +12,7 @@ numbers than the map: 32 x 16 against 32 x 112 x 112 in EfficientNet's first blo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,22 +20,22 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, I64
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, TensorType
-from cenote.kernels.base import Call, KernelSpec, View
-from cenote.kernels.conv.direct import NUMBERS, POINTERS
-
-WEIGHTS = POINTERS.index("weights")
-WEIGHTS_IMAGE = len(POINTERS) + 1 + NUMBERS.index("weights_image")  # the table of taps lies between
+from cenote.kernels.base import Argument, Call, KernelSpec, View
 
 
 @dataclass(frozen=True)
 class ScaleWeightsSpec(KernelSpec):
     """Rows of whole vectors, each times its channel's number."""
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
         pointers = [Parameter(name, F32, pointer=True) for name in ("y", "weights", "scale")]
         table = Parameter("table", I32, pointer=True)  # (first element, elements of a row) of each run
         numbers = ("runs", "channels", "image", "scale_image", "scale_block")
-        k = Kernel(self.symbol, target, [*pointers, table, *(Parameter(name) for name in numbers)])
+        return (*pointers, table, *(Parameter(name) for name in numbers))
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
         lanes = target.lanes()
         for item in k.range(k.begin, k.end):
             run, image = item % k.number("runs"), item // k.number("runs")
@@ -59,22 +59,22 @@ def scaled_calls(calls: Sequence[Call], channels: int, scale: View, room: View) 
     if not calls:
         return []
     images = scale.shape[0]
-    packed = [call.arguments[WEIGHTS] for call in calls]
+    packed = [call.word("weights") for call in calls]
     flat = [array.reshape(-1) for array in packed if isinstance(array, np.ndarray)]
     total = sum(part.size for part in flat)
     runs, changed, start = [], [], 0
     for call, part in zip(calls, flat, strict=True):
-        slab = call.arguments[len(POINTERS) + 1 + NUMBERS.index("slab")]
+        slab = call.word("slab")
         assert isinstance(slab, int)
         runs += [(begin, slab // channels) for begin in range(start, start + part.size, slab)]
-        arguments = list(call.arguments)
-        arguments[WEIGHTS], arguments[WEIGHTS_IMAGE] = room.at(start), total
-        changed.append(replace(call, arguments=tuple(arguments)))
+        changed.append(call.changed(weights=room.at(start), weights_image=total))
         start += part.size
     weights: Array = np.concatenate(flat)
-    table = np.array(runs, np.int32)
-    numbers = (len(runs), channels, total, scale.strides[0], scale.strides[1])
-    first = Call(ScaleWeightsSpec(), (room, weights, scale, table, *numbers), items=len(runs) * images)
+    words: dict[str, Argument] = {
+        "y": room, "weights": weights, "scale": scale, "table": np.array(runs, np.int32), "runs": len(runs),
+        "channels": channels, "image": total, "scale_image": scale.strides[0], "scale_block": scale.strides[1],
+    }  # fmt: skip
+    first = Call.named(ScaleWeightsSpec(), words, len(runs) * images)
     return [first, *changed]
 
 

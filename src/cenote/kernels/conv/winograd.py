@@ -5,7 +5,7 @@
         d = window of the halo'd input; V[xi][channel block][tile] = B^T d B
       for bundle of groups of `blocks` filter vectors:                 phase "product"
         for xi (a * a products), group of the bundle:                  emitted
-          for `width` or `width - 1` tiles: M[xi][tile] = sum over channels of V[xi] * U[xi]    as in conv_direct
+          for `width` or `width - 1` tiles: M[xi][tile] = sum over channels of V[xi] * U[xi]    as in direct.py
         for group, tile, filter vector: y = activation(A^T M A + bias + residual), or the maxima of 2x2 of these
 
 "fused" runs both phases per block of tiles, with V and M in the thread's scratch; "input" and "product" are two calls
@@ -20,7 +20,7 @@ With `pool` the map's extents are even (an odd map's last row or column is in no
 and columns, and the output transform keeps the largest of every 2x2: a quarter of the stores, no step for the pool.
 
 The structure follows Z. Jia, A. Zlateski, F. Durand, K. Li, "Optimizing N-dimensional, Winograd-based convolution for
-manycore CPUs" (PPoPP 2018); the transforms are those of toom_cook.py.
+manycore CPUs" (PPoPP 2018); the transforms are those of winograd_transforms.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from cenote.codegen.builder import Kernel, Parameter, Variable
 from cenote.codegen.values import F32, I64, Pointer, Value
 from cenote.core.target import Target
-from cenote.kernels.base import KernelSpec
+from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
 from cenote.kernels.conv.winograd_transforms import Filtering, apply_input, apply_output, filtering, shortened
 from cenote.kernels.elementwise.activations import Activation, activated
 
@@ -41,6 +41,10 @@ NUMBERS = (
     "x_n", "x_block", "x_h", "y_n", "y_block", "y_h", "r_n", "r_block", "r_h",
     "v_xi", "v_block", "v_item", "m_xi", "m_group", "u_xi", "table_bytes", "temporary_bytes", "v_bytes",
 )  # fmt: skip
+WORDS = (
+    *float_pointers(("x", "u", "bias", "residual", "y", "v"), ("residual", "y")),
+    *numbers_named(NUMBERS),
+)
 LINE = 16  # floats of a cache line
 TABLE = 3  # words per tile: offset in x, offset in y, offset in r
 
@@ -94,12 +98,12 @@ class WinogradSpec(KernelSpec):
         wanted = ((False, True), (False, False), (True, False), (True, True))
         return [(v, h) for v, h in wanted if (self.last_v or not v) and (self.last_h or not h)]
 
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        return WORDS
+
     def emit(self, target: Target) -> Kernel:
-        pointers = ("x", "u", "bias", "residual", "y", "v")
-        aliases = ("residual", "y")
-        parameters = [Parameter(name, F32, pointer=True, may_alias=name in aliases) for name in pointers]
-        parameters += [Parameter(name) for name in NUMBERS]
-        kernel = Kernel(self.symbol, target, parameters)
+        kernel = self.kernel(target)
         _Emitter(self, kernel, target.lanes()).run()
         return kernel
 
@@ -129,20 +133,20 @@ class _Emitter:
         for item in k.range(k.begin, k.end):
             block, part = item // parts, item % parts
             first = block * k.number("block")
-            count = _smaller(k, k.number("block"), k.number("tiles") - first)
+            count = k.smaller(k.number("block"), k.number("tiles") - first)
             self.sort(first, count)
             self.locate(first)
             v = self.v if spec.phase == "fused" else self.v + block * k.number("v_item")
             if spec.phase == "input":
                 share = k.number("group_share")
-                self.input(v, part * share, _smaller(k, part * share + share, k.number("channel_blocks")))
+                self.input(v, part * share, k.smaller(part * share + share, k.number("channel_blocks")))
                 continue
             if spec.phase == "fused":
                 self.input(v, k.integer(0), k.number("channel_blocks"))
             begin = part * k.number("group_share")
-            end = _smaller(k, begin + k.number("group_share"), k.number("groups"))
+            end = k.smaller(begin + k.number("group_share"), k.number("groups"))
             for first_group in k.range(begin, end, k.number("bundle")):
-                last_group = _smaller(k, first_group + k.number("bundle"), end)
+                last_group = k.smaller(first_group + k.number("bundle"), end)
                 self.products(v, first_group, last_group, count)
                 for group in k.range(first_group, last_group):
                     self.output(group, self.m + (group - first_group) * k.number("m_group"))
@@ -155,7 +159,7 @@ class _Emitter:
         ends = []
         for name in ("columns_end", "inner_end", "rows_end"):
             left = k.number(name) - first
-            ends.append(k.select(left < 0, k.integer(0), _smaller(k, left, count)))
+            ends.append(k.select(left < 0, k.integer(0), k.smaller(left, count)))
         self.columns_end, self.inner_end, self.rows_end = ends
         limits = {
             (False, True): (k.integer(0), self.columns_end),
@@ -275,7 +279,7 @@ class _Emitter:
         left = k.number("filter_blocks") - group * spec.blocks
         for tiles in self.kinds.values():
             for index in k.range(tiles.begin, tiles.end):
-                for o in k.range(0, _smaller(k, k.integer(spec.blocks), left)):
+                for o in k.range(0, k.smaller(k.integer(spec.blocks), left)):
                     block = group * spec.blocks + o
                     m = products + (index * (spec.blocks * lanes) + o * lanes)
                     self.output_tile(m, index, block, tiles.down, tiles.across)
@@ -305,11 +309,12 @@ class _Emitter:
             values = apply_output(k, across, d)
             if not late:
                 values = finish(values, 0)
-            return _larger_of_pairs(k, values[::2], values[1::2]) if spec.pool else values
+            return list(map(k.maximum, values[::2], values[1::2])) if spec.pool else values
 
         def store(i: Value | int, results: Sequence[Value]) -> None:
             if spec.pool:
-                results = _larger_of_pairs(k, results[: len(results) // 2], results[len(results) // 2 :])
+                half = len(results) // 2
+                results = list(map(k.maximum, results[:half], results[half:]))
             for j, value in enumerate(finish(results, i) if late else results):
                 y.store(value, k.number("y_h") * i + j * lanes)
 
@@ -333,7 +338,7 @@ class _Emitter:
             start, stop = self.involved(xi, count)
             source = v + xi * k.number("v_xi")
             passes = (stop - start + (spec.width - 1)) // spec.width
-            narrow = _smaller(k, passes, passes * spec.width - (stop - start))
+            narrow = k.smaller(passes, passes * spec.width - (stop - start))
             wide = passes - narrow if spec.width > 1 else passes
             for index in k.range(0, groups):
                 weights = k.pointer("u") + ((begin + index) * spec.products + xi) * panel
@@ -392,12 +397,3 @@ class _Emitter:
         for i in range(width):
             for o in range(blocks):
                 m.store(sums[i][o].value, (tile + i) * row + o * lanes)
-
-
-def _smaller(k: Kernel, a: Value, b: Value) -> Value:
-    return k.select(a < b, a, b)
-
-
-def _larger_of_pairs(k: Kernel, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
-    """Elementwise maxima, NaN where either is NaN."""
-    return [k.maximum(a, b) for a, b in zip(left, right, strict=True)]

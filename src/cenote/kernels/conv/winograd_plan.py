@@ -12,7 +12,7 @@ from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Call, View
 from cenote.kernels.conv.direct import widest
-from cenote.kernels.conv.winograd import LINE, NUMBERS, TABLE, WinogradSpec
+from cenote.kernels.conv.winograd import LINE, TABLE, WinogradSpec
 from cenote.kernels.conv.winograd_transforms import Filtering, filtering, shortened, transform_weights
 from cenote.kernels.cost_model import peak_seconds, weight_seconds
 from cenote.kernels.elementwise.activations import Activation
@@ -260,13 +260,18 @@ class WinogradPlan:
         above = pads[-2][0] * steps["x"][2] if len(pads) > 1 else 0
         source = x.at(-(above + pads[-1][0] * row))
         phases = ["input", "product"] if self.split else ["fused"]
-        return [
-            self._call(phase, (source, u, offsets, residual, y, v), steps, activation, residual is not None)
-            for phase in phases
-        ]
+        pointers: dict[str, View | Array | None] = {
+            "x": source,
+            "u": u,
+            "bias": offsets,
+            "residual": residual,
+            "y": y,
+            "v": v,
+        }
+        return [self._call(phase, pointers, steps, activation, residual is not None) for phase in phases]
 
     def _call(
-        self, phase: str, pointers: tuple[View | Array | None, ...], steps: dict[str, tuple[int, int, int]],
+        self, phase: str, pointers: dict[str, View | Array | None], steps: dict[str, tuple[int, int, int]],
         activation: Activation, residual: bool,
     ) -> Call:  # fmt: skip
         rows = self.shape.window
@@ -283,8 +288,8 @@ class WinogradPlan:
             numbers |= {f"{side}_n": n, f"{side}_block": block, f"{side}_h": h}
         scratch = numbers["table_bytes"] + numbers["temporary_bytes"] + numbers["v_bytes"]
         scratch += 0 if is_input else numbers["bundle"] * numbers["m_group"] * 4
-        arguments = (*pointers, *(numbers[name] for name in NUMBERS))
-        return Call(spec, arguments, items=self.blocks * numbers["group_parts"], scratch=scratch)
+        items = self.blocks * numbers["group_parts"]
+        return Call.named(spec, {**pointers, **numbers}, items, scratch=scratch)
 
     def numbers(self, phase: str) -> dict[str, int]:
         """The numbers of a launch, but for the tensors' strides."""

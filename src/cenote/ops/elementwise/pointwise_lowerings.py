@@ -11,6 +11,7 @@ import numpy as np
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call, operand_of
 from cenote.kernels.elementwise.functions import INTEGER, SINGLE, Number
 from cenote.ops.base import Lowering
@@ -50,7 +51,7 @@ def pointwise_lowerings(
         return
     operands = [inputs[index] for index in function.operands]
     moved = output.nbytes + sum(x.nbytes for x in operands if x is not None)
-    seconds = moved / 2e10 + function.weight * output.size / 5e10 + 1e-6
+    seconds = pass_seconds(moved, function.weight * output.size)
     tolerance = error_of(function.tolerance, output.dtype)
     used = set(function.operands)
     reusable = tuple(i for i in dict.fromkeys(function.operands) if _fits(inputs[i], output))

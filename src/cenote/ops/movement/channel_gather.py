@@ -12,6 +12,7 @@ from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.base import Call, View
+from cenote.kernels.cost_model import shuffle_seconds
 from cenote.kernels.layout.channel_gather import Sources, bytes_moved, channel_gather_call
 from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types, require_same_dtype, seeded
 
@@ -49,7 +50,7 @@ class ChannelGather(Op):
             return
         layout = Layout(target.lanes())
         pixels = first.size // max(1, first.shape[1])
-        seconds = bytes_moved(self.sources, pixels) / 3e10 + 1e-6
+        seconds = shuffle_seconds(bytes_moved(self.sources, pixels))
         yield Lowering("shuffle lanes", (layout,) * len(inputs), (layout,), self._bind, seconds)
 
     def _bind(self, inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:

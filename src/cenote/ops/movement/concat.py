@@ -12,6 +12,7 @@ from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import LAUNCH, pass_seconds
 from cenote.kernels.layout.copy import box_of, can_copy, copy_call
 from cenote.ops.base import (
     Alias,
@@ -57,7 +58,7 @@ class Concat(Op):
         types: list[TensorType] = self.arranged(inputs)
         if not can_copy(output.dtype):
             return
-        seconds = 2 * output.nbytes / 2e10 + 1e-6 * len(types)
+        seconds = pass_seconds(2 * output.nbytes) + LAUNCH * (len(types) - 1)
         axis = normalize_axis(self.name, self.axis, output.rank)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:

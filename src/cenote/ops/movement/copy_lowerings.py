@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, TensorType
 from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.layout.transpose import strided_copy_call
 from cenote.ops.base import Lowering
@@ -27,4 +28,4 @@ def strided_lowerings(
         return [strided_copy_call(x.at(start), strides, outputs[0], target)]
 
     rest = (None,) * (len(inputs) - 1)
-    yield Lowering("strided_copy", (PLAIN, *rest), (PLAIN,), bind, 3 * output.nbytes / 2e10 + 1e-6)
+    yield Lowering("strided_copy", (PLAIN, *rest), (PLAIN,), bind, pass_seconds(3 * output.nbytes))

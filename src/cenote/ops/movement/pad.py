@@ -12,6 +12,7 @@ from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import LAUNCH, pass_seconds
 from cenote.kernels.layout.copy import box_of, can_copy, copy_call, fill_call
 from cenote.ops.base import (
     Arrays,
@@ -118,7 +119,7 @@ class Pad(Op):
             return
         pads = self.resolved(inputs)
         constant = self.constant([None if kind is None else kind.value for kind in inputs], x.dtype)
-        seconds = 2 * output.nbytes / 2e10 + 2e-6
+        seconds = pass_seconds(2 * output.nbytes) + LAUNCH  # two kernels
         rest = (None,) * (len(inputs) - 1)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:

@@ -11,6 +11,7 @@ from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import SIMPLE, pass_seconds
 from cenote.kernels.elementwise.resize import MOST_TAPS, resize_call
 from cenote.kernels.layout.copy import can_copy
 from cenote.ops.base import (
@@ -188,7 +189,7 @@ class Resize(Op):
         if np.prod(counts) > MOST_TAPS:
             return
         rest = (None,) * (len(inputs) - 1)
-        moved = (x.nbytes + output.nbytes) / 2e10 + 1e-6
+        moved = pass_seconds(x.nbytes + output.nbytes)
         error = 0.0 if self.mode == "nearest" else error_of(2e-6, x.dtype)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
@@ -201,7 +202,7 @@ class Resize(Op):
         yield Lowering("taps", (PLAIN, *rest), (PLAIN,), bind, moved + slow, error)
         if 3 <= x.rank <= 5 and is_float(x.dtype) and (x.rank > 3 or axes[1].is_identity):
             blocked = Layout(target.lanes(x.dtype))
-            fast = output.size * 2 * np.prod(counts) / 5e10
+            fast = output.size * 2 * np.prod(counts) / SIMPLE
             yield Lowering("taps_blocked", (blocked, *rest), (blocked,), bind, float(moved + fast), error)
 
     def _is_native(self, x: TensorType) -> bool:

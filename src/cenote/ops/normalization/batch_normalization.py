@@ -11,6 +11,7 @@ from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, constant_of, present
+from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.elementwise import elementwise_call, operand_of, per_channel
 from cenote.ops.base import (
@@ -88,7 +89,7 @@ class BatchNormalization(Fusible):
         x, *parameters = inputs
         if self.training or x is None or x.rank < 2:
             return
-        seconds = 2 * x.nbytes / 2e10 + 1e-6
+        seconds = pass_seconds(2 * x.nbytes)
         error = error_of(1e-6, x.dtype)
         if all(parameter is not None and parameter.value is not None for parameter in parameters):
             rest = (None,) * 4

@@ -11,6 +11,7 @@ from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.lrn import ROOTS, Normalized, lrn_call
 from cenote.ops.base import (
     Arrays,
@@ -74,12 +75,13 @@ class LRN(Op):
             return [lrn_call(formula, present(views[0]), outputs[0])]
 
         error = error_of(2e-6, x.dtype)
-        seconds = 2 * x.nbytes / 2e10 + 1e-6
-        yield Lowering("windows", (PLAIN,), (PLAIN,), bind, seconds + 4 * self.size * x.size / 5e10, error)
+        yield Lowering(
+            "windows", (PLAIN,), (PLAIN,), bind, pass_seconds(2 * x.nbytes, 4 * self.size * x.size), error
+        )
         blocked = Layout(target.lanes(x.dtype))
         if 3 <= x.rank <= 5 and after <= blocked.lanes:
-            work = (2 * self.size + 20) * x.size / 5e10
-            yield Lowering("windows_blocked", (blocked,), (blocked,), bind, seconds + work, error)
+            seconds = pass_seconds(2 * x.nbytes, (2 * self.size + 20) * x.size)
+            yield Lowering("windows_blocked", (blocked,), (blocked,), bind, seconds, error)
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         (output,) = self.infer(*inputs)

@@ -9,6 +9,7 @@ import numpy as np
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.normalize import normalize_blocked_call, normalize_rows_call
 from cenote.ops.base import Lowering, narrow
 from cenote.ops.elementwise.pointwise_lowerings import error_of
@@ -17,7 +18,7 @@ ERROR = 2e-6  # of the largest output, in float32
 
 
 def _seconds(x: TensorType) -> float:
-    return 2 * x.nbytes / 2e10 + 12 * x.size / 5e10 + 1e-6
+    return pass_seconds(2 * x.nbytes, 12 * x.size)
 
 
 def row_lowerings(

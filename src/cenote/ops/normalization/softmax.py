@@ -10,6 +10,7 @@ import numpy as np
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.softmax import softmax_call
 from cenote.ops.base import (
     Arrays,
@@ -68,7 +69,7 @@ class _Softmax(Op):
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
             return [softmax_call(present(views[0]), outputs[0], axes, self.name == "log_softmax", target)]
 
-        seconds = 4 * x.nbytes / 2e10 + 30 * x.size / 5e10 + 1e-6
+        seconds = pass_seconds(4 * x.nbytes, 30 * x.size)
         yield Lowering(
             "three_passes", (PLAIN,), (PLAIN,), bind, seconds, error_of(1e-6, x.dtype), in_place=(0,)
         )

@@ -12,6 +12,7 @@ from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.reduce import INTEGER
 from cenote.kernels.elementwise.reduce_plan import ReduceAxis, partial_type, pieces_of, reduce_calls
 from cenote.ops.base import (
@@ -110,7 +111,7 @@ class Reduction(Op):
             )
 
         rest = (None,) * (len(inputs) - 1)
-        seconds = x.nbytes / 2e10 + x.size / 5e10 + 1e-6
+        seconds = pass_seconds(x.nbytes, x.size)
         error = error_of(0.0 if self.kind in ("max", "min") else 1e-6, x.dtype) if is_float(x.dtype) else 0.0
         yield Lowering("reduce", (PLAIN, *rest), (PLAIN,), bind, seconds, error, temporaries)
         if 3 <= x.rank <= 5 and is_float(x.dtype) and self.keepdims and 1 not in axes:

@@ -1,0 +1,114 @@
+"""What a model takes: its inputs by name and in order, and whether names, items and shapes fit them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import InputError
+from cenote.core.types import Array, Declared, TensorType
+from cenote.runtime.arrays import same
+from cenote.runtime.batches import Entry
+from cenote.runtime.inputs import foreign
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class Signature:
+    """The declared inputs of a model."""
+
+    def __init__(self, inputs: Sequence[Declared]) -> None:
+        self.inputs = tuple(inputs)
+        self.by_name = {declared.name: declared for declared in inputs}
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.inputs)) or "none"
+
+    def check_names(self, given: Mapping[str, Any], missing: str = "input '{}' is missing") -> None:
+        """Raise InputError unless there is one thing for each input, by name."""
+        if given.keys() == self.by_name.keys():
+            return
+        for name in given:
+            if name not in self.by_name:
+                raise InputError(f"'{name}' is no input of the model; its inputs: {self}")
+        absent = next(name for name in self.by_name if name not in given)
+        raise InputError(f"{missing.format(absent)}; the model's inputs: {self}")
+
+    def named(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Inputs given in order and by name, by name."""
+        if len(arrays) > len(self.inputs):
+            raise InputError(f"{len(arrays)} inputs given, the model has {len(self.inputs)}: {self}")
+        given = {declared.name: array for declared, array in zip(self.inputs, arrays, strict=False)}
+        for name, array in named.items():
+            if name in given:
+                raise InputError(f"input '{name}' is given twice")
+            given[name] = array
+        return given
+
+    def entry(self, item: Any) -> Entry:
+        """An item of a stream: one input, several in order, or a dict."""
+        if isinstance(item, Mapping):
+            given = dict(item)
+        else:
+            values = item if isinstance(item, tuple | list) else (item,)
+            if len(values) != len(self.inputs):
+                raise InputError(
+                    f"an item holds {len(values)} inputs, the model has {len(self.inputs)}: {self}"
+                )
+            given = self.named(values, {})
+        self.check_names(given)
+        restore: Callable[[Array], Any] = same
+        for name, array in given.items():
+            if type(array) is not np.ndarray:
+                given[name], back = foreign(array, self.by_name[name])
+                restore = restore if back is same else back
+        single = [
+            declared.shape is not None and given[declared.name].ndim == len(declared.shape) - 1
+            for declared in self.inputs
+        ]
+        return Entry(given, bool(single) and all(single), restore)
+
+    def shapes(self, given: Mapping[str, Sequence[int]]) -> Shapes:
+        """Shapes by name, in order. Raises InputError for wrong names and for what is no shape."""
+        self.check_names(given, "a shape is missing for input '{}'")
+        return tuple(_extents(name, given[name]) for name in self.by_name)
+
+    def types(self, shapes: Shapes) -> dict[str, TensorType]:
+        """The inputs' types with these shapes. Raises InputError for a shape that the model does not take."""
+        types = {}
+        for declared, shape in zip(self.inputs, shapes, strict=True):
+            fits = declared.shape is None or (
+                len(declared.shape) == len(shape)
+                and all(
+                    not isinstance(wanted, int) or wanted == extent
+                    for wanted, extent in zip(declared.shape, shape, strict=True)
+                )
+            )
+            if not fits:
+                raise InputError(
+                    f"input '{declared.name}' has shape {list(shape)}, the model takes {declared}"
+                )
+            types[declared.name] = TensorType.of(declared.dtype, shape)
+        return types
+
+    def static_shapes(self) -> Shapes | None:
+        """The inputs' shapes, if the model takes no others."""
+        shapes = [declared.shape for declared in self.inputs]
+        if any(shape is None or any(not isinstance(n, int) for n in shape) for shape in shapes):
+            return None
+        return tuple(tuple(n for n in shape or () if isinstance(n, int)) for shape in shapes)
+
+
+def _extents(name: str, shape: Any) -> tuple[int, ...]:
+    try:
+        extents = tuple(map(operator.index, shape))
+    except TypeError:
+        raise InputError(
+            f"the shape of input '{name}' must be whole numbers like (1, 3, 8, 8), not {shape!r}"
+        ) from None
+    if any(extent < 0 for extent in extents):
+        raise InputError(f"the shape of input '{name}' has a negative size: {list(extents)}")
+    return extents
