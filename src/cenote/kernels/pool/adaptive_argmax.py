@@ -23,7 +23,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, KernelSpec, View, named_call
+from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import channels_of, named, planes_of
 from cenote.kernels.pool.common import MAXIMUM, compute_type, identity, spans
 from cenote.kernels.pool.problem import fitting
@@ -53,8 +53,8 @@ class RangeSearch(KernelSpec):
         return self.nan == "ignore" and self.compute.is_float
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
         storage = Scalar.of(self.dtype)
         pointers = [Parameter("y", storage, pointer=True), Parameter("x", storage, pointer=True)]
         pointers += [
@@ -66,7 +66,7 @@ class RangeSearch(KernelSpec):
         return (*pointers, *(Parameter(name) for name in numbers))
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.parameters))
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             plane, rest = item % n("out_d"), item // n("out_d")
@@ -225,7 +225,7 @@ def search_call(
     spec = RangeSearch(x.type.dtype, plain, lanes, nan if compute.is_float else "")
     items = y.shape[0] * units * len(every[0])
     work = max(1, size * step // len(every[0]))
-    return named_call(
-        spec, spec.parameters, words, items,
+    return Call.named(
+        spec, words, items,
         grain=max(1, min(WORK // work, -(-items // 8))), scratch=(12 * width + 256) if plain else 0,
     )  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from cenote.codegen.values import Scalar
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call, named_call
+from cenote.kernels.base import Argument, Call
 from cenote.kernels.cost_model import pool_seconds
 from cenote.kernels.pool.common import INDEX_PARAMETERS, SLACK, SUM, PoolSpec, compute_type
 
@@ -370,7 +370,7 @@ def window_build(
         rows = geometry.columns(0, cut.strip)[1] * geometry.stride[1] + cut.strip
         moved = work or rows * cut.band * memory.step * problem.dtype.itemsize * planes_of_item
         grain = max(1, min(GRAIN_BYTES // max(moved, 1), -(-items // 8)))
-        return named_call(spec, spec.parameters, words, items, grain, scratch * problem.compute.nbytes)
+        return Call.named(spec, words, items, grain, scratch * problem.compute.nbytes)
 
     return build
 

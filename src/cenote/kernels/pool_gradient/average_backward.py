@@ -72,8 +72,8 @@ class PoolSpread(KernelSpec):
         return compute_type("sum", self.dtype)
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
         storage = Scalar.of(self.dtype)
         pointers = [Parameter(name, storage, pointer=True) for name in ("y", "x")]
         pointers.append(Parameter("g", self.compute if self.slope != PLAIN_SLOPE else storage, pointer=True))
@@ -87,7 +87,7 @@ class PoolSpread(KernelSpec):
         )
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.parameters))
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             band, rest = item % n("bands"), item // n("bands")

@@ -11,7 +11,7 @@ import numpy as np
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call, View, named_call
+from cenote.kernels.base import Argument, Call, View
 from cenote.kernels.plane_items import named, planes_of
 from cenote.kernels.pool.common import compute_type
 from cenote.kernels.pool.problem import fitting
@@ -109,8 +109,8 @@ def spread_call(
         "exponent": float(exponent), "floor": float(floor),
     }  # fmt: skip
     items = y.shape[0] * channels * planes.size * bands
-    return named_call(
-        spec, spec.parameters, words, items,
+    return Call.named(
+        spec, words, items,
         grain=max(1, min(ITEM // (row_bytes * band), -(-items // 8))), scratch=3 * length * compute.nbytes,
     )  # fmt: skip
 
