@@ -9,7 +9,7 @@ import numpy as np
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import View, buffer_elements, dense_strides
-from cenote.kernels.pool.algorithms import candidates
+from cenote.kernels.pool.algorithms import candidates, planned
 from cenote.kernels.pool.problem import Candidate, Geometry, Memory, PoolProblem, Scale
 from cenote.runtime.program import Slot
 from tests.harness import Buffer, launch, pack, unpack
@@ -63,9 +63,9 @@ def has_empty_window(g: Geometry) -> bool:
 
 def run_pool(
     x: Array, g: Geometry, reduction: str, target: Target, *, layout: str = "plain", chunk: int = 0,
-    scale: Scale = UNSCALED, nan: str = "propagate",
+    scale: Scale = UNSCALED, nan: str = "propagate", algorithm: str = "",
 ) -> Array:  # fmt: skip
-    """x (N, C, planes, rows, columns) pooled by the algorithm that comes first, between guard bytes."""
+    """x (N, C, planes, rows, columns) pooled by the algorithm, or the one that comes first, between guard bytes."""
     last = layout == "last"
     form = Layout(lanes=target.lanes()) if layout == "blocked" else PLAIN
     shapes = [x.shape, (*x.shape[:2], *g.out)]
@@ -82,7 +82,7 @@ def run_pool(
     step = x.shape[1] if last else max(form.lanes, 1)
     memory = Memory(x.shape[0], channels, strides[0], strides[1], step)  # type: ignore[arg-type]
     problem = PoolProblem(reduction, x.dtype, g, memory, scale, nan, fixed_step=form.is_blocked)
-    call = chosen(problem, target).build(*views)
+    call = (planned(algorithm, problem, target) if algorithm else chosen(problem, target)).build(*views)
     launch(call, buffers, target, chunk)
     for buffer in buffers:
         buffer.check(call.spec.symbol)

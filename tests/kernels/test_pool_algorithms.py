@@ -17,7 +17,7 @@ from cenote.kernels.cost_model import POOL_RATES
 from cenote.kernels.pool import separable
 from cenote.kernels.pool.algorithms import PROBLEMS, RANGES, WINDOWS, candidates
 from cenote.kernels.pool.common import PoolSpec
-from cenote.kernels.pool.problem import Memory, PoolProblem, build_of
+from cenote.kernels.pool.problem import Memory, PoolProblem
 from cenote.ops import operators
 from cenote.ops.pool.max import MaxPool
 from tests.contract.samples import listed
@@ -68,20 +68,19 @@ def test_candidates_come_by_their_estimates() -> None:
 
 
 def test_words_are_passed_by_name_and_checked() -> None:
-    """A word too few or too many is an error where the call is planned, not a kernel that reads the wrong number."""
+    """A word too few or too many is an error where the call is made, not a kernel that reads the wrong number."""
     call = separable.plan(problem(), jit.host_target())
     assert call is not None
     made = call.build(None, None)
     assert isinstance(made.spec, PoolSpec)
-    words = dict(zip((p.name for p in made.spec.parameters), made.arguments, strict=True))
-    del words["x"], words["y"]
-    again = build_of(made.spec, words, made.items, made.grain, made.scratch)(None, None)
+    words = dict(zip((p.name for p in made.spec.words), made.arguments, strict=True))
+    again = Call.named(made.spec, words, made.items, made.grain, made.scratch)
     assert isinstance(again, Call)
     assert again == made
-    with pytest.raises(TypeError, match=r"missing words \['band'\]"):
-        build_of(made.spec, {k: v for k, v in words.items() if k != "band"}, 1, 1, 0)
-    with pytest.raises(TypeError, match=r"unknown words \['bandd'\]"):
-        build_of(made.spec, {**words, "bandd": 1}, 1, 1, 0)
+    with pytest.raises(TypeError, match=r"missing: \['band'\]"):
+        Call.named(made.spec, {k: v for k, v in words.items() if k != "band"}, 1, 1, 0)
+    with pytest.raises(TypeError, match=r"unknown: \['bandd'\]"):
+        Call.named(made.spec, {**words, "bandd": 1}, 1, 1, 0)
 
 
 def model() -> bytes:

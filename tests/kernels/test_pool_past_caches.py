@@ -10,17 +10,29 @@ import pytest
 from cenote import functional
 from cenote.codegen import jit
 from cenote.core.types import Array
+from cenote.functional import dispatch
+from cenote.kernels.pool import algorithms
+from cenote.kernels.pool.algorithms import planned
 from cenote.kernels.pool.problem import Memory, PoolProblem
 from cenote.kernels.pool.van_herk import PoolVanHerk
-from tests.kernels.pool_oracle import chosen, geometry, pooled, run_pool
+from tests.kernels.pool_oracle import geometry, pooled, run_pool
 
 GUARD = 64  # elements on each side of an output that nothing may touch
 JUNK = 77
+BY_WINDOW = {(1, 9, 9): "van_herk", (1, 31, 31): "van_herk", (3, 3, 3): "window_3x3x3"}
 
 
 @pytest.fixture(autouse=True)
 def every_tensor_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PoolProblem, "passes_caches", lambda *_: True)
+
+
+def only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Windows are pooled by this algorithm, by functions too."""
+    monkeypatch.setattr(
+        algorithms, "WINDOWS", tuple(each for each in algorithms.WINDOWS if each.name == name)
+    )
+    monkeypatch.setattr(dispatch, "_kept", {})
 
 
 def noise(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Array:
@@ -42,7 +54,10 @@ def check_around(memory: Array, y: Array) -> None:
 
 @pytest.mark.parametrize("offset", [0, 1, 4, 8, 12, 15])
 @pytest.mark.parametrize(("window", "pad"), [(8, 0), (9, 4), (31, 15), (40, 0), (64, 3), (101, 50)])
-def test_wide_windows_at_every_alignment(window: int, pad: int, offset: int) -> None:
+def test_wide_windows_at_every_alignment(
+    window: int, pad: int, offset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only(monkeypatch, "van_herk")
     for width in (192 + window, 205 + window, 371):
         x = noise((1, 2, 110, width), np.float32, width)
         g = geometry((1, 110, width), (1, window, window), pads=((0, 0), (pad, pad), (pad, pad)))
@@ -58,11 +73,22 @@ def test_wide_windows_at_every_alignment(window: int, pad: int, offset: int) -> 
             check_around(memory, y)
 
 
+@pytest.mark.parametrize("algorithm", ["separable", "window_3x3x3"])
 @pytest.mark.parametrize("offset", [0, 3, 12])
 @pytest.mark.parametrize(("size", "window", "pad"), [
     ((5, 23, 130), 3, 1), ((4, 19, 201), 2, 0), ((3, 40, 128), 3, 0), ((6, 7, 64), 3, 1), ((4, 1, 100), 1, 0),
 ])  # fmt: skip
-def test_volumes_at_every_alignment(size: tuple[int, int, int], window: int, pad: int, offset: int) -> None:
+def test_volumes_at_every_alignment(
+    size: tuple[int, int, int],
+    window: int,
+    pad: int,
+    offset: int,
+    algorithm: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if algorithm == "window_3x3x3" and window != 3:
+        pytest.skip("other windows")
+    only(monkeypatch, algorithm)
     x = noise((2, 2, *size), np.float32)
     g = geometry(size, (window,) * 3, pads=((pad, pad),) * 3)
     memory, y = into_memory_at(offset, (2, 2, *g.out), np.float32)
@@ -80,7 +106,7 @@ def test_element_types(dtype: Any) -> None:
         g = geometry(size, window, pads=tuple((w // 2, w // 2) for w in window))
         x = noise((1, 2, *size), dtype)
         for reduction, target in (("max", "generic"), ("max", ""), ("min", "")):
-            y = run_pool(x, g, reduction, jit.named_target(target))
+            y = run_pool(x, g, reduction, jit.named_target(target), algorithm=BY_WINDOW[g.window])
             np.testing.assert_array_equal(y.astype(np.float64), pooled(x, g, reduction))
 
 
@@ -91,9 +117,10 @@ def test_nan_and_infinities_reach_their_windows_and_no_others() -> None:
             x = noise((1, 1, *size), np.float32, seed)
             places = np.random.default_rng(seed).integers(0, x.size, 4)
             x.ravel()[places] = (np.nan, np.inf, -np.inf, 1e38)
-            np.testing.assert_array_equal(run_pool(x, g, "max", jit.host_target()), pooled(x, g, "max"))
+            y = run_pool(x, g, "max", jit.host_target(), algorithm=BY_WINDOW[g.window])
+            np.testing.assert_array_equal(y, pooled(x, g, "max"))
             x.ravel()[places[0]] = 0
-            y = run_pool(x, g, "sum", jit.host_target())
+            y = run_pool(x, g, "sum", jit.host_target(), algorithm=BY_WINDOW[g.window])
             want = pooled(x, g, "sum")
             np.testing.assert_array_equal(np.isnan(y), np.isnan(want))
             np.testing.assert_array_equal(np.isinf(y), np.isinf(want))
@@ -103,9 +130,10 @@ def test_bits_do_not_depend_on_the_chunks() -> None:
     for size, window in (((1, 300, 300), (1, 9, 9)), ((4, 30, 130), (3, 3, 3))):
         g = geometry(size, window, pads=tuple((w // 2, w // 2) for w in window))
         x = noise((1, 2, *size), np.float32)
-        whole = run_pool(x, g, "sum", jit.host_target())
+        whole = run_pool(x, g, "sum", jit.host_target(), algorithm=BY_WINDOW[g.window])
         for chunk in (1, 3):
-            np.testing.assert_array_equal(run_pool(x, g, "sum", jit.host_target(), chunk=chunk), whole)
+            y = run_pool(x, g, "sum", jit.host_target(), algorithm=BY_WINDOW[g.window], chunk=chunk)
+            np.testing.assert_array_equal(y, whole)
 
 
 def test_the_plan_of_a_large_image_writes_past_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +145,6 @@ def test_the_plan_of_a_large_image_writes_past_the_caches(monkeypatch: pytest.Mo
         g = geometry(size, (1, 9, 9), pads=((0, 0), (4, 4), (4, 4)))
         strides = (side * side, side * side, side * side, size[2])
         problem = PoolProblem("max", np.dtype(np.float32), g, Memory(1, 1, strides, strides))
-        spec = chosen(problem, target).build(None, None).spec
+        spec = planned("van_herk", problem, target).build(None, None).spec
         assert isinstance(spec, PoolVanHerk)
         assert spec.past_caches is large

@@ -11,9 +11,10 @@ import pytest
 from cenote import functional
 from cenote.codegen import jit
 from cenote.core.types import Array
+from cenote.kernels.pool import window_3x3x3
 from cenote.kernels.pool.problem import Geometry, Memory, PoolProblem
 from cenote.kernels.pool.window_3x3x3 import PoolWindow3x3x3
-from tests.kernels.pool_oracle import chosen, geometry, pooled, run_pool
+from tests.kernels.pool_oracle import geometry, pooled, run_pool
 
 HOST = jit.host_target()
 WINDOW = (3, 3, 3)
@@ -31,7 +32,7 @@ def noise(shape: tuple[int, ...], dtype: Any = np.float32, seed: int = 0) -> Arr
 
 def check(x: Array, g: Geometry) -> None:
     for reduction in ("max", "min", "sum"):
-        y = run_pool(x, g, reduction, HOST)
+        y = run_pool(x, g, reduction, HOST, algorithm="window_3x3x3")
         want = pooled(x, g, reduction)
         if reduction == "sum":
             np.testing.assert_allclose(y, want, rtol=1e-6, atol=27 * 40 * 2e-6)
@@ -43,7 +44,9 @@ def test_the_plan_uses_the_kernel() -> None:
     g = geometry((4, 9, 40), WINDOW, pads=((1, 1),) * 3)
     memory = Memory(1, 1, (1440, 1440, 360, 40), (1440, 1440, 360, 40))
     problem = PoolProblem("sum", np.dtype(np.float32), g, memory)
-    assert isinstance(chosen(problem, HOST).build(None, None).spec, PoolWindow3x3x3)
+    plan = window_3x3x3.plan(problem, HOST)
+    assert plan is not None
+    assert isinstance(plan.build(None, None).spec, PoolWindow3x3x3)
 
 
 @pytest.mark.parametrize("pad", [0, 1])
@@ -76,7 +79,7 @@ def test_element_types_and_targets(dtype: Any) -> None:
     x = noise((1, 2, 4, 9, 300), np.float64).astype(np.int64).astype(dtype)
     for target in ("generic", ""):
         for reduction in ("max", "min") if np.dtype(dtype).itemsize < 4 else ("max", "sum"):
-            y = run_pool(x, g, reduction, jit.named_target(target))
+            y = run_pool(x, g, reduction, jit.named_target(target), algorithm="window_3x3x3")
             np.testing.assert_array_equal(y.astype(np.float64), pooled(x, g, reduction))
 
 
@@ -88,10 +91,12 @@ def test_nan_and_infinities_reach_their_windows_and_no_others() -> None:
             places = np.random.default_rng(seed).integers(0, x.size, 3)
             x.ravel()[places] = (np.nan, np.inf, -np.inf)
             x[0, 0, seed % 4, seed % 17, (0, 65)[seed % 2]] = np.nan
-            np.testing.assert_array_equal(run_pool(x, g, "max", HOST), pooled(x, g, "max"))
-            ignored = run_pool(x, g, "max", HOST, nan="ignore")
+            np.testing.assert_array_equal(
+                run_pool(x, g, "max", HOST, algorithm="window_3x3x3"), pooled(x, g, "max")
+            )
+            ignored = run_pool(x, g, "max", HOST, algorithm="window_3x3x3", nan="ignore")
             np.testing.assert_array_equal(ignored, pooled(x, g, "max", "ignore"))
-            y, want = run_pool(x, g, "sum", HOST), pooled(x, g, "sum")
+            y, want = run_pool(x, g, "sum", HOST, algorithm="window_3x3x3"), pooled(x, g, "sum")
             np.testing.assert_array_equal(np.isnan(y), np.isnan(want))
             np.testing.assert_array_equal(np.isinf(y), np.isinf(want))
 
@@ -99,9 +104,11 @@ def test_nan_and_infinities_reach_their_windows_and_no_others() -> None:
 def test_bits_depend_neither_on_chunks_nor_on_threads() -> None:
     g = geometry((5, 45, 130), WINDOW, pads=((1, 1),) * 3)
     x = noise((1, 3, 5, 45, 130))
-    whole = run_pool(x, g, "sum", HOST)
+    whole = run_pool(x, g, "sum", HOST, algorithm="window_3x3x3")
     for chunk in (1, 3):
-        np.testing.assert_array_equal(run_pool(x, g, "sum", HOST, chunk=chunk), whole)
+        np.testing.assert_array_equal(
+            run_pool(x, g, "sum", HOST, algorithm="window_3x3x3", chunk=chunk), whole
+        )
     one, two = (functional.avg_pool3d(x, 3, 1, 1, threads=threads) for threads in (1, 2))
     np.testing.assert_array_equal(one, two)
 

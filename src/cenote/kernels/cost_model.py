@@ -83,7 +83,7 @@ POOL_RATES = {
     "adaptive_small": PoolRates(0.15e-9, 0.15e-9, 4.0e-9),
 }
 # Seconds per element of pools with one algorithm each, beside the bytes that they move.
-COMBINED_TAP = 2e-10  # of a window, for medians and SoftPool
+WHOLE_WINDOW_TAP = 2e-10  # of a window, for medians and SoftPool
 DRAWN_TAP = 5e-10  # of a window whose place is drawn
 POWER = 8e-9  # in float64
 PLACED_VALUE = 1.5e-9  # by an index

@@ -6,6 +6,7 @@ or channels-last memory): no two items write the same element, so whatever is ad
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
@@ -89,6 +90,16 @@ def start_of(k: Kernel, name: str, item: Item) -> Pointer:
 def stride_names(*names: str) -> list[str]:
     """Number parameters for the strides of tensors, in the order of `Planes.strides`."""
     return [f"{name}_{stride}" for name in names for stride in STRIDES]
+
+
+def named(names: Sequence[str], values: Sequence[int]) -> dict[str, int]:
+    """Words by name."""
+    return dict(zip(names, values, strict=True))
+
+
+def stride_words(name: str, planes: Planes) -> dict[str, int]:
+    """The words for `stride_names` of a tensor."""
+    return named(stride_names(name), planes.strides)
 
 
 def smaller(k: Kernel, a: Value, b: Value) -> Value:

@@ -23,8 +23,8 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Call, KernelSpec, View
-from cenote.kernels.plane_items import channels_of, planes_of
+from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.plane_items import channels_of, named, planes_of
 from cenote.kernels.pool.common import MAXIMUM, compute_type, identity, spans
 from cenote.kernels.pool.problem import fitting
 
@@ -52,7 +52,9 @@ class RangeSearch(KernelSpec):
     def raw(self) -> bool:
         return self.nan == "ignore" and self.compute.is_float
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        """All parameters of the kernel, in the order of its argument record."""
         storage = Scalar.of(self.dtype)
         pointers = [Parameter("y", storage, pointer=True), Parameter("x", storage, pointer=True)]
         pointers += [
@@ -61,7 +63,10 @@ class RangeSearch(KernelSpec):
         numbers = ["units", "out_d", "out_h", "out_w", "height", "width", "step"]
         numbers += [f"{t}_{s}" for t in ("x", "y") for s in ("image", "unit", "plane", "row")]
         numbers += ["i_row", "i_column", "i_image", "i_channel"]
-        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in numbers)])
+        return (*pointers, *(Parameter(name) for name in numbers))
+
+    def emit(self, target: Target) -> Kernel:
+        k = Kernel(self.symbol, target, list(self.words))
         n = k.number
         for item in k.range(k.begin, k.end):
             plane, rest = item % n("out_d"), item // n("out_d")
@@ -207,19 +212,20 @@ def search_call(
     unit = channels if rule == "nhwc" else 1
     row_step, column_step = (1, height) if rule == "column" else (width * unit, unit)
     image, channel = {"plane": (0, 0), "nhwc": (0, 1)}.get(rule, (channels * size, size))
-    strides = [
-        number
-        for planes in (source, to)
-        for number in (planes.strides[0], 0 if channels_last else planes.strides[1], *planes.strides[2:4])
-    ]
-    numbers = (
-        units, *(len(axis) for axis in every), height, width, step, *strides, row_step, column_step, image, channel,
-    )  # fmt: skip
     ranges = [np.array(axis, np.int64) for axis in every]
+    words: dict[str, Argument] = {
+        "y": y, "x": x, "index": index, **dict(zip(("range_d", "range_h", "range_w"), ranges, strict=True)),
+        "units": units, **named(("out_d", "out_h", "out_w"), [len(axis) for axis in every]),
+        "height": height, "width": width, "step": step,
+        "i_row": row_step, "i_column": column_step, "i_image": image, "i_channel": channel,
+    }  # fmt: skip
+    for name, planes in (("x", source), ("y", to)):
+        strides = (planes.strides[0], 0 if channels_last else planes.strides[1], *planes.strides[2:4])
+        words |= named([f"{name}_{stride}" for stride in ("image", "unit", "plane", "row")], strides)
     spec = RangeSearch(x.type.dtype, plain, lanes, nan if compute.is_float else "")
     items = y.shape[0] * units * len(every[0])
     work = max(1, size * step // len(every[0]))
-    return Call(
-        spec, (y, x, index, *ranges, *numbers), items,
+    return Call.named(
+        spec, words, items,
         grain=max(1, min(WORK // work, -(-items // 8))), scratch=(12 * width + 256) if plain else 0,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ ALIGNED = 16  # elements of 4 bytes in a cache line
 SLACK = 64  # elements before each scratch row that loops running ahead of their row may touch
 
 
+@cache
 def compute_type(reduction: str, dtype: np.dtype[Any]) -> Scalar:
     """The type windows are combined in: float32 for 16-bit floats, int32 or int64 for sums of integers."""
     storage = Scalar.of(dtype)
@@ -133,13 +135,13 @@ class PoolSpec(KernelSpec):
         return self.compute.is_float and self.reduction != SUM and self.nan == "propagate"
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def words(self) -> tuple[Parameter, ...]:
         """All parameters of the kernel, in the order of its argument record."""
         pointers = (
             Parameter("x", self.storage, pointer=True), Parameter("y", self.storage, pointer=True),
             Parameter("row_scale", self.compute, pointer=True), Parameter("column_scale", self.compute, pointer=True),
         )  # fmt: skip
-        return (*pointers, *(Parameter(word) for word in WORDS), *self.more_parameters)
+        return (*pointers, *WORD_PARAMETERS, *self.more_parameters)
 
     @property
     def more_parameters(self) -> tuple[Parameter, ...]:
@@ -153,6 +155,7 @@ WORDS = (
     "stride_d", "stride_h", "dilation_d", "dilation_h", "pad_d", "pad_h", "pad_w",
     "band", "bands", "strip", "strips", "pitch", "group", "row_pitch",
 )  # fmt: skip
+WORD_PARAMETERS = tuple(Parameter(word) for word in WORDS)
 INDEX_PARAMETERS = (
     Parameter("indices", I64, pointer=True),
     # index = plane * i_d + row * i_h + column * i_w, plus batch * i_n + channel * i_c. Indices lie by strides of their
@@ -165,7 +168,7 @@ INDEX_PARAMETERS = (
 
 def new_kernel(spec: PoolSpec, target: Target) -> Kernel:
     """A kernel with the parameters of its spec."""
-    return Kernel(spec.symbol, target, list(spec.parameters))
+    return Kernel(spec.symbol, target, list(spec.words))
 
 
 def taps_inside(k: Kernel, first: Value, axis: str) -> tuple[Value, Value]:

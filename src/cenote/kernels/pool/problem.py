@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -142,21 +143,21 @@ class PoolProblem:
     bounds: Bounds | None = None
     fixed_step: bool = False
 
-    @property
+    @cached_property
     def compute(self) -> Scalar:
         return compute_type(self.reduction, self.dtype)
 
-    @property
+    @cached_property
     def converts(self) -> bool:
         """True when windows are combined in another type than that of the tensors."""
         return self.compute is not Scalar.of(self.dtype)
 
-    @property
+    @cached_property
     def planes(self) -> int:
         """Planes of the output, of all channels and batches."""
         return self.memory.batches * self.memory.channels * self.geometry.out[0]
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of input and output (with indices), each once."""
         size, out = math.prod(self.geometry.size), math.prod(self.geometry.out)
@@ -352,42 +353,27 @@ def window_build(
 ) -> Build:  # fmt: skip
     """What builds the call of a windowed pool. `scratch` counts elements, `planes_of_item` the output planes that an
     item makes, `work` the bytes that it moves (0: what follows from the windows)."""
-    geometry, memory = problem.geometry, problem.memory
-    words: dict[str, Argument] = {
-        "channels": memory.channels, "step": memory.step, "pitch": pitch, "group": group,
-        "row_pitch": row_pitch(problem), "row_scale": problem.scale.rows, "column_scale": problem.scale.columns,
-        "band": cut.band, "bands": cut.bands, "strip": cut.strip, "strips": cut.strips,
-        **_named("x", "ncdh", memory.x), **_named("y", "ncdh", memory.y),
-        **_named("window", "dh", geometry.window), **_named("size", "dhw", geometry.size),
-        **_named("out", "dhw", geometry.out), **_named("stride", "dh", geometry.stride),
-        **_named("dilation", "dh", geometry.dilation), **_named("pad", "dhw", geometry.pad), **(more or {}),
-    }  # fmt: skip
-    items = problem.planes // planes_of_item * cut.bands * cut.strips
-    rows = geometry.columns(0, cut.strip)[1] * geometry.stride[1] + cut.strip
-    work = work or rows * cut.band * memory.step * problem.dtype.itemsize * planes_of_item
-    grain = max(1, min(GRAIN_BYTES // max(work, 1), -(-items // 8)))
-    return build_of(spec, words, items, grain, scratch * problem.compute.nbytes)
+
+    def build(x: Argument, y: Argument, indices: Argument = None) -> Call:
+        geometry, memory = problem.geometry, problem.memory
+        words: dict[str, Argument] = {
+            "x": x, "y": y, "channels": memory.channels, "step": memory.step, "pitch": pitch, "group": group,
+            "row_pitch": row_pitch(problem), "row_scale": problem.scale.rows, "column_scale": problem.scale.columns,
+            "band": cut.band, "bands": cut.bands, "strip": cut.strip, "strips": cut.strips,
+            **_named("x", "ncdh", memory.x), **_named("y", "ncdh", memory.y),
+            **_named("window", "dh", geometry.window), **_named("size", "dhw", geometry.size),
+            **_named("out", "dhw", geometry.out), **_named("stride", "dh", geometry.stride),
+            **_named("dilation", "dh", geometry.dilation), **_named("pad", "dhw", geometry.pad),
+            **({} if problem.index is None else {"indices": indices}), **(more or {}),
+        }  # fmt: skip
+        items = problem.planes // planes_of_item * cut.bands * cut.strips
+        rows = geometry.columns(0, cut.strip)[1] * geometry.stride[1] + cut.strip
+        moved = work or rows * cut.band * memory.step * problem.dtype.itemsize * planes_of_item
+        grain = max(1, min(GRAIN_BYTES // max(moved, 1), -(-items // 8)))
+        return Call.named(spec, words, items, grain, scratch * problem.compute.nbytes)
+
+    return build
 
 
 def _named(name: str, axes: str, values: Sequence[int]) -> dict[str, Argument]:
     return {f"{name}_{axis}": value for axis, value in zip(axes, values, strict=False)}
-
-
-def build_of(spec: PoolSpec, words: Mapping[str, Argument], items: int, grain: int, scratch: int) -> Build:
-    """What builds a call of the spec's kernel from its arguments by name; x, y and indices come when it is called.
-
-    Raises TypeError when a word is missing, or unknown to the kernel.
-    """
-    names = [parameter.name for parameter in spec.parameters]
-    given = {*words, "x", "y", *({"indices"} & set(names))}
-    if given != set(names):
-        raise TypeError(
-            f"{type(spec).__name__}: missing words {sorted(set(names) - given)}, "
-            f"unknown words {sorted(given - set(names))}"
-        )
-
-    def build(x: Argument, y: Argument, indices: Argument = None) -> Call:
-        known = {**words, "x": x, "y": y, "indices": indices}
-        return Call(spec, tuple(known[name] for name in names), items, grain, scratch)
-
-    return build

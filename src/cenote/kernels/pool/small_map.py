@@ -14,6 +14,7 @@ doubling, in half the passes. Maxima may overlap at the end; sums add single tap
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
@@ -54,6 +55,7 @@ class Parts:
     singles: tuple[int, ...]
 
     @staticmethod
+    @cache
     def of(window: int, reduction: str) -> Parts:
         """The cheapest division of a window."""
         choices = [Parts._with(window, part, reduction == SUM) for part in range(1, window + 1)]

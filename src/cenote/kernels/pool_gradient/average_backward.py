@@ -38,10 +38,11 @@ TOGETHER = 4  # vectors of a row of grad_output summed in one walk over the wind
 
 PLAIN_SLOPE, BY_X, BY_SIGN, BY_POWER, ABOVE = "none", "x", "sign", "power", "above"
 
-NUMBERS = (
+WORDS = (
     "channels", "bands", "band", "groups", "planes", "out_w", "size_w", "step", "pad", "left", "length",
     "column_groups", "y_n", "y_c", "y_d", "y_h", "g_n", "g_c", "g_d", "g_h",
 )  # fmt: skip
+WEIGHTS = ("row_weights", "plane_weights", "column_weights")
 TABLES = ("rows", "row_taps", "planes_of", "plane_taps", "columns", "column_taps")
 
 
@@ -70,19 +71,23 @@ class PoolSpread(KernelSpec):
     def compute(self) -> Scalar:
         return compute_type("sum", self.dtype)
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        """All parameters of the kernel, in the order of its argument record."""
         storage = Scalar.of(self.dtype)
         pointers = [Parameter(name, storage, pointer=True) for name in ("y", "x")]
         pointers.append(Parameter("g", self.compute if self.slope != PLAIN_SLOPE else storage, pointer=True))
         pointers += [Parameter(name, I64, pointer=True) for name in TABLES]
-        weights = ("row_weights", "plane_weights", "column_weights")
-        pointers += [Parameter(name, self.compute, pointer=True) for name in weights]
-        numbers = [
-            *(Parameter(name) for name in NUMBERS),
+        pointers += [Parameter(name, self.compute, pointer=True) for name in WEIGHTS]
+        return (
+            *pointers,
+            *(Parameter(word) for word in WORDS),
             Parameter("exponent", F64),
             Parameter("floor", F64),
-        ]
-        k = Kernel(self.symbol, target, [*pointers, *numbers])
+        )
+
+    def emit(self, target: Target) -> Kernel:
+        k = Kernel(self.symbol, target, list(self.words))
         n = k.number
         for item in k.range(k.begin, k.end):
             band, rest = item % n("bands"), item // n("bands")

@@ -11,8 +11,8 @@ import numpy as np
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Call, View
-from cenote.kernels.plane_items import planes_of
+from cenote.kernels.base import Argument, Call, View
+from cenote.kernels.plane_items import named, planes_of
 from cenote.kernels.pool.common import compute_type
 from cenote.kernels.pool.problem import fitting
 from cenote.kernels.pool_gradient.average_backward import ABOVE, BY_POWER, PLAIN_SLOPE, PoolSpread
@@ -98,17 +98,19 @@ def spread_call(
     to, of = planes_of(y, channels_last), planes_of(g, channels_last)
     channels = 1 if channels_last else y.shape[1]
     strides = [(p.strides[0], 0 if channels_last else p.strides[1], *p.strides[2:4]) for p in (to, of)]
-    numbers = (
-        channels, bands, band, len(runs), planes.size, out, columns.size, step, pad, left, length,
-        len(column_runs), *strides[0], *strides[1],
-    )  # fmt: skip
-    tables = (
-        runs, row_taps, np.ascontiguousarray(plane_ranges), plane_taps, column_runs, column_taps,
-        (row_weights * common).astype(real), plane_weights.astype(real), shares.astype(real),
-    )  # fmt: skip
+    words: dict[str, Argument] = {
+        "y": y, "x": x, "g": g, "rows": runs, "row_taps": row_taps, "planes_of": np.ascontiguousarray(plane_ranges),
+        "plane_taps": plane_taps, "columns": column_runs, "column_taps": column_taps,
+        "row_weights": (row_weights * common).astype(real), "plane_weights": plane_weights.astype(real),
+        "column_weights": shares.astype(real), "channels": channels, "bands": bands, "band": band,
+        "groups": len(runs), "planes": planes.size, "out_w": out, "size_w": columns.size, "step": step, "pad": pad,
+        "left": left, "length": length, "column_groups": len(column_runs),
+        **named(("y_n", "y_c", "y_d", "y_h"), strides[0]), **named(("g_n", "g_c", "g_d", "g_h"), strides[1]),
+        "exponent": float(exponent), "floor": float(floor),
+    }  # fmt: skip
     items = y.shape[0] * channels * planes.size * bands
-    return Call(
-        spec, (y, x, g, *tables, *numbers, float(exponent), float(floor)), items,
+    return Call.named(
+        spec, words, items,
         grain=max(1, min(ITEM // (row_bytes * band), -(-items // 8))), scratch=3 * length * compute.nbytes,
     )  # fmt: skip
 

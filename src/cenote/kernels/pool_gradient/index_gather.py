@@ -18,15 +18,17 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Scalar
 from cenote.core.target import Target
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import (
     channels_of,
     group_width,
     groups_of,
     item_of,
+    named,
     planes_of,
     start_of,
     stride_names,
+    stride_words,
 )
 from cenote.kernels.pool_gradient.index_scatter import WORK, Walk, places
 
@@ -39,13 +41,19 @@ class PoolGather(KernelSpec):
     width: int
     rule: str
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        """All parameters of the kernel, in the order of its argument record."""
         element = Scalar.of(np.dtype(f"u{self.dtype.itemsize}"))
         pointers = [Parameter("y", element, pointer=True), Parameter("g", element, pointer=True)]
         pointers += [Parameter("index", I64, pointer=True), Parameter("found", I64, pointer=True)]
         numbers = ["channels", "groups", "planes", "rows", "columns", "depth", "height", "breadth"]
         numbers += stride_names("y", "g", "index")
-        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in numbers)])
+        return (*pointers, *(Parameter(name) for name in numbers))
+
+    def emit(self, target: Target) -> Kernel:
+        element = Scalar.of(np.dtype(f"u{self.dtype.itemsize}"))
+        k = Kernel(self.symbol, target, list(self.words))
         writer = k.scratch.cast(I32)
         for number in k.range(k.begin, k.end):
             item = item_of(k, number, self.width)
@@ -78,11 +86,13 @@ def gather_call(
     extents = ((1,) * (3 - len(counted)) + tuple(counted))[-3:]
     spec = PoolGather(g.type.dtype, width, rule)
     groups = groups_of(y, channels_last)
-    numbers = (
-        channels_of(y, channels_last), groups, *to.extents, *extents, *to.strides, *source.strides, *where.strides,
-    )  # fmt: skip
+    words: dict[str, Argument] = {
+        "y": y, "g": g, "index": index, "found": found, "channels": channels_of(y, channels_last), "groups": groups,
+        **named(("planes", "rows", "columns"), to.extents), **named(("depth", "height", "breadth"), extents),
+        **stride_words("y", to), **stride_words("g", source), **stride_words("index", where),
+    }  # fmt: skip
     work = max(1, 8 * to.size * width)
-    return Call(
-        spec, (y, g, index, found, *numbers), y.shape[0] * groups, max(1, WORK // work),
+    return Call.named(
+        spec, words, y.shape[0] * groups, max(1, WORK // work),
         (source.size * width + 16) * 4,
     )  # fmt: skip

@@ -24,7 +24,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I64, U64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import (
     Item,
     Planes,
@@ -32,9 +32,11 @@ from cenote.kernels.plane_items import (
     group_width,
     groups_of,
     item_of,
+    named,
     planes_of,
     start_of,
     stride_names,
+    stride_words,
     vectors,
 )
 
@@ -61,12 +63,17 @@ class PoolScatter(KernelSpec):
     def by_scratch(self) -> bool:
         return self.adds and self.element.bits < 32
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        """All parameters of the kernel, in the order of its argument record."""
         pointers = [Parameter("y", self.element, pointer=True), Parameter("x", self.element, pointer=True)]
         pointers += [Parameter("index", I64, pointer=True), Parameter("found", I64, pointer=True)]
         numbers = ["channels", "groups", "planes", "rows", "columns", "y_planes", "y_rows", "y_columns"]
         numbers += ["depth", "height", "breadth", *stride_names("y", "x", "index")]
-        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in numbers)])
+        return (*pointers, *(Parameter(name) for name in numbers))
+
+    def emit(self, target: Target) -> Kernel:
+        k = Kernel(self.symbol, target, list(self.words))
         for number in k.range(k.begin, k.end):
             item = item_of(k, number, self.width)
             x, index, y = (start_of(k, name, item) for name in ("x", "index", "y"))
@@ -204,10 +211,13 @@ def scatter_call(
     dense = Planes(extents, to.strides).is_dense  # type: ignore[arg-type]  # three extents
     spec = PoolScatter(x.type.dtype, width, adds, rule, dense)
     groups = groups_of(y, channels_last)
-    numbers = (
-        channels_of(y, channels_last), groups, *source.extents, *to.extents, *extents,
-        *to.strides, *source.strides, *places.strides,
-    )  # fmt: skip
+    words: dict[str, Argument] = {
+        "y": y, "x": x, "index": index, "found": found, "channels": channels_of(y, channels_last), "groups": groups,
+        **named(("planes", "rows", "columns"), source.extents),
+        **named(("y_planes", "y_rows", "y_columns"), to.extents),
+        **named(("depth", "height", "breadth"), extents),
+        **stride_words("y", to), **stride_words("x", source), **stride_words("index", places),
+    }  # fmt: skip
     work = max(1, (to.size + 4 * source.size) * width)
     scratch = (to.size * width + 64) * 4 if spec.by_scratch else 0
-    return Call(spec, (y, x, index, found, *numbers), y.shape[0] * groups, max(1, WORK // work), scratch)
+    return Call.named(spec, words, y.shape[0] * groups, max(1, WORK // work), scratch)

@@ -23,16 +23,16 @@ from cenote.codegen.values import I64, Pointer, Scalar, Value
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import SUM, combine_all, compute_type, spans
 from cenote.kernels.pool.problem import fitting
-from cenote.kernels.pool_variants.combined import strided
+from cenote.kernels.pool_variants.whole_window import strided
 
 WORK = 1 << 14  # outputs of an item, about
 OUTSIDE = -1  # in tables of rows and columns: a zero
 
-NUMBERS = (
+WORDS = (
     "units", "bands", "band", "out_h", "out_w", "size_w", "step", "column_stride", "before", "borders",
     "x_n", "x_c", "x_h", "y_n", "y_c", "y_h",
 )  # fmt: skip
@@ -57,11 +57,16 @@ class PoolBlur(KernelSpec):
     def compute(self) -> Scalar:
         return compute_type(SUM, self.dtype)
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        """All parameters of the kernel, in the order of its argument record."""
         storage = Scalar.of(self.dtype)
         pointers = [Parameter(name, storage, pointer=True) for name in ("y", "x")]
         pointers += [Parameter(name, I64, pointer=True) for name in ("rows", "border")]
-        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in NUMBERS)])
+        return (*pointers, *(Parameter(name) for name in WORDS))
+
+    def emit(self, target: Target) -> Kernel:
+        k = Kernel(self.symbol, target, list(self.words))
         n = k.number
         for item in k.range(k.begin, k.end):
             band, rest = item % n("bands"), item // n("bands")
@@ -175,12 +180,15 @@ def blur_call(
     bands = -(-rows.out // band)
     units = 1 if channels_last else channels
     unit_strides = [(0 if channels_last else planes.strides[1]) for planes in (source, to)]
-    numbers = (
-        units, bands, band, rows.out, columns.out, columns.size, step, columns.stride, columns.begin, borders,
-        source.strides[0], unit_strides[0], source.strides[3], to.strides[0], unit_strides[1], to.strides[3],
-    )  # fmt: skip
-    return Call(
-        spec, (y, x, table, border if borders else np.zeros((1, 2), np.int64), *numbers), x.shape[0] * units * bands,
+    words: dict[str, Argument] = {
+        "y": y, "x": x, "rows": table, "border": border if borders else np.zeros((1, 2), np.int64),
+        "units": units, "bands": bands, "band": band, "out_h": rows.out, "out_w": columns.out, "size_w": columns.size,
+        "step": step, "column_stride": columns.stride, "before": columns.begin, "borders": borders,
+        "x_n": source.strides[0], "x_c": unit_strides[0], "x_h": source.strides[3],
+        "y_n": to.strides[0], "y_c": unit_strides[1], "y_h": to.strides[3],
+    }  # fmt: skip
+    return Call.named(
+        spec, words, x.shape[0] * units * bands,
         grain=max(1, WORK // (band * columns.out * step)), scratch=line_bytes(columns, step, compute.nbytes),
     )  # fmt: skip
 

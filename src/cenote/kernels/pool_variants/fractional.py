@@ -20,8 +20,8 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Call, KernelSpec, View
-from cenote.kernels.plane_items import channels_of, planes_of
+from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.plane_items import channels_of, named, planes_of
 from cenote.kernels.pool.common import MAXIMUM, compute_type, spans
 from cenote.kernels.pool.problem import fitting
 
@@ -29,7 +29,7 @@ AXES = ("d", "h", "w")
 UNROLLED = 16  # taps; of larger windows a row is a loop
 WORK = 1 << 13  # taps of an item's outputs, about
 
-NUMBERS = (
+WORDS = (
     *(f"{name}_{axis}" for name in ("out", "size", "sample") for axis in AXES), "channels", "height", "width",
     *(f"{tensor}_{stride}" for tensor in ("x", "y") for stride in ("n", "c", *AXES)), "axes",
 )  # fmt: skip
@@ -52,7 +52,9 @@ class PoolFractional(KernelSpec):
     def compute(self) -> Scalar:
         return compute_type(MAXIMUM, self.dtype)
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        """All parameters of the kernel, in the order of its argument record."""
         storage, real = Scalar.of(self.dtype), Scalar.of(self.samples)
         pointers = [
             *(Parameter(name, storage, pointer=True) for name in ("y", "x")),
@@ -61,10 +63,13 @@ class PoolFractional(KernelSpec):
             Parameter("found", I64, pointer=True),
         ]
         numbers = [
-            *(Parameter(name) for name in NUMBERS),
+            *(Parameter(name) for name in WORDS),
             *(Parameter(f"alpha_{axis}", real) for axis in AXES),
         ]
-        k = Kernel(self.symbol, target, [*pointers, *numbers])
+        return (*pointers, *numbers)
+
+    def emit(self, target: Target) -> Kernel:
+        k = Kernel(self.symbol, target, list(self.words))
         for item in k.range(k.begin, k.end):
             plane = _Plane(k, self, item)
             plane.find_starts(item)
@@ -193,21 +198,21 @@ def fractional_call(
     real: Any = samples.type.dtype.type
     last = [size - k for size, k in zip(source.extents, every, strict=True)]
     alphas = [float(real(end) / real(max(out - 1, 1))) for end, out in zip(last, to.extents, strict=True)]
-    strides = [
-        number
-        for view, planes in ((x, source), (y, to))
-        for number in (planes.strides[0], 1 if channels_last else view.strides[1], *planes.strides[2:])
-    ]
+    words: dict[str, Argument] = {
+        "y": y, "x": x, "index": index, "samples": samples, "found": found, "channels": channels, "axes": rank,
+        "height": source.extents[1], "width": source.extents[2],
+    }  # fmt: skip
+    for name, values in (("out", to.extents), ("size", last), ("sample", which), ("alpha", alphas)):
+        words |= dict(zip([f"{name}_{axis}" for axis in AXES], values, strict=True))
+    for name, view, planes in (("x", x, source), ("y", y, to)):
+        strides = (planes.strides[0], 1 if channels_last else view.strides[1], *planes.strides[2:])
+        words |= named([f"{name}_{stride}" for stride in ("n", "c", *AXES)], strides)
     lanes = fitting(target.vector_bytes // 8, to.extents[2]) if index is not None else 1
     spec = PoolFractional(
         x.type.dtype, samples.type.dtype, (every[0], every[1], every[2]), index is not None, not channels_last, lanes
     )  # fmt: skip
     work = to.size * every[0] * every[1] * every[2]
-    return Call(
-        spec,
-        (
-            y, x, index, samples, found, *to.extents, *last, *which, channels, *source.extents[1:], *strides, rank,
-            *alphas,
-        ),
-        x.shape[0] * channels, grain=max(1, WORK // work), scratch=8 * sum(to.extents),
+    return Call.named(
+        spec, words, x.shape[0] * channels,
+        grain=max(1, WORK // work), scratch=8 * sum(to.extents),
     )  # fmt: skip

@@ -25,12 +25,19 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Argument, Call, View
+from cenote.kernels.plane_items import named
 from cenote.kernels.pool.problem import fitting
 from cenote.kernels.roi.sampling import Box, BoxSpec, Table, table_capacity
 
 TOGETHER = 4  # planes at once: as many independent chains
 WORK = 1 << 16
+
+
+WORDS = (
+    "images", "units", "part", "parts", "rows", "columns", "ratio", "capacity", "x_image", "x_unit", "x_row", "y_roi",
+    "y_unit", "y_row", "bins_y", "bins_x",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,27 +49,17 @@ class RoiAlignSpec(BoxSpec):
     step: int
     together: int
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        """All parameters of the kernel, in the order of its argument record."""
         element = Scalar.of(self.dtype)
         pointers = [Parameter(name, element, pointer=True) for name in ("y", "x", "rois")]
         pointers += [Parameter("batches", Scalar.of(self.index), pointer=True)]
         pointers += [Parameter("found", I64, pointer=True)]
-        numbers = [
-            "images",
-            "units",
-            "part",
-            "parts",
-            "rows",
-            "columns",
-            "ratio",
-            "capacity",
-            "x_image",
-            "x_unit",
-        ]
-        numbers += ["x_row", "y_roi", "y_unit", "y_row", "bins_y", "bins_x"]
-        k = Kernel(
-            self.symbol, target, [*pointers, *(Parameter(name) for name in numbers), Parameter("scale", F64)]
-        )
+        return (*pointers, *(Parameter(word) for word in WORDS), Parameter("scale", F64))
+
+    def emit(self, target: Target) -> Kernel:
+        k = Kernel(self.symbol, target, list(self.words))
         n = k.number
         for item in k.range(k.begin, k.end):
             box = Box(k, self, item)
@@ -240,12 +237,15 @@ def roi_align_call(
     units = x.blocks if blocked else x.shape[1]
     parts = -(-units // part)
     capacity = table_capacity(bins, ratio, rows, columns)
-    numbers = (
-        x.shape[0], units, part, parts, rows, columns, ratio, capacity, *x.strides[:3], *y.strides[:3], *bins, scale,
-    )  # fmt: skip
+    words: dict[str, Argument] = {
+        "y": y, "x": x, "rois": rois, "batches": batches, "found": found,
+        "images": x.shape[0], "units": units, "part": part, "parts": parts, "rows": rows, "columns": columns,
+        "ratio": ratio, "capacity": capacity, **named(("x_image", "x_unit", "x_row"), x.strides[:3]),
+        **named(("y_roi", "y_unit", "y_row"), y.strides[:3]), "bins_y": bins[0], "bins_x": bins[1], "scale": scale,
+    }  # fmt: skip
     lanes = x.layout.lanes if blocked else TOGETHER
     scratch = capacity * 88 + (columns + bins[1]) * lanes * 8 + 256
     work = part * max(1, x.layout.lanes) * bins[0] * bins[1] * 16
-    return Call(
-        spec, (y, x, rois, batches, found, *numbers), rois.shape[0] * parts, max(1, WORK // max(work, 1)), scratch,
+    return Call.named(
+        spec, words, rois.shape[0] * parts, max(1, WORK // max(work, 1)), scratch,
     )  # fmt: skip

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, I64, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Call, View
-from cenote.kernels.plane_items import vectors
+from cenote.kernels.base import Argument, Call, View
+from cenote.kernels.plane_items import named, vectors
 from cenote.kernels.pool.problem import fitting
 from cenote.kernels.roi.sampling import Box, BoxSpec, Table, table_capacity
 
-NUMBERS = (
+WORDS = (
     "images", "boxes", "units", "part", "parts", "rows", "columns", "ratio", "capacity", "y_image", "y_unit", "g_roi",
     "g_unit", "g_row", "bins_y", "bins_x",
 )  # fmt: skip
@@ -36,13 +36,17 @@ class RoiSpread(BoxSpec):
 
     lanes: int
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        """All parameters of the kernel, in the order of its argument record."""
         element = Scalar.of(self.dtype)
         pointers = [Parameter(name, element, pointer=True) for name in ("y", "g", "rois")]
         pointers += [Parameter("batches", Scalar.of(self.index), pointer=True)]
         pointers += [Parameter("found", I64, pointer=True)]
-        numbers = [*(Parameter(name) for name in NUMBERS), Parameter("scale", F64)]
-        k = Kernel(self.symbol, target, [*pointers, *numbers])
+        return (*pointers, *(Parameter(word) for word in WORDS), Parameter("scale", F64))
+
+    def emit(self, target: Target) -> Kernel:
+        k = Kernel(self.symbol, target, list(self.words))
         n = k.number
         for item in k.range(k.begin, k.end):
             first = item * n("part")
@@ -107,8 +111,10 @@ def roi_spread_call(
     )  # fmt: skip
     parts = -(-units // part)
     capacity = table_capacity(bins, ratio, rows, columns)
-    numbers = (
-        images, g.shape[0], units, part, parts, rows, columns, ratio, capacity, *y.strides[:2], *g.strides[:3], *bins,
-        scale,
-    )  # fmt: skip
-    return Call(spec, (y, g, rois, batches, found, *numbers), parts, 1, capacity * 88 + columns * 8 + 256)
+    words: dict[str, Argument] = {
+        "y": y, "g": g, "rois": rois, "batches": batches, "found": found, "images": images, "boxes": g.shape[0],
+        "units": units, "part": part, "parts": parts, "rows": rows, "columns": columns, "ratio": ratio,
+        "capacity": capacity, **named(("y_image", "y_unit"), y.strides[:2]),
+        **named(("g_roi", "g_unit", "g_row"), g.strides[:3]), "bins_y": bins[0], "bins_x": bins[1], "scale": scale,
+    }  # fmt: skip
+    return Call.named(spec, words, parts, 1, capacity * 88 + columns * 8 + 256)

@@ -25,7 +25,8 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, I64, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.plane_items import named
 from cenote.kernels.pool.common import compute_type
 from cenote.kernels.pool.problem import fitting
 from cenote.kernels.roi.align import TOGETHER
@@ -33,6 +34,12 @@ from cenote.kernels.roi.sampling import NO_IMAGE, NOT_FINITE
 
 FARTHEST = 2.0**40
 WORK = 1 << 16
+
+
+WORDS = (
+    "images", "units", "part", "parts", "rows", "columns", "x_image", "x_unit", "x_row", "y_roi", "y_unit", "y_row",
+    "bins_y", "bins_x",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,26 +56,16 @@ class RegionPoolSpec(KernelSpec):
     def real(self) -> Scalar:
         return compute_type("sum", self.dtype)
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        """All parameters of the kernel, in the order of its argument record."""
         element = Scalar.of(self.dtype)
         pointers = [Parameter(name, element, pointer=True) for name in ("y", "x", "rois")]
         pointers += [Parameter("found", I64, pointer=True)]
-        numbers = [
-            "images",
-            "units",
-            "part",
-            "parts",
-            "rows",
-            "columns",
-            "x_image",
-            "x_unit",
-            "x_row",
-            "y_roi",
-        ]
-        numbers += ["y_unit", "y_row", "bins_y", "bins_x"]
-        k = Kernel(
-            self.symbol, target, [*pointers, *(Parameter(name) for name in numbers), Parameter("scale", F64)]
-        )
+        return (*pointers, *(Parameter(word) for word in WORDS), Parameter("scale", F64))
+
+    def emit(self, target: Target) -> Kernel:
+        k = Kernel(self.symbol, target, list(self.words))
         n = k.number
         for item in k.range(k.begin, k.end):
             box = _Box(k, self, item)
@@ -234,9 +231,11 @@ def region_pool_call(
     spec = RegionPoolSpec(x.type.dtype, largest, fitting(widest, columns), step)
     units = y.blocks if blocked else y.shape[1]
     parts = -(-units // part)
-    numbers = (x.shape[0], units, part, parts, rows, columns, *x.strides[:3], *y.strides[:3], *bins, scale)
+    words: dict[str, Argument] = {
+        "y": y, "x": x, "rois": rois, "found": found, "images": x.shape[0], "units": units, "part": part,
+        "parts": parts, "rows": rows, "columns": columns, **named(("x_image", "x_unit", "x_row"), x.strides[:3]),
+        **named(("y_roi", "y_unit", "y_row"), y.strides[:3]), "bins_y": bins[0], "bins_x": bins[1], "scale": scale,
+    }  # fmt: skip
     work = part * step * (bins[0] * bins[1] * 16 + rows * columns // 4)
     scratch = (bins[0] + bins[1]) * 16 + columns * max(step, TOGETHER) * 8 + 256
-    return Call(
-        spec, (y, x, rois, found, *numbers), rois.shape[0] * parts, max(1, WORK // max(work, 1)), scratch
-    )
+    return Call.named(spec, words, rois.shape[0] * parts, max(1, WORK // max(work, 1)), scratch)

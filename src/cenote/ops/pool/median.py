@@ -10,11 +10,11 @@ import numpy as np
 
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
-from cenote.kernels.pool_variants.combined import MEDIAN
+from cenote.kernels.pool_variants.median import PoolMedian
 from cenote.ops.base import Arrays, Lowering, Sample, seeded, wide
 from cenote.ops.pool.average import fit
-from cenote.ops.pool.combined_lowerings import combined_lowerings
 from cenote.ops.pool.max import special
+from cenote.ops.pool.whole_window_lowerings import whole_window_lowerings
 from cenote.ops.pool.window import (
     NUMBERS,
     DType,
@@ -52,7 +52,9 @@ class MedianPool(WindowPool):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
-        yield from combined_lowerings(MEDIAN, self.geometry(x.shape), x, y, target, self.channels_last)
+        yield from whole_window_lowerings(
+            "median of windows", PoolMedian, self.geometry(x.shape), x, y, target, self.channels_last
+        )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

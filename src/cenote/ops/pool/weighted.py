@@ -14,11 +14,11 @@ from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, INT64, Array, TensorType
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM
-from cenote.kernels.pool_variants.combined import SOFT
+from cenote.kernels.pool_variants.soft_pool import PoolSoft
 from cenote.ops.base import Arrays, Lowering, Sample, Types, narrow, seeded, wide
-from cenote.ops.pool.combined_lowerings import combined_lowerings
 from cenote.ops.pool.max import special
 from cenote.ops.pool.power_lowerings import inner_sum, power_lowerings
+from cenote.ops.pool.whole_window_lowerings import whole_window_lowerings
 from cenote.ops.pool.window import (
     DType,
     WindowPool,
@@ -87,7 +87,9 @@ class SoftPool(FloatWindowPool):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
-        yield from combined_lowerings(SOFT, self.geometry(x.shape), x, y, target, self.channels_last)
+        yield from whole_window_lowerings(
+            "soft of windows", PoolSoft, self.geometry(x.shape), x, y, target, self.channels_last
+        )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from cenote.core.pool_geometry import AxisWindow, Pairs, axis_windows, refuse_em
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, INT64, PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, dense_strides
-from cenote.kernels.pool.algorithms import candidates
+from cenote.kernels.pool.algorithms import candidates, planned
 from cenote.kernels.pool.common import SUM
 from cenote.kernels.pool.problem import Geometry, IndexLayout, Memory, PoolProblem, Scale
 from cenote.ops.base import Box, Cost, Lowering, Op, Types, require
@@ -226,8 +226,7 @@ def algorithm_lowerings(
 ) -> Iterator[Lowering]:  # fmt: skip
     """One lowering per algorithm that serves the problem, the quickest by estimate first.
 
-    Estimates are for tensors that fill their buffers. In a tensor with a halo the problem is another: an algorithm that
-    does not serve that one hands it to the best that does.
+    Estimates are for tensors that fill their buffers; `planned` says what happens to tensors with a halo.
     """
     x_view, *views = (
         View(kind, layout, dense_strides(kind.shape, layout), Slot("arena", 0)) for kind in (x, *results)
@@ -236,9 +235,7 @@ def algorithm_lowerings(
 
         def bind(inputs: Sequence[View | None], outputs: Sequence[View], name: str = name) -> list[Call]:
             x = source(inputs)
-            found = candidates(problem(x, outputs), target)
-            chosen = found.get(name) or next(iter(found.values()))
-            return [chosen.build(x, *outputs)]
+            return [planned(name, problem(x, outputs), target).build(x, *outputs)]
 
         yield Lowering(name, (layout,), (layout,) * len(results), bind, candidate.seconds, error)
 

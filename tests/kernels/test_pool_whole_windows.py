@@ -14,7 +14,7 @@ import cenote.functional as F
 from cenote.core.errors import InputError
 from cenote.core.types import BFLOAT16, Array, TensorType
 from cenote.functional import eager
-from cenote.kernels.pool_variants.combined import comparators
+from cenote.kernels.pool_variants.median import comparators
 from cenote.ops.pool.blur import BORDERS, BlurPool
 from cenote.ops.pool.fractional import FractionalMaxPool
 from cenote.ops.pool.median import MedianPool

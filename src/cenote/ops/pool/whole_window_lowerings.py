@@ -9,23 +9,31 @@ from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import FLOATS, PLAIN, TensorType
 from cenote.kernels.base import Call, View
-from cenote.kernels.cost_model import COMBINED_TAP, stream_seconds
-from cenote.kernels.pool_variants.combined import MEDIAN, MOST_COLUMNS, MOST_TAPS, band_rows, combined_call
+from cenote.kernels.cost_model import WHOLE_WINDOW_TAP, stream_seconds
+from cenote.kernels.pool_variants.median import MOST_TAPS, PoolMedian
+from cenote.kernels.pool_variants.whole_window import MOST_COLUMNS, WholeWindowSpec, band_rows, window_call
 from cenote.ops.base import Lowering
 from cenote.ops.pool.window import TOLERANCES, source
 
 MOST_STRIDE = 8  # of plain columns, whose vectors are shuffled together
 
 
-def combined_lowerings(
-    kind: str, axes: Sequence[AxisWindow], x: TensorType, y: TensorType, target: Target, channels_last: bool
+def whole_window_lowerings(
+    name: str,
+    kind: type[WholeWindowSpec],
+    axes: Sequence[AxisWindow],
+    x: TensorType,
+    y: TensorType,
+    target: Target,
+    channels_last: bool,
 ) -> Iterator[Lowering]:
     """Windows over one or two axes that are small enough to be unrolled; others are left to the reference."""
     if not x.size or not y.size or len(axes) > 2 or x.dtype not in FLOATS:
         return
     rows, columns = (AxisWindow(1, 1, out=1), *axes)[-2:]
     taps = math.prod(axis.window for axis in axes)
-    if taps > MOST_TAPS if kind == MEDIAN else columns.window > MOST_COLUMNS or rows.window > 1 << 16:
+    is_median = kind is PoolMedian
+    if taps > MOST_TAPS if is_median else columns.window > MOST_COLUMNS or rows.window > 1 << 16:
         return
     if not channels_last and columns.stride > MOST_STRIDE:
         return
@@ -33,9 +41,9 @@ def combined_lowerings(
         return
 
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> list[Call]:
-        return [combined_call(kind, axes, source(inputs), outputs[0], target, channels_last=channels_last)]
+        return [window_call(kind, axes, source(inputs), outputs[0], target, channels_last=channels_last)]
 
-    seconds = stream_seconds(x.nbytes + y.nbytes) + y.size * taps * COMBINED_TAP
-    exact = kind == MEDIAN and x.dtype.itemsize >= 4
+    seconds = stream_seconds(x.nbytes + y.nbytes) + y.size * taps * WHOLE_WINDOW_TAP
+    exact = is_median and x.dtype.itemsize >= 4
     error = 0.0 if exact else TOLERANCES[x.dtype.name]
-    yield Lowering(f"{kind} of windows", (PLAIN,), (PLAIN,), bind, seconds, error)
+    yield Lowering(name, (PLAIN,), (PLAIN,), bind, seconds, error)
