@@ -16,7 +16,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import BF16, F16, F32, F64, I8, I32, I64, U8, Scalar
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.layout.memcpy import MoveSpec
+from cenote.kernels.layout.memcpy import MemcpySpec
 from tests.harness import KERNEL
 from tests.targets import TARGETS
 
@@ -226,9 +226,9 @@ def test_mixed_operands_are_refused() -> None:
 
 
 def test_ir_and_assembly_of_a_spec_can_be_printed() -> None:
-    text = cenote.codegen.ir(MoveSpec(), "generic")
-    assert 'define void @"MoveSpec"' in text
-    assert "memcpy" in cenote.codegen.assembly(MoveSpec(), "generic")
+    text = cenote.codegen.ir(MemcpySpec(), "generic")
+    assert 'define void @"MemcpySpec"' in text
+    assert "memcpy" in cenote.codegen.assembly(MemcpySpec(), "generic")
 
 
 def test_scalars_by_name_and_dtype() -> None:

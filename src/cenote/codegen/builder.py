@@ -261,14 +261,14 @@ class Kernel:
             f"call void @{name}({ir} {value.text}, ptr {pointer.text}, i32 {type.nbytes}, {mask.ir} {mask.text})"
         )
 
-    def store_past_caches(self, value: Value, pointer: Pointer) -> None:
+    def store_nontemporal(self, value: Value, pointer: Pointer) -> None:
         """Write a whole vector to an address that is a multiple of its size, without reading the cache line first and
-        without keeping it: for results larger than the last cache. `settle` before others look at them."""
+        without keeping it: for results larger than the last cache. `fence` before others look at them."""
         nbytes = value.lanes * value.type.nbytes
         self._has_metadata = True
         self.line(f"store {value.ir} {value.text}, ptr {pointer.text}, align {nbytes}, !nontemporal !0")
 
-    def settle(self) -> None:
+    def fence(self) -> None:
         """Have all stores, those past the caches too, done before any that follow."""
         self.line("fence seq_cst")
 
@@ -285,7 +285,7 @@ class Kernel:
         """Ask for the cache line of the element `offset` after the pointer's, to be read (or written) soon. It may lie
         outside the memory that the pointer belongs to."""
         self.declare("llvm.prefetch.p0", "void (ptr, i32 immarg, i32 immarg, i32 immarg)")
-        place = pointer.beyond(offset)
+        place = pointer.offset_unchecked(offset)
         self.line(f"call void @llvm.prefetch.p0(ptr {place.text}, i32 {int(write)}, i32 3, i32 1)")
 
     # ---- control flow -----------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class RangeSearch(KernelSpec):
         return (*pointers, *(Parameter(name) for name in numbers))
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.words))
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             plane, rest = item % n("out_d"), item // n("out_d")

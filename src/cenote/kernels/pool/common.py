@@ -168,7 +168,7 @@ INDEX_PARAMETERS = (
 
 def new_kernel(spec: PoolSpec, target: Target) -> Kernel:
     """A kernel with the parameters of its spec."""
-    return Kernel(spec.symbol, target, list(spec.words))
+    return spec.kernel(target)
 
 
 def taps_inside(k: Kernel, first: Value, axis: str) -> tuple[Value, Value]:
@@ -319,7 +319,7 @@ class Strip:
             value = k.square_root(value)
         value = value.to(spec.storage)
         if past_caches:
-            k.store_past_caches(value, row + offset)
+            k.store_nontemporal(value, row + offset)
         else:
             row.store(value, offset)
 

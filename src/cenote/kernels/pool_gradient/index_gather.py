@@ -53,7 +53,7 @@ class PoolGather(KernelSpec):
 
     def emit(self, target: Target) -> Kernel:
         element = Scalar.of(np.dtype(f"u{self.dtype.itemsize}"))
-        k = Kernel(self.symbol, target, list(self.words))
+        k = self.kernel(target)
         writer = k.scratch.cast(I32)
         for number in k.range(k.begin, k.end):
             item = item_of(k, number, self.width)

@@ -73,7 +73,7 @@ class PoolScatter(KernelSpec):
         return (*pointers, *(Parameter(name) for name in numbers))
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.words))
+        k = self.kernel(target)
         for number in k.range(k.begin, k.end):
             item = item_of(k, number, self.width)
             x, index, y = (start_of(k, name, item) for name in ("x", "index", "y"))

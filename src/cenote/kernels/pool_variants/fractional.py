@@ -69,7 +69,7 @@ class PoolFractional(KernelSpec):
         return (*pointers, *numbers)
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.words))
+        k = self.kernel(target)
         for item in k.range(k.begin, k.end):
             plane = _Plane(k, self, item)
             plane.find_starts(item)

@@ -74,7 +74,7 @@ class WholeWindowSpec(KernelSpec):
         raise NotImplementedError(f"{type(self).__name__}.band")
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.words))
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             band, rest = item % n("bands"), item // n("bands")

@@ -46,7 +46,7 @@ class RoiSpread(BoxSpec):
         return (*pointers, *(Parameter(word) for word in WORDS), Parameter("scale", F64))
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.words))
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             first = item * n("part")
