@@ -1,6 +1,7 @@
 # make run    the shortest way to see it work: the model inside the package looks at its pictures
 # make test   the whole test suite
 # make targets  the test suite once for each instruction set that this CPU runs
+# make fuzz   random cases that must not crash, hang or answer wrongly: MINUTES=10, or ARGS="--full"
 # make check  formatting, lint, types, layout of the source
 # make bench  Cenote and its peers, measured side by side (takes long; see bench/README.md)
 #
@@ -16,8 +17,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Workers of the test suite.
 JOBS ?= auto
 ARGS ?=
+# How long `make fuzz` takes.
+MINUTES ?= 10
 
-.PHONY: run test targets check format bench docs clean
+.PHONY: run test targets fuzz check format bench docs clean
 
 run: $(VENV)/.run
 	$(BIN)/cenote run $(ARGS)
@@ -31,6 +34,9 @@ test: $(VENV)/.test
 targets: $(VENV)/.test
 	set -e; for target in $$($(BIN)/python -m tests.targets); do \
 		echo "CENOTE_TARGET=$$target"; CENOTE_TARGET=$$target $(BIN)/python -m pytest -n $(JOBS) $(ARGS); done
+
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ARGS)
 
 check: $(VENV)/.check
 	$(BIN)/ruff format --check .

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cenote.core.collector import collector_paused
-from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError
+from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError, refusals
 from cenote.core.options import Denormals, Precision, Tune, Weights
 from cenote.model import Model
 from cenote.plans.cache import CacheEntry, cache_entry_of
@@ -55,14 +55,22 @@ def load(
 
     Raises MissingFileError (a ModelError and a FileNotFoundError) where there is no such file, ModelError for what is
     no valid model or cannot be read, UnsupportedError for a valid one that Cenote cannot run (the message names the
-    node), ArgumentError for a bad argument.
+    node), ArgumentError for a bad argument, CapacityError where there is not enough memory.
     """
-    if isinstance(source, str | os.PathLike) and is_plan_at(source):
-        return _load_plan(source, threads, denormals)
-    if is_plan_file(_start(source)):
-        raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
-    options = Options(resolve_threads(threads), precision, weights, tune, denormals)
-    cache_entry = cache_entry_of(source, {"precision": precision, "weights": weights, "tune": tune})
+    with refusals("loading a model"):
+        if isinstance(source, str | os.PathLike) and is_plan_at(source):
+            return _load_plan(source, threads, denormals)
+        if is_plan_file(_start(source)):
+            raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
+        options = Options(resolve_threads(threads), precision, weights, tune, denormals)
+        return _load_graph(source, options)
+
+
+def _load_graph(source: Any, options: Options) -> Model:
+    """A model out of the cache, or compiled."""
+    cache_entry = cache_entry_of(
+        source, {"precision": options.precision, "weights": options.weights, "tune": options.tune}
+    )
     stored = None if cache_entry is None else cache_entry.find(None, options.threads)
     if cache_entry is not None and stored is not None:
         return Model.from_stored(stored, options, cache_entry, _graph_of(source, cache_entry))

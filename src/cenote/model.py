@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, InputError, UnsupportedError
+from cenote.core.errors import ArgumentError, InputError, UnsupportedError, refusals
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
 from cenote.plans import reader
 from cenote.plans.cache import CacheEntry
@@ -120,7 +120,7 @@ class Model:
         compile again when the file meets another CPU or version, with a digest of its content. Raises UnsupportedError
         for a model whose shapes depend on data, InputError when nothing has been compiled, ArgumentError when `source`
         is a plan file itself, cannot be read or is not what this model was made from, OSError when the file cannot be
-        written.
+        written, CapacityError where there is not enough memory.
         """
         if source and is_plan_at(source):
             raise ArgumentError(
@@ -133,8 +133,9 @@ class Model:
         from cenote.plans import writer
         from cenote.plans.source import with_source
 
-        stored = self._stored(list(self._stages))
-        writer.save(path, with_source(stored, source, self._origin) if source else stored)
+        with refusals(f"a plan file of {len(self._stages)} sets of shapes"):
+            stored = self._stored(list(self._stages))
+            writer.save(path, with_source(stored, source, self._origin) if source else stored)
 
     def _stored(self, shapes: Sequence[Any]) -> StoredModel:
         """The model and its plans for these shapes, to be written down."""
@@ -316,13 +317,14 @@ class Model:
                 self._stages.move_to_end(key)
         if stage.rest is None:
             return stage.plan.program.run(arrays), restore
-        results = stage.run(
-            {declared.name: array for declared, array in zip(self.inputs, arrays, strict=True)}
-        )
+        with refusals("a run in stages"):
+            results = stage.run(
+                {declared.name: array for declared, array in zip(self.inputs, arrays, strict=True)}
+            )
         return [results[name] for name in self.output_names], restore
 
     def _stage(self, shapes: tuple[tuple[int, ...], ...]) -> Stage:
-        with self._options.guard.lock:
+        with refusals("a plan for new shapes"), self._options.guard.lock:
             found = self._stages.get(shapes)
             if found is not None:
                 self._stages.move_to_end(shapes)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import NoReturn, Self
 
 
 class CenoteError(Exception):
@@ -95,3 +95,32 @@ def errors_at(where: str) -> Iterator[None]:
         raise CapacityError(f"{where}: there is not enough memory ({error})") from error
     except FAULTS as error:
         raise ModelError(f"{where}: cannot work on inputs of these sizes and types ({error})") from error
+
+
+_REFUSED = (
+    "can't start new thread",
+    "can't allocate lock",
+)  # what Python's RuntimeErrors say of the system's limits
+
+
+def raise_refusal(what: str, error: Exception) -> NoReturn:
+    """CapacityError naming `what` where the system refuses memory, a thread or a lock; else the error itself."""
+    refused = (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or str(error).startswith(_REFUSED)
+    )
+    if isinstance(error, CenoteError) or not refused:
+        raise error
+    raise CapacityError(
+        f"{what}: there is not enough memory, or a limit of the system is reached ({error})"
+    ) from error
+
+
+@contextmanager
+def refusals(what: str) -> Iterator[None]:
+    """What the system refuses within is a CapacityError that names `what`; other errors pass."""
+    try:
+        yield
+    except (MemoryError, OSError, RuntimeError) as error:
+        raise_refusal(what, error)

@@ -150,7 +150,7 @@ class Form:
 def layout_rank(where: str, layout: Any) -> int:
     """The number of spatial axes that a layout's name says."""
     for rank, letters in LETTERS.items():
-        if layout in (f"NC{letters}", f"N{letters}C", letters):
+        if isinstance(layout, str) and layout in (f"NC{letters}", f"N{letters}C", letters):
             return rank
     allowed = [name for letters in LETTERS.values() for name in (f"NC{letters}", f"N{letters}C", letters)]
     raise ArgumentError(f"{where}: layout must be one of {', '.join(allowed)}, got {layout!r}")
@@ -163,7 +163,7 @@ def form(where: str, shape: tuple[int, ...], rank: int, layout: Any, plain: bool
     """
     letters = LETTERS[rank]
     names = f"NC{letters}", f"N{letters}C", letters
-    if layout not in names:
+    if not isinstance(layout, str) or layout not in names:
         raise ArgumentError(f"{where}: layout must be one of {', '.join(names)}, got {layout!r}")
     lowest = rank if layout == letters or plain else rank + 1
     highest = rank if layout == letters else rank + 2

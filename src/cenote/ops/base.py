@@ -1,7 +1,6 @@
 """The contract of an operator: one frozen dataclass that carries everything Cenote knows about it.
 
-A new operator is one file in a room of this folder plus one line in `ops/__init__.py`; docs/add_an_operator.md walks
-through it.
+A new operator is one file in a room of this folder and one line in `ops/__init__.py`: docs/add_an_operator.md.
 """
 
 from __future__ import annotations
@@ -329,9 +328,11 @@ def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """NumPy's multidirectional broadcasting, with Cenote's error."""
     try:
         return tuple(int(extent) for extent in np.broadcast_shapes(*shapes))
-    except ValueError:
+    except (ValueError, RuntimeError):  # RuntimeError: more axes than NumPy broadcasts
         shown = " and ".join(str(list(shape)) for shape in shapes)
-        raise ShapeError(f"{op}: shapes {shown} do not broadcast (each axis must be equal or 1)") from None
+        raise ShapeError(
+            f"{op}: shapes {shown} do not broadcast (at most 32 axes, each equal or 1)"
+        ) from None
 
 
 def normalize_axis(op: str, axis: int, rank: int) -> int:

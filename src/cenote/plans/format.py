@@ -96,8 +96,11 @@ def is_plan_file(start: bytes) -> bool:
 def is_plan_at(path: str | os.PathLike[str]) -> bool:
     """Is there a plan file (of any version) at this path?"""
     try:
-        with os.fdopen(open_regular(path), "rb") as file:
-            return is_plan_file(file.read(16))
+        handle = open_regular(path)
+        try:
+            return is_plan_file(os.read(handle, 16))
+        finally:
+            os.close(handle)
     except (OSError, ValueError):  # ValueError: a path with a null byte
         return False
 

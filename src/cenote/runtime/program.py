@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cenote.core.errors import ShapeError, errors_at
+from cenote.core.errors import ShapeError, errors_at, refusals
 from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType
 from cenote.runtime import threads as threading_runtime
@@ -135,7 +135,8 @@ class Program:
         try:
             return self._free.pop()
         except IndexError:
-            return Instance(self)
+            with refusals("memory to run a model on"):
+                return Instance(self)
 
     @cached_property
     def _on_one_thread(self) -> Program:

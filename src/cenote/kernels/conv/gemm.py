@@ -19,7 +19,7 @@ from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.conv.direct import NUMBERS, ConvDirectSpec, widest
 from cenote.kernels.conv.direct_plan import MACS_PER_SECOND, PIECE, block_runs
 from cenote.kernels.elementwise.activations import Activation
-from cenote.kernels.layout.reorder import transpose
+from cenote.kernels.lanes import transposed
 
 UNROLL = 8  # elements of a row of A per tap
 
@@ -125,7 +125,7 @@ class PanelSpec(KernelSpec):
         whole = rows // lanes * lanes
         for row in k.range(0, whole, lanes):
             vectors = [(x + column).load(row, lanes) for column in columns]
-            for index, vector in enumerate(transpose(k, vectors)):
+            for index, vector in enumerate(transposed(k, vectors)):
                 y.store(vector * alpha, (row + index) * width)
         for tail in k.range(whole, rows):
             for lane, column in enumerate(columns):

@@ -54,7 +54,7 @@ class RangeSearch(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+        """The words of a call, by name and in order."""
         storage = Scalar.of(self.dtype)
         pointers = [Parameter("y", storage, pointer=True), Parameter("x", storage, pointer=True)]
         pointers += [

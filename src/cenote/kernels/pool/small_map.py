@@ -27,7 +27,6 @@ from cenote.kernels.pool.common import (
     Strip,
     combine_all,
     load,
-    new_kernel,
     spans,
 )
 from cenote.kernels.pool.horizontal import Across
@@ -85,7 +84,7 @@ class PoolSmallMap(PoolSpec):
     rows: int
 
     def emit(self, target: Target) -> Kernel:
-        k = new_kernel(self, target)
+        k = self.kernel(target)
         n = k.number
         blank = k.constant(self.compute, self.identity, self.lanes)
         for at in k.range(0, n("pitch") * BUFFERS, self.lanes):

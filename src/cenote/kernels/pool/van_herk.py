@@ -39,7 +39,6 @@ from cenote.kernels.pool.common import (
     combine_all,
     fill_blank,
     load,
-    new_kernel,
 )
 from cenote.kernels.pool.problem import (
     Candidate,
@@ -72,7 +71,7 @@ class PoolVanHerk(PoolSpec):
     together: int
 
     def emit(self, target: Target) -> Kernel:
-        k = new_kernel(self, target)
+        k = self.kernel(target)
         fill_blank(k, self)
         for item in k.range(k.begin, k.end):
             strip = Strip(k, self, item)

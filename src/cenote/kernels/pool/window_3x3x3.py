@@ -38,7 +38,6 @@ from cenote.kernels.pool.common import (
     combine_all,
     fill_blank,
     load,
-    new_kernel,
 )
 from cenote.kernels.pool.problem import (
     Candidate,
@@ -72,7 +71,7 @@ class PoolWindow3x3x3(PoolSpec):
     right: int
 
     def emit(self, target: Target) -> Kernel:
-        k = new_kernel(self, target)
+        k = self.kernel(target)
         bands = k.number("bands")
         fill_blank(k, self)
         for item in k.range(k.begin, k.end):

@@ -54,7 +54,7 @@ class PoolFractional(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+        """The words of a call, by name and in order."""
         storage, real = Scalar.of(self.dtype), Scalar.of(self.samples)
         pointers = [
             *(Parameter(name, storage, pointer=True) for name in ("y", "x")),

@@ -1,0 +1,1 @@
+"""Fuzzers: random cases of several kinds, each known again by its kind and seed. `python -m tests.fuzz --help`."""
