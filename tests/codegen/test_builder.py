@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import cenote.codegen
-from cenote.codegen import jit
+from cenote.codegen import builder, jit
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import BF16, F16, F32, F64, I8, I32, I64, U8, Scalar
 from cenote.core.target import Target
@@ -235,3 +236,19 @@ def test_scalars_by_name_and_dtype() -> None:
     assert Scalar.named("bf16") is BF16
     assert Scalar.of(np.int8) is I8
     assert Scalar.of(np.bool_) is U8
+
+
+def test_the_first_example() -> None:
+    """The program in the module's docstring makes a kernel that LLVM takes."""
+    lines = (builder.__doc__ or "").splitlines()
+    program = textwrap.dedent("\n".join(line for line in lines if line.startswith("    ")))
+    names: dict[str, Any] = {
+        "Kernel": Kernel,
+        "Parameter": Parameter,
+        "F32": F32,
+        "target": jit.named_target("generic"),
+    }
+    exec(program, names)
+    kernel = names["k"]
+    assert isinstance(kernel, Kernel)
+    assert jit.assembly(kernel)

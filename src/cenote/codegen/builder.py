@@ -1,9 +1,10 @@
-"""The staged SIMD builder: Python that runs now is unrolled, `k.range` and `k.when` are emitted. Two ways, no third.
+"""The staged SIMD builder: Python's loops and conditions run now and unroll, `k.range` and `k.when` are emitted.
 
     k = Kernel("scale", target, [Parameter("x", F32, pointer=True), Parameter("y", F32, pointer=True)])
     for i in k.range(k.begin, k.end):                # emitted loop over the pieces of work
         for j in range(4):                           # unrolled now
-            k["y"].store(k["x"].load(i * 32 + j * 8, 8) * 2.0, i * 32 + j * 8)
+            place = i * 32 + j * 8
+            k.pointer("y").store(k.pointer("x").load(place, 8) * 2.0, place)
 
 The text is clean SSA: only variables live in stack slots, which LLVM's SROA pass turns into registers. No fast-math
 flag is ever set, so NaN and infinities behave as IEEE 754 says.
@@ -53,7 +54,8 @@ class Variable:
 
 
 class Kernel:
-    """A kernel under construction. `k["name"]` is a parameter; `begin`, `end` and `scratch` come with every call."""
+    """A kernel under construction. `k.pointer("x")` and `k.number("n")` are its parameters; `begin`, `end` and `scratch`
+    come with every call."""
 
     def __init__(self, symbol: str, target: Target, parameters: Sequence[Parameter]) -> None:
         self.symbol, self.target, self.parameters = symbol, target, tuple(parameters)
