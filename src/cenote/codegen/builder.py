@@ -54,8 +54,8 @@ class Variable:
 
 
 class Kernel:
-    """A kernel under construction. `k.pointer("x")` and `k.number("n")` are its parameters; `begin`, `end` and `scratch`
-    come with every call."""
+    """A kernel under construction. `k.pointer("x")` and `k.number("n")` are its parameters; `begin`, `end` and
+    `scratch` come with every call."""
 
     def __init__(self, symbol: str, target: Target, parameters: Sequence[Parameter]) -> None:
         self.symbol, self.target, self.parameters = symbol, target, tuple(parameters)
