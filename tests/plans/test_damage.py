@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import cenote
 from cenote.plans import fingerprint, reader
-from cenote.plans.cache import keeper_of
+from cenote.plans.cache import cache_entry_of
 from cenote.plans.format import MAGIC, PAGE, is_plan_at
 
 X = np.ones((1, 512), np.float32)
@@ -180,7 +180,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, make: Callable[[Path
 def test_a_model_that_is_a_pipe_has_no_place_in_the_cache(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "m.onnx")
     assert not is_plan_at(tmp_path / "m.onnx")
-    assert keeper_of(tmp_path / "m.onnx", {}) is None
+    assert cache_entry_of(tmp_path / "m.onnx", {}) is None
 
 
 def test_layout_of_the_file(plan: Path) -> None:

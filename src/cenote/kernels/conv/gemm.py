@@ -195,7 +195,7 @@ class Product:
         per_tile = max(1, slab) * (narrow + 1) / MACS_PER_SECOND
         piece = min(PIECE, max(5e-6, per_tile * tiles * groups * self.images / 32))
         band = min(
-            max(1, int(piece / per_tile)), max(4, target.level2 // 2 // max(1, (narrow + 1) * depth * 4))
+            max(1, int(piece / per_tile)), max(4, target.l2_bytes // 2 // max(1, (narrow + 1) * depth * 4))
         )
         bands = -(-tiles // band)
         band = -(-tiles // bands)
@@ -226,7 +226,7 @@ class Product:
         """Taps per pass: a panel's part stays in the level 1 cache while several tiles of rows use it."""
         if tiles <= 2:
             return max(1, entries)
-        return max(1, target.level1 * 2 // 3 // (inner * each * self.panels.lanes * 4))
+        return max(1, target.l1_bytes * 2 // 3 // (inner * each * self.panels.lanes * 4))
 
 
 def _at(matrix: Matrix, column: int) -> Argument:

@@ -313,7 +313,7 @@ class Strip:
             value = k.square_root(value)
         value = value.to(spec.storage)
         if past_caches:
-            k.store_past_caches(value, row + offset)
+            k.store_nontemporal(value, row + offset)
         else:
             row.store(value, offset)
 

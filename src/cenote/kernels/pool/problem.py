@@ -168,7 +168,9 @@ class PoolProblem:
         """Whether the tensors are too large for the last cache, so that memory is what limits."""
         geometry, memory = self.geometry, self.memory
         elements = math.prod(geometry.size) + math.prod(geometry.out)
-        return elements * memory.step * memory.batches * memory.channels * self.dtype.itemsize > target.level3
+        return (
+            elements * memory.step * memory.batches * memory.channels * self.dtype.itemsize > target.l3_bytes
+        )
 
     def widest(self, target: Target) -> int:
         """Lanes of the widest vectors that hold elements in both types."""
@@ -248,7 +250,7 @@ def strip_in_level1(problem: PoolProblem, target: Target) -> int:
     """Output columns of a strip whose scratch rows stay in the level 1 cache: four rows together, or one."""
     geometry = problem.geometry
     together = geometry.stride[1] == 1 and geometry.window[1] > 1
-    return strip_within(problem, target.level1 // (16 if together else 4))
+    return strip_within(problem, target.l1_bytes // (16 if together else 4))
 
 
 def group_of(problem: PoolProblem, cut: Partition) -> int:

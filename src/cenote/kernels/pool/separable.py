@@ -90,7 +90,7 @@ class PoolSeparable(PoolSpec):
                 with k.when(guard.seen()):
                     self._separate(strip, None)
         if self.past_caches:
-            k.settle()
+            k.fence()
         return k
 
     def _separate(self, strip: Strip, guard: NanGuard | None) -> None:

@@ -170,7 +170,7 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
         return None
     if geometry.dilation[1:] != (1, 1) or max(geometry.window[1:]) > WIDEST:
         return None
-    if BUFFERS * _plane_elements(problem) * 4 > target.level2 // 2:
+    if BUFFERS * _plane_elements(problem) * 4 > target.l2_bytes // 2:
         return None
     cut = Partition.of(geometry, None, geometry.out[1])
     lanes = lanes_for(problem, cut, target)

@@ -81,7 +81,7 @@ class PoolVanHerk(PoolSpec):
                 with k.when(guard.seen()):
                     _Run(strip, None).emit()
         if self.past_caches:
-            k.settle()
+            k.fence()
         return k
 
     @property
@@ -330,7 +330,7 @@ def goes_by_blocks(geometry: Geometry) -> bool:
 def strip_room(geometry: Geometry, target: Target) -> int:
     """Bytes of a scratch row, of as many as a window has: narrower strips are slower, with more ends of rows and more
     overlap."""
-    return target.level2 * 9 // 16 // geometry.window[1]
+    return target.l2_bytes * 9 // 16 // geometry.window[1]
 
 
 def _run(geometry: Geometry, columns: int) -> int:

@@ -82,7 +82,7 @@ class PoolWindow3x3x3(PoolSpec):
                 with k.when(guard.seen()):
                     _Band(strip, None).emit()
         if self.past_caches:
-            k.settle()
+            k.fence()
         return k
 
     def scratch_elements(self, band: int, columns: int, pitch: int, line: int) -> int:
