@@ -36,7 +36,7 @@ Winner = tuple[Value, Value]  # value, and its row (plain) or place
 
 
 @dataclass(frozen=True)
-class RangeSearch(KernelSpec):
+class PoolAdaptiveArgmax(KernelSpec):
     """`lanes` along a row of a plain plane, or along the channels of a place. `nan` as in MaxPool."""
 
     dtype: np.dtype[Any]
@@ -80,7 +80,7 @@ class RangeSearch(KernelSpec):
 class _Search:
     """One output plane."""
 
-    def __init__(self, k: Kernel, spec: RangeSearch, image: Value, unit: Value, plane: Value) -> None:
+    def __init__(self, k: Kernel, spec: PoolAdaptiveArgmax, image: Value, unit: Value, plane: Value) -> None:
         n = k.number
         self.k, self.spec = k, spec
         self.x = k.pointer("x") + (image * n("x_image") + unit * n("x_unit"))
@@ -222,7 +222,7 @@ def search_call(
     for name, planes in (("x", source), ("y", to)):
         strides = (planes.strides[0], 0 if channels_last else planes.strides[1], *planes.strides[2:4])
         words |= named([f"{name}_{stride}" for stride in ("image", "unit", "plane", "row")], strides)
-    spec = RangeSearch(x.type.dtype, plain, lanes, nan if compute.is_float else "")
+    spec = PoolAdaptiveArgmax(x.type.dtype, plain, lanes, nan if compute.is_float else "")
     items = y.shape[0] * units * len(every[0])
     work = max(1, size * step // len(every[0]))
     return Call.named(

@@ -34,7 +34,7 @@ from cenote.kernels.pool_gradient.index_scatter import WORK, Walk, places
 
 
 @dataclass(frozen=True)
-class PoolGather(KernelSpec):
+class PoolIndexGather(KernelSpec):
     """`width` channels per item; `rule` says what indices count (MaxPool's rules)."""
 
     dtype: np.dtype[Any]
@@ -84,7 +84,7 @@ def gather_call(
     width = group_width(y, channels_last)
     to, source, where = (planes_of(view, channels_last) for view in (y, g, index))
     extents = ((1,) * (3 - len(counted)) + tuple(counted))[-3:]
-    spec = PoolGather(g.type.dtype, width, rule)
+    spec = PoolIndexGather(g.type.dtype, width, rule)
     groups = groups_of(y, channels_last)
     words: dict[str, Argument] = {
         "y": y, "g": g, "index": index, "found": found, "channels": channels_of(y, channels_last), "groups": groups,

@@ -44,7 +44,7 @@ WORK = 1 << 16  # elements touched by the items that a thread takes at once
 
 
 @dataclass(frozen=True)
-class PoolScatter(KernelSpec):
+class PoolIndexScatter(KernelSpec):
     """`width` channels per item; `adds` sums in at least float32 (16-bit floats by way of scratch). `rule` says what
     indices count (MaxPool's rules), `dense` that positions of y's planes are numbered as they lie."""
 
@@ -209,7 +209,7 @@ def scatter_call(
     to, source, places = (planes_of(view, channels_last) for view in (y, x, index))
     extents = ((1,) * (3 - len(counted)) + tuple(counted))[-3:]
     dense = Planes(extents, to.strides).is_dense  # type: ignore[arg-type]  # three extents
-    spec = PoolScatter(x.type.dtype, width, adds, rule, dense)
+    spec = PoolIndexScatter(x.type.dtype, width, adds, rule, dense)
     groups = groups_of(y, channels_last)
     words: dict[str, Argument] = {
         "y": y, "x": x, "index": index, "found": found, "channels": channels_of(y, channels_last), "groups": groups,

@@ -31,7 +31,7 @@ WORDS = (
 
 
 @dataclass(frozen=True)
-class RoiSpread(BoxSpec):
+class RoiAlignBackward(BoxSpec):
     """`lanes` along a row of the map."""
 
     lanes: int
@@ -99,14 +99,14 @@ class RoiSpread(BoxSpec):
                         line.store(k.fma(row.load(at, lanes), weight, line.load(at, lanes)), at)
 
 
-def roi_spread_call(
+def align_backward_call(
     g: View, rois: View, batches: View, y: View, found: View, target: Target, *, scale: float, ratio: int,
     aligned: bool, part: int,
 ) -> Call:  # fmt: skip
     """The launch for plain views of float32 or float64; items hold `part` planes of every image."""
     images, units, rows, columns = y.shape
     bins = (g.shape[2], g.shape[3])
-    spec = RoiSpread(
+    spec = RoiAlignBackward(
         y.type.dtype, batches.type.dtype, aligned, False, False, fitting(target.lanes(y.type.dtype), columns)
     )  # fmt: skip
     parts = -(-units // part)
