@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, InputError, UnsupportedError, refusals
+from cenote.core.errors import ArgumentError, InputError, UnsupportedError, refusals, shown
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
 from cenote.plans import reader
 from cenote.plans.cache import CacheEntry
@@ -220,7 +220,7 @@ class Model:
         """
         if not isinstance(shapes, Mapping):
             raise InputError(
-                f"plan_for takes the shapes by input name, like {{'x': (1, 3, 8, 8)}}, not {shapes!r}"
+                f"plan_for takes the shapes by input name, like {{'x': (1, 3, 8, 8)}}, not {shown(shapes)}"
             )
         return self._stage(self._signature.shapes(shapes)).plan
 
@@ -284,7 +284,7 @@ class Model:
         `batch`. Closing the generator (or dropping it) stops the drawing.
         """
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-            raise ArgumentError(f"batch: {batch!r} is not a whole number from 1 on")
+            raise ArgumentError(f"batch: {shown(batch)} is not a whole number from 1 on")
         return self._map(items, batch)
 
     def _map(self, items: Iterable[Any], batch: int) -> Iterator[Any]:

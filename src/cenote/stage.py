@@ -16,7 +16,7 @@ import numpy as np
 
 from cenote.core import settings
 from cenote.core.collector import collector_paused
-from cenote.core.errors import ArgumentError, InputError
+from cenote.core.errors import ArgumentError, InputError, shown
 from cenote.core.locks import Guard
 from cenote.core.options import DENORMALS, PRECISIONS, TUNINGS, WEIGHTS
 from cenote.core.types import Array, TensorType
@@ -105,6 +105,9 @@ class NoPlan:
     def __str__(self) -> str:
         return "no plan yet: the model has symbolic dimensions; run it once, or call plan_for(shapes)"
 
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
     def describe(self) -> NoReturn:
         """Raises InputError: there is nothing to describe."""
         raise InputError(str(self))
@@ -118,13 +121,15 @@ class Options:
         denormals: str | None = None,
     ) -> None:  # fmt: skip
         if precision not in PRECISIONS:
-            raise ArgumentError(f'precision: {precision!r} is not known ("fast", or "exact" for no Winograd)')
+            raise ArgumentError(
+                f'precision: {shown(precision)} is not known ("fast", or "exact" for no Winograd)'
+            )
         if weights not in WEIGHTS:
-            raise ArgumentError(f"weights: {weights!r} is not known ({', '.join(WEIGHTS)})")
+            raise ArgumentError(f"weights: {shown(weights)} is not known ({', '.join(WEIGHTS)})")
         if tune not in TUNINGS:
-            raise ArgumentError(f'tune: {tune!r} is not known ("off", "cached" or "full")')
+            raise ArgumentError(f'tune: {shown(tune)} is not known ("off", "cached" or "full")')
         if denormals is not None and denormals not in DENORMALS:
-            raise ArgumentError(f'denormals: {denormals!r} is not known ("preserve" or "flush")')
+            raise ArgumentError(f'denormals: {shown(denormals)} is not known ("preserve" or "flush")')
         self.threads, self.precision, self.weights, self.tune = threads, precision, weights, tune
         self.denormals = settings.DENORMALS.choice() if denormals is None else denormals
         self.guard = Guard()

@@ -258,6 +258,16 @@ def test_pruning_removes_what_is_old(folder: Path, target: Target) -> None:
     os.utime(folder / cache.key("old", target), (long_ago, long_ago))
     assert cache.prune() == 1
     assert cache.read("new", target) == b"2"
+    os.utime(folder / cache.key("new", target), (long_ago, long_ago))
+    assert cache.prune() == 0, "once a day"
+
+
+def test_compiling_removes_what_is_old(folder: Path, target: Target) -> None:
+    cache.write("old", target, b"1")
+    long_ago = time.time() - 100 * 86400
+    os.utime(folder / cache.key("old", target), (long_ago, long_ago))
+    jit.addresses([kernel(77, target)], target)
+    assert cache.read("old", target) is None
 
 
 def kernel(number: int, target: Target) -> Kernel:
@@ -276,6 +286,6 @@ def test_processes_may_fill_it_at_once(folder: Path) -> None:
     )
     workers = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [worker.wait(timeout=120) for worker in workers] == [0, 0, 0]
-    objects = [path for path in folder.iterdir() if "-" not in path.name]
+    objects = [path for path in folder.iterdir() if len(path.name) == 64]
     assert len(objects) == 4
     assert not any(path.name.startswith(".new") for path in folder.iterdir())

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from cenote.core import collector
 from cenote.core.collector import collector_paused
+from tests.core.moments import interrupted
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +34,18 @@ def test_it_goes_on_after_an_error() -> None:
     with pytest.raises(ZeroDivisionError), collector_paused():
         _ = 1 / 0
     assert gc.isenabled()
+
+
+def test_no_moment_for_ctrl_c_leaves_it_off() -> None:
+    for moment in range(1, 200):
+        try:
+            with interrupted(moment, collector.__file__), collector_paused():
+                pass
+        except KeyboardInterrupt:
+            assert gc.isenabled(), moment
+        else:
+            break
+    assert 5 < moment < 199, "every moment was tried"
 
 
 def test_a_program_that_keeps_it_off_keeps_it_off() -> None:

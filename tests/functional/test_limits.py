@@ -139,3 +139,36 @@ def test_the_first_empty_window_and_the_tables_are_those_found_one_by_one(axis: 
     assert axis.empty_window == (empty[0] if empty else None)
     assert axis.counts() == [axis.count(o) for o in range(axis.out)]
     assert axis.padded_counts() == [axis.padded_count(o) for o in range(axis.out)]
+
+
+ENDLESS = 10**5000  # more digits than Python prints
+
+
+@pytest.mark.parametrize("size", [ENDLESS, -ENDLESS], ids=["large", "negative"])
+def test_numbers_that_python_does_not_print(size: int) -> None:
+    calls: list[Callable[[], Any]] = [
+        *pooled(size),
+        lambda: F.max_pool2d(X, (size, size, size)),
+        lambda: F.max_pool2d(X, 2, padding=[(size, size)]),
+        lambda: F.max_pool2d(X, 2, ceil_mode=size),  # type: ignore[arg-type]
+        lambda: F.max_pool2d(X, 2, layout=size),  # type: ignore[call-overload]
+        lambda: F.max_pool2d(X, 2, semantics=size),  # type: ignore[call-overload]
+        lambda: F.max_pool2d(X, 2, nan=size),  # type: ignore[call-overload]
+        lambda: F.max_pool2d(X, 2, threads=size),
+        lambda: F.avg_pool2d(X, 2, divisor_override=size),
+        lambda: F.stochastic_pool(X, 2, seed=size),
+        lambda: F.spatial_pyramid_pool(X, (size,)),
+        lambda: F.pool_output_shape((size,), 2),
+        lambda: F.roi_align(X, BOX, 2, spatial_scale=size),
+    ]
+    for call in calls:
+        with contextlib.suppress(CenoteError):
+            call()
+
+
+def test_a_list_that_holds_itself() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    for arguments in ({"kernel_size": endless}, {"kernel_size": 2, "padding": endless}):
+        with pytest.raises(ArgumentError):
+            F.max_pool2d(X, **arguments)

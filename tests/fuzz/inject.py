@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import builtins
 import errno
 import io
@@ -93,8 +94,13 @@ def _llvm(counter: Counter) -> Any:
 
 
 def _writes(counter: Counter) -> Any:
-    real = os.fdopen
-    return mock.patch.object(os, "fdopen", lambda *a, **k: _Writer(real(*a, **k), counter))
+    real = builtins.open
+
+    def opened(path: Any, mode: str = "r", **more: Any) -> Any:
+        file = real(path, mode, **more)
+        return _Writer(file, counter) if mode == "xb" else file
+
+    return mock.patch.object(builtins, "open", opened)
 
 
 def _attribute(owner: Any, name: str) -> Callable[[Counter], Any]:
@@ -112,7 +118,10 @@ POINTS: dict[str, tuple[Callable[[], BaseException], tuple[Callable[[Counter], A
         _system(errno.ENOMEM),
         (lambda counter: mock.patch.object(mmap, "mmap", _memory_map(counter)),),
     ),
-    "thread": (lambda: RuntimeError("can't start new thread"), (_attribute(threading.Thread, "start"),)),
+    "thread": (
+        lambda: RuntimeError("can't start new thread"),
+        (_attribute(threading.Thread, "start"), _attribute(_thread, "start_new_thread")),
+    ),
     "lock": (
         lambda: RuntimeError("can't allocate lock"),
         (_attribute(threading, "Lock"), _attribute(threading, "RLock")),

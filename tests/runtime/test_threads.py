@@ -138,6 +138,33 @@ def test_a_fork_while_another_thread_runs_a_program() -> None:
     assert in_a_process(code).returncode == 0
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_signal_handler_may_fork_in_the_middle_of_a_run(threads: int) -> None:
+    """The parent's run is right. The child has no workers: its run ends with an error, and the next one is right."""
+    code = START + (
+        "from cenote.core.errors import UnsupportedError\n"
+        "from tests.runtime.long_runs import SIZE, repeating\n"
+        "program, x, children = repeating(10**7, int(sys.argv[1])), np.arange(SIZE, dtype=np.float32), []\n"
+        "def handler(*_):\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0)\n"
+        "    children.append(os.fork())\n"
+        "    if not children[0]:\n"
+        "        assert np.array_equal(program.run([x * 2])[0], x * 2 + 2)\n"
+        "signal.signal(signal.SIGALRM, handler)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.1)\n"
+        "try:\n"
+        "    right = np.array_equal(program.run([x])[0], x + 2)\n"
+        "except UnsupportedError as error:\n"
+        "    right = children == [0] and 'forked in the middle of a run' in str(error)\n"
+        "right = right and np.array_equal(program.run([x])[0], x + 2)\n"
+        "if not children[0]:\n"
+        "    os._exit(0 if right else 1)\n"
+        "sys.exit(0 if right and os.waitpid(children[0], 0)[1] == 0 else 1)\n"
+    )
+    result = in_a_process(code, threads)
+    assert result.returncode == 0, result.stderr
+
+
 def test_callers_of_a_team_share_one_arena() -> None:
     program, x = chain(20, 2), np.zeros(CHAIN_SIZE, np.float32)
     callers = [threading.Thread(target=lambda: [program.run([x]) for _ in range(20)]) for _ in range(24)]

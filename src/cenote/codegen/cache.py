@@ -6,7 +6,8 @@ never sees half of one; it carries a digest of its name and content, so a damage
 Nothing that goes wrong here is an error: the cache only saves time.
 
 The key covers all that the code depends on: the kernel's spec, the source text of the generator, LLVM's version, the
-target. A change to any kernel's source makes new keys; `prune` removes what has not been used for long.
+target. A change to any kernel's source makes new keys; what has not been used for 90 days is
+removed when kernels are compiled.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _MAGIC = b"cenote-object-2\n"
 _DIGEST = 32
 _LARGEST = 64 << 20  # bytes of a file that is read: object code is some 10 KB
 GENERATOR = ("codegen", "core", "kernels", "runtime")  # what kernels may import, and so what they depend on
-_KEEP_SECONDS = 90 * 86400
+_DAY = 86400
+_KEEP_SECONDS = 90 * _DAY
+_PRUNED = "pruned"  # the text under this name is the day on which old files were last removed
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -181,9 +184,13 @@ def _write(name: str, body: bytes) -> None:
 
 
 def prune() -> int:
-    """Remove files that nobody has read or written for 90 days; how many went."""
+    """Once a day, remove files that nobody has read or written for 90 days; how many went."""
+    today = str(int(time.time()) // _DAY)
+    if read_text(_PRUNED) == today:
+        return 0
+    write_text(_PRUNED, today)
     removed, oldest = 0, time.time() - _KEEP_SECONDS
-    with folder() as place:
+    with contextlib.suppress(OSError), folder() as place:
         for name, state in [] if place is None else place.files():
             if place is not None and max(state.st_atime, state.st_mtime) < oldest:
                 with contextlib.suppress(OSError):

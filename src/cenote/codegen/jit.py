@@ -155,6 +155,7 @@ def addresses(sources: Iterable[Source], target: Target) -> dict[str, int]:
                     found[symbol] = code
         if missing:
             _compile(missing, target, found)
+            object_cache.prune()
         _remember(found, target)
         return {symbol: _addresses[symbol, target] for symbol in wanted}
 

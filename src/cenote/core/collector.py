@@ -15,40 +15,39 @@ from contextlib import contextmanager
 from cenote.core.locks import Guard
 
 _guard = Guard()
-_preparing = 0
+_preparing: set[object] = set()  # one for each block that is under way
 _paused = False  # by us: a program that keeps the collector off keeps it off
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
     """No cyclic collection by any thread of the process while this lasts; several threads may be inside."""
-    global _preparing, _paused
-    with _guard.lock:
-        if _preparing == 0 and gc.isenabled():
-            gc.disable()
-            _paused = True
-        _preparing += 1
-    try:
+    global _paused
+    block = object()
+    try:  # Ctrl-C may arrive after any call, and must not leave the collector off
+        with _guard.lock:
+            _preparing.add(block)
+            if gc.isenabled():
+                _paused = True
+                gc.disable()
         yield
     finally:
         with _guard.lock:
-            _preparing = max(_preparing - 1, 0)
-            if _preparing == 0:
-                _resume()
-
-
-def _resume() -> None:
-    global _paused
-    if _paused:
-        gc.enable()
-    _paused = False
+            try:
+                _preparing.discard(block)
+            finally:
+                if _paused and not _preparing:
+                    _paused = False
+                    gc.enable()
 
 
 def _after_fork() -> None:
     """The threads that were preparing something are not in the child."""
-    global _preparing
-    _preparing = 0
-    _resume()
+    global _paused
+    _preparing.clear()
+    if _paused:
+        gc.enable()
+    _paused = False
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -80,6 +80,20 @@ class CodegenError(CenoteError, RuntimeError):
     """A generated kernel could not be built or loaded."""
 
 
+def shown(value: object) -> str:
+    """A value that a caller gave, for an error's text: cut where it is long, and described where Python cannot print it
+    (a whole number of more than 4,300 digits)."""
+    try:
+        text = repr(value)
+    except Exception:
+        if isinstance(value, int):
+            return f"an integer of {value.bit_length()} bits"
+        return f"a {type(value).__name__} that cannot be printed"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+_LONGEST = 120  # characters
+
 FAULTS = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError)
 """What an operator raises when a model asks for what it does not expect."""
 

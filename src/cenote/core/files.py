@@ -13,6 +13,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -43,9 +44,8 @@ def replacing(
     """A file that takes this place when it has been written: readers see the whole of it or none."""
     folder, _ = os.path.split(path)
     aside = os.path.join(folder, f".new-{os.getpid()}-{threading.get_ident()}-{time.monotonic_ns()}")
-    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=dir_fd)
-    try:
-        with os.fdopen(handle, "wb") as file:
+    try:  # Ctrl-C may arrive after any call, and must leave neither file nor descriptor
+        with open(aside, "xb", opener=partial(os.open, mode=mode, dir_fd=dir_fd)) as file:
             yield file
         os.replace(aside, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     except BaseException:

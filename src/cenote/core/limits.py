@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from cenote.core.errors import ArgumentError, CapacityError
+from cenote.core.errors import ArgumentError, CapacityError, shown
 
 LOWEST, LARGEST = -(1 << 63), (1 << 63) - 1
 """What a word of a kernel's argument record holds."""
@@ -31,10 +31,10 @@ def within(op: str, name: str, number: int, low: int | None = None, high: int | 
     """
     if low is not None and number < low:
         limit = {0: "non-negative (0 or more)", 1: "greater than zero (1 or more)"}.get(low, f"{low} or more")
-        raise ArgumentError(f"{op}: {name} must be {limit}, got {number}")
+        raise ArgumentError(f"{op}: {name} must be {limit}, got {shown(number)}")
     least, most = LOWEST if low is None else low, LARGEST if high is None else high
     if not least <= number <= most:
-        raise ArgumentError(f"{op}: {name} must lie between {least} and {most}, got {number}")
+        raise ArgumentError(f"{op}: {name} must lie between {least} and {most}, got {shown(number)}")
     return number
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cenote.core.errors import ArgumentError
+from cenote.core.errors import ArgumentError, shown
 
 
 @dataclass(frozen=True)
@@ -60,5 +60,7 @@ def semantics_named(where: str, name: object) -> Semantics:
     """The rules of a name; ArgumentError when there are none."""
     rules = SEMANTICS.get(name) if isinstance(name, str) else None
     if rules is None:
-        raise ArgumentError(f"{where}: semantics {name!r} is not known (allowed: {', '.join(SEMANTICS)})")
+        raise ArgumentError(
+            f"{where}: semantics {shown(name)} is not known (allowed: {', '.join(SEMANTICS)})"
+        )
     return rules

@@ -14,7 +14,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Target:
     """What kernels may ask about the machine.
 
@@ -34,6 +34,10 @@ class Target:
     l2_bytes: int = 512 << 10
     l3_bytes: int = 16 << 20
     line: int = 64
+
+    def __repr__(self) -> str:
+        """All fields: digests are made of it. That of dataclasses says "..." for good after Ctrl-C at a bad moment."""
+        return f"Target({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def lanes(self, dtype: Any = np.float32) -> int:
         """Elements of the dtype in one vector register."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, overload
 
-from cenote.core.errors import ArgumentError
+from cenote.core.errors import ArgumentError, shown
 from cenote.functional.arguments import flag, form, plan_for, rules_of, whole
 from cenote.functional.dispatch import Plan, Types, call
 from cenote.functional.types import A, Layout1, Layout2, Layout3, NanRule, Rules
@@ -16,7 +16,7 @@ def _output(where: str, value: Any, rank: int) -> tuple[int | None, ...]:
     """The output size; None keeps an extent."""
     items = value if isinstance(value, list | tuple) else (value,) * rank
     if len(items) not in (1, rank) or (rank > 1 and len(items) == 1):
-        raise ArgumentError(f"{where}: output_size must be one number or {rank}, got {tuple(items)!r}")
+        raise ArgumentError(f"{where}: output_size must be one number or {rank}, got {shown(tuple(items))}")
     return tuple(None if item is None else whole(where, "output_size", item, 0) for item in items)
 
 

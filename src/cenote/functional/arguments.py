@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.limits import LARGEST_SEED, within
 from cenote.core.pool_geometry import Pairs
 from cenote.core.pool_semantics import Semantics, semantics_named
@@ -30,7 +30,7 @@ def whole(where: str, name: str, value: Any, low: int | None = None, high: int |
         number = operator.index(value)
     except TypeError:
         raise ArgumentError(
-            f"{where}: {name} must be a whole number, got {value!r} ({type(value).__name__})"
+            f"{where}: {name} must be a whole number, got {shown(value)} ({type(value).__name__})"
         ) from None
     return within(where, name, number, low, high)
 
@@ -48,13 +48,13 @@ def flag(where: str, name: str, value: Any) -> bool:
         or (isinstance(value, int | np.bool_ | np.integer) and value in (0, 1))
     ):
         return bool(value)
-    raise ArgumentError(f"{where}: {name} must be True or False, got {value!r}")
+    raise ArgumentError(f"{where}: {name} must be True or False, got {shown(value)}")
 
 
 def real(where: str, name: str, value: Any) -> float:
     """A real number."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ArgumentError(f"{where}: {name} must be a number, got {value!r}")
+        raise ArgumentError(f"{where}: {name} must be a number, got {shown(value)}")
     try:
         return float(value)
     except OverflowError:
@@ -64,7 +64,9 @@ def real(where: str, name: str, value: Any) -> float:
 def choice(where: str, name: str, value: Any, allowed: Sequence[str]) -> str:
     """One of some words."""
     if not isinstance(value, str) or value not in allowed:
-        raise ArgumentError(f"{where}: {name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+        raise ArgumentError(
+            f"{where}: {name} must be one of {', '.join(map(repr, allowed))}, got {shown(value)}"
+        )
     return value
 
 
@@ -74,7 +76,7 @@ def numbers(where: str, name: str, value: Any, rank: int, low: int | None = None
         return (whole(where, name, value, low),) * rank
     if len(value) not in (1, rank):
         raise ArgumentError(
-            f"{where}: {name} must be one number or {rank}, one per spatial axis, got {tuple(value)!r}"
+            f"{where}: {name} must be one number or {rank}, one per spatial axis, got {shown(tuple(value))}"
         )
     parsed = tuple(whole(where, name, item, low) for item in value)
     return parsed * rank if len(parsed) == 1 else parsed
@@ -100,7 +102,9 @@ def padding(
     pairs: list[tuple[int, int]]
     if isinstance(value, list | tuple) and value and all(isinstance(item, list | tuple) for item in value):
         if len(value) != rank or any(len(item) != 2 for item in value):
-            raise ArgumentError(f"{where}: padding must hold {rank} pairs of (begin, end), got {value!r}")
+            raise ArgumentError(
+                f"{where}: padding must hold {rank} pairs of (begin, end), got {shown(value)}"
+            )
         pairs = [(whole(where, "padding", a, 0), whole(where, "padding", b, 0)) for a, b in value]
     else:
         pairs = [(pad, pad) for pad in numbers(where, "padding", value, rank, 0)]
@@ -153,7 +157,7 @@ def layout_rank(where: str, layout: Any) -> int:
         if isinstance(layout, str) and layout in (f"NC{letters}", f"N{letters}C", letters):
             return rank
     allowed = [name for letters in LETTERS.values() for name in (f"NC{letters}", f"N{letters}C", letters)]
-    raise ArgumentError(f"{where}: layout must be one of {', '.join(allowed)}, got {layout!r}")
+    raise ArgumentError(f"{where}: layout must be one of {', '.join(allowed)}, got {shown(layout)}")
 
 
 def form(where: str, shape: tuple[int, ...], rank: int, layout: Any, plain: bool = True) -> Form:
@@ -164,7 +168,7 @@ def form(where: str, shape: tuple[int, ...], rank: int, layout: Any, plain: bool
     letters = LETTERS[rank]
     names = f"NC{letters}", f"N{letters}C", letters
     if not isinstance(layout, str) or layout not in names:
-        raise ArgumentError(f"{where}: layout must be one of {', '.join(names)}, got {layout!r}")
+        raise ArgumentError(f"{where}: layout must be one of {', '.join(names)}, got {shown(layout)}")
     lowest = rank if layout == letters or plain else rank + 1
     highest = rank if layout == letters else rank + 2
     if not lowest <= len(shape) <= highest:
@@ -246,5 +250,7 @@ def rules_of(where: str, semantics: Any, nan: Any) -> tuple[Semantics, str]:
     if nan is None:
         return rules, rules.nan
     if nan not in NAN_RULES:
-        raise ArgumentError(f"{where}: nan must be one of {', '.join(map(repr, NAN_RULES))}, got {nan!r}")
+        raise ArgumentError(
+            f"{where}: nan must be one of {', '.join(map(repr, NAN_RULES))}, got {shown(nan)}"
+        )
     return rules, str(nan)

@@ -35,6 +35,7 @@ Types = tuple[TensorType, ...]
 Planner = Callable[..., "Plan"]
 """Called with the inputs' types and the arguments, the first of which is the function's name."""
 
+_DEEPEST = 8
 MOST_KEPT = 4096  # signatures; then all are forgotten: a loop over sizes must not fill the memory
 _kept: dict[Any, Prepared] = {}
 
@@ -220,10 +221,11 @@ def _moved(plan: Plan) -> tuple[Op, tuple[tuple[int, ...], ...]]:
     return op, tuple((shape[0], *shape[2:], shape[1]) for shape in plan.batched)
 
 
-def _is_plain(value: Any) -> bool:
-    """True for what marshal writes without ambiguity: other things may share their bytes."""
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    """True for what marshal writes without ambiguity: other things may share their bytes. Not for lists within lists
+    deeper than any argument: one that holds itself."""
     if type(value) in (tuple, list):
-        return all(map(_is_plain, value))
+        return depth < _DEEPEST and all(_is_plain(item, depth + 1) for item in value)
     return value is None or type(value) in (int, bool, float, str)
 
 

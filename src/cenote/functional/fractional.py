@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, InputError, ShapeError
+from cenote.core.errors import ArgumentError, InputError, ShapeError, shown
 from cenote.core.types import TensorType, is_float
 from cenote.functional.arguments import Form, flag, form, numbers, real, refuse_empty, seed_of
 from cenote.functional.dispatch import Plan, call
@@ -26,10 +26,10 @@ def _sizes(where: str, spatial: tuple[int, ...], output_size: Any, output_ratio:
         return numbers(where, "output_size", output_size, rank, 1)
     ratios = output_ratio if isinstance(output_ratio, list | tuple) else (output_ratio,) * rank
     if len(ratios) != rank:
-        raise ArgumentError(f"{where}: output_ratio must be one number or {rank}, got {output_ratio!r}")
+        raise ArgumentError(f"{where}: output_ratio must be one number or {rank}, got {shown(output_ratio)}")
     parsed = [real(where, "output_ratio", ratio) for ratio in ratios]
     if not all(0 < ratio < 1 for ratio in parsed):
-        raise ArgumentError(f"{where}: output_ratio must lie between 0 and 1, got {output_ratio!r}")
+        raise ArgumentError(f"{where}: output_ratio must lie between 0 and 1, got {shown(output_ratio)}")
     return tuple(int(extent * ratio) for extent, ratio in zip(spatial, parsed, strict=True))
 
 

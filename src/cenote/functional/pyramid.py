@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from cenote.core.errors import ArgumentError
+from cenote.core.errors import ArgumentError, shown
 from cenote.core.types import TensorType
 from cenote.functional.arguments import choice, form, layout_rank, refuse_empty, rules_of, whole
 from cenote.functional.dispatch import Plan, Types, call
@@ -19,7 +19,7 @@ def plan_pyramid(
     """Bins of several levels."""
     rules, nan_rule = rules_of(where, semantics, nan)
     if not isinstance(levels, list | tuple) or not levels:
-        raise ArgumentError(f"{where}: levels must be a sequence of numbers of bins, got {levels!r}")
+        raise ArgumentError(f"{where}: levels must be a sequence of numbers of bins, got {shown(levels)}")
     bins = tuple(whole(where, "levels", level, 1) for level in levels)
     shape = form(where, types[0].shape, rank, layout)
     refuse_empty(where, shape)

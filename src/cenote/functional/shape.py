@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cenote.core.errors import ArgumentError
+from cenote.core.errors import ArgumentError, shown
 from cenote.core.pool_geometry import axis_windows
 from cenote.core.pool_semantics import semantics_named
 from cenote.functional.arguments import WindowArguments, form, layout_rank, refuse_empty, whole
@@ -39,7 +39,7 @@ def pool_output_shape(
     """
     where = "pool_output_shape"
     if not isinstance(input_shape, list | tuple):
-        raise ArgumentError(f"{where}: input_shape must be a sequence of extents, got {input_shape!r}")
+        raise ArgumentError(f"{where}: input_shape must be a sequence of extents, got {shown(input_shape)}")
     extents = tuple(whole(where, "input_shape", extent, 0) for extent in input_shape)
     rules = semantics_named(where, semantics)
     rank = layout_rank(where, layout)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cenote.core.errors import ArgumentError, DTypeError, ShapeError
+from cenote.core.errors import ArgumentError, DTypeError, ShapeError, shown
 from cenote.core.types import INT64, TensorType
 from cenote.functional.arguments import form, numbers, refuse_empty, rules_of, strides, whole
 from cenote.functional.dispatch import Plan, Types, call
@@ -49,7 +49,7 @@ def _output(
         return default
     if not isinstance(value, list | tuple) or len(value) not in (rank, rank + 1, rank + 2):
         raise ArgumentError(
-            f"{where}: output_size must hold {rank} extents (or a whole shape), got {value!r}"
+            f"{where}: output_size must hold {rank} extents (or a whole shape), got {shown(value)}"
         )
     if channels_last and len(value) > rank:
         value = value[:-1]

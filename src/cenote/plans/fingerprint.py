@@ -14,10 +14,12 @@ import time
 import zlib
 from collections.abc import Callable, Iterable
 from functools import cache
+from queue import SimpleQueue
 
 from cenote.codegen import cache as object_cache
 from cenote.core.files import open_regular
 from cenote.core.target import physical_cores
+from cenote.runtime.threads import start_thread
 
 _CHUNK = 1 << 20  # bytes that one thread digests at a time
 _BLOCK = 1 << 18  # bytes read at a time: they stay in the cache, and no model is in memory for its digest
@@ -73,32 +75,43 @@ def _joined(nbytes: int, piece: Callable[[int], bytes]) -> str:
 
 
 def _on_threads(count: int, work: Callable[[int], None], least: int) -> None:
-    """Do `work(index)` for index 0 .. count - 1, on one thread per core with `least` of them or more for each."""
-    waiting = iter(range(count))
+    """Do `work(index)` for index 0 .. count - 1, on one thread per core with `least` of them or more for each.
+
+    What is waited for is work that helpers have begun, not helpers: one that does not come to life has begun none. When
+    this returns or raises, Ctrl-C included, nothing is being worked on.
+    """
+    waiting, begun, ended = iter(range(count)), 0, SimpleQueue[None]()
     lock, failures = threading.Lock(), list[Exception]()
 
-    def serve() -> None:
-        try:
-            while not failures:
-                with lock:
-                    index = next(waiting, None)
-                if index is None:
-                    return
+    def help_along() -> None:
+        nonlocal begun
+        while not failures:
+            with lock:
+                index = next(waiting, None)
+                begun += index is not None
+            if index is None:
+                return
+            try:
                 work(index)
-        except (OSError, MemoryError) as error:
-            failures.append(error)
+            except Exception as error:
+                failures.append(error)
+            ended.put(None)
 
-    helpers = []
-    for _ in range(min(count // least, physical_cores()) - 1):
-        helper = threading.Thread(target=serve)
-        try:
-            helper.start()
-        except RuntimeError:  # the system gives no more threads
-            break
-        helpers.append(helper)
-    serve()
-    for helper in helpers:
-        helper.join()
+    helpers = min(count // least, physical_cores()) - 1
+    while helpers > 0 and start_thread(help_along, ()):
+        helpers -= 1
+    try:
+        while not failures:
+            with lock:
+                index = next(waiting, None)
+            if index is None:
+                break
+            work(index)
+    finally:
+        with lock:
+            waiting = iter(())
+        for _ in range(begun):
+            ended.get()
     if failures:
         raise failures[0]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core import types
-from cenote.core.errors import CapacityError, CenoteError, InputError
+from cenote.core.errors import CapacityError, CenoteError, InputError, shown
 from cenote.core.types import Array, Declared
 from cenote.runtime.arrays import as_numpy, same
 
@@ -62,9 +62,9 @@ def from_values(values: Any, dtype: np.dtype[Any]) -> Array:
                     f"holds {leaf.dtype}, not {dtype}; convert it with np.asarray(x, {dtype.name!r})"
                 )
         elif kind not in _KINDS.get(type(leaf), ""):
-            raise InputError(f"holds {leaf!r:.60} ({type(leaf).__name__}), which is no {dtype}")
+            raise InputError(f"holds {shown(leaf)} ({type(leaf).__name__}), which is no {dtype}")
         elif kind in "iu" and not np.iinfo(dtype).min <= leaf <= np.iinfo(dtype).max:
-            raise InputError(f"holds {leaf}, which does not fit {dtype}")
+            raise InputError(f"holds {shown(leaf)}, which does not fit {dtype}")
     try:
         with np.errstate(over="ignore"):
             array = np.array(values, dtype)

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cenote.core.errors import ShapeError, errors_at, refusals
+from cenote.core.errors import ShapeError, UnsupportedError, errors_at, refusals
 from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType
 from cenote.runtime import threads as threading_runtime
@@ -124,8 +124,10 @@ class Program:
             try:
                 team.reserve_scratch(self.scratch_bytes)
                 instance = self._instance()
-                self._free.append(instance)
-                results = instance.run(inputs, out, team)
+                try:
+                    results = instance.run(inputs, out, team)
+                finally:
+                    self._free.append(instance)
                 team.free_tables()
                 return results
             finally:
@@ -254,8 +256,13 @@ class Instance:
             try:
                 while run(control, table, first, last):  # Python handles signals here
                     first = -1
+                    if team.lost:
+                        raise UnsupportedError(
+                            f"this process was forked in the middle of a run on {team.threads} threads, which the "
+                            "child does not have; the run goes on in the parent, the child may start it again"
+                        )
             except BaseException:  # first of all: no worker may touch arrays that nobody holds any more
-                if shared:
+                if shared and not team.lost:
                     driver.halt(control, table, segment[0], last, 0)
                 raise
 

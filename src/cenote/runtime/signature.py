@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.errors import InputError
+from cenote.core.errors import InputError, shown
+from cenote.core.limits import LARGEST
 from cenote.core.types import Array, Declared, TensorType
 from cenote.runtime.arrays import same
 from cenote.runtime.batches import Entry
@@ -33,7 +34,8 @@ class Signature:
             return
         for name in given:
             if name not in self.by_name:
-                raise InputError(f"'{name}' is no input of the model; its inputs: {self}")
+                shown_name = name if isinstance(name, str) else shown(name)
+                raise InputError(f"'{shown_name}' is no input of the model; its inputs: {self}")
         absent = next(name for name in self.by_name if name not in given)
         raise InputError(f"{missing.format(absent)}; the model's inputs: {self}")
 
@@ -89,7 +91,7 @@ class Signature:
             )
             if not fits:
                 raise InputError(
-                    f"input '{declared.name}' has shape {list(shape)}, the model takes {declared}"
+                    f"input '{declared.name}' has shape {shown(list(shape))}, the model takes {declared}"
                 )
             types[declared.name] = TensorType.of(declared.dtype, shape)
         return types
@@ -107,8 +109,10 @@ def _extents(name: str, shape: Any) -> tuple[int, ...]:
         extents = tuple(map(operator.index, shape))
     except TypeError:
         raise InputError(
-            f"the shape of input '{name}' must be whole numbers like (1, 3, 8, 8), not {shape!r}"
+            f"the shape of input '{name}' must be whole numbers like (1, 3, 8, 8), not {shown(shape)}"
         ) from None
+    if any(extent > LARGEST for extent in extents):
+        raise InputError(f"the shape of input '{name}' is larger than memory can be: {shown(list(extents))}")
     if any(extent < 0 for extent in extents):
-        raise InputError(f"the shape of input '{name}' has a negative size: {list(extents)}")
+        raise InputError(f"the shape of input '{name}' has a negative size: {shown(list(extents))}")
     return extents

@@ -21,7 +21,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cenote.core import settings
-from cenote.core.errors import ArgumentError
+from cenote.core.errors import ArgumentError, shown
 from cenote.core.locks import Guard
 from cenote.core.target import physical_cores
 from cenote.core.types import Array
@@ -77,6 +77,7 @@ class Team:
         self.threads, self.abi = threads, abi
         self.guard = Guard()
         self.busy = False  # a run is in progress, by the holder of the guard
+        self.lost = False  # in a forked child: the workers are in the parent
         self.control = aligned_bytes(abi.size * 8, "a thread team").view(np.int64)
         self.address = address_of(self.control)
         self.scratch: Array = aligned_bytes(0, "scratch memory")
@@ -147,7 +148,7 @@ def resolve_threads(threads: int | None) -> int:
         or not isinstance(threads, int | np.integer)
         or not 1 <= threads <= MAXIMUM_THREADS
     ):
-        raise ArgumentError(f"threads: {threads!r} is not a whole number from 1 to {MAXIMUM_THREADS}")
+        raise ArgumentError(f"threads: {shown(threads)} is not a whole number from 1 to {MAXIMUM_THREADS}")
     return int(threads)
 
 
@@ -183,5 +184,12 @@ def _dismiss_all() -> None:
             lock.release()
 
 
-os.register_at_fork(after_in_child=_teams.clear)
+def _forget_teams() -> None:
+    """In a forked child, which has none of the parent's threads."""
+    for each in _teams.values():
+        each.lost = True
+    _teams.clear()
+
+
+os.register_at_fork(after_in_child=_forget_teams)
 atexit.register(_dismiss_all)

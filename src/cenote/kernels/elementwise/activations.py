@@ -170,7 +170,7 @@ def _hard_swish(kernel: Kernel, value: Value, alpha: float, beta: float) -> Valu
 
 
 def _thresholded_relu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return kernel.select(value <= alpha, kernel.constant(value.type, 0.0), value)
+    return kernel.select(value > alpha, value, kernel.constant(value.type, 0.0))  # NaN: 0
 
 
 def _shrink(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
@@ -266,7 +266,7 @@ KINDS: dict[str, tuple[Emit, Apply]] = {
     "identity": (lambda kernel, value, alpha, beta: value, lambda x, alpha, beta: x),
     "relu": (_relu, lambda x, alpha, beta: np.where(x < 0, 0, x)),
     "leaky_relu": (_leaky_relu, lambda x, alpha, beta: np.where(x < 0, alpha * x, x)),  # slope alpha below 0
-    "thresholded_relu": (_thresholded_relu, lambda x, alpha, beta: np.where(x <= alpha, 0, x)),
+    "thresholded_relu": (_thresholded_relu, lambda x, alpha, beta: np.where(x > alpha, x, 0)),
     "clip": (clamp, _apply_clip),  # alpha..beta
     "shrink": (_shrink, _apply_shrink),  # 0 within ±alpha, outside moved by beta toward 0
     "hard_sigmoid": (_hard_sigmoid, lambda x, alpha, beta: _apply_clip(alpha * x + beta, 0.0, 1.0)),

@@ -85,7 +85,7 @@ class LeakyRelu(ActivationOp):
 
 @dataclass(frozen=True)
 class ThresholdedRelu(ActivationOp):
-    """x above alpha, else 0."""
+    """x where it is above alpha, else 0: so too where x or alpha is NaN, as the comparison is false then."""
 
     name = "thresholded_relu"
     from_onnx = {"ThresholdedRelu": lambda node: _read(node, ThresholdedRelu(), alpha="alpha")}
