@@ -22,6 +22,7 @@ from cenote.core.errors import (
     ShapeError,
     UnsupportedError,
 )
+from cenote.core.locks import importing
 from cenote.core.version import __version__
 from cenote.loading import load
 from cenote.model import Model
@@ -58,9 +59,11 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """`info` and `functional` are imported when they are asked for: not every program asks."""
     if name == "functional":
-        return import_module("cenote.functional")
+        with importing():
+            return import_module("cenote.functional")
     if name in ("Info", "info"):
-        from cenote.profile import info as module
+        with importing():
+            from cenote.profile import info as module
 
         globals().update(Info=module.Info, info=module.info)
         return globals()[name]

@@ -16,6 +16,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from cenote.core.errors import ArgumentError, CenoteError, InputError
+from cenote.core.locks import importing
 from cenote.core.types import Array
 from cenote.loading import load
 
@@ -101,7 +102,8 @@ class CenoteBackend:
 
         `kwargs`: `opset_version` (default: the newest). `outputs_info` is not needed and is ignored.
         """
-        from cenote.frontends.onnx import model_of_node
+        with importing():
+            from cenote.frontends.onnx import model_of_node
 
         opset = kwargs.pop("opset_version", None)
         given = [np.asarray(x) for x in (inputs.values() if isinstance(inputs, Mapping) else inputs)]

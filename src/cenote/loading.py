@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cenote.core.collector import collector_paused
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError, refusals
+from cenote.core.locks import importing
 from cenote.core.options import Denormals, Precision, Tune, Weights
 from cenote.model import Model
 from cenote.plans.cache import CacheEntry, cache_entry_of
@@ -83,8 +84,9 @@ def _imported(
     source: Any, cache_entry: CacheEntry | None
 ) -> tuple[OwnedGraph, Mapping[str, Declared], Mapping[str, str]]:
     """The graph of a model, the outputs that declare a type, and its metadata."""
-    from cenote.frontends.onnx import load_onnx
-    from cenote.graph.graph import OwnedGraph
+    with importing():
+        from cenote.frontends.onnx import load_onnx
+        from cenote.graph.graph import OwnedGraph
 
     imported = load_onnx(source)
     if cache_entry is not None:
@@ -128,7 +130,8 @@ def _load_plan(path: str | os.PathLike[str], threads: int | None, denormals: Den
         return Model.from_plan_file(path, threads, denormals)
     except (UnsupportedError, ModelError) as error:
         problem = error
-    from cenote.plans.source import is_source, source_of
+    with importing():
+        from cenote.plans.source import is_source, source_of
 
     made_from = source_of(path)
     if made_from is None or not os.path.isfile(made_from.path):

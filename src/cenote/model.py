@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError, UnsupportedError, refusals, shown
+from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
 from cenote.plans import reader
 from cenote.plans.cache import CacheEntry
@@ -72,7 +73,8 @@ class Model:
 
         `outputs`: those whose type is declared, by name; `cache_entry`: the plan cache's place.
         """
-        from cenote.graph.graph import OwnedGraph
+        with importing():
+            from cenote.graph.graph import OwnedGraph
 
         graph = source.take()
         made = [outputs.get(name, Declared(name, FLOAT32, None)) for name in graph.outputs]
@@ -130,8 +132,9 @@ class Model:
             raise InputError("the model has symbolic dimensions: call plan_for(shapes) before saving a plan")
         if any(stage.rest is not None for stage in self._stages.values()):
             raise UnsupportedError("a plan file holds models whose shapes do not depend on data")
-        from cenote.plans import writer
-        from cenote.plans.source import with_source
+        with importing():
+            from cenote.plans import writer
+            from cenote.plans.source import with_source
 
         with refusals(f"a plan file of {len(self._stages)} sets of shapes"):
             stored = self._stored(list(self._stages))
@@ -241,7 +244,8 @@ class Model:
         return f"<cenote.Model ({inputs}) -> {', '.join(self.output_names)}, threads={self.threads}>"
 
     def _repr_html_(self) -> str:
-        from cenote.compiler.html import model_html
+        with importing():
+            from cenote.compiler.html import model_html
 
         title = f"cenote.Model, {self.threads} thread(s), precision {self.precision}"
         return model_html(title, self.inputs, self.outputs, self.plans)
@@ -340,7 +344,8 @@ class Model:
         if self._source is None:
             kept_shapes = "; ".join(str([list(shape) for shape in key]) for key in self._stages)
             raise InputError(f"the plan file has no plan for these input shapes (it has: {kept_shapes})")
-        from cenote.graph.graph import OwnedGraph
+        with importing():
+            from cenote.graph.graph import OwnedGraph
 
         stage = self._stages[shapes] = Stage.compile(OwnedGraph(self._source()), types, self._options)
         self._keep(shapes)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from cenote.core import settings
+from cenote.core.cached import cached_property
 from cenote.core.collector import collector_paused
 from cenote.core.errors import ArgumentError, InputError, shown
-from cenote.core.locks import Guard
+from cenote.core.locks import Guard, importing
 from cenote.core.options import DENORMALS, PRECISIONS, TUNINGS, WEIGHTS
 from cenote.core.types import Array, TensorType
 from cenote.plans.format import StoredPlan
@@ -48,9 +48,10 @@ class Stage:
     @collector_paused()
     def compile(source: OwnedGraph, types: Mapping[str, TensorType], options: Options) -> Stage:
         """Specialise a graph to these types and compile what can be."""
-        from cenote.compiler.compile import compile_graph
-        from cenote.graph.graph import OwnedGraph
-        from cenote.passes.specialize import specialize
+        with importing():
+            from cenote.compiler.compile import compile_graph
+            from cenote.graph.graph import OwnedGraph
+            from cenote.passes.specialize import specialize
 
         specialized = specialize(source.take(), types)
         rest = specialized.rest
@@ -77,7 +78,8 @@ class Stage:
         if self.rest is None:
             return values
         known = {**inputs, **values}
-        from cenote.graph.graph import OwnedGraph
+        with importing():
+            from cenote.graph.graph import OwnedGraph
 
         following = self.rest.proceed(known)
         key = tuple(
@@ -137,14 +139,16 @@ class Options:
     @cached_property
     def decide(self) -> Tuner:
         """Chooses between algorithms."""
-        from cenote.compiler.tune import Tuner
+        with importing():
+            from cenote.compiler.tune import Tuner
 
         return Tuner(self.tune)
 
     @cached_property
     def pool(self) -> ConstantPool:
         """Weights that several plans share."""
-        from cenote.compiler.compile import ConstantPool
+        with importing():
+            from cenote.compiler.compile import ConstantPool
 
         return ConstantPool()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -149,4 +150,40 @@ assert set(seen) == {15.0}, seen
 
 def test_a_callback_of_the_compilation_may_pool(tmp_path: object) -> None:
     result = in_a_process(POOLS, CENOTE_CACHE=str(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+FORK_MEANWHILE = """
+thread = threading.Thread(target=use); thread.start(); time.sleep(0.3)
+child = os.fork()
+if child == 0:
+    use()
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+IMPORTS = """
+import os, sys, threading, time
+from cenote.core.locks import importing
+sys.path.append(sys.argv[1])
+def use():
+    with importing():
+        import slow_to_import
+"""
+PROPERTY = """
+import os, threading, time
+from cenote.core.cached import cached_property
+class Slow:
+    @cached_property
+    def value(self):
+        time.sleep(1)
+def use():
+    Slow().value
+"""
+
+
+@pytest.mark.parametrize("use", [IMPORTS, PROPERTY], ids=["an import on demand", "a property"])
+def test_a_child_forked_in_the_middle_of(use: str, tmp_path: Path) -> None:
+    """Python's own locks of a module, and of a functools.cached_property, would have no owner in the child."""
+    (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(1)")
+    result = in_a_process(use + FORK_MEANWHILE, tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr

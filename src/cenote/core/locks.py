@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Guard:
@@ -33,11 +35,41 @@ _guards: weakref.WeakSet[Guard] = weakref.WeakSet()
 
 
 LLVM = Guard()  # held while LLVM is imported or used: of use nowhere else once it is orphaned
+_imports = Guard()
+_IMPORT_SECONDS = 5.0  # an import takes less than one; nobody waits for ever
+_held_at_fork = False
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Around an import on demand: a fork waits until it is done.
+
+    A child whose parent's other thread was importing a module could never import it: Python's own lock of that module
+    would have no owner.
+    """
+    lock = _imports.lock
+    held = lock.acquire(timeout=_IMPORT_SECONDS)
+    try:
+        yield
+    finally:
+        if held:
+            lock.release()
+
+
+def _finish_imports() -> None:
+    global _held_at_fork
+    _held_at_fork = _imports.lock.acquire(timeout=_IMPORT_SECONDS)
+
+
+def _imports_go_on() -> None:
+    if _held_at_fork:
+        _imports.lock.release()
 
 
 def _renew_all() -> None:
+    _imports_go_on()
     for guard in list(_guards):
         guard.renew()
 
 
-os.register_at_fork(after_in_child=_renew_all)
+os.register_at_fork(before=_finish_imports, after_in_parent=_imports_go_on, after_in_child=_renew_all)

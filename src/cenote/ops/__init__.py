@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from functools import cache
 
+from cenote.core.locks import importing
 from cenote.ops.base import Check, Decoder, Op
 
 _FILES: dict[str, str] = {
@@ -115,7 +116,8 @@ DECODERS: Mapping[str, Decoder] = _Decoders()
 @cache
 def operators_in(file: str) -> tuple[type[Op], ...]:
     """The operators that a file of this folder defines (those with a name: bases have none; a Check is in no graph)."""
-    module = importlib.import_module(f"{__name__}.{file}")
+    with importing():
+        module = importlib.import_module(f"{__name__}.{file}")
     return tuple(
         thing
         for thing in vars(module).values()

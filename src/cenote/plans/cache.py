@@ -29,6 +29,7 @@ from cenote.codegen import jit
 from cenote.core import settings
 from cenote.core.errors import CenoteError
 from cenote.core.files import PrivateFolder
+from cenote.core.locks import importing
 from cenote.plans import fingerprint, reader
 from cenote.plans.format import StoredModel
 
@@ -94,7 +95,8 @@ class CacheEntry:
         with _plans() as place:
             if place is None:
                 return
-            from cenote.plans.writer import write  # a process that finds its plan writes none
+            with importing():
+                from cenote.plans.writer import write  # a process that finds its plan writes none
 
             try:
                 with place.replacing(self._name(shapes)) as file:

@@ -18,12 +18,13 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cenote.codegen import cache, jit
+from cenote.core.cached import cached_property
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.files import open_regular
+from cenote.core.locks import importing
 from cenote.core.types import Declared
 from cenote.core.version import __version__
 from cenote.runtime.program import Program
@@ -51,7 +52,8 @@ class StoredPlan:
     @cached_property
     def description(self) -> PlanDescription:
         """Steps, kernels, host steps, memory."""
-        from cenote.compiler.report import PlanDescription
+        with importing():
+            from cenote.compiler.report import PlanDescription
 
         try:
             return PlanDescription.from_dict({**json.loads(self.text), "threads": self.program.threads})

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cenote.core.errors import ModelError
+from cenote.core.locks import importing
 from cenote.core.types import Array, Declared, TensorType, dtype_named
 from cenote.kernels.driver import driver_abi
 from cenote.plans.format import TRUSTED, StalePlanError
@@ -190,7 +191,8 @@ def _type(record: Any, what: str) -> TensorType:
 
 
 def _host_step(record: Any, label: str, places: Places) -> HostStep:
-    from cenote.ops.base import Op
+    with importing():
+        from cenote.ops.base import Op
 
     op = decode(record["op"])
     if not isinstance(op, Op):
@@ -238,7 +240,8 @@ def _class(module: str, name: str) -> Any:
     if not module.startswith(TRUSTED):
         refuse(f"it names a class of {module:.80}")
     try:
-        found = getattr(importlib.import_module(module), name)
+        with importing():
+            found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise _stale(f"{module}.{name}") from error
     if not (isinstance(found, type) and dataclasses.is_dataclass(found) and found.__module__ == module):

@@ -12,11 +12,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
+from cenote.core.cached import cached_property
 from cenote.core.errors import ShapeError, UnsupportedError, errors_at, refusals
 from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from cenote.core.cached import cached_property
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.target import Target
 from cenote.core.types import Array

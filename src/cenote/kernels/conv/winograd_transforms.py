@@ -13,12 +13,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Value
+from cenote.core.cached import cached_property
 from cenote.core.types import Array
 
 Row = tuple[Fraction, ...]

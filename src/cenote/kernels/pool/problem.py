@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.values import Scalar
+from cenote.core.cached import cached_property
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call
