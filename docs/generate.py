@@ -17,6 +17,11 @@ Made by `make docs` from `src/cenote/kernels/pool/algorithms.py`. For each probl
 an estimate in seconds, and the smallest is taken; equal ones go by the order below. `cenote inspect` shows the
 estimates of the rivals, `tune="full"` measures them, `python -m bench.pool_choices` says how often the first choice is
 the fastest. Windows have r rows and k columns; costs are per vector of outputs.
+
+Over the 193 cases with rivals of `python -m bench.pool_choices --grid` (AVX-512, one thread, least of three runs on a
+busy machine) the first choice is the fastest, within 3 %, in 177, and costs 1 % on average and 27 % at worst. The fixed
+rules that preceded the estimates: 161, 4 % and a factor of two (3x3x3 windows with AVX-512, 2x2 windows one apart). The
+rates of the estimates were fitted to the same cases.
 [Add a pooling algorithm](add_a_pooling_algorithm.md) is one file and one line.
 
 | problem | algorithm | file | wins | cost |

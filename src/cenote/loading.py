@@ -12,7 +12,7 @@ from cenote.core.collector import collector_paused
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError, refusals
 from cenote.core.options import Denormals, Precision, Tune, Weights
 from cenote.model import Model
-from cenote.plans.cache import Keeper, keeper_of
+from cenote.plans.cache import CacheEntry, cache_entry_of
 from cenote.plans.format import is_plan_at, is_plan_file
 from cenote.runtime.threads import resolve_threads
 from cenote.stage import Options
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from cenote.core.types import Declared
-    from cenote.graph.graph import Graph, Handover
+    from cenote.graph.graph import Graph, OwnedGraph
 
 
 def load(
@@ -68,36 +68,36 @@ def load(
 
 def _load_graph(source: Any, options: Options) -> Model:
     """A model out of the cache, or compiled."""
-    keeper = keeper_of(
+    cache_entry = cache_entry_of(
         source, {"precision": options.precision, "weights": options.weights, "tune": options.tune}
     )
-    stored = None if keeper is None else keeper.find(None, options.threads)
-    if keeper is not None and stored is not None:
-        return Model.from_stored(stored, options, keeper, _graph_of(source, keeper))
-    graph, outputs, metadata = _imported(source, keeper)
-    return Model.from_graph(graph, outputs, metadata, options, keeper)
+    stored = None if cache_entry is None else cache_entry.find(None, options.threads)
+    if cache_entry is not None and stored is not None:
+        return Model.from_stored(stored, options, cache_entry, _graph_of(source, cache_entry))
+    graph, outputs, metadata = _imported(source, cache_entry)
+    return Model.from_graph(graph, outputs, metadata, options, cache_entry)
 
 
 @collector_paused()
 def _imported(
-    source: Any, keeper: Keeper | None
-) -> tuple[Handover, Mapping[str, Declared], Mapping[str, str]]:
+    source: Any, cache_entry: CacheEntry | None
+) -> tuple[OwnedGraph, Mapping[str, Declared], Mapping[str, str]]:
     """The graph of a model, the outputs that declare a type, and its metadata."""
     from cenote.frontends.onnx import load_onnx
-    from cenote.graph.graph import Handover
+    from cenote.graph.graph import OwnedGraph
 
     imported = load_onnx(source)
-    if keeper is not None:
-        keeper.note_external(imported.external)
-    return Handover(imported.graph), imported.outputs, imported.metadata
+    if cache_entry is not None:
+        cache_entry.note_external(imported.external)
+    return OwnedGraph(imported.graph), imported.outputs, imported.metadata
 
 
-def _graph_of(source: Any, keeper: Keeper) -> Callable[[], Graph]:
+def _graph_of(source: Any, cache_entry: CacheEntry) -> Callable[[], Graph]:
     """Gives the graph of a model whose inputs and outputs came from the cache, read when it is first needed."""
 
     @cache
     def graph() -> Graph:
-        if not keeper.is_of(source):
+        if not cache_entry.is_of(source):
             raise ModelError(f"{source} has changed since it was loaded, and is needed again; load it anew")
         return _imported(source, None)[0].take()
 

@@ -18,20 +18,20 @@ import numpy as np
 from cenote.core.errors import ArgumentError, InputError, UnsupportedError, refusals, shown
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
 from cenote.plans import reader
-from cenote.plans.cache import Keeper
+from cenote.plans.cache import CacheEntry
 from cenote.plans.format import StoredModel, StoredPlan, is_plan_at
 from cenote.runtime.arrays import same
 from cenote.runtime.batches import ahead, batches
 from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Signature
 from cenote.runtime.threads import resolve_threads
-from cenote.stage import NoPlan, Options, Stage, kept
+from cenote.stage import NoPlan, Options, Stage, get_or_make
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from cenote.compiler.compile import Plan
-    from cenote.graph.graph import Graph, Handover
+    from cenote.graph.graph import Graph, OwnedGraph
 
 
 class Model:
@@ -49,41 +49,41 @@ class Model:
         outputs: Sequence[Declared],
         metadata: Mapping[str, str],
         options: Options,
-        keeper: Keeper | None = None,
+        cache_entry: CacheEntry | None = None,
     ) -> None:
         self.inputs: tuple[Declared, ...] = tuple(inputs)
         self.output_names: tuple[str, ...] = tuple(declared.name for declared in outputs)
         self._declared_outputs = tuple(outputs)
         self.metadata = dict(metadata)
         self._options = options
-        self._keeper = keeper
+        self._cache_entry = cache_entry
         # Digests of the model that this one was made from, and of its files of weights, where they are known.
-        self._origin = None if keeper is None else (keeper.content, keeper.external)
+        self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
         self._source: Callable[[], Graph] | None = None  # of a model with symbolic dimensions: its graph
         self._stages: OrderedDict[Any, Stage] = OrderedDict()
         self._signature = Signature(inputs)
 
     @staticmethod
     def from_graph(
-        source: Handover, outputs: Mapping[str, Declared], metadata: Mapping[str, str], options: Options,
-        keeper: Keeper | None = None,
+        source: OwnedGraph, outputs: Mapping[str, Declared], metadata: Mapping[str, str], options: Options,
+        cache_entry: CacheEntry | None = None,
     ) -> Model:  # fmt: skip
         """A model out of an imported graph, compiled now if its shapes are fixed.
 
-        `outputs`: those whose type is declared, by name; `keeper`: the plan cache's place.
+        `outputs`: those whose type is declared, by name; `cache_entry`: the plan cache's place.
         """
-        from cenote.graph.graph import Handover
+        from cenote.graph.graph import OwnedGraph
 
         graph = source.take()
         made = [outputs.get(name, Declared(name, FLOAT32, None)) for name in graph.outputs]
-        model = Model(graph.inputs, made, metadata, options, keeper)
+        model = Model(graph.inputs, made, metadata, options, cache_entry)
         known = model._signature.static_shapes()
         if known is None:
             whole = graph
             model._source = lambda: whole  # other shapes will need the weights again
             model._keep(None)
             return model
-        handover = Handover(graph)
+        handover = OwnedGraph(graph)
         del graph
         model._stages[known] = Stage.compile(handover, model._signature.types(known), options)
         model._stages[known].plan.program.prepare()
@@ -92,11 +92,11 @@ class Model:
 
     @staticmethod
     def from_stored(
-        stored: StoredModel, options: Options, keeper: Keeper | None = None,
+        stored: StoredModel, options: Options, cache_entry: CacheEntry | None = None,
         source: Callable[[], Graph] | None = None,
     ) -> Model:  # fmt: skip
         """A model out of a plan file or the cache. `source` gives the graph for shapes that it has no plan for."""
-        model = Model(stored.inputs, stored.outputs, stored.metadata, options, keeper)
+        model = Model(stored.inputs, stored.outputs, stored.metadata, options, cache_entry)
         model._source = source
         for shapes, plan in stored.plans.items():
             model._adopt(shapes, plan)
@@ -147,8 +147,8 @@ class Model:
     def _keep(self, shapes: tuple[tuple[int, ...], ...] | None) -> None:
         """Put the plan for these shapes into the cache; None: what there is when the model has been loaded."""
         wanted = [key for key in self._stages if shapes is None or key == shapes]
-        if self._keeper is not None and all(self._stages[key].rest is None for key in wanted):
-            self._keeper.keep(shapes, self._stored(wanted))
+        if self._cache_entry is not None and all(self._stages[key].rest is None for key in wanted):
+            self._cache_entry.keep(shapes, self._stored(wanted))
 
     def _adopt(self, shapes: tuple[tuple[int, ...], ...], plan: Plan | StoredPlan) -> Stage:
         """A stage of a plan that was read."""
@@ -330,18 +330,18 @@ class Model:
                 self._stages.move_to_end(shapes)
                 return found
             types = self._signature.types(shapes)
-            return kept(self._stages, shapes, lambda: self._new_stage(shapes, types))
+            return get_or_make(self._stages, shapes, lambda: self._new_stage(shapes, types))
 
     def _new_stage(self, shapes: tuple[tuple[int, ...], ...], types: Mapping[str, TensorType]) -> Stage:
         """A stage for shapes that this model has not seen: out of the cache, or compiled."""
-        stored = None if self._keeper is None else self._keeper.find(shapes, self.threads)
+        stored = None if self._cache_entry is None else self._cache_entry.find(shapes, self.threads)
         if stored is not None and shapes in stored.plans:
             return self._adopt(shapes, stored.plans[shapes])
         if self._source is None:
             kept_shapes = "; ".join(str([list(shape) for shape in key]) for key in self._stages)
             raise InputError(f"the plan file has no plan for these input shapes (it has: {kept_shapes})")
-        from cenote.graph.graph import Handover
+        from cenote.graph.graph import OwnedGraph
 
-        stage = self._stages[shapes] = Stage.compile(Handover(self._source()), types, self._options)
+        stage = self._stages[shapes] = Stage.compile(OwnedGraph(self._source()), types, self._options)
         self._keep(shapes)
         return stage

@@ -25,8 +25,8 @@ from cenote.plans.format import StoredPlan
 if TYPE_CHECKING:
     from cenote.compiler.compile import ConstantPool, Plan
     from cenote.compiler.tune import Tuner
-    from cenote.graph.graph import Handover
-    from cenote.passes.specialize import Rest
+    from cenote.graph.graph import OwnedGraph
+    from cenote.passes.specialize import Continuation
 
 _STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
 
@@ -36,7 +36,7 @@ class Stage:
 
     def __init__(
         self, plan: Plan | StoredPlan, inputs: Sequence[str], outputs: Sequence[str], options: Options,
-        rest: Rest | None = None,
+        rest: Continuation | None = None,
     ) -> None:  # fmt: skip
         if options.denormals == "flush":
             plan = replace(plan, program=replace(plan.program, flush=True, _free=[]))
@@ -46,17 +46,17 @@ class Stage:
 
     @staticmethod
     @collector_paused()
-    def compile(source: Handover, types: Mapping[str, TensorType], options: Options) -> Stage:
+    def compile(source: OwnedGraph, types: Mapping[str, TensorType], options: Options) -> Stage:
         """Specialise a graph to these types and compile what can be."""
         from cenote.compiler.compile import compile_graph
-        from cenote.graph.graph import Handover
+        from cenote.graph.graph import OwnedGraph
         from cenote.passes.specialize import specialize
 
         specialized = specialize(source.take(), types)
         rest = specialized.rest
         inputs = [declared.name for declared in specialized.graph.inputs]
         outputs = specialized.graph.outputs
-        graph = Handover(specialized.graph)
+        graph = OwnedGraph(specialized.graph)
         del specialized
         plan = compile_graph(
             graph,
@@ -77,7 +77,7 @@ class Stage:
         if self.rest is None:
             return values
         known = {**inputs, **values}
-        from cenote.graph.graph import Handover
+        from cenote.graph.graph import OwnedGraph
 
         following = self.rest.proceed(known)
         key = tuple(
@@ -85,10 +85,10 @@ class Stage:
             for name, type in following.types.items()
         )
         with self.options.guard.lock:
-            stage = kept(
+            stage = get_or_make(
                 self.following,
                 key,
-                lambda: Stage.compile(Handover(following.graph), following.types, self.options),
+                lambda: Stage.compile(OwnedGraph(following.graph), following.types, self.options),
             )
         known.update(
             stage.run({name: np.ascontiguousarray(array) for name, array in following.inputs.items()})
@@ -149,7 +149,7 @@ class Options:
         return ConstantPool()
 
 
-def kept(stages: OrderedDict[Any, Stage], key: Any, make: Callable[[], Stage]) -> Stage:
+def get_or_make(stages: OrderedDict[Any, Stage], key: Any, make: Callable[[], Stage]) -> Stage:
     """The stage of a key, made if need be; the one longest unused goes when there are too many."""
     stage = stages.get(key)
     if stage is None:

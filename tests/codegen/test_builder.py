@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +12,12 @@ import numpy as np
 import pytest
 
 import cenote.codegen
-from cenote.codegen import jit
+from cenote.codegen import builder, jit
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import BF16, F16, F32, F64, I8, I32, I64, U8, Scalar
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.layout.memcpy import MoveSpec
+from cenote.kernels.layout.memcpy import MemcpySpec
 from tests.harness import KERNEL
 from tests.targets import TARGETS
 
@@ -226,12 +227,28 @@ def test_mixed_operands_are_refused() -> None:
 
 
 def test_ir_and_assembly_of_a_spec_can_be_printed() -> None:
-    text = cenote.codegen.ir(MoveSpec(), "generic")
-    assert 'define void @"MoveSpec"' in text
-    assert "memcpy" in cenote.codegen.assembly(MoveSpec(), "generic")
+    text = cenote.codegen.ir(MemcpySpec(), "generic")
+    assert 'define void @"MemcpySpec"' in text
+    assert "memcpy" in cenote.codegen.assembly(MemcpySpec(), "generic")
 
 
 def test_scalars_by_name_and_dtype() -> None:
     assert Scalar.named("bf16") is BF16
     assert Scalar.of(np.int8) is I8
     assert Scalar.of(np.bool_) is U8
+
+
+def test_the_first_example() -> None:
+    """The program in the module's docstring makes a kernel that LLVM takes."""
+    lines = (builder.__doc__ or "").splitlines()
+    program = textwrap.dedent("\n".join(line for line in lines if line.startswith("    ")))
+    names: dict[str, Any] = {
+        "Kernel": Kernel,
+        "Parameter": Parameter,
+        "F32": F32,
+        "target": jit.named_target("generic"),
+    }
+    exec(program, names)
+    kernel = names["k"]
+    assert isinstance(kernel, Kernel)
+    assert jit.assembly(kernel)

@@ -47,7 +47,7 @@ def test_keys_tell_kernels_targets_and_generators_apart(
         cache.key("other", target),
         cache.key("k", dataclasses.replace(target, cpu="znver9")),
         cache.key("k", dataclasses.replace(target, features="+avx9")),
-        cache.key("k", dataclasses.replace(target, level2=1 << 20)),
+        cache.key("k", dataclasses.replace(target, l2_bytes=1 << 20)),
     ]
     first = cache.key("k", target)
     assert len({first, *others}) == 5

@@ -118,10 +118,10 @@ def test_nonsense_is_refused() -> None:
 
 def test_workers_compile_what_the_caller_would(monkeypatch: pytest.MonkeyPatch) -> None:
     from cenote.kernels.driver import Driver
-    from cenote.kernels.layout.memcpy import MoveSpec
+    from cenote.kernels.layout.memcpy import MemcpySpec
 
     target, made = jit.named_target("generic"), {}
-    sources = [MoveSpec(), Driver("cenote_run", target), Driver("cenote_work", target)]
+    sources = [MemcpySpec(), Driver("cenote_run", target), Driver("cenote_work", target)]
     assert worker.compile_in_processes(sources, target, made.__setitem__) == []
     assert made == {source.symbol: llvm.object_code(source.emit(target)) for source in sources}
     for useless in ("/bin/false", "/no/such/program"):  # ends at once, cannot be started

@@ -72,3 +72,20 @@ def test_evaluate_checks_names_and_types() -> None:
         evaluate(model, {"x": ONES.astype(np.float64)})
     swapped = ONES.astype(">f4")[::-1]
     assert evaluate(model, {"x": swapped})["y"].tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"types": {"x": F2, "y": F3}},
+        {"types": {"x": F2, "y": F2, "q": F2}},
+        {"outputs": ("q",)},
+        {"constants": {"y": ONES}},
+        {"nodes": (node(Scale(), "q", "y"),)},
+    ],
+)
+def test_a_graph_verified_before_is_not_verified_again_but_any_change_is(change: dict[str, object]) -> None:
+    before = verify(graph(node(Scale(), "x", "y"), types={"x": F2, "y": F2}))
+    assert verify(before.replace(), since=before) is before
+    with pytest.raises(ModelError):
+        verify(before.replace(**change), since=before)

@@ -6,10 +6,10 @@ import pytest
 
 from cenote.codegen import jit
 from cenote.kernels.base import Argument, Call
-from cenote.kernels.conv.gemv import LinearSpec
+from cenote.kernels.conv.gemv import GemvSpec
 from cenote.kernels.elementwise.activations import Activation
 
-SPEC = LinearSpec(4, "f32", Activation())
+SPEC = GemvSpec(4, "f32", Activation())
 WORDS: dict[str, Argument] = {"n": 3, "k": 4, "x": None, "w": None, "bias": None, "y": None}
 
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 import cenote
 from cenote.codegen import jit
 from cenote.core.types import PLAIN, TensorType
-from cenote.kernels.base import Call, named_call
+from cenote.kernels.base import Call
 from cenote.kernels.cost_model import POOL_RATES
 from cenote.kernels.pool import separable
 from cenote.kernels.pool.algorithms import PROBLEMS, RANGES, WINDOWS, candidates
@@ -73,14 +73,14 @@ def test_words_are_passed_by_name_and_checked() -> None:
     assert call is not None
     made = call.build(None, None)
     assert isinstance(made.spec, PoolSpec)
-    words = dict(zip((p.name for p in made.spec.parameters), made.arguments, strict=True))
-    again = named_call(made.spec, made.spec.parameters, words, made.items, made.grain, made.scratch)
+    words = dict(zip((p.name for p in made.spec.words), made.arguments, strict=True))
+    again = Call.named(made.spec, words, made.items, made.grain, made.scratch)
     assert isinstance(again, Call)
     assert again == made
-    with pytest.raises(TypeError, match=r"missing words \['band'\]"):
-        named_call(made.spec, made.spec.parameters, {k: v for k, v in words.items() if k != "band"}, 1, 1, 0)
-    with pytest.raises(TypeError, match=r"unknown words \['bandd'\]"):
-        named_call(made.spec, made.spec.parameters, {**words, "bandd": 1}, 1, 1, 0)
+    with pytest.raises(TypeError, match=r"missing: \['band'\]"):
+        Call.named(made.spec, {k: v for k, v in words.items() if k != "band"}, 1, 1, 0)
+    with pytest.raises(TypeError, match=r"unknown: \['bandd'\]"):
+        Call.named(made.spec, {**words, "bandd": 1}, 1, 1, 0)
 
 
 def model() -> bytes:

@@ -140,7 +140,7 @@ def test_the_plan_of_a_large_image_writes_past_the_caches(monkeypatch: pytest.Mo
     """What these tests are about is what large images get."""
     monkeypatch.undo()
     target = jit.host_target()
-    side = int((target.level3 // 4) ** 0.5) // 16 * 16 + 16
+    side = int((target.l3_bytes // 4) ** 0.5) // 16 * 16 + 16
     for size, large in (((1, side, side), True), ((1, 64, 64), False)):
         g = geometry(size, (1, 9, 9), pads=((0, 0), (4, 4), (4, 4)))
         strides = (side * side, side * side, side * side, size[2])

@@ -130,9 +130,9 @@ def test_dead_programs_leave_no_step_tables_behind() -> None:
     x = np.zeros(SIZE, np.float32)
     for _ in range(20):
         chain(3, 2).run([x])
-    keeper = chain(3, 2)
+    cache_entry = chain(3, 2)
     for _ in range(1000):
-        keeper.run([x])
+        cache_entry.run([x])
         if not team(2, driver_abi()).graveyard:
             break
     assert not team(2, driver_abi()).graveyard

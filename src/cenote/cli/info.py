@@ -27,7 +27,7 @@ def info(
     table.add_row(
         "cores", f"{machine.physical_cores} physical, {machine.logical_cores} logical, for this process"
     )
-    levels = ", ".join(size(level) for level in (machine.level1, machine.level2, machine.level3))
+    levels = ", ".join(size(level) for level in (machine.l1_bytes, machine.l2_bytes, machine.l3_bytes))
     table.add_row("caches", f"{levels} (levels 1, 2, 3)")
     table.add_row("memory", size(machine.memory) if machine.memory else "unknown")
     table.add_row(

@@ -2,8 +2,8 @@
 
 `ir(kernel)` and `assembly(kernel)` show what any kernel or kernel spec becomes:
 
-    from cenote.kernels.layout.memcpy import MoveSpec
-    print(cenote.codegen.assembly(MoveSpec()))
+    from cenote.kernels.layout.memcpy import MemcpySpec
+    print(cenote.codegen.assembly(MemcpySpec()))
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The staged SIMD builder: Python that runs now is unrolled, `k.range` and `k.when` are emitted. Two ways, no third.
+"""The staged SIMD builder: Python's loops and conditions run now and unroll, `k.range` and `k.when` are emitted.
 
     k = Kernel("scale", target, [Parameter("x", F32, pointer=True), Parameter("y", F32, pointer=True)])
     for i in k.range(k.begin, k.end):                # emitted loop over the pieces of work
         for j in range(4):                           # unrolled now
-            k["y"].store(k["x"].load(i * 32 + j * 8, 8) * 2.0, i * 32 + j * 8)
+            place = i * 32 + j * 8
+            k.pointer("y").store(k.pointer("x").load(place, 8) * 2.0, place)
 
 The text is clean SSA: only variables live in stack slots, which LLVM's SROA pass turns into registers. No fast-math
 flag is ever set, so NaN and infinities behave as IEEE 754 says.
@@ -53,7 +54,8 @@ class Variable:
 
 
 class Kernel:
-    """A kernel under construction. `k["name"]` is a parameter; `begin`, `end` and `scratch` come with every call."""
+    """A kernel under construction. `k.pointer("x")` and `k.number("n")` are its parameters; `begin`, `end` and
+    `scratch` come with every call."""
 
     def __init__(self, symbol: str, target: Target, parameters: Sequence[Parameter]) -> None:
         self.symbol, self.target, self.parameters = symbol, target, tuple(parameters)
@@ -261,14 +263,14 @@ class Kernel:
             f"call void @{name}({ir} {value.text}, ptr {pointer.text}, i32 {type.nbytes}, {mask.ir} {mask.text})"
         )
 
-    def store_past_caches(self, value: Value, pointer: Pointer) -> None:
+    def store_nontemporal(self, value: Value, pointer: Pointer) -> None:
         """Write a whole vector to an address that is a multiple of its size, without reading the cache line first and
-        without keeping it: for results larger than the last cache. `settle` before others look at them."""
+        without keeping it: for results larger than the last cache. `fence` before others look at them."""
         nbytes = value.lanes * value.type.nbytes
         self._has_metadata = True
         self.line(f"store {value.ir} {value.text}, ptr {pointer.text}, align {nbytes}, !nontemporal !0")
 
-    def settle(self) -> None:
+    def fence(self) -> None:
         """Have all stores, those past the caches too, done before any that follow."""
         self.line("fence seq_cst")
 
@@ -285,7 +287,7 @@ class Kernel:
         """Ask for the cache line of the element `offset` after the pointer's, to be read (or written) soon. It may lie
         outside the memory that the pointer belongs to."""
         self.declare("llvm.prefetch.p0", "void (ptr, i32 immarg, i32 immarg, i32 immarg)")
-        place = pointer.beyond(offset)
+        place = pointer.offset_unchecked(offset)
         self.line(f"call void @llvm.prefetch.p0(ptr {place.text}, i32 {int(write)}, i32 3, i32 1)")
 
     # ---- control flow -----------------------------------------------------------------------------------------

@@ -323,7 +323,7 @@ class Pointer:
             return self
         return self._moved("getelementptr inbounds", offset)
 
-    def beyond(self, offset: Value | int) -> Pointer:
+    def offset_unchecked(self, offset: Value | int) -> Pointer:
         """As +, but the address may leave the memory that this one belongs to, where nothing may be read or written."""
         return self if _is_constant(offset, 0) else self._moved("getelementptr", offset)
 

@@ -19,7 +19,7 @@ from cenote.compiler.schedule import Decide, Schedule, schedule
 from cenote.core.errors import errors_at
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
-from cenote.graph.graph import Graph, Handover, Node
+from cenote.graph.graph import Graph, Node, OwnedGraph
 from cenote.kernels.base import Argument, Call, View, present
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher, with_constants
@@ -68,7 +68,7 @@ class Plan:
 
 
 def compile_graph(
-    source: Graph | Handover,
+    source: Graph | OwnedGraph,
     threads: int,
     *,
     exact: bool = False,
@@ -81,7 +81,7 @@ def compile_graph(
     The plan holds the weights as the program wants them, not the graph's own. `decide`: see `schedule`.
     """
     target = jit.host_target()
-    handover = source if isinstance(source, Handover) else Handover(source)
+    handover = source if isinstance(source, OwnedGraph) else OwnedGraph(source)
 
     def make() -> Schedule:
         return schedule(optimize(handover.take(), target, exact=exact, weights=weights), target, decide)

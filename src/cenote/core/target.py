@@ -30,9 +30,9 @@ class Target:
     registers: int
     has_fma: bool
     has_half: bool
-    level1: int = 32 << 10
-    level2: int = 512 << 10
-    level3: int = 16 << 20
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 512 << 10
+    l3_bytes: int = 16 << 20
     line: int = 64
 
     def __repr__(self) -> str:
@@ -107,8 +107,8 @@ def choose_target(host_cpu: str, host_features: dict[str, bool], triple: str, fo
 
     Raises ArgumentError when the host cannot run what is forced.
     """
-    level1, level2, level3 = cache_sizes()
-    sizes = {"level1": level1, "level2": level2, "level3": level3}
+    l1_bytes, l2_bytes, l3_bytes = cache_sizes()
+    sizes = {"l1_bytes": l1_bytes, "l2_bytes": l2_bytes, "l3_bytes": l3_bytes}
 
     def has(*names: str) -> bool:
         return all(host_features.get(name, False) for name in names)

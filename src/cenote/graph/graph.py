@@ -109,7 +109,7 @@ class Graph:
             yield from (name for name in node.outputs if name)
 
 
-class Handover:
+class OwnedGraph:
     """Passes a graph on so that the giver keeps no reference to it.
 
     A caller's arguments live until the call returns; through a handover, weights die as soon as they are repacked, and

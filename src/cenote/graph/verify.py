@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from operator import is_
+
 from cenote.core.errors import ModelError
 from cenote.core.types import TensorType
 from cenote.graph.graph import Graph, Node
@@ -16,8 +19,10 @@ def verify(graph: Graph, types: bool = True, since: Graph | None = None) -> Grap
     node has an output; types and layouts belong to values. In a specialised graph (one that has types) every
     value has a type, it agrees with the constant or input it belongs to and, unless `types` is False, with
     `op.infer`; nodes that are the same objects between the same types and constants in `since`, a graph verified
-    before, are not inferred again.
+    before, are not inferred again, and a graph of the same objects as `since` is `since`.
     """
+    if since is not None and _is_same(graph, since):
+        return since
     made: set[str] = set()
     for name in (*(declared.name for declared in graph.inputs), *graph.constants):
         if not name:
@@ -39,6 +44,24 @@ def verify(graph: Graph, types: bool = True, since: Graph | None = None) -> Grap
     if is_specialized(graph):
         _verify_types(graph, types, since or Graph((), (), ()))
     return graph
+
+
+def _is_same(graph: Graph, since: Graph) -> bool:
+    """Are both made of the same objects? Most passes find nothing to do in most graphs."""
+    return (
+        (graph.inputs, graph.outputs) == (since.inputs, since.outputs)
+        and len(graph.nodes) == len(since.nodes)
+        and all(map(is_, graph.nodes, since.nodes))
+        and _same_values(graph.constants, since.constants)
+        and _same_values(graph.types, since.types)
+        and _same_values(graph.layouts, since.layouts)
+    )
+
+
+def _same_values(some: Mapping[str, object], others: Mapping[str, object]) -> bool:
+    return some is others or (
+        some.keys() == others.keys() and all(map(is_, some.values(), map(others.get, some)))
+    )
 
 
 def is_specialized(graph: Graph) -> bool:

@@ -212,23 +212,6 @@ class Call:
             raise ValueError(f"bad call of {self.spec.symbol}: items {self.items}, grain {self.grain}")
 
 
-def named_call(
-    spec: KernelSpec,
-    parameters: Sequence[Parameter],
-    words: Mapping[str, Argument],
-    items: int,
-    grain: int,
-    scratch: int,
-) -> Call:
-    """A call of the spec's kernel, which has these parameters, with its arguments by name. Raises TypeError when one is
-    missing, or unknown."""
-    names = [parameter.name for parameter in parameters]
-    if words.keys() != set(names):
-        missing, unknown = sorted(set(names) - words.keys()), sorted(words.keys() - set(names))
-        raise TypeError(f"{type(spec).__name__}: missing words {missing}, unknown words {unknown}")
-    return Call(spec, tuple(words[name] for name in names), items, grain, scratch)
-
-
 def float_word(value: float) -> int:
     """The 64-bit word that carries a float argument."""
     return int(np.float64(value).view(np.int64))

@@ -71,12 +71,12 @@ class PoolRates:
 # That a step costs more in one algorithm than in another is what steps do not tell: lines that loads straddle, loads
 # that wait for stores, chains of steps that wait for each other.
 POOL_RATES = {
-    "separable": PoolRates(0.15e-9, 0.063e-9, 7.2e-9),
-    "generic": PoolRates(0.47e-9, 0.20e-9, 5.2e-9),
-    "van_herk": PoolRates(0.069e-9, 0.05e-9, 6.9e-9),
-    "small_map": PoolRates(0.13e-9, 0.036e-9, 2.9e-9),
-    "small_window": PoolRates(0.15e-9, 0.065e-9, 1.4e-9),
-    "window_3x3x3": PoolRates(0.15e-9, 0.065e-9, 1.4e-9),
+    "separable": PoolRates(0.11e-9, 0.065e-9, 7.0e-9),
+    "generic": PoolRates(0.43e-9, 0.2e-9, 5.4e-9),
+    "van_herk": PoolRates(0.066e-9, 0.071e-9, 6.4e-9),
+    "small_map": PoolRates(0.12e-9, 0.042e-9, 2.7e-9),
+    "small_window": PoolRates(0.15e-9, 0.048e-9, 1.4e-9),
+    "window_3x3x3": PoolRates(0.15e-9, 0.13e-9, 1.4e-9),
     "argmax_separable": PoolRates(0.15e-9, 0.069e-9, 3.0e-9),
     "argmax_generic": PoolRates(0.17e-9, 0.57e-9, 5.1e-9),
     "adaptive": PoolRates(0.15e-9, 0.15e-9, 4.0e-9),

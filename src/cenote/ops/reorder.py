@@ -12,7 +12,7 @@ from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds, strided_seconds
-from cenote.kernels.layout.memcpy import move_call
+from cenote.kernels.layout.memcpy import memcpy_call
 from cenote.kernels.layout.reorder import reorder_call
 from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, require, seeded
 
@@ -78,4 +78,4 @@ def _bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Ca
 
 
 def _bind_copy(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-    return [move_call(present(inputs[0]), outputs[0])]
+    return [memcpy_call(present(inputs[0]), outputs[0])]

@@ -48,7 +48,7 @@ class Following:
 
 
 @dataclass(frozen=True)
-class Rest:
+class Continuation:
     """What comes after a cut.
 
     `host` nodes run first, by their references. `contents` are the values among `reads` (or made by host
@@ -92,7 +92,7 @@ class Specialized:
     """
 
     graph: Graph
-    rest: Rest | None = None
+    rest: Continuation | None = None
     reasons: tuple[str, ...] = ()
 
 
@@ -246,13 +246,15 @@ class _Specializer:
         )
         return Specialized(typed, rest, tuple(self.reasons))
 
-    def _rest(self) -> Rest:
+    def _rest(self) -> Continuation:
         outputs = tuple(name for name in self.graph.outputs if name in self.pending)
         used = _read_by((*self.host, *self.later), ())
         reads = tuple(x for x in self.types if x in used and x not in self.constants)
         constants = {name: value for name, value in self.constants.items() if name in used}
         contents = frozenset(self.contents)
-        return Rest(tuple(self.host), tuple(self.later), reads, contents, outputs, constants, self.graph.name)
+        return Continuation(
+            tuple(self.host), tuple(self.later), reads, contents, outputs, constants, self.graph.name
+        )
 
 
 def _read_by(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:

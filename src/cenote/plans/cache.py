@@ -44,7 +44,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SHAPES_KEPT = 1
 
 
-class Keeper:
+class CacheEntry:
     """A model loaded in one way: what it was made from, and its place in the cache."""
 
     def __init__(self, content: str, folder: Path | None, options: Mapping[str, str]) -> None:
@@ -145,12 +145,12 @@ def _plans() -> contextlib.AbstractContextManager[PrivateFolder | None]:
     return object_cache.folder("plans") if settings.PLAN_CACHE.integer() else contextlib.nullcontext()
 
 
-def keeper_of(source: object, options: Mapping[str, str]) -> Keeper | None:
-    """The keeper of a model given by its path or its bytes; None for others, and for a file that is not readable."""
+def cache_entry_of(source: object, options: Mapping[str, str]) -> CacheEntry | None:
+    """The entry of a model given by its path or its bytes; None for others, and for a file that is not readable."""
     content = _content(source)
     if content is None:
         return None
-    return Keeper(content, None if isinstance(source, bytes) else Path(str(source)).parent, options)
+    return CacheEntry(content, None if isinstance(source, bytes) else Path(str(source)).parent, options)
 
 
 def _content(source: object) -> str | None:

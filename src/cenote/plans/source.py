@@ -11,7 +11,7 @@ from typing import Any
 from cenote.core.errors import ArgumentError, CenoteError
 from cenote.core.files import open_regular
 from cenote.plans import fingerprint, records
-from cenote.plans.cache import Keeper
+from cenote.plans.cache import CacheEntry
 from cenote.plans.format import StoredModel
 from cenote.plans.reader import MALFORMED, header_of, mapped, shapes_of
 
@@ -49,9 +49,9 @@ def source_of(path: str | os.PathLike[str]) -> Source | None:
 
 def is_source(path: str, content: str, external: Mapping[str, str]) -> bool:
     """Is the model at this path, with its files of weights, the one that had these digests?"""
-    keeper = Keeper(content, Path(path).parent, {})
-    keeper.external = external
-    return keeper.is_of(path)
+    cache_entry = CacheEntry(content, Path(path).parent, {})
+    cache_entry.external = external
+    return cache_entry.is_of(path)
 
 
 def with_source(

@@ -28,9 +28,9 @@ class Machine:
     processor: str
     physical_cores: int
     logical_cores: int
-    level1: int
-    level2: int
-    level3: int
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
     memory: int
 
 
@@ -123,10 +123,10 @@ def _problem(item: Setting) -> str:
 
 
 def _machine() -> Machine:
-    level1, level2, level3 = cache_sizes()
+    l1_bytes, l2_bytes, l3_bytes = cache_sizes()
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
-    return Machine(system, _processor(), physical_cores(), allowed, level1, level2, level3, _memory())
+    return Machine(system, _processor(), physical_cores(), allowed, l1_bytes, l2_bytes, l3_bytes, _memory())
 
 
 def _processor() -> str:

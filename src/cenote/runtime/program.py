@@ -239,11 +239,11 @@ class Instance:
         self._run_segments(team or self._alone, inputs, outputs)  # type: ignore[arg-type]  # one of them is there
         return outputs
 
-    def __del__(self, bury: Callable[[int, Array], None] = threading_runtime.bury) -> None:
+    def __del__(self, retire: Callable[[int, Array], None] = threading_runtime.retire) -> None:
         """A worker that was late may still be reading the step table: the team frees it when none is."""
         program = self.program
         if program.threads > 1 and hasattr(self, "_table"):
-            bury(program.threads, self._table)
+            retire(program.threads, self._table)
 
     def _run_segments(self, team: Team, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         driver, control, table = self.program.driver, team.address, self._table_address

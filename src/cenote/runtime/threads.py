@@ -165,7 +165,7 @@ def team(threads: int, abi: DriverAbi) -> Team:
     return found
 
 
-def bury(threads: int, table: Array, teams: dict[int, Team] = _teams) -> None:
+def retire(threads: int, table: Array, teams: dict[int, Team] = _teams) -> None:
     """Hand a step table that nobody will run again to its team. Works while the interpreter takes modules apart."""
     found = teams.get(threads)
     if found is not None:

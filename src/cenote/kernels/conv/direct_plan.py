@@ -238,10 +238,10 @@ class _Plan:
         Where a filter group's weights outgrow the level 1 cache, passes whose weights stay there raise the speed: from
         90 to 96 % of peak at 512x28x28, from 90 to 95 % at 512x7x7 (bench/convolutions).
         """
-        if slab * 4 < 2 * self.target.level1:
+        if slab * 4 < 2 * self.target.l1_bytes:
             return max(1, entries)
         per_entry = self.inner * self.each * self.lanes * 4
-        return max(1, (self.target.level1 + self.target.level1 // 4) // per_entry)
+        return max(1, (self.target.l1_bytes + self.target.l1_bytes // 4) // per_entry)
 
     def _steps(self) -> dict[str, int]:
         shape, steps = self.shape, {}
@@ -270,7 +270,7 @@ class _Plan:
         inside = groups > 1 and groups * slab < self.pixels * self.images * shape.group_channels * area
         if inside:  # a band's input is read by every filter group: keep it in the level 2 cache
             read = width * shape.group_channels * 4 * area
-            band = min(band, max(4, self.target.level2 // 2 // max(1, read)))
+            band = min(band, max(4, self.target.l2_bytes // 2 // max(1, read)))
         bands = -(-tiles // band)
         band = -(-tiles // bands)
         bands = -(-tiles // band)

@@ -19,7 +19,7 @@ from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.conv.direct import NUMBERS, ConvDirectSpec, widest
 from cenote.kernels.conv.direct_plan import MACS_PER_SECOND, PIECE, block_runs
 from cenote.kernels.elementwise.activations import Activation
-from cenote.kernels.layout.reorder import transpose
+from cenote.kernels.lanes import transposed
 
 UNROLL = 8  # elements of a row of A per tap
 
@@ -125,7 +125,7 @@ class PanelSpec(KernelSpec):
         whole = rows // lanes * lanes
         for row in k.range(0, whole, lanes):
             vectors = [(x + column).load(row, lanes) for column in columns]
-            for index, vector in enumerate(transpose(k, vectors)):
+            for index, vector in enumerate(transposed(k, vectors)):
                 y.store(vector * alpha, (row + index) * width)
         for tail in k.range(whole, rows):
             for lane, column in enumerate(columns):
@@ -195,7 +195,7 @@ class Product:
         per_tile = max(1, slab) * (narrow + 1) / MACS_PER_SECOND
         piece = min(PIECE, max(5e-6, per_tile * tiles * groups * self.images / 32))
         band = min(
-            max(1, int(piece / per_tile)), max(4, target.level2 // 2 // max(1, (narrow + 1) * depth * 4))
+            max(1, int(piece / per_tile)), max(4, target.l2_bytes // 2 // max(1, (narrow + 1) * depth * 4))
         )
         bands = -(-tiles // band)
         band = -(-tiles // bands)
@@ -226,7 +226,7 @@ class Product:
         """Taps per pass: a panel's part stays in the level 1 cache while several tiles of rows use it."""
         if tiles <= 2:
             return max(1, entries)
-        return max(1, target.level1 * 2 // 3 // (inner * each * self.panels.lanes * 4))
+        return max(1, target.l1_bytes * 2 // 3 // (inner * each * self.panels.lanes * 4))
 
 
 def _at(matrix: Matrix, column: int) -> Argument:

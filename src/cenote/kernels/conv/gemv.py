@@ -30,7 +30,7 @@ _GRAIN = 256 << 10  # bytes of weights that a thread takes at a time
 
 
 @dataclass(frozen=True)
-class LinearSpec(KernelSpec):
+class GemvSpec(KernelSpec):
     """`rows` at a time; `stored` is the type of the weights ("f32", "bf16", "f16")."""
 
     rows: int
@@ -85,13 +85,13 @@ class LinearSpec(KernelSpec):
             total.value = k.fma(stream.load(at, lanes, mask).to(F32), x, total.value)
 
 
-def linear_call(
+def gemv_call(
     x: View, weights: View | Array, bias: Array, y: View, n: int, k: int, activation: Activation
 ) -> Call:
     """y (1, n) = activation(x (1, k) @ weights (n, k)' + bias (n,))."""
     dtype = weights.type.dtype if isinstance(weights, View) else weights.dtype
     rows = min(ROWS, n)
-    spec = LinearSpec(rows, short_name(dtype), activation)
+    spec = GemvSpec(rows, short_name(dtype), activation)
     grain = max(1, _GRAIN // max(1, rows * k * dtype.itemsize))
     words = {"x": x, "w": weights, "bias": bias, "y": y, "n": n, "k": k}
     return Call.named(spec, words, -(-n // rows), grain)

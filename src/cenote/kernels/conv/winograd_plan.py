@@ -121,8 +121,8 @@ class WinogradPlan:
             return -(-self.tiles // -(-self.tiles // 64))
         per_tile = self.products * self.channel_blocks * self.lanes * 4
         weights = per_tile * self.filter_blocks * self.lanes
-        least = 12 if weights <= self.target.level2 else 24
-        most = max(24, min(96, self.target.level2 // 2 // per_tile))
+        least = 12 if weights <= self.target.l2_bytes else 24
+        most = max(24, min(96, self.target.l2_bytes // 2 // per_tile))
         blocks = max(-(-self.tiles // most), min(8, self.tiles // least), 1)
         if 4 < blocks < 32:
             blocks = -(-blocks // 4) * 4
@@ -213,7 +213,7 @@ class WinogradPlan:
         per_tile = 2 * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
         products = per_tile * self._tile_products()
         weights = 4 * self.products * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
-        passes = 1 if self.split else max(1, self.blocks if weights > self.target.level3 // 2 else 1)
+        passes = 1 if self.split else max(1, self.blocks if weights > self.target.l3_bytes // 2 else 1)
         per_tile = 5 * self.products * (self.channel_blocks + self.filter_blocks)  # vector instructions
         transforms = peak_seconds(per_tile * self.tiles * lanes * 2, self.target, 0.5)
         return max(peak_seconds(products, self.target, 0.88), weight_seconds(weights * passes)) + transforms
@@ -319,7 +319,7 @@ class WinogradPlan:
         """
         if not self.split:
             return 1
-        return max(1, min(share, self.target.level2 // 2 // (4 * self.products * self.m_xi)))
+        return max(1, min(share, self.target.l2_bytes // 2 // (4 * self.products * self.m_xi)))
 
     def _share(self, pieces: int, is_input: bool) -> int:
         """Channel blocks, or filter groups, per piece of work: some 16 pieces in all, none very small."""

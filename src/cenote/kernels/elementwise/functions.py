@@ -18,23 +18,8 @@ Number = float | int
 Formula = Callable[..., Value]
 
 INTEGER = frozenset(
-    {
-        "add",
-        "sub",
-        "mul",
-        "max",
-        "min",
-        "neg",
-        "abs",
-        "sign",
-        "identity",
-        "relu",
-        "clip",
-        "prelu",
-        "raise",
-        "lower",
-        "hold",
-    }
+    {"add", "sub", "mul", "max", "min", "neg", "abs", "sign"}
+    | {"identity", "relu", "clip", "prelu", "max_scalar", "min_scalar", "clamp"}
 )
 SINGLE = frozenset({"erf", "gelu", "power"})  # float32 only
 
@@ -82,11 +67,11 @@ def _prelu(kernel: Kernel, x: Value, slope: Value) -> Value:
     return kernel.select(x < 0, x * slope, x)
 
 
-def _raised(kernel: Kernel, x: Value, low: Value) -> Value:
+def _max_scalar(kernel: Kernel, x: Value, low: Value) -> Value:
     return kernel.select(x < low, low, x)
 
 
-def _lowered(kernel: Kernel, x: Value, high: Value) -> Value:
+def _min_scalar(kernel: Kernel, x: Value, high: Value) -> Value:
     return kernel.select(x > high, high, x)
 
 
@@ -121,9 +106,9 @@ FORMULAS: dict[str, Formula] = {
     "square_root_power": _square_root_power,
     "normalize": _normalize,
     "standardize": _standardize,
-    "raise": _raised,
-    "lower": _lowered,
-    "hold": lambda kernel, x, low, high: _lowered(kernel, _raised(kernel, x, low), high),
+    "max_scalar": _max_scalar,
+    "min_scalar": _min_scalar,
+    "clamp": lambda kernel, x, low, high: _min_scalar(kernel, _max_scalar(kernel, x, low), high),
     "neg": lambda kernel, x: -x,
     "abs": lambda kernel, x: kernel.absolute(x),
     "sign": _sign,

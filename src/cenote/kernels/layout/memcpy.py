@@ -19,7 +19,7 @@ from cenote.kernels.base import Call, KernelSpec, View
 
 
 @dataclass(frozen=True)
-class MoveSpec(KernelSpec):
+class MemcpySpec(KernelSpec):
     """Copy rows of bytes; nothing to specialise on."""
 
     def emit(self, target: Target) -> Kernel:
@@ -37,7 +37,7 @@ class MoveSpec(KernelSpec):
         return k
 
 
-def move_call(x: View, y: View) -> Call:
+def memcpy_call(x: View, y: View) -> Call:
     """Copy x to y: same type, same lanes; halos and outer strides may differ."""
     shape, x_strides, y_strides = _axes(x), list(x.strides), list(y.strides)
     unit = x.layout.lanes or 1
@@ -57,7 +57,7 @@ def move_call(x: View, y: View) -> Call:
     strides = [stride * size for stride in (*x_strides, *y_strides)]
     rows = math.prod(extents) if x.type.size else 0
     grain = max(1, (256 << 10) // max(run * size, 1))
-    return Call(MoveSpec(), (x, y, run * size, extents[1], extents[2], *strides), items=rows, grain=grain)
+    return Call(MemcpySpec(), (x, y, run * size, extents[1], extents[2], *strides), items=rows, grain=grain)
 
 
 def _axes(x: View) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from cenote.codegen.values import U8, U16, U32, U64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import Layout
 from cenote.kernels.base import Call, KernelSpec, View, padded_spatial
+from cenote.kernels.lanes import transposed
 
 BITS: dict[int, Scalar] = {1: U8, 2: U16, 4: U32, 8: U64}  # moves keep bits: a type is its size
 
@@ -73,11 +74,11 @@ class ReorderSpec(KernelSpec):
             for w in k.range(0, start, lanes):
                 if self.to_blocked:
                     vectors = [(plain + c).load(w, lanes) for c in channels]
-                    for pixel, vector in enumerate(transpose(k, vectors)):
+                    for pixel, vector in enumerate(transposed(k, vectors)):
                         blocked.store(vector, (w + pixel) * lanes)
                 else:
                     vectors = [blocked.load((w + pixel) * lanes, lanes) for pixel in range(lanes)]
-                    for c, vector in reversed(list(zip(channels, transpose(k, vectors), strict=True))):
+                    for c, vector in reversed(list(zip(channels, transposed(k, vectors), strict=True))):
                         (plain + c).store(vector, w)
         for tail in k.range(start, width):
             at, inside = tail * k.number("p_w"), tail * lanes
@@ -93,24 +94,6 @@ def _offset(k: Kernel, side: str, place: dict[str, Value]) -> Value:
     for axis, index in place.items():
         total = total + index * k.number(f"{side}_{axis}")
     return total
-
-
-def transpose(k: Kernel, rows: Sequence[Value]) -> list[Value]:
-    """A square of vectors, lanes by lanes, on its side: log2(lanes) rounds that swap halves, quarters and
-    so on.
-    """
-    lanes = rows[0].lanes
-    current, half = list(rows), lanes // 2
-    while half:
-        low = [index if not index & half else lanes + index - half for index in range(lanes)]
-        high = [index + half if not index & half else lanes + index for index in range(lanes)]
-        following = list(current)
-        for index in range(lanes):
-            if not index & half:
-                following[index] = k.shuffle(current[index], current[index + half], low)
-                following[index + half] = k.shuffle(current[index], current[index + half], high)
-        current, half = following, half // 2
-    return current
 
 
 def reorder_call(x: View, y: View) -> Call:

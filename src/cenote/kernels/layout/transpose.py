@@ -25,7 +25,7 @@ from cenote.core.target import Target
 from cenote.core.types import TensorType
 from cenote.kernels.base import Call, KernelSpec, View
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
-from cenote.kernels.layout.reorder import transpose
+from cenote.kernels.lanes import transposed
 from cenote.kernels.strided_axes import joined_axes, slab_count, slab_names, slab_numbers, slab_pointers
 
 
@@ -55,7 +55,7 @@ class TransposeSpec(KernelSpec):
             for column in k.range(0, whole, self.lanes):
                 corner = x + (first + column * k.number("x_column"))
                 vectors = [corner.load(k.number("x_column") * i, self.lanes) for i in range(self.lanes)]
-                for row, vector in enumerate(transpose(k, vectors)):
+                for row, vector in enumerate(transposed(k, vectors)):
                     y.store(vector, (first + row) * k.number("y_row") + column)
             self._elements(k, y, x, first, last, whole)
         return k

@@ -21,7 +21,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Argument
-from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, combine_all, load, new_kernel, spans
+from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, combine_all, load, spans
 from cenote.kernels.pool.generic import take_rows
 from cenote.kernels.pool.problem import (
     Build,
@@ -49,11 +49,11 @@ class PoolAdaptive(PoolSpec):
     columns: tuple[tuple[int, int], ...]
 
     @property
-    def more_parameters(self) -> tuple[Parameter, ...]:
+    def more_words(self) -> tuple[Parameter, ...]:
         return (Parameter("bounds", I64, pointer=True),)
 
     def emit(self, target: Target) -> Kernel:
-        k = new_kernel(self, target)
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             strip = Strip(k, self, item)

@@ -23,7 +23,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, KernelSpec, View, named_call
+from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import channels_of, named, planes_of
 from cenote.kernels.pool.common import MAXIMUM, compute_type, identity, spans
 from cenote.kernels.pool.problem import fitting
@@ -36,7 +36,7 @@ Winner = tuple[Value, Value]  # value, and its row (plain) or place
 
 
 @dataclass(frozen=True)
-class RangeSearch(KernelSpec):
+class PoolAdaptiveArgmax(KernelSpec):
     """`lanes` along a row of a plain plane, or along the channels of a place. `nan` as in MaxPool."""
 
     dtype: np.dtype[Any]
@@ -53,8 +53,8 @@ class RangeSearch(KernelSpec):
         return self.nan == "ignore" and self.compute.is_float
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
         storage = Scalar.of(self.dtype)
         pointers = [Parameter("y", storage, pointer=True), Parameter("x", storage, pointer=True)]
         pointers += [
@@ -66,7 +66,7 @@ class RangeSearch(KernelSpec):
         return (*pointers, *(Parameter(name) for name in numbers))
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.parameters))
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             plane, rest = item % n("out_d"), item // n("out_d")
@@ -80,7 +80,7 @@ class RangeSearch(KernelSpec):
 class _Search:
     """One output plane."""
 
-    def __init__(self, k: Kernel, spec: RangeSearch, image: Value, unit: Value, plane: Value) -> None:
+    def __init__(self, k: Kernel, spec: PoolAdaptiveArgmax, image: Value, unit: Value, plane: Value) -> None:
         n = k.number
         self.k, self.spec = k, spec
         self.x = k.pointer("x") + (image * n("x_image") + unit * n("x_unit"))
@@ -222,10 +222,10 @@ def search_call(
     for name, planes in (("x", source), ("y", to)):
         strides = (planes.strides[0], 0 if channels_last else planes.strides[1], *planes.strides[2:4])
         words |= named([f"{name}_{stride}" for stride in ("image", "unit", "plane", "row")], strides)
-    spec = RangeSearch(x.type.dtype, plain, lanes, nan if compute.is_float else "")
+    spec = PoolAdaptiveArgmax(x.type.dtype, plain, lanes, nan if compute.is_float else "")
     items = y.shape[0] * units * len(every[0])
     work = max(1, size * step // len(every[0]))
-    return named_call(
-        spec, spec.parameters, words, items,
+    return Call.named(
+        spec, words, items,
         grain=max(1, min(WORK // work, -(-items // 8))), scratch=(12 * width + 256) if plain else 0,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from cenote.codegen.values import Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.lanes import transposed
 from cenote.kernels.pool.adaptive import MOST_TAPS, range_build, range_fields
-from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, combine_all, load, new_kernel, spans
+from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, combine_all, load, spans
 from cenote.kernels.pool.problem import Candidate, PoolProblem, estimate
 
 Ranges = tuple[tuple[int, int], ...]
@@ -41,7 +41,7 @@ class PoolAdaptiveSmall(PoolSpec):
     dense: bool
 
     def emit(self, target: Target) -> Kernel:
-        k = new_kernel(self, target)
+        k = self.kernel(target)
         for item in k.range(k.begin, k.end):
             strip = Strip(k, self, item)
             for start in range(0, len(self.down), self.lanes):

@@ -42,7 +42,7 @@ class Algorithm:
 WINDOWS = (
     Algorithm(
         "small_window", small_window.plan,
-        "up to 3 columns (5 in rows of at most 32), plain, one plane: all in registers",
+        "3 columns (in rows of at most 32 outputs 2 to 5), up to 5 rows, plain, one plane: all in registers",
         "r k / 4 loads and as many steps; no scratch memory",
     ),
     Algorithm(

@@ -27,7 +27,6 @@ from cenote.kernels.pool.common import (
     SLACK,
     PoolSpec,
     Strip,
-    new_kernel,
     spans,
     taps_inside,
 )
@@ -59,11 +58,11 @@ class PoolArgmaxGeneric(PoolSpec):
     unrolled: bool
 
     @property
-    def more_parameters(self) -> tuple[Parameter, ...]:
+    def more_words(self) -> tuple[Parameter, ...]:
         return INDEX_PARAMETERS
 
     def emit(self, target: Target) -> Kernel:
-        k = new_kernel(self, target)
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             strip = Strip(k, self, item)

@@ -34,7 +34,7 @@ class ArgmaxSpec(PoolSpec):
     right: int
 
     @property
-    def more_parameters(self) -> tuple[Parameter, ...]:
+    def more_words(self) -> tuple[Parameter, ...]:
         return INDEX_PARAMETERS
 
     @property

@@ -36,7 +36,7 @@ from cenote.kernels.pool.argmax_horizontal import (
     Search,
     Taps,
 )
-from cenote.kernels.pool.common import INDEX_PARAMETERS, SLACK, NanGuard, Strip, new_kernel, spans
+from cenote.kernels.pool.common import INDEX_PARAMETERS, SLACK, NanGuard, Strip, spans
 from cenote.kernels.pool.problem import (
     Candidate,
     Partition,
@@ -60,7 +60,7 @@ class PoolArgmaxSeparable(ArgmaxSpec):
     """Undilated windows in one plane."""
 
     def emit(self, target: Target) -> Kernel:
-        k = new_kernel(self, target)
+        k = self.kernel(target)
         for item in k.range(k.begin, k.end):
             strip = Strip(k, self, item)
             guard = NanGuard(k, self)
@@ -85,7 +85,7 @@ class PoolArgmaxSeparable(ArgmaxSpec):
             down.row(row, first, low, high)
 
     @property
-    def more_parameters(self) -> tuple[Parameter, ...]:
+    def more_words(self) -> tuple[Parameter, ...]:
         return INDEX_PARAMETERS
 
     def scratch_rows(self, rows: int) -> int:

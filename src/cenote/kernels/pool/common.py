@@ -17,7 +17,6 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, I64, Emitter, Number, Pointer, Scalar, Value
-from cenote.core.target import Target
 from cenote.core.types import is_float
 from cenote.kernels.base import KernelSpec
 
@@ -135,16 +134,16 @@ class PoolSpec(KernelSpec):
         return self.compute.is_float and self.reduction != SUM and self.nan == "propagate"
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
         pointers = (
             Parameter("x", self.storage, pointer=True), Parameter("y", self.storage, pointer=True),
             Parameter("row_scale", self.compute, pointer=True), Parameter("column_scale", self.compute, pointer=True),
         )  # fmt: skip
-        return (*pointers, *WORD_PARAMETERS, *self.more_parameters)
+        return (*pointers, *WORD_PARAMETERS, *self.more_words)
 
     @property
-    def more_parameters(self) -> tuple[Parameter, ...]:
+    def more_words(self) -> tuple[Parameter, ...]:
         """Those beside what all windowed pools have."""
         return ()
 
@@ -164,11 +163,6 @@ INDEX_PARAMETERS = (
     *(Parameter(f"j_{axis}") for axis in "ncdh"),
     Parameter("window_w"),
 )
-
-
-def new_kernel(spec: PoolSpec, target: Target) -> Kernel:
-    """A kernel with the parameters of its spec."""
-    return Kernel(spec.symbol, target, list(spec.parameters))
 
 
 def taps_inside(k: Kernel, first: Value, axis: str) -> tuple[Value, Value]:
@@ -319,7 +313,7 @@ class Strip:
             value = k.square_root(value)
         value = value.to(spec.storage)
         if past_caches:
-            k.store_past_caches(value, row + offset)
+            k.store_nontemporal(value, row + offset)
         else:
             row.store(value, offset)
 

@@ -16,7 +16,7 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.pool import horizontal
-from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, combine_all, load, new_kernel, taps_inside
+from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, combine_all, load, taps_inside
 from cenote.kernels.pool.problem import (
     Candidate,
     Partition,
@@ -39,7 +39,7 @@ class PoolGeneric(PoolSpec):
     """Windows of any number of planes and rows, which the words `window_d` and `window_h` tell."""
 
     def emit(self, target: Target) -> Kernel:
-        k = new_kernel(self, target)
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             strip = Strip(k, self, item)

@@ -13,7 +13,7 @@ import numpy as np
 from cenote.codegen.values import Scalar
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call, named_call
+from cenote.kernels.base import Argument, Call
 from cenote.kernels.cost_model import pool_seconds
 from cenote.kernels.pool.common import INDEX_PARAMETERS, SLACK, SUM, PoolSpec, compute_type
 
@@ -168,7 +168,9 @@ class PoolProblem:
         """Whether the tensors are too large for the last cache, so that memory is what limits."""
         geometry, memory = self.geometry, self.memory
         elements = math.prod(geometry.size) + math.prod(geometry.out)
-        return elements * memory.step * memory.batches * memory.channels * self.dtype.itemsize > target.level3
+        return (
+            elements * memory.step * memory.batches * memory.channels * self.dtype.itemsize > target.l3_bytes
+        )
 
     def widest(self, target: Target) -> int:
         """Lanes of the widest vectors that hold elements in both types."""
@@ -248,7 +250,7 @@ def strip_in_level1(problem: PoolProblem, target: Target) -> int:
     """Output columns of a strip whose scratch rows stay in the level 1 cache: four rows together, or one."""
     geometry = problem.geometry
     together = geometry.stride[1] == 1 and geometry.window[1] > 1
-    return strip_within(problem, target.level1 // (16 if together else 4))
+    return strip_within(problem, target.l1_bytes // (16 if together else 4))
 
 
 def group_of(problem: PoolProblem, cut: Partition) -> int:
@@ -370,7 +372,7 @@ def window_build(
         rows = geometry.columns(0, cut.strip)[1] * geometry.stride[1] + cut.strip
         moved = work or rows * cut.band * memory.step * problem.dtype.itemsize * planes_of_item
         grain = max(1, min(GRAIN_BYTES // max(moved, 1), -(-items // 8)))
-        return named_call(spec, spec.parameters, words, items, grain, scratch * problem.compute.nbytes)
+        return Call.named(spec, words, items, grain, scratch * problem.compute.nbytes)
 
     return build
 

@@ -33,7 +33,6 @@ from cenote.kernels.pool.common import (
     combine_all,
     fill_blank,
     load,
-    new_kernel,
     spans,
 )
 from cenote.kernels.pool.problem import (
@@ -73,7 +72,7 @@ class PoolSeparable(PoolSpec):
     together: int
 
     def emit(self, target: Target) -> Kernel:
-        k = new_kernel(self, target)
+        k = self.kernel(target)
         if self.clipped:
             fill_blank(k, self)
         for item in k.range(k.begin, k.end):
@@ -91,7 +90,7 @@ class PoolSeparable(PoolSpec):
                 with k.when(guard.seen()):
                     self._separate(strip, None)
         if self.past_caches:
-            k.settle()
+            k.fence()
         return k
 
     def _separate(self, strip: Strip, guard: NanGuard | None) -> None:

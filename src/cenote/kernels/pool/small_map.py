@@ -27,7 +27,6 @@ from cenote.kernels.pool.common import (
     Strip,
     combine_all,
     load,
-    new_kernel,
     spans,
 )
 from cenote.kernels.pool.horizontal import Across
@@ -85,7 +84,7 @@ class PoolSmallMap(PoolSpec):
     rows: int
 
     def emit(self, target: Target) -> Kernel:
-        k = new_kernel(self, target)
+        k = self.kernel(target)
         n = k.number
         blank = k.constant(self.compute, self.identity, self.lanes)
         for at in k.range(0, n("pitch") * BUFFERS, self.lanes):
@@ -171,7 +170,7 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
         return None
     if geometry.dilation[1:] != (1, 1) or max(geometry.window[1:]) > WIDEST:
         return None
-    if BUFFERS * _plane_elements(problem) * 4 > target.level2 // 2:
+    if BUFFERS * _plane_elements(problem) * 4 > target.l2_bytes // 2:
         return None
     cut = Partition.of(geometry, None, geometry.out[1])
     lanes = lanes_for(problem, cut, target)

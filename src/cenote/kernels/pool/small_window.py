@@ -36,7 +36,6 @@ from cenote.kernels.pool.common import (
     combine_all,
     fill_blank,
     load,
-    new_kernel,
 )
 from cenote.kernels.pool.problem import (
     Candidate,
@@ -74,7 +73,7 @@ class PoolSmallWindow(PoolSpec):
     tail: bool
 
     def emit(self, target: Target) -> Kernel:
-        k = new_kernel(self, target)
+        k = self.kernel(target)
         if self.clipped and self.reduction == SUM:
             fill_blank(k, self)
         for item in k.range(k.begin, k.end):

@@ -26,7 +26,7 @@ class StreamingStore:
         self.before = (
             k.misaligned(first, k.target.line) // strip.spec.storage.nbytes
         )  # elements in the first line
-        self.start = first.beyond(0 - self.before)
+        self.start = first.offset_unchecked(0 - self.before)
         self.sent = k.variable(k.integer(0))  # elements from `start` on that are in memory, whole lines
         rows = strip.last_row - strip.first_row
         for place in (k.integer(0), self._place(rows)):
@@ -53,7 +53,7 @@ class StreamingStore:
         for at in k.range(begin, whole, line):
             vectors = [self.buffer.load(at + place, lanes) for place in range(0, line, lanes)]
             for number, vector in enumerate(vectors):
-                k.store_past_caches(vector, target + (at + number * lanes))
+                k.store_nontemporal(vector, target + (at + number * lanes))
         for place in range(0, line, lanes):
             self.buffer.store(self.buffer.load(whole + place, lanes), place)
         self.sent.value = sent + whole

@@ -39,7 +39,6 @@ from cenote.kernels.pool.common import (
     combine_all,
     fill_blank,
     load,
-    new_kernel,
 )
 from cenote.kernels.pool.problem import (
     Candidate,
@@ -72,7 +71,7 @@ class PoolVanHerk(PoolSpec):
     together: int
 
     def emit(self, target: Target) -> Kernel:
-        k = new_kernel(self, target)
+        k = self.kernel(target)
         fill_blank(k, self)
         for item in k.range(k.begin, k.end):
             strip = Strip(k, self, item)
@@ -82,7 +81,7 @@ class PoolVanHerk(PoolSpec):
                 with k.when(guard.seen()):
                     _Run(strip, None).emit()
         if self.past_caches:
-            k.settle()
+            k.fence()
         return k
 
     @property
@@ -331,7 +330,7 @@ def goes_by_blocks(geometry: Geometry) -> bool:
 def strip_room(geometry: Geometry, target: Target) -> int:
     """Bytes of a scratch row, of as many as a window has: narrower strips are slower, with more ends of rows and more
     overlap."""
-    return target.level2 * 9 // 16 // geometry.window[1]
+    return target.l2_bytes * 9 // 16 // geometry.window[1]
 
 
 def _run(geometry: Geometry, columns: int) -> int:

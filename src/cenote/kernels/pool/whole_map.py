@@ -60,12 +60,12 @@ class GlobalSpec(KernelSpec):
         """The type of totals over a whole piece: float64 for sums of floats."""
         return F64 if self.reduction == SUM and self.compute.is_float else self.compute
 
-    def kernel(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
         storage, result = Scalar.of(self.dtype), Scalar.of(self.result)
-        pointers = [Parameter("x", storage, pointer=True), Parameter("y", result, pointer=True)]
-        return Kernel(
-            self.symbol, target, [*pointers, Parameter("factor", F64), *(Parameter(w) for w in WORDS)]
-        )
+        pointers = Parameter("x", storage, pointer=True), Parameter("y", result, pointer=True)
+        return (*pointers, Parameter("factor", F64), *(Parameter(word) for word in WORDS))
 
     def value(self, pointer: Pointer, offset: Value | int) -> Value:
         """A vector of the input, as the reduction wants it."""
@@ -329,6 +329,15 @@ def _lanes(dtype: np.dtype[Any], reduction: str, length: int, target: Target) ->
     return 1 << (min(widest, length).bit_length() - 1)
 
 
+def _words(maps: Maps, pieces: int, piece: int) -> dict[str, int]:
+    runs, x_run, slices, x_slice = maps.runs
+    return {
+        "channels": maps.channels, "x_n": maps.x[0], "x_c": maps.x[1], "y_n": maps.y[0], "y_c": maps.y[1],
+        "pieces": pieces, "piece": piece, "length": maps.length, "runs": runs, "x_run": x_run, "slices": slices,
+        "x_slice": x_slice, "planes": maps.planes, "step": maps.step,
+    }  # fmt: skip
+
+
 def _planes(
     reduce: Reduce, maps: Maps, target: Target, x: Argument, y: Argument, result: np.dtype[Any], pieces: int
 ) -> Call:
@@ -342,12 +351,11 @@ def _planes(
         maps.length if short else 0, group,
     )  # fmt: skip
     items = -(-maps.planes // group) * pieces
-    numbers = (
-        maps.channels, *maps.x, *maps.y, pieces, piece, maps.length, *maps.runs, maps.planes, maps.step,
-    )  # fmt: skip
+    words = _words(maps, pieces, piece)
     grain = max(1, GRAIN_ELEMENTS // (group * piece * maps.elements // maps.length))
     scratch = group * lanes * compute_type(reduce.reduction, reduce.dtype).nbytes
-    return Call(spec, (x, y, reduce.factor, *numbers), items, min(grain, -(-items // 8)), scratch)
+    arguments: dict[str, Argument] = {"x": x, "y": y, "factor": reduce.factor, **words}
+    return Call.named(spec, arguments, items, min(grain, -(-items // 8)), scratch)
 
 
 def _channels(reduce: Reduce, maps: Maps, target: Target, x: Argument, y: Argument) -> Call:
@@ -358,6 +366,7 @@ def _channels(reduce: Reduce, maps: Maps, target: Target, x: Argument, y: Argume
     )
     pieces = -(-maps.step // (lanes * wide))
     items = maps.planes * pieces
-    numbers = (maps.channels, *maps.x, *maps.y, pieces, 0, maps.length, *maps.runs, maps.planes, maps.step)
+    words = _words(maps, pieces, 0)
     grain = max(1, GRAIN_ELEMENTS // (lanes * wide * maps.elements))
-    return Call(spec, (x, y, reduce.factor, *numbers), items, min(grain, -(-items // 8)))
+    arguments: dict[str, Argument] = {"x": x, "y": y, "factor": reduce.factor, **words}
+    return Call.named(spec, arguments, items, min(grain, -(-items // 8)))

@@ -38,7 +38,6 @@ from cenote.kernels.pool.common import (
     combine_all,
     fill_blank,
     load,
-    new_kernel,
 )
 from cenote.kernels.pool.problem import (
     Candidate,
@@ -72,7 +71,7 @@ class PoolWindow3x3x3(PoolSpec):
     right: int
 
     def emit(self, target: Target) -> Kernel:
-        k = new_kernel(self, target)
+        k = self.kernel(target)
         bands = k.number("bands")
         fill_blank(k, self)
         for item in k.range(k.begin, k.end):
@@ -83,7 +82,7 @@ class PoolWindow3x3x3(PoolSpec):
                 with k.when(guard.seen()):
                     _Band(strip, None).emit()
         if self.past_caches:
-            k.settle()
+            k.fence()
         return k
 
     def scratch_elements(self, band: int, columns: int, pitch: int, line: int) -> int:

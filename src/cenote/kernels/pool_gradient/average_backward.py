@@ -47,7 +47,7 @@ TABLES = ("rows", "row_taps", "planes_of", "plane_taps", "columns", "column_taps
 
 
 @dataclass(frozen=True)
-class PoolSpread(KernelSpec):
+class PoolAverageBackward(KernelSpec):
     """`width`, `stride` and `dilation` of regular columns; width 0: the columns go by groups. `step` 1 is plain, 0
     channels innermost. `lanes` along rows of y, `sum_lanes` of grad_output, `out_lanes` of one column of it (channels
     innermost). `scaled`: regular columns have weights.
@@ -72,8 +72,8 @@ class PoolSpread(KernelSpec):
         return compute_type("sum", self.dtype)
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
         storage = Scalar.of(self.dtype)
         pointers = [Parameter(name, storage, pointer=True) for name in ("y", "x")]
         pointers.append(Parameter("g", self.compute if self.slope != PLAIN_SLOPE else storage, pointer=True))
@@ -87,7 +87,7 @@ class PoolSpread(KernelSpec):
         )
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.parameters))
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             band, rest = item % n("bands"), item // n("bands")
@@ -104,7 +104,9 @@ class PoolSpread(KernelSpec):
 class _Piece:
     """One item: a plane of the gradient, whose windows along the planes are known."""
 
-    def __init__(self, k: Kernel, spec: PoolSpread, image: Value, channel: Value, plane: Value) -> None:
+    def __init__(
+        self, k: Kernel, spec: PoolAverageBackward, image: Value, channel: Value, plane: Value
+    ) -> None:
         n = k.number
         self.k, self.spec = k, spec
         self.step = k.integer(1) if spec.step == 1 else n("step")
@@ -263,7 +265,7 @@ class _Piece:
         return spans(self.k, self.size, self.spec.lanes, 2 if self.spec.slope == PLAIN_SLOPE else 1)
 
 
-def sloped(k: Kernel, spec: PoolSpread, total: Value, x: Value) -> Value:
+def sloped(k: Kernel, spec: PoolAverageBackward, total: Value, x: Value) -> Value:
     """What an element gets of the sums that reach it; one without influence gets 0, even of an infinite gradient."""
     zero = k.constant(total.type, 0.0, total.lanes)
     if spec.slope == BY_X:
@@ -285,4 +287,14 @@ def power(k: Kernel, size: Value) -> Value:
     return real_power(k, size.to(F64), exponent).to(size.type)
 
 
-__all__ = ["ABOVE", "BY_POWER", "BY_SIGN", "BY_X", "F32", "PLAIN_SLOPE", "PoolSpread", "power", "sloped"]
+__all__ = [
+    "ABOVE",
+    "BY_POWER",
+    "BY_SIGN",
+    "BY_X",
+    "F32",
+    "PLAIN_SLOPE",
+    "PoolAverageBackward",
+    "power",
+    "sloped",
+]

@@ -11,11 +11,11 @@ import numpy as np
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call, View, named_call
+from cenote.kernels.base import Argument, Call, View
 from cenote.kernels.plane_items import named, planes_of
 from cenote.kernels.pool.common import compute_type
 from cenote.kernels.pool.problem import fitting
-from cenote.kernels.pool_gradient.average_backward import ABOVE, BY_POWER, PLAIN_SLOPE, PoolSpread
+from cenote.kernels.pool_gradient.average_backward import ABOVE, BY_POWER, PLAIN_SLOPE, PoolAverageBackward
 from cenote.kernels.pool_variants.power import doubled
 
 ITEM = 1 << 16  # bytes of the gradient that an item makes, about
@@ -63,7 +63,7 @@ class AxisSpread:
 ONE = AxisSpread(1, ((0, 1),), (1.0,))
 
 
-def spread_call(
+def average_backward_call(
     axes: Sequence[AxisSpread], g: View, x: View, y: View, target: Target, *, channels_last: bool,
     slope: str = PLAIN_SLOPE, exponent: float = 0.0, floor: float = 0.0,
 ) -> Call:  # fmt: skip
@@ -80,7 +80,7 @@ def spread_call(
     scaled = bool(width) and not alike
     out = len(columns.weights)
     lanes = fitting(widest, columns.size * step)
-    spec = PoolSpread(
+    spec = PoolAverageBackward(
         y.type.dtype, width, stride, dilation, 0 if channels_last else 1, lanes,
         fitting(widest, out * step), fitting(widest, step), scaled, slope,
         doubled(exponent) if slope in (BY_POWER, ABOVE) else 0,
@@ -109,8 +109,8 @@ def spread_call(
         "exponent": float(exponent), "floor": float(floor),
     }  # fmt: skip
     items = y.shape[0] * channels * planes.size * bands
-    return named_call(
-        spec, spec.parameters, words, items,
+    return Call.named(
+        spec, words, items,
         grain=max(1, min(ITEM // (row_bytes * band), -(-items // 8))), scratch=3 * length * compute.nbytes,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Scalar
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, KernelSpec, View, named_call
+from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import (
     channels_of,
     group_width,
@@ -34,7 +34,7 @@ from cenote.kernels.pool_gradient.index_scatter import WORK, Walk, places
 
 
 @dataclass(frozen=True)
-class PoolGather(KernelSpec):
+class PoolIndexGather(KernelSpec):
     """`width` channels per item; `rule` says what indices count (MaxPool's rules)."""
 
     dtype: np.dtype[Any]
@@ -42,8 +42,8 @@ class PoolGather(KernelSpec):
     rule: str
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
         element = Scalar.of(np.dtype(f"u{self.dtype.itemsize}"))
         pointers = [Parameter("y", element, pointer=True), Parameter("g", element, pointer=True)]
         pointers += [Parameter("index", I64, pointer=True), Parameter("found", I64, pointer=True)]
@@ -53,7 +53,7 @@ class PoolGather(KernelSpec):
 
     def emit(self, target: Target) -> Kernel:
         element = Scalar.of(np.dtype(f"u{self.dtype.itemsize}"))
-        k = Kernel(self.symbol, target, list(self.parameters))
+        k = self.kernel(target)
         writer = k.scratch.cast(I32)
         for number in k.range(k.begin, k.end):
             item = item_of(k, number, self.width)
@@ -84,7 +84,7 @@ def gather_call(
     width = group_width(y, channels_last)
     to, source, where = (planes_of(view, channels_last) for view in (y, g, index))
     extents = ((1,) * (3 - len(counted)) + tuple(counted))[-3:]
-    spec = PoolGather(g.type.dtype, width, rule)
+    spec = PoolIndexGather(g.type.dtype, width, rule)
     groups = groups_of(y, channels_last)
     words: dict[str, Argument] = {
         "y": y, "g": g, "index": index, "found": found, "channels": channels_of(y, channels_last), "groups": groups,
@@ -92,7 +92,7 @@ def gather_call(
         **stride_words("y", to), **stride_words("g", source), **stride_words("index", where),
     }  # fmt: skip
     work = max(1, 8 * to.size * width)
-    return named_call(
-        spec, spec.parameters, words, y.shape[0] * groups, max(1, WORK // work),
+    return Call.named(
+        spec, words, y.shape[0] * groups, max(1, WORK // work),
         (source.size * width + 16) * 4,
     )  # fmt: skip

@@ -24,7 +24,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I64, U64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, KernelSpec, View, named_call
+from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import (
     Item,
     Planes,
@@ -44,7 +44,7 @@ WORK = 1 << 16  # elements touched by the items that a thread takes at once
 
 
 @dataclass(frozen=True)
-class PoolScatter(KernelSpec):
+class PoolIndexScatter(KernelSpec):
     """`width` channels per item; `adds` sums in at least float32 (16-bit floats by way of scratch). `rule` says what
     indices count (MaxPool's rules), `dense` that positions of y's planes are numbered as they lie."""
 
@@ -64,8 +64,8 @@ class PoolScatter(KernelSpec):
         return self.adds and self.element.bits < 32
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
         pointers = [Parameter("y", self.element, pointer=True), Parameter("x", self.element, pointer=True)]
         pointers += [Parameter("index", I64, pointer=True), Parameter("found", I64, pointer=True)]
         numbers = ["channels", "groups", "planes", "rows", "columns", "y_planes", "y_rows", "y_columns"]
@@ -73,7 +73,7 @@ class PoolScatter(KernelSpec):
         return (*pointers, *(Parameter(name) for name in numbers))
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.parameters))
+        k = self.kernel(target)
         for number in k.range(k.begin, k.end):
             item = item_of(k, number, self.width)
             x, index, y = (start_of(k, name, item) for name in ("x", "index", "y"))
@@ -209,7 +209,7 @@ def scatter_call(
     to, source, places = (planes_of(view, channels_last) for view in (y, x, index))
     extents = ((1,) * (3 - len(counted)) + tuple(counted))[-3:]
     dense = Planes(extents, to.strides).is_dense  # type: ignore[arg-type]  # three extents
-    spec = PoolScatter(x.type.dtype, width, adds, rule, dense)
+    spec = PoolIndexScatter(x.type.dtype, width, adds, rule, dense)
     groups = groups_of(y, channels_last)
     words: dict[str, Argument] = {
         "y": y, "x": x, "index": index, "found": found, "channels": channels_of(y, channels_last), "groups": groups,
@@ -220,4 +220,4 @@ def scatter_call(
     }  # fmt: skip
     work = max(1, (to.size + 4 * source.size) * width)
     scratch = (to.size * width + 64) * 4 if spec.by_scratch else 0
-    return named_call(spec, spec.parameters, words, y.shape[0] * groups, max(1, WORK // work), scratch)
+    return Call.named(spec, words, y.shape[0] * groups, max(1, WORK // work), scratch)

@@ -23,7 +23,7 @@ from cenote.codegen.values import I64, Pointer, Scalar, Value
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call, KernelSpec, View, named_call
+from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import SUM, combine_all, compute_type, spans
 from cenote.kernels.pool.problem import fitting
@@ -58,15 +58,15 @@ class PoolBlur(KernelSpec):
         return compute_type(SUM, self.dtype)
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
         storage = Scalar.of(self.dtype)
         pointers = [Parameter(name, storage, pointer=True) for name in ("y", "x")]
         pointers += [Parameter(name, I64, pointer=True) for name in ("rows", "border")]
         return (*pointers, *(Parameter(name) for name in WORDS))
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.parameters))
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             band, rest = item % n("bands"), item // n("bands")
@@ -187,8 +187,8 @@ def blur_call(
         "x_n": source.strides[0], "x_c": unit_strides[0], "x_h": source.strides[3],
         "y_n": to.strides[0], "y_c": unit_strides[1], "y_h": to.strides[3],
     }  # fmt: skip
-    return named_call(
-        spec, spec.parameters, words, x.shape[0] * units * bands,
+    return Call.named(
+        spec, words, x.shape[0] * units * bands,
         grain=max(1, WORK // (band * columns.out * step)), scratch=line_bytes(columns, step, compute.nbytes),
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, KernelSpec, View, named_call
+from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import channels_of, named, planes_of
 from cenote.kernels.pool.common import MAXIMUM, compute_type, spans
 from cenote.kernels.pool.problem import fitting
@@ -53,8 +53,8 @@ class PoolFractional(KernelSpec):
         return compute_type(MAXIMUM, self.dtype)
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
         storage, real = Scalar.of(self.dtype), Scalar.of(self.samples)
         pointers = [
             *(Parameter(name, storage, pointer=True) for name in ("y", "x")),
@@ -69,7 +69,7 @@ class PoolFractional(KernelSpec):
         return (*pointers, *numbers)
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.parameters))
+        k = self.kernel(target)
         for item in k.range(k.begin, k.end):
             plane = _Plane(k, self, item)
             plane.find_starts(item)
@@ -212,7 +212,7 @@ def fractional_call(
         x.type.dtype, samples.type.dtype, (every[0], every[1], every[2]), index is not None, not channels_last, lanes
     )  # fmt: skip
     work = to.size * every[0] * every[1] * every[2]
-    return named_call(
-        spec, spec.parameters, words, x.shape[0] * channels,
+    return Call.named(
+        spec, words, x.shape[0] * channels,
         grain=max(1, WORK // work), scratch=8 * sum(to.extents),
     )  # fmt: skip

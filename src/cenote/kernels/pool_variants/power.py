@@ -16,13 +16,16 @@ import numpy as np
 
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F64, I64, Scalar, Value
+from cenote.codegen.values import F64, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import vectors
 
 RUN = 1 << 12  # elements of an item
 MOST_WHOLE = 16  # exponents up to here, halves too, are products
+
+
+TENSORS = ("y", "x", "g")
 
 
 @dataclass(frozen=True)
@@ -34,19 +37,20 @@ class PowerSpec(KernelSpec):
     twice: int
     times: bool
 
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
+        types = zip(TENSORS, self.dtypes, strict=True)
+        pointers = [Parameter(name, Scalar.of(dtype), pointer=True) for name, dtype in types]
+        return (*pointers, Parameter("size"), Parameter("exponent", F64), Parameter("floor", F64))
+
     def emit(self, target: Target) -> Kernel:
-        names = ("y", "x", "g")
-        pointers = [
-            Parameter(name, Scalar.of(dtype), pointer=True)
-            for name, dtype in zip(names, self.dtypes, strict=True)
-        ]
-        numbers = [Parameter("size", I64), Parameter("exponent", F64), Parameter("floor", F64)]
-        k = Kernel(self.symbol, target, [*pointers, *numbers])
+        k = self.kernel(target)
         widest = target.vector_bytes // 8
         for item in k.range(k.begin, k.end):
             start = item * RUN
             count = k.minimum(k.number("size") - start, k.integer(RUN))
-            y, x, g = (k.pointer(name) + start for name in names)
+            y, x, g = (k.pointer(name) + start for name in TENSORS)
             for begin, end, lanes in vectors(k, count, widest):
                 for at in k.range(begin, end, lanes):
                     value = x.load(at, lanes).to(F64)
@@ -105,4 +109,7 @@ def power_call(
     g = y if times is None else times
     spec = PowerSpec((y.type.dtype, x.type.dtype, g.type.dtype), base, doubled(exponent), times is not None)
     items = -(-x.type.size // RUN)
-    return Call(spec, (y, x, times, x.type.size, float(exponent), float(floor)), items, grain=4)
+    words: dict[str, Argument] = {
+        "y": y, "x": x, "g": times, "size": x.type.size, "exponent": float(exponent), "floor": float(floor),
+    }  # fmt: skip
+    return Call.named(spec, words, items, grain=4)

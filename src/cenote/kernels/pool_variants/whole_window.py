@@ -22,7 +22,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, Pointer, Scalar, Value
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, KernelSpec, View, named_call
+from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.lanes import deinterleave
 from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import SUM, compute_type, spans
@@ -62,8 +62,8 @@ class WholeWindowSpec(KernelSpec):
         return compute_type(SUM, self.dtype)
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
         storage = Scalar.of(self.dtype)
         pointers = [Parameter(name, storage, pointer=True) for name in ("y", "x")]
         pointers += [Parameter(name, I32, pointer=True) for name in ("row_counts", "column_counts")]
@@ -74,7 +74,7 @@ class WholeWindowSpec(KernelSpec):
         raise NotImplementedError(f"{type(self).__name__}.band")
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.parameters))
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             band, rest = item % n("bands"), item // n("bands")
@@ -227,8 +227,8 @@ def window_call(
         "y_n": to.strides[0], "y_c": 0 if channels_last else to.strides[1], "y_h": to.strides[3],
     }  # fmt: skip
     work = band * columns.out * step * rows.window * columns.window
-    return named_call(
-        spec, spec.parameters, words, x.shape[0] * units * bands,
+    return Call.named(
+        spec, words, x.shape[0] * units * bands,
         grain=max(1, WORK // work), scratch=band_bytes(rows, length, band, compute.nbytes),
     )  # fmt: skip
 

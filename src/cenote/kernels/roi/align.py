@@ -25,7 +25,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64
-from cenote.kernels.base import Argument, Call, View, named_call
+from cenote.kernels.base import Argument, Call, View
 from cenote.kernels.plane_items import named
 from cenote.kernels.pool.problem import fitting
 from cenote.kernels.roi.sampling import Box, BoxSpec, Table, table_capacity
@@ -50,8 +50,8 @@ class RoiAlignSpec(BoxSpec):
     together: int
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
         element = Scalar.of(self.dtype)
         pointers = [Parameter(name, element, pointer=True) for name in ("y", "x", "rois")]
         pointers += [Parameter("batches", Scalar.of(self.index), pointer=True)]
@@ -59,7 +59,7 @@ class RoiAlignSpec(BoxSpec):
         return (*pointers, *(Parameter(word) for word in WORDS), Parameter("scale", F64))
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.parameters))
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             box = Box(k, self, item)
@@ -246,6 +246,6 @@ def roi_align_call(
     lanes = x.layout.lanes if blocked else TOGETHER
     scratch = capacity * 88 + (columns + bins[1]) * lanes * 8 + 256
     work = part * max(1, x.layout.lanes) * bins[0] * bins[1] * 16
-    return named_call(
-        spec, spec.parameters, words, rois.shape[0] * parts, max(1, WORK // max(work, 1)), scratch,
+    return Call.named(
+        spec, words, rois.shape[0] * parts, max(1, WORK // max(work, 1)), scratch,
     )  # fmt: skip

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, I64, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, View, named_call
+from cenote.kernels.base import Argument, Call, View
 from cenote.kernels.plane_items import named, vectors
 from cenote.kernels.pool.problem import fitting
 from cenote.kernels.roi.sampling import Box, BoxSpec, Table, table_capacity
@@ -31,14 +31,14 @@ WORDS = (
 
 
 @dataclass(frozen=True)
-class RoiSpread(BoxSpec):
+class RoiAlignBackward(BoxSpec):
     """`lanes` along a row of the map."""
 
     lanes: int
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
         element = Scalar.of(self.dtype)
         pointers = [Parameter(name, element, pointer=True) for name in ("y", "g", "rois")]
         pointers += [Parameter("batches", Scalar.of(self.index), pointer=True)]
@@ -46,7 +46,7 @@ class RoiSpread(BoxSpec):
         return (*pointers, *(Parameter(word) for word in WORDS), Parameter("scale", F64))
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.parameters))
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             first = item * n("part")
@@ -99,14 +99,14 @@ class RoiSpread(BoxSpec):
                         line.store(k.fma(row.load(at, lanes), weight, line.load(at, lanes)), at)
 
 
-def roi_spread_call(
+def align_backward_call(
     g: View, rois: View, batches: View, y: View, found: View, target: Target, *, scale: float, ratio: int,
     aligned: bool, part: int,
 ) -> Call:  # fmt: skip
     """The launch for plain views of float32 or float64; items hold `part` planes of every image."""
     images, units, rows, columns = y.shape
     bins = (g.shape[2], g.shape[3])
-    spec = RoiSpread(
+    spec = RoiAlignBackward(
         y.type.dtype, batches.type.dtype, aligned, False, False, fitting(target.lanes(y.type.dtype), columns)
     )  # fmt: skip
     parts = -(-units // part)
@@ -117,4 +117,4 @@ def roi_spread_call(
         "capacity": capacity, **named(("y_image", "y_unit"), y.strides[:2]),
         **named(("g_roi", "g_unit", "g_row"), g.strides[:3]), "bins_y": bins[0], "bins_x": bins[1], "scale": scale,
     }  # fmt: skip
-    return named_call(spec, spec.parameters, words, parts, 1, capacity * 88 + columns * 8 + 256)
+    return Call.named(spec, words, parts, 1, capacity * 88 + columns * 8 + 256)

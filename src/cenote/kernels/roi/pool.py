@@ -25,7 +25,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, I64, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64
-from cenote.kernels.base import Argument, Call, KernelSpec, View, named_call
+from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import named
 from cenote.kernels.pool.common import compute_type
 from cenote.kernels.pool.problem import fitting
@@ -57,15 +57,15 @@ class RegionPoolSpec(KernelSpec):
         return compute_type("sum", self.dtype)
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """All parameters of the kernel, in the order of its argument record."""
+    def words(self) -> tuple[Parameter, ...]:
+        """The words of a call, by name and in order."""
         element = Scalar.of(self.dtype)
         pointers = [Parameter(name, element, pointer=True) for name in ("y", "x", "rois")]
         pointers += [Parameter("found", I64, pointer=True)]
         return (*pointers, *(Parameter(word) for word in WORDS), Parameter("scale", F64))
 
     def emit(self, target: Target) -> Kernel:
-        k = Kernel(self.symbol, target, list(self.parameters))
+        k = self.kernel(target)
         n = k.number
         for item in k.range(k.begin, k.end):
             box = _Box(k, self, item)
@@ -238,6 +238,4 @@ def region_pool_call(
     }  # fmt: skip
     work = part * step * (bins[0] * bins[1] * 16 + rows * columns // 4)
     scratch = (bins[0] + bins[1]) * 16 + columns * max(step, TOGETHER) * 8 + 256
-    return named_call(
-        spec, spec.parameters, words, rois.shape[0] * parts, max(1, WORK // max(work, 1)), scratch
-    )
+    return Call.named(spec, words, rois.shape[0] * parts, max(1, WORK // max(work, 1)), scratch)

@@ -303,7 +303,7 @@ class Clip(Pointwise):
         if self.low is not None or self.high is not None:
             return None
         given = [index for index in (1, 2) if index < len(inputs) and inputs[index] is not None]
-        name = "hold" if len(given) == 2 else "raise" if given == [1] else "lower"
+        name = "clamp" if len(given) == 2 else "max_scalar" if given == [1] else "min_scalar"
         return Function(name, (), (0, *given), 0.0, 2)
 
     def _exact_bounds(self, inputs: Sequence[TensorType | None], dtype: np.dtype[Any]) -> list[int | float]:

@@ -14,7 +14,7 @@ from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, constant_of, present
 from cenote.kernels.conv.gemm import Matrix, Panels, Product, panel_calls
-from cenote.kernels.conv.gemv import linear_call
+from cenote.kernels.conv.gemv import gemv_call
 from cenote.kernels.cost_model import peak_seconds, stream_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Lowering
@@ -110,7 +110,7 @@ def _linear(
         stored: View | Array = weights
         if op.stored:
             stored = constant_of(weights).astype(np.dtype(op.stored))
-        return [linear_call(x, stored, bias, made[0], n, k, op.activation)]
+        return [gemv_call(x, stored, bias, made[0], n, k, op.activation)]
 
     width = np.dtype(op.stored or np.float32).itemsize
     layouts = (PLAIN, None if op.stored else PLAIN, *(None,) * (len(inputs) - 2))

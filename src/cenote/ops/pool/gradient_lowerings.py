@@ -11,7 +11,11 @@ from cenote.core.target import Target
 from cenote.core.types import INT64, PLAIN, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import PLACED_VALUE, stream_seconds
-from cenote.kernels.pool_gradient.average_backward_plan import AxisSpread, scratch_bytes, spread_call
+from cenote.kernels.pool_gradient.average_backward_plan import (
+    AxisSpread,
+    average_backward_call,
+    scratch_bytes,
+)
 from cenote.kernels.pool_gradient.index_scatter import scatter_call
 from cenote.ops.base import Lowering, Op
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
@@ -85,7 +89,7 @@ def _by_spread(
         grad, values = inputs
         assert grad is not None
         assert values is not None
-        return [spread_call(axes, grad, values, outputs[0], target, channels_last=last)]
+        return [average_backward_call(axes, grad, values, outputs[0], target, channels_last=last)]
 
     seconds = stream_seconds(g.nbytes + x.nbytes)
     return Lowering("spread", (PLAIN, PLAIN), (PLAIN,), bind, seconds, TOLERANCES[x.dtype.name])

@@ -13,7 +13,11 @@ from cenote.kernels.cost_model import POWER
 from cenote.kernels.pool.common import SUM
 from cenote.kernels.pool.whole_map import Reduce
 from cenote.kernels.pool_gradient.average_backward import ABOVE, BY_POWER, BY_SIGN, BY_X
-from cenote.kernels.pool_gradient.average_backward_plan import AxisSpread, scratch_bytes, spread_call
+from cenote.kernels.pool_gradient.average_backward_plan import (
+    AxisSpread,
+    average_backward_call,
+    scratch_bytes,
+)
 from cenote.kernels.pool_variants.power import MOST_WHOLE, power_call
 from cenote.ops.base import Lowering
 from cenote.ops.pool.map_lowerings import whole_map_lowerings
@@ -80,7 +84,7 @@ def power_gradient(
             power_call(values, powers, p, base=base, floor=floor),
             *inner.bind([powers], [sums, *rest]),
             power_call(sums, shares, 1.0 / p - 1.0, times=grad),
-            spread_call(
+            average_backward_call(
                 axes, shares, values, result, target, channels_last=channels_last, slope=slope, exponent=p - 1.0,
                 floor=floor,
             ),

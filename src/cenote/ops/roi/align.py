@@ -16,7 +16,7 @@ from cenote.core.types import BFLOAT16, FLOAT64, FLOATS, INT64, PLAIN, Array, Te
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import BIN, stream_seconds
 from cenote.kernels.roi.align import roi_align_call
-from cenote.kernels.roi.align_backward import roi_spread_call
+from cenote.kernels.roi.align_backward import align_backward_call
 from cenote.kernels.roi.sampling import MOST_SAMPLES, NO_IMAGE, NOT_FINITE, TOO_LARGE, table_capacity
 from cenote.ops.base import (
     Arrays,
@@ -249,7 +249,7 @@ def align_gradient_lowerings(
 
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
         grad, _, rois, images = (view for view in inputs if view is not None)
-        call = roi_spread_call(
+        call = align_backward_call(
             grad, rois, images, outputs[0], outputs[1], target, scale=op.spatial_scale, ratio=op.sampling_ratio,
             aligned=op.aligned, part=part,
         )  # fmt: skip
