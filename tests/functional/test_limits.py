@@ -172,3 +172,23 @@ def test_a_list_that_holds_itself() -> None:
     for arguments in ({"kernel_size": endless}, {"kernel_size": 2, "padding": endless}):
         with pytest.raises(ArgumentError):
             F.max_pool2d(X, **arguments)
+
+
+@pytest.mark.parametrize("p", [1e308, -1e308, 5e-324, -5e-324, float(1 << 62)])
+def test_norms_of_any_exponent_that_a_float_holds(p: float) -> None:
+    """1 / p and 2 p may be infinite."""
+    ones = np.ones((1, 2, 4, 4), np.float32)
+    for call in (
+        lambda: F.global_lp_pool(ones, p),
+        lambda: F.lp_pool2d(ones, p, 2),
+        lambda: F.gem_pool(ones, p=p),
+        lambda: F.lp_pool2d_backward(ones[:, :, :2, :2], ones, p, 2),
+    ):
+        with contextlib.suppress(CenoteError):
+            assert call().dtype == np.float32
+
+
+@pytest.mark.parametrize("rule", [np.zeros(2), np.zeros(0), [], {}])
+def test_a_rule_for_nan_that_is_none(rule: Any) -> None:
+    with pytest.raises(ArgumentError, match="nan must be one of"):
+        F.max_pool2d(X, 2, nan=rule)

@@ -132,16 +132,15 @@ def craft(header: Any, rng: random.Random) -> None:
     collect(header)
     by_depth = places[:24] if rng.random() < 0.4 else places
     owner, key = rng.choice(by_depth)
-    kind, number = (
-        rng.random(),
-        type(owner[key]) is int,
-    )  # another plausible shape is as trusted as the words are
+    old, kind = owner[key], rng.random()
+    number = type(old) is int  # another plausible size or shape is as trusted as the words are
     if kind < 0.15 and not number:
         del owner[key]
     elif kind < 0.25 and isinstance(owner, list) and not number:
-        owner.append(owner[key])
+        owner.append(old)
     else:
-        owner[key] = rng.choice(ODD)
+        shape = isinstance(old, list) and all(type(item) is int for item in old)
+        owner[key] = rng.choice([value for value in ODD if not (shape and value == [])])
 
 
 def copied(folder: Path, to: Path, largest: int = 1 << 60) -> Path:

@@ -1,10 +1,12 @@
-"""Where Cenote and ONNX Runtime differ for a reason: models with such nodes are run, but their answers not compared."""
+"""Where Cenote and ONNX Runtime differ for a reason: which nodes, and which elements of what they give."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import helper
 
@@ -15,41 +17,99 @@ RANDOM = {
 WINDOWS = ("HammingWindow", "HannWindow", "BlackmanWindow")
 
 
-def _same(operator: str, given: Attributes) -> bool:
+def _same(given: Attributes) -> bool:
     """SAME whose strides exceed the window."""
     window, strides = given.get("kernel_shape", (1,)), given.get("strides", (1,))
     return "SAME" in str(given.get("auto_pad", "")) and max(strides) > min(window)
 
 
-# A reason, and which nodes it is about.
-REASONS: tuple[tuple[str, Callable[[str, Attributes], bool]], ...] = (
-    (
+@dataclass(frozen=True)
+class Reason:
+    """Why answers may differ, the nodes that it is about, and the elements of their outputs (ours, theirs), which are
+    of one shape: the others must agree. Without `where`, outputs may be anything. What other nodes make of such outputs
+    is not compared."""
+
+    text: str
+    about: Callable[[str, Attributes], bool]
+    where: Callable[[Attributes, Any, Any], Any] | None = None
+
+
+def _range_left(given: Attributes, ours: Any, theirs: Any) -> Any:
+    """Norms whose sum of powers, norm ** p, is no ordinary number of the type."""
+    kind = np.finfo(theirs.dtype)
+    with np.errstate(all="ignore"):
+        power = np.log(np.abs(theirs.astype(np.float64))) * given.get("p", 2)
+    return ~((power > np.log(kind.tiny) + 10) & (power < np.log(kind.max) - 1))
+
+
+REASONS = (
+    Reason(
         "SAME with strides beyond the window: onnxruntime lets the padding become negative, ONNX stops at 0",
-        _same,
+        lambda operator, given: _same(given),
     ),
-    (
-        "powers: onnxruntime overflows where the norm itself does not",
-        lambda operator, given: "Lp" in operator and abs(given.get("p", 2)) > 8,
+    Reason(
+        "powers: onnxruntime overflows and underflows where the norm itself does not",
+        lambda operator, given: operator in ("LpPool", "GlobalLpPool"),
+        _range_left,
     ),
-    (
-        "a bound that is NaN: comparisons with it are false, whichever way they are written",
-        lambda operator, given: any(value != value for value in given.values() if isinstance(value, float)),
+    Reason(
+        "an alpha that is no number, at 0 and above: ours is not multiplied by it",
+        lambda operator, given: operator in ("Selu", "Celu") and not np.isfinite(given.get("alpha", 1.0)),
+        lambda given, ours, theirs: np.isnan(theirs),
     ),
-    (
+    Reason(
         "a window of one sample: 1 here, as in SciPy; the formula divides 0 by 0",
         lambda operator, given: operator in WINDOWS,
+        lambda given, ours, theirs: np.isnan(theirs) & (theirs.size == 1),
     ),
 )
 
 
-def known(content: bytes) -> str:
-    """ "random" for a model whose answer is; a reason why the engines differ; or nothing."""
-    found = list(nodes_of(onnx.ModelProto.FromString(content).graph))
-    if any(node.op_type in RANDOM for node in found):
-        return "random"
-    return next(
-        (reason for node in found for reason, about in REASONS if about(node.op_type, attributes(node))), ""
-    )
+def is_random(content: bytes) -> bool:
+    """A model whose answer is random."""
+    return any(node.op_type in RANDOM for node in nodes_of(onnx.ModelProto.FromString(content).graph))
+
+
+def explained(
+    content: bytes, differing: dict[str, tuple[Any, Any]], unlike: Callable[[Any, Any], str]
+) -> str:
+    """The reason for outputs (ours, theirs) by name that differ; nothing where one of them has none."""
+    reasons: dict[str, tuple[Reason, Attributes] | None] = {}  # None: what other nodes make of such values
+    texts = []
+    for node in onnx.ModelProto.FromString(content).graph.node:
+        found = [
+            (reason, attributes(inner))
+            for inner in (node, *inside(node))
+            for reason in REASONS
+            if reason.about(inner.op_type, attributes(inner))
+        ]
+        texts += [reason.text for reason, _ in found]
+        if any(name in reasons for name in read_by(node)) or len(found) > 1 or (found and inside(node)):
+            reasons.update(dict.fromkeys(node.output))
+        elif found:
+            reasons.update(dict.fromkeys(node.output, found[0]))
+    for name, (ours, theirs) in differing.items():
+        if name not in reasons:
+            return ""
+        here = reasons[name]
+        if here is None or here[0].where is None:
+            continue
+        if ours.shape != theirs.shape:
+            return ""
+        rest = ~here[0].where(here[1], ours, theirs)
+        if unlike(ours[rest], theirs[rest]):
+            return ""
+    return texts[0] if differing else ""
+
+
+def read_by(node: onnx.NodeProto) -> set[str]:
+    """The values that a node reads, its branches' too."""
+    return {name for each in (node, *inside(node)) for name in each.input}
+
+
+def inside(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """The nodes of a node's branches."""
+    return [each for item in node.attribute for graph in (item.g, *item.graphs) for each in nodes_of(graph)]
 
 
 def attributes(node: onnx.NodeProto) -> Attributes:
@@ -61,9 +121,4 @@ def attributes(node: onnx.NodeProto) -> Attributes:
 
 def nodes_of(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     """Those of branches too."""
-    found = list(graph.node)
-    for node in graph.node:
-        for item in node.attribute:
-            for inner in (item.g, *item.graphs):
-                found += nodes_of(inner)
-    return found
+    return [each for node in graph.node for each in (node, *inside(node))]

@@ -143,7 +143,8 @@ def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
             [sys.executable, "-m", "cenote.codegen.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
         )  # fmt: skip
-    except (OSError, TypeError):  # TypeError: an embedded interpreter has no executable
+    # TypeError: an embedded interpreter has no executable; RuntimeError: no lock, no thread
+    except (OSError, TypeError, RuntimeError, MemoryError):
         yield None
         return
     try:

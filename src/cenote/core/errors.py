@@ -115,13 +115,19 @@ _REFUSED = (
     "can't start new thread",
     "can't allocate lock",
 )  # what Python's RuntimeErrors say of the system's limits
+_NO_ROOM = (
+    errno.ENOMEM,
+    errno.EMFILE,
+    errno.ENFILE,
+)  # of OSErrors: memory, descriptors (imports need them too)
 
 
 def raise_refusal(what: str, error: Exception) -> NoReturn:
-    """CapacityError naming `what` where the system refuses memory, a thread or a lock; else the error itself."""
+    """CapacityError naming `what` where the system refuses memory, a thread, a lock or a descriptor; else the error
+    itself."""
     refused = (
         isinstance(error, MemoryError)
-        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or (isinstance(error, OSError) and error.errno in _NO_ROOM)
         or str(error).startswith(_REFUSED)
     )
     if isinstance(error, CenoteError) or not refused:

@@ -132,6 +132,8 @@ class Tensors:
             raise ModelError(
                 f"{what}: its external data '{location}' leaves the model's folder, which is refused"
             )
+        if missing and path.exists():
+            raise ModelError(f"{what}: its external data '{location}' is no regular file")
         if missing:
             raise MissingFileError(
                 f"{what}: its external data '{location}' is missing; put it in the model's folder", str(path)

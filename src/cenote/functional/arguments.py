@@ -249,7 +249,7 @@ def rules_of(where: str, semantics: Any, nan: Any) -> tuple[Semantics, str]:
     rules = semantics_named(where, semantics)
     if nan is None:
         return rules, rules.nan
-    if nan not in NAN_RULES:
+    if not isinstance(nan, str) or nan not in NAN_RULES:
         raise ArgumentError(
             f"{where}: nan must be one of {', '.join(map(repr, NAN_RULES))}, got {shown(nan)}"
         )

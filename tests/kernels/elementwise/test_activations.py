@@ -45,18 +45,21 @@ def test_emitted_code_equals_numpy(kind: str, target: Target) -> None:
     np.testing.assert_allclose(got, rounded, rtol=3e-6, atol=3e-7)
 
 
-@pytest.mark.parametrize("alpha", [1.0, float("nan"), float("inf"), -float("inf")])
-def test_a_threshold_compares_false_with_nan(alpha: float) -> None:
-    """As onnxruntime and ONNX's definition, Where(Less(alpha, x), x, 0)."""
-    activation = Activation("thresholded_relu", alpha)
-    x = np.array([np.nan, -np.inf, -1, 0, 1, 2, np.inf, 0.5], np.float32)
-    wanted = np.where(np.float32(alpha) < x, x, 0)
+@pytest.mark.parametrize("kind", ["thresholded_relu", "shrink"])
+@pytest.mark.parametrize("alpha", [1.0, -1.0, float("nan"), float("inf"), -float("inf")])
+def test_a_threshold_compares_false_with_nan(kind: str, alpha: float) -> None:
+    """As ONNX defines both, and onnxruntime has them: 0 where no comparison holds."""
+    activation = Activation(kind, alpha, 0.25)
+    x = np.array([np.nan, -np.inf, -2, -1, -0.5, 0, 0.5, 1, 2, np.inf], np.float32)
+    wanted = np.where(x > alpha, x, 0)
+    if kind == "shrink":
+        wanted = np.where(x < -alpha, x + 0.25, np.where(x > alpha, x - 0.25, 0))
     assert np.array_equal(activation.apply(x), wanted)
 
     def emit(kernel: Kernel, value: Value) -> Value:
         return activation.emit(kernel, value)
 
-    emit.__name__ = f"threshold_{alpha}".replace("-", "minus_")
+    emit.__name__ = f"{kind}_{alpha}".replace("-", "minus_")
     assert np.array_equal(run(emit, [x], TARGETS[0]), wanted)
 
 
@@ -83,8 +86,8 @@ def test_vectors_together_are_the_same_bits(kind: str, target: Target) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", sorted(KINDS.keys() - {"thresholded_relu"})
-)  # which ONNX defines by a comparison
+    "kind", sorted(KINDS.keys() - {"thresholded_relu", "shrink"})
+)  # defined by comparisons
 def test_nan_stays(kind: str) -> None:
     activation = Activation(kind, *PARAMETERS.get(kind, (0.0, 0.0)))
     assert np.isnan(activation.apply(np.array([np.nan]))).all()

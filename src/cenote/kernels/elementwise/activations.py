@@ -174,8 +174,8 @@ def _thresholded_relu(kernel: Kernel, value: Value, alpha: float, beta: float) -
 
 
 def _shrink(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    moved = kernel.select(value < 0.0, value + beta, value - beta)
-    return kernel.select(kernel.absolute(value) <= alpha, kernel.constant(value.type, 0.0), moved)
+    lowered = kernel.select(value > alpha, value - beta, kernel.constant(value.type, 0.0))  # NaN: 0
+    return kernel.select(value < -alpha, value + beta, lowered)
 
 
 def _softsign(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
@@ -183,7 +183,7 @@ def _softsign(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
 
 
 def _apply_shrink(x: Array, alpha: float, beta: float) -> Array:
-    return np.where(np.abs(x) <= alpha, 0, np.where(x < 0, x + beta, x - beta))
+    return np.where(x < -alpha, x + beta, np.where(x > alpha, x - beta, 0))
 
 
 def _apply_clip(x: Array, low: float, high: float) -> Array:
@@ -268,7 +268,7 @@ KINDS: dict[str, tuple[Emit, Apply]] = {
     "leaky_relu": (_leaky_relu, lambda x, alpha, beta: np.where(x < 0, alpha * x, x)),  # slope alpha below 0
     "thresholded_relu": (_thresholded_relu, lambda x, alpha, beta: np.where(x > alpha, x, 0)),
     "clip": (clamp, _apply_clip),  # alpha..beta
-    "shrink": (_shrink, _apply_shrink),  # 0 within ±alpha, outside moved by beta toward 0
+    "shrink": (_shrink, _apply_shrink),  # x + beta below -alpha, x - beta above alpha, else 0
     "hard_sigmoid": (_hard_sigmoid, lambda x, alpha, beta: _apply_clip(alpha * x + beta, 0.0, 1.0)),
     "hard_swish": (_hard_swish, lambda x, alpha, beta: x * _apply_clip(x / 6.0 + 0.5, 0.0, 1.0)),
     "softsign": (_softsign, lambda x, alpha, beta: x / (1.0 + np.abs(x))),

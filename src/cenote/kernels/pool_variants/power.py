@@ -78,7 +78,7 @@ class PowerSpec(KernelSpec):
 
 def doubled(exponent: float) -> int:
     """Twice the exponent if `product` may be used for it, else 0."""
-    return int(2 * exponent) if 2 * exponent == int(2 * exponent) and 0 < exponent <= MOST_WHOLE else 0
+    return int(2 * exponent) if 0 < exponent <= MOST_WHOLE and 2 * exponent == int(2 * exponent) else 0
 
 
 def product(k: Kernel, x: Value, twice: int) -> Value:

@@ -242,7 +242,7 @@ class Swish(ActivationOp):
 
 @dataclass(frozen=True)
 class Shrink(ActivationOp):
-    """0 within ±threshold, outside x moved by `bias` toward 0; NaN stays (ONNX's reference makes it 0)."""
+    """x + bias below -threshold, x - bias above threshold, else 0: so too where x or threshold is NaN."""
 
     name = "shrink"
     from_onnx = {"Shrink": lambda node: _read(node, Shrink(), threshold="lambd", bias="bias")}
