@@ -222,6 +222,13 @@ def test_functions_are_inlined() -> None:
     assert "one/first/leak" in [item.label for item in load_onnx(proto).graph.nodes]
 
 
+def test_a_reference_to_a_functions_attribute_outside_of_functions_is_refused() -> None:
+    """onnxruntime takes the value beside it; a default in its place was a wrong answer."""
+    leaky = node("LeakyRelu", ["x"], ["y"], name="leak", alpha=0.5)
+    leaky.attribute[0].ref_attr_name = "slope"
+    refused(model([leaky]), ModelError, "leak", "alpha refers to the attribute 'slope'")
+
+
 def test_function_that_hands_on_its_input() -> None:
     passes = helper.make_function("f", "Pass", ["a"], ["a"], [], [helper.make_opsetid("", 17)])
     proto = model([node("Pass", ["x"], ["y"], domain="f")], functions=[passes])

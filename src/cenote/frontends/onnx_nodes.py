@@ -40,14 +40,14 @@ class Scope:
     """What names mean in one graph, function body or branch.
 
     `names` maps a name of the file to a value of the graph; `wanted` gives names of outputs that the caller
-    chose; `attributes` are the AttributeProtos that a function's `ref_attr_name` stand for.
+    chose; `attributes` are the AttributeProtos that a function's `ref_attr_name` stand for, None outside of functions.
     """
 
     opsets: Mapping[str, int]
     prefix: str = ""
     names: dict[str, str] = field(default_factory=dict)
     wanted: Mapping[str, str] = field(default_factory=dict)
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] | None = None
     parent: Scope | None = None
     depth: int = 0
 
@@ -356,6 +356,10 @@ def _bound(attributes: Sequence[Any], scope: Scope) -> list[Any]:
     for item in attributes:
         if not item.ref_attr_name:
             bound.append(item)
+        elif scope.attributes is None:
+            raise ModelError(
+                f"{item.name} refers to the attribute '{item.ref_attr_name}' of a function, and is in none"
+            )
         elif item.ref_attr_name in scope.attributes:
             copy = onnx.AttributeProto()
             copy.CopyFrom(scope.attributes[item.ref_attr_name])
