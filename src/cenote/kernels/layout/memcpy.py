@@ -39,10 +39,10 @@ class MemcpySpec(KernelSpec):
 
 def memcpy_call(x: View, y: View) -> Call:
     """Copy x to y: same type, same lanes; halos and outer strides may differ."""
-    shape, x_strides, y_strides = _axes(x), list(x.strides), list(y.strides)
-    unit = x.layout.lanes or 1
-    extents = list(shape)
-    run = unit
+    extents, x_strides, y_strides = list(_axes(x)), list(x.strides), list(y.strides)
+    if not x.type.size:  # strides around empty axes need not join
+        extents, x_strides, y_strides = [0], [1], [1]
+    run = x.layout.lanes or 1
     while extents and x_strides[-1] == y_strides[-1] == run:
         run *= extents.pop()
         x_strides.pop()
