@@ -229,6 +229,13 @@ def test_a_reference_to_a_functions_attribute_outside_of_functions_is_refused() 
     refused(model([leaky]), ModelError, "leak", "alpha refers to the attribute 'slope'")
 
 
+def test_a_function_of_onnx_on_inputs_of_another_kind_is_refused() -> None:
+    """onnx's own ValueError came through."""
+    body = helper.make_graph([node("Add", ["a", "a"], ["b"])], "body", [value("a")], [value("b")])
+    mapped = node("SequenceMap", ["x"], ["y"], name="map", body=body)
+    refused(model([mapped]), ModelError, "map", "SequenceMap cannot be written out for these inputs")
+
+
 def test_function_that_hands_on_its_input() -> None:
     passes = helper.make_function("f", "Pass", ["a"], ["a"], [], [helper.make_opsetid("", 17)])
     proto = model([node("Pass", ["x"], ["y"], domain="f")], functions=[passes])

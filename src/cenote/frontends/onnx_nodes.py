@@ -200,9 +200,12 @@ class Importer:
             kind.ByteSize() for name, kind in zip(node.input, kinds, strict=False) if name
         ):
             return None
-        body = schema.get_context_dependent_function_with_opset_version(
-            max(versions), node.SerializeToString(), [kind.SerializeToString() for kind in kinds]
-        )
+        try:
+            body = schema.get_context_dependent_function_with_opset_version(
+                max(versions), node.SerializeToString(), [kind.SerializeToString() for kind in kinds]
+            )
+        except (ValueError, RuntimeError, TypeError) as error:  # onnx says that the inputs' kinds do not fit
+            raise ModelError(f"{node.op_type} cannot be written out for these inputs: {error}") from error
         return onnx.FunctionProto.FromString(body)
 
     def _call(self, node: Any, function: Any, attributes: Sequence[Any], scope: Scope) -> None:
