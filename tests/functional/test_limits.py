@@ -192,3 +192,8 @@ def test_norms_of_any_exponent_that_a_float_holds(p: float) -> None:
 def test_a_rule_for_nan_that_is_none(rule: Any) -> None:
     with pytest.raises(ArgumentError, match="nan must be one of"):
         F.max_pool2d(X, 2, nan=rule)
+
+
+def test_blurs_over_more_positions_than_a_table_holds() -> None:
+    with pytest.raises(CenoteError, match="filter_size"):
+        F.blur_pool(X[0, 0], 1 << 31, border="replicate", layout="HW")

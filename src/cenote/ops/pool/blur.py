@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.limits import positions
 from cenote.core.pool_geometry import AxisWindow, explicit_axis, extents
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, PLAIN, Array, TensorType
@@ -59,6 +60,7 @@ class BlurPool(Op):
         rank = len(self.window)
         check_map(self.name, shape, rank)
         window = extents(self.name, "filter_size", self.window, rank)
+        positions("blur_pool: filter_size", max(window))
         stride = extents(self.name, "stride", self.stride, rank)
         if self.border not in BORDERS:
             raise ArgumentError(
