@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,15 @@ class EngineProcess:
     and those would otherwise be measured as part of whichever engine comes next.
     """
 
-    def __init__(self, spec: EngineSpec, threads: int) -> None:
+    def __init__(self, spec: EngineSpec, threads: int, variables: Mapping[str, str] | None = None) -> None:
+        """`variables`: more for the worker's environment."""
         self.name = spec.name
         self.pipe, far_end = multiprocessing.Pipe()
         command = [sys.executable, "-m", "bench.worker", str(far_end.fileno())]
         self.process = subprocess.Popen(
             command,
             pass_fds=[far_end.fileno()],
-            env=environment(threads, spec.before),
+            env={**environment(threads, spec.before), **(variables or {})},
             # Peers print notices of their own; they must not mix with the tables.
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

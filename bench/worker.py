@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -17,6 +18,8 @@ from bench.engines.registry import EngineSpec
 from bench.noise import Meter
 
 PR_SET_PDEATHSIG = 1
+FEWEST = 3  # runs of a size that tell its steady time
+SAMPLED = 1 << 18  # elements of one output that are sent to be compared
 
 
 class Host:
@@ -77,11 +80,81 @@ class Host:
         gc.enable()
         return {"times": times, "foreign_cores": meter.foreign_cores()}
 
+    def new_size(self, x: Any, seconds: float) -> dict[str, Any]:
+        """The first run of an input of a new size, and the runs of it that follow for so long, at least three.
+
+        The input of `first` is run before: threads and caches are then as awake as in the runs that follow.
+        """
+        run, clock = self.engine.run, time.perf_counter
+        run(self.input)
+        gc.collect()
+        gc.disable()
+        meter = Meter()
+        begin = clock()
+        y = run(x)
+        now = clock()
+        first = now - begin
+        times: list[float] = []
+        end = now + seconds
+        while now < end or len(times) < FEWEST:
+            again = run(x)
+            before, now = now, clock()
+            times.append(now - before)
+            del again
+        gc.enable()
+        outputs = tuple(sample(array) for array in self.engine.outputs(y))
+        return {"first": first, "times": times, "outputs": outputs, "foreign_cores": meter.foreign_cores()}
+
+    def stream(self, shapes: Sequence[tuple[int, ...]], seed: int) -> dict[str, Any]:
+        """One run for each shape; seconds of each (making the inputs is not timed) and samples of the outputs."""
+        from math import prod
+
+        import numpy as np
+
+        noise = np.random.default_rng(seed).standard_normal(max(map(prod, shapes)), np.float32)
+        run, clock = self.engine.run, time.perf_counter
+        times: list[float] = []
+        outputs: list[Any] = []
+        meter = Meter()
+        for shape in shapes:
+            x = noise[: prod(shape)].reshape(shape)
+            begin = clock()
+            y = run(x)
+            times.append(clock() - begin)
+            outputs.append(tuple(sample(array, SAMPLED // 16) for array in self.engine.outputs(y)))
+        return {"times": times, "outputs": outputs, "foreign_cores": meter.foreign_cores()}
+
+    def compiled(self) -> int:
+        """Kernels that the engine has had compiled."""
+        kernels: int = self.engine.compiled()
+        return kernels
+
+    def memory(self) -> float:
+        """Resident size now, in megabytes."""
+        gc.collect()
+        return resident("VmRSS")
+
     def peak_memory(self) -> float:
         """Largest resident size so far, in megabytes."""
-        with open("/proc/self/status") as status:
-            line = next(line for line in status if line.startswith("VmHWM"))
-        return int(line.split()[1]) / 1024
+        return resident("VmHWM")
+
+
+def resident(field: str) -> float:
+    """A field of the kernel's, in megabytes."""
+    with open("/proc/self/status") as status:
+        line = next(line for line in status if line.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def sample(array: Any, most: int = SAMPLED) -> Any:
+    """Evenly spaced elements of a large array: to compare millions of them, they would have to go through the pipe.
+
+    Along the last axis, so that the axes before keep their meaning.
+    """
+    if array.size <= most:
+        return array.copy()
+    step = -(-array.size // most)
+    return array[..., ::step].copy()
 
 
 def serve(pipe: Connection) -> None:

@@ -45,6 +45,10 @@ class Engine(ABC, Generic[Work]):
     def run(self, x: Any) -> Any:
         """One inference or one operator call."""
 
+    def compiled(self) -> int:
+        """Kernels that a compiler has made since this was first asked; 0 for an engine that has none."""
+        return 0
+
     def outputs(self, y: Any) -> Arrays:
         """What `run` gave, as NumPy arrays in the order of the reference."""
         return (np.asarray(y),)

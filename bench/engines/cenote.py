@@ -19,11 +19,27 @@ def version_of() -> str:
         return "source"
 
 
+class KernelCounter:
+    """Counts the kernels that LLVM compiles from its construction on, in this process or in workers for it."""
+
+    def __init__(self) -> None:
+        from cenote.codegen import jit  # not at the top: importing Cenote is timed
+
+        self.kernels = 0
+        self.watch = jit.watching(self.count)
+        self.watch.__enter__()  # for as long as the process lives
+
+    def count(self, done: int, total: int) -> None:
+        """Called after each kernel."""
+        self.kernels += 1
+
+
 class FastModel(ModelEngine):
     """Whole models, precision "fast": the default."""
 
     distribution = "cenote"
     precision: ClassVar[Literal["fast", "exact"]] = "fast"
+    counter: "KernelCounter | None" = None
 
     def version(self) -> str:
         return version_of()
@@ -37,6 +53,11 @@ class FastModel(ModelEngine):
 
     def run(self, x: np.ndarray) -> Any:
         return self.model(x)
+
+    def compiled(self) -> int:
+        if self.counter is None:
+            self.counter = KernelCounter()
+        return self.counter.kernels
 
 
 class ExactModel(FastModel):

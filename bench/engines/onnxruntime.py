@@ -25,9 +25,11 @@ class Model(ModelEngine):
 
     def load(self, work: ModelFiles, threads: int) -> None:
         self.session = session_of(str(work.onnx), threads)
+        self.input = self.session.get_inputs()[0].name
+        self.wanted = [output.name for output in self.session.get_outputs()]
 
     def run(self, x: np.ndarray) -> np.ndarray:
-        y: np.ndarray = self.session.run(["y"], {"x": x})[0]
+        y: np.ndarray = self.session.run(self.wanted, {self.input: x})[0]
         return y
 
 

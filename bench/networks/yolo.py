@@ -10,7 +10,9 @@ from bench.networks.blocks import Shortcut, convolution
 block = partial(convolution, kernel=1, activation=nn.SiLU, epsilon=1e-3)
 
 CLASSES = 80
-BOX_CHANNELS = 64  # four box edges, each a distribution over 16 bins
+BINS = 16
+BOX_CHANNELS = 4 * BINS  # four box edges, each a distribution over the bins
+STRIDES = (8.0, 16.0, 32.0)  # pixels per cell of the three maps
 
 
 def bottleneck(channels: int, shortcut: bool) -> nn.Module:
@@ -101,3 +103,44 @@ class YoloV8Nano(nn.Module):
         scales = zip(self.features(x), self.boxes, self.classes, strict=True)
         maps = [torch.cat([box(feature), label(feature)], dim=1) for feature, box, label in scales]
         return torch.cat([scale.view(batch, BOX_CHANNELS + CLASSES, -1) for scale in maps], dim=2)
+
+
+class BoxDecoder(nn.Module):
+    """YOLOv8 with its decoder, written as the network's authors export it for any size: class scores and boxes in
+    pixels. The anchors are computed from the sizes of the maps inside the graph (Shape, Range, Expand, Concat)."""
+
+    def __init__(self, network: YoloV8Nano) -> None:
+        super().__init__()
+        self.network = network
+        # Expectation over the bins of an edge: a 1x1 convolution with the weights 0, 1, 2, … ("DFL").
+        self.expectation = nn.Conv2d(BINS, 1, 1, bias=False)
+        self.expectation.weight.data[:] = torch.arange(BINS, dtype=torch.float).view(1, BINS, 1, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        network = self.network
+        features = network.features(x)
+        scales = zip(features, network.boxes, network.classes, strict=True)
+        maps = [torch.cat([box(feature), label(feature)], dim=1) for feature, box, label in scales]
+        flat = torch.cat([scale.view(x.shape[0], BOX_CHANNELS + CLASSES, -1) for scale in maps], dim=2)
+        edges, scores = flat.split((BOX_CHANNELS, CLASSES), dim=1)
+        batch, _, count = edges.shape
+        bins = edges.view(batch, 4, BINS, count).transpose(2, 1).softmax(1)
+        distances = self.expectation(bins).view(batch, 4, count)
+        anchors, strides = anchor_points(features)
+        before, after = distances.chunk(2, dim=1)
+        low, high = anchors.unsqueeze(0) - before, anchors.unsqueeze(0) + after
+        boxes = torch.cat(((low + high) / 2, high - low), dim=1) * strides
+        return torch.cat((boxes, scores.sigmoid()), dim=1)
+
+
+def anchor_points(features: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Middles of all cells of all maps, (2, cells), and the stride of each cell, (1, cells)."""
+    points, strides = [], []
+    for feature, stride in zip(features, STRIDES, strict=True):
+        _, _, height, width = feature.shape
+        x = torch.arange(end=width, device=feature.device, dtype=feature.dtype) + 0.5
+        y = torch.arange(end=height, device=feature.device, dtype=feature.dtype) + 0.5
+        rows, columns = torch.meshgrid(y, x, indexing="ij")
+        points.append(torch.stack((columns, rows), -1).view(-1, 2))
+        strides.append(torch.full((height * width, 1), stride, dtype=feature.dtype, device=feature.device))
+    return torch.cat(points).transpose(0, 1), torch.cat(strides).transpose(0, 1)
