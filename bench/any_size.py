@@ -51,19 +51,25 @@ class AnySize:
         """One size."""
         if self.lines:
             return batch, 3, LINE_HEIGHT, int(rng.integers(LINE_WIDTHS[0], LINE_WIDTHS[1] + 1))
-        sides = [-(-int(side) // self.multiple) * self.multiple for side in rng.integers(SIDES[0], SIDES[1] + 1, 2)]
+        sides = [
+            -(-int(side) // self.multiple) * self.multiple for side in rng.integers(SIDES[0], SIDES[1] + 1, 2)
+        ]
         return batch, 3, *sides
 
     def shapes(self, count: int, seed: int, pixels: int = PIXELS) -> list[Shape]:
         """So many different sizes, every batch as likely as another; those of more pixels are drawn again."""
-        return self._draw(count, seed, lambda rng: self.shape(rng, int(rng.integers(BATCHES[0], BATCHES[1] + 1))), pixels)
+        return self._draw(
+            count, seed, lambda rng: self.shape(rng, int(rng.integers(BATCHES[0], BATCHES[1] + 1))), pixels
+        )
 
     def pictures(self, count: int, seed: int) -> list[Shape]:
         """So many sizes of one picture each, as they come: the same one may come again."""
         rng = np.random.default_rng(seed)
         return [self.shape(rng, 1) for _ in range(count)]
 
-    def _draw(self, count: int, seed: int, draw: Callable[[np.random.Generator], Shape], pixels: int) -> list[Shape]:
+    def _draw(
+        self, count: int, seed: int, draw: Callable[[np.random.Generator], Shape], pixels: int
+    ) -> list[Shape]:
         rng = np.random.default_rng(seed)
         found: dict[Shape, None] = {}
         while len(found) < count:
@@ -101,5 +107,7 @@ def chosen_networks(parser: argparse.ArgumentParser, text: str) -> list[AnySize]
         parser.error(f"no such network: {', '.join(unknown)}; there are {', '.join(ANY_SIZE)}")
     missing = [name for name in names if not ANY_SIZE[name].onnx.exists()]
     if missing:
-        parser.error(f"not there: {', '.join(missing)}; first run python -m bench.export_any_size {' '.join(missing)}")
+        parser.error(
+            f"not there: {', '.join(missing)}; first run python -m bench.export_any_size {' '.join(missing)}"
+        )
     return [ANY_SIZE[name] for name in names]

@@ -188,7 +188,9 @@ def markdown(costs: Sequence[Cost], given: argparse.Namespace) -> str:
     ]  # fmt: skip
     filled = "the same sizes" if given.prepare_same else f"{given.prepare} other sizes"
     failures = "".join(
-        f"\n- {cost.engine} on {cost.network} T={cost.threads}: {cost.failure}" for cost in costs if cost.failure
+        f"\n- {cost.engine} on {cost.network} T={cost.threads}: {cost.failure}"
+        for cost in costs
+        if cost.failure
     )
     return (
         f"# New sizes\n\n{given.sizes} sizes (seed {given.seed}, at most {given.pixels:,} pixels in a batch), each run "
@@ -207,7 +209,9 @@ def write(folder: Path, costs: Sequence[Cost], given: argparse.Namespace) -> Non
 def command_line() -> argparse.ArgumentParser:
     """The options."""
     parser = argparse.ArgumentParser(prog="python -m bench.new_sizes", description=__doc__)
-    parser.add_argument("--models", default=",".join(ANY_SIZE), help=f"of {', '.join(ANY_SIZE)} (default: all)")
+    parser.add_argument(
+        "--models", default=",".join(ANY_SIZE), help=f"of {', '.join(ANY_SIZE)} (default: all)"
+    )
     parser.add_argument("--engines", default="cenote,onnxruntime", help="default: cenote,onnxruntime")
     parser.add_argument("--threads", default="1", help="thread counts (default: 1)")
     parser.add_argument("--sizes", type=int, default=50, help="how many (default: 50)")
@@ -216,7 +220,9 @@ def command_line() -> argparse.ArgumentParser:
         "--pixels", type=int, default=PIXELS, help=f"most of batch x height x width (default: {PIXELS})"
     )
     parser.add_argument("--seconds", type=float, default=0.2, help="of runs after the first (default: 0.2)")
-    parser.add_argument("--prepare", type=int, default=10, help="other sizes that fill the cache (default: 10)")
+    parser.add_argument(
+        "--prepare", type=int, default=10, help="other sizes that fill the cache (default: 10)"
+    )
     parser.add_argument("--prepare-same", action="store_true", help="the sizes themselves fill the cache")
     parser.add_argument("--output", type=Path, help="folder for the reports (default: bench/.results/TIME)")
     return parser
