@@ -1,10 +1,10 @@
 """A stream of inputs of which each has another size, loading included. `python -m bench.streams --help`
 
 For every network so many pictures (lines of text for the recogniser) of random sizes, one run each, in a fresh process:
-onnxruntime, Cenote on an empty cache ("cold"), and Cenote once more on what that process left ("warm"). `pages` reads
-pages of text with rapidocr, whose three models run on onnxruntime or on Cenote: all pages twice, the second time in the
-same process. Whole streams take turns, `--rounds` times; tables give medians over the rounds. Importing an engine is not
-part of a stream; loading it is.
+onnxruntime, Cenote on an empty cache ("cold"), and Cenote once more on what that process left ("warm"). `pages`
+reads pages of text with rapidocr, whose three models run on onnxruntime or on Cenote: all pages twice, the second time
+in the same process. Whole streams take turns, `--rounds` times; tables give medians over the rounds. Importing an
+engine is not part of a stream; loading the model is.
 """
 
 import argparse
@@ -176,8 +176,8 @@ def markdown(lines: Sequence[Line], rounds: int) -> str:
     )  # fmt: skip
     return (
         f"# Streams\n\nSeconds to load and to run each input once (seed {SEED}), medians of {rounds} round(s). Ratio: "
-        "Cenote's / onnxruntime's, below 1 Cenote is faster. Agreement: largest difference from onnxruntime's answers / "
-        f"largest value (starred above {TOLERANCE:g}); for pages the share of equal letters.\n\n"
+        "Cenote's / onnxruntime's, below 1 Cenote is faster. Agreement: largest difference from onnxruntime's answers "
+        f"/ largest value (starred above {TOLERANCE:g}); for pages the share of equal letters.\n\n"
         f"{table(header, [row(line) for line in lines])}{failures}\n{describe_markdown(describe())}"
     )
 

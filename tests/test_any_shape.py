@@ -1,0 +1,64 @@
+"""A model that leaves its sizes open answers at every size what a model with that size declared answers, bit for bit.
+
+ANY_SHAPE_CASES sets how many random networks are tried (by default a few, in seconds; 300 for a thorough run). Each
+runs at several sizes in a row, so that what was prepared for one size meets another.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import onnx
+import onnxruntime
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cenote
+from tests.any_shape_graphs import fixed, open_networks
+
+CASES = int(os.environ.get("ANY_SHAPE_CASES", "10"))
+TOLERANCE = 1e-4  # of the largest value
+SIZES = st.tuples(st.integers(1, 5), st.integers(9, 40), st.integers(9, 40))  # batch, height, width
+
+
+def peer_of(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+def check(model: onnx.ModelProto, sizes: list[tuple[int, int, int]], threads: int) -> None:
+    """All sizes one after another through one model, then the first again."""
+    whole, peer = cenote.load(model, threads=threads), peer_of(model)
+    channels = model.graph.input[0].type.tensor_type.shape.dim[1].dim_value
+    for n, h, w in [*sizes, sizes[0]]:
+        shape = (n, channels, h, w)
+        x = np.random.default_rng(n * h * w).standard_normal(shape, np.float32)
+        got = whole.run({"x": x})
+        want = cenote.load(fixed(model, shape), threads=threads).run({"x": x})
+        others = dict(zip(got, peer.run(list(got), {"x": x}), strict=True))
+        for name, y in got.items():
+            np.testing.assert_array_equal(
+                y.view(np.uint32), want[name].view(np.uint32), err_msg=f"{name} at {shape}, fixed"
+            )
+            assert y.shape == others[name].shape, f"{name} at {shape}"
+            limit = TOLERANCE * max(1.0, float(np.abs(others[name]).max()))
+            np.testing.assert_allclose(
+                y, others[name], rtol=0, atol=limit, err_msg=f"{name} at {shape}, onnxruntime"
+            )
+
+
+@settings(
+    max_examples=CASES, deadline=None, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)  # fmt: skip
+@given(open_networks(), st.lists(SIZES, min_size=2, max_size=3), st.integers(1, 2))
+def test_any_size_is_as_a_fixed_one(
+    model: onnx.ModelProto, sizes: list[tuple[int, int, int]], threads: int
+) -> None:
+    onnx.checker.check_model(model)
+    check(model, sizes, threads)
