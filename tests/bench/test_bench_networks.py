@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 
 from bench.files import ALL_MODELS  # noqa: E402
 from bench.networks import NETWORKS  # noqa: E402
+from bench.networks.yolo import BOX_CHANNELS, CLASSES, BoxDecoder, YoloV8Nano  # noqa: E402
 
 # Without auxiliary heads; vgg16_bn has no bias before batch-norm; yolov8n without the fixed weights of its decoder.
 PARAMETERS = {
@@ -35,3 +36,27 @@ def test_parameter_counts(name: str):
 
 def test_every_network_is_measured():
     assert sorted(ALL_MODELS.split(",")) == sorted(NETWORKS)
+
+
+class Undecided(YoloV8Nano):
+    """A detector to which every bin and every class is as likely as another."""
+
+    def __init__(self) -> None:
+        torch.nn.Module.__init__(self)
+        self.boxes = [
+            lambda feature: feature.new_zeros(feature.shape[0], BOX_CHANNELS, *feature.shape[2:])
+        ] * 3
+        self.classes = [lambda feature: feature.new_zeros(feature.shape[0], CLASSES, *feature.shape[2:])] * 3
+
+    def features(self, x):
+        return tuple(x[:, :, ::stride, ::stride] for stride in (8, 16, 32))
+
+
+def test_boxes_lie_around_the_cells_that_see_them():
+    found = BoxDecoder(Undecided())(torch.zeros(2, 3, 64, 96)).detach()
+    assert found.shape == (2, 4 + CLASSES, 8 * 12 + 4 * 6 + 2 * 3)
+    assert torch.equal(found[:, 4:], torch.full_like(found[:, 4:], 0.5))
+    # Each edge is as far as the middle of the 16 bins, 7.5 cells: centre, then width and height, in pixels.
+    torch.testing.assert_close(found[1, :4, 0], torch.tensor([4.0, 4.0, 120.0, 120.0]))
+    torch.testing.assert_close(found[0, :4, 13], torch.tensor([12.0, 12.0, 120.0, 120.0]))
+    torch.testing.assert_close(found[0, :4, -1], torch.tensor([80.0, 48.0, 480.0, 480.0]))
