@@ -11,6 +11,8 @@ missing; what is kept of plans is then found as well.
 
 import argparse
 import json
+import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -36,62 +38,68 @@ TOLERANCE = 2e-4
 
 @dataclass
 class Cost:
-    """What one engine showed on one network. Times in seconds, one for each size; memory in megabytes."""
+    """What one engine showed on one network. Times in seconds, one for each size in each round; memory in megabytes."""
 
     network: str
     threads: int
     engine: str
+    sizes: int
     failure: str = ""
     first: list[float] = field(default_factory=list)
     steady: list[float] = field(default_factory=list)
-    load_seconds: float = 0.0
-    growth: float = 0.0
+    work_beyond: list[float] = field(default_factory=list)
+    growth: list[float] = field(default_factory=list)
     compiled: int = 0
     error: float = 0.0
     foreign_cores: float = 0.0
 
     @property
-    def beyond(self) -> list[float]:
-        """First run - steady time, of each size."""
-        return [first - steady for first, steady in zip(self.first, self.steady, strict=True)]
+    def beyond(self) -> np.ndarray:
+        """First run - steady time, of each size: the median over the rounds."""
+        return self.by_size(np.subtract(self.first, self.steady))
+
+    def by_size(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
+        """The median over the rounds for each size."""
+        middle: np.ndarray = np.median(np.reshape(values, (-1, self.sizes)), axis=0)
+        return middle
 
     @property
     def each(self) -> float:
         """Megabytes that the process has grown by for each size."""
-        return self.growth / max(1, len(self.first))
+        return median(self.growth) / self.sizes
 
 
 class Contender:
-    """One engine with one network loaded."""
+    """One engine with one network loaded, in one round."""
 
-    def __init__(self, spec: EngineSpec, network: AnySize, threads: int, cache: str) -> None:
-        self.cost = Cost(network.name, threads, spec.name)
-        self.spec, self.network, self.threads = spec, network, threads
-        self.process = EngineProcess(spec, threads, {"CENOTE_CACHE": cache})
+    def __init__(self, spec: EngineSpec, network: AnySize, cost: Cost, cache: str) -> None:
+        self.spec, self.network, self.cost = spec, network, cost
+        self.process = EngineProcess(spec, cost.threads, {"CENOTE_CACHE": cache})
+        self.memory = 0.0
         self.answers: list[tuple[np.ndarray, ...]] = []
 
-    def start(self, warm_up: Sequence[np.ndarray]) -> float:
-        """Load, and run these inputs, the last of which stays at hand; megabytes of the process after that."""
-        self.process.call("start", self.spec, self.threads)
-        self.cost.load_seconds = self.process.call("load", self.network, self.threads)
+    def start(self, warm_up: Sequence[np.ndarray]) -> None:
+        """Load, and run these inputs, the last of which stays at hand."""
+        self.process.call("start", self.spec, self.cost.threads)
+        self.process.call("load", self.network, self.cost.threads)
         self.process.call("compiled")
         for x in warm_up:
             self.process.call("first", x)
-        memory: float = self.process.call("memory")
-        return memory
+        self.memory = self.process.call("memory")
 
     def meet(self, x: np.ndarray, seconds: float) -> None:
         """One new size."""
         seen = self.process.call("new_size", x, seconds)
         self.cost.first.append(seen["first"])
         self.cost.steady.append(median(seen["times"]))
+        self.cost.work_beyond.append(seen["work_beyond"])
         self.cost.foreign_cores = max(self.cost.foreign_cores, seen["foreign_cores"])
         self.answers.append(seen["outputs"])
 
-    def finish(self, before: float) -> None:
+    def finish(self) -> None:
         """What the sizes have left behind."""
-        self.cost.growth = self.process.call("memory") - before
-        self.cost.compiled = self.process.call("compiled")
+        self.cost.growth.append(self.process.call("memory") - self.memory)
+        self.cost.compiled = max(self.cost.compiled, self.process.call("compiled"))
 
 
 def arrays(shapes: Sequence[Shape]) -> list[np.ndarray]:
@@ -108,22 +116,37 @@ def measure(
     ordered = sorted(shapes, key=lambda shape: (np.prod(shape), shape))
     warm_up = arrays([ordered[-1], ordered[0]])
     measured = arrays([shape for shape in shapes if shape not in (ordered[0], ordered[-1])])
+    os.mkdir(f"{cache}/prepared", 0o700)
     if any(spec.prepares for spec in specs):
         others = network.shapes(max(1, given.prepare), OTHER_SEED, given.pixels)
-        prepare(network, [*warm_up, *(measured if given.prepare_same else arrays(others))], threads, cache)
+        fill = measured if given.prepare_same else arrays(others)[: given.prepare]
+        prepare(network, [*warm_up, *fill], threads, f"{cache}/prepared")
+    costs = [Cost(network.name, threads, spec.name, given.sizes) for spec in specs]
+    for number in range(given.rounds):
+        # What a round adds to the cache must not help the next one: the sizes would not be new to it.
+        place = f"{cache}/round"
+        shutil.copytree(f"{cache}/prepared", place)
+        one_round(network, specs, costs, warm_up, measured, given.seconds, place, number)
+        shutil.rmtree(place)
+    return costs
+
+
+def one_round(
+    network: AnySize, specs: Sequence[EngineSpec], costs: Sequence[Cost], warm_up: Sequence[np.ndarray],
+    measured: Sequence[np.ndarray], seconds: float, cache: str, number: int,
+) -> None:  # fmt: skip
+    """Every size once, in fresh processes, to which every size is new."""
     contenders: list[Contender] = []
     try:
-        for spec in specs:
-            contenders.append(Contender(spec, network, threads, cache))
-        before: dict[str, float] = {}
+        for spec, cost in zip(specs, costs, strict=True):
+            contenders.append(Contender(spec, network, cost, cache))
+            attempt(contenders[-1], lambda one: one.start(warm_up))
+        for turn, x in enumerate(measured, number):
+            for contender in in_turn(contenders, turn):
+                attempt(contender, lambda one, x=x: one.meet(x, seconds))
         for contender in contenders:
-            attempt(contender, lambda one: before.update({one.spec.name: one.start(warm_up)}))
-        for number, x in enumerate(measured):
-            for contender in in_turn(contenders, number):
-                attempt(contender, lambda one, x=x: one.meet(x, given.seconds))
-        for contender in contenders:
-            attempt(contender, lambda one: one.finish(before[one.spec.name]))
-        return judged(network, contenders)
+            attempt(contender, lambda one: one.finish())
+        judge(network, contenders)
     finally:
         for contender in contenders:
             contender.process.close()
@@ -138,15 +161,15 @@ def attempt(contender: Contender, action: Any) -> None:
             contender.cost.failure = str(problem)
 
 
-def judged(network: AnySize, contenders: Sequence[Contender]) -> list[Cost]:
-    """The costs, with the largest error of each engine against the last one's answers."""
+def judge(network: AnySize, contenders: Sequence[Contender]) -> None:
+    """The largest error of each engine against the last one's answers."""
     sound = [contender for contender in contenders if not contender.cost.failure]
     for contender in sound[:-1]:
         pairs = zip(contender.answers, sound[-1].answers, strict=True)
-        contender.cost.error = max(
+        errors = [
             network.error(found, truth) for mine, its in pairs for found, truth in zip(mine, its, strict=True)
-        )
-    return [contender.cost for contender in contenders]
+        ]
+        contender.cost.error = max(contender.cost.error, *errors)
 
 
 def prepare(network: AnySize, inputs: Sequence[np.ndarray], threads: int, cache: str) -> None:
@@ -166,12 +189,16 @@ def row(cost: Cost) -> list[str]:
     """A line of the table."""
     head = [f"{cost.network} T={cost.threads}", cost.engine]
     if cost.failure:
-        return [*head, *["-"] * 7]
-    beyond = np.percentile(cost.beyond, (50, 95))
+        return [*head, *["-"] * 9]
+    figures = [
+        f"{1e3 * value:.2f}"
+        for values in (cost.beyond, cost.by_size(cost.work_beyond))
+        for value in np.percentile(values, (50, 95))
+    ]
     star = "*" if cost.error > TOLERANCE else ""
     return [
         *head,
-        *(f"{1e3 * value:.2f}" for value in beyond),
+        *figures,
         milliseconds(median(cost.steady)),
         f"{cost.each:.2f}",
         str(cost.compiled),
@@ -183,8 +210,8 @@ def row(cost: Cost) -> list[str]:
 def markdown(costs: Sequence[Cost], given: argparse.Namespace) -> str:
     """The report."""
     header = [
-        "", "engine", "first - steady, ms: median", "95th percentile", "steady, ms: median", "MB kept per size",
-        "kernels compiled", "error", "others",
+        "", "engine", "first - steady, ms: median", "95th percentile", "CPU time: median", "95th percentile",
+        "steady, ms: median", "MB kept per size", "kernels compiled", "error", "others",
     ]  # fmt: skip
     filled = "the same sizes" if given.prepare_same else f"{given.prepare} other sizes"
     failures = "".join(
@@ -194,7 +221,9 @@ def markdown(costs: Sequence[Cost], given: argparse.Namespace) -> str:
     )
     return (
         f"# New sizes\n\n{given.sizes} sizes (seed {given.seed}, at most {given.pixels:,} pixels in a batch), each run "
-        f"once and then for {given.seconds:g} s; caches filled by {filled}. Error: largest difference from the last "
+        f"once and then for {given.seconds:g} s; medians over {given.rounds} round(s) in fresh processes; caches "
+        f"filled by {filled}. CPU time: the same difference in processor time of the process, which other processes "
+        "disturb less (of all threads; LLVM in worker processes is not in it). Error: largest difference from the last "
         f"engine's answer / its largest value; starred above {TOLERANCE:g}.\n\n"
         f"{table(header, [row(cost) for cost in costs])}{failures}\n{describe_markdown(describe())}"
     )
@@ -220,6 +249,7 @@ def command_line() -> argparse.ArgumentParser:
         "--pixels", type=int, default=PIXELS, help=f"most of batch x height x width (default: {PIXELS})"
     )
     parser.add_argument("--seconds", type=float, default=0.2, help="of runs after the first (default: 0.2)")
+    parser.add_argument("--rounds", type=int, default=3, help="how often every size is new (default: 3)")
     parser.add_argument(
         "--prepare", type=int, default=10, help="other sizes that fill the cache (default: 10)"
     )

@@ -84,16 +84,20 @@ class Host:
         """The first run of an input of a new size, and the runs of it that follow for so long, at least three.
 
         The input of `first` is run before: threads and caches are then as awake as in the runs that follow.
+        `work_beyond`: processor time of the first run beyond that of a later one, in this process; other processes
+        lengthen a run, but hardly its processor time.
         """
         run, clock = self.engine.run, time.perf_counter
         run(self.input)
         gc.collect()
         gc.disable()
         meter = Meter()
+        worked = time.process_time()
         begin = clock()
         y = run(x)
         now = clock()
-        first = now - begin
+        first, first_work = now - begin, time.process_time() - worked
+        worked += first_work
         times: list[float] = []
         end = now + seconds
         while now < end or len(times) < FEWEST:
@@ -101,9 +105,16 @@ class Host:
             before, now = now, clock()
             times.append(now - before)
             del again
+        work = (time.process_time() - worked) / len(times)
         gc.enable()
         outputs = tuple(sample(array) for array in self.engine.outputs(y))
-        return {"first": first, "times": times, "outputs": outputs, "foreign_cores": meter.foreign_cores()}
+        return {
+            "first": first,
+            "times": times,
+            "work_beyond": first_work - work,
+            "outputs": outputs,
+            "foreign_cores": meter.foreign_cores(),
+        }
 
     def stream(self, shapes: Sequence[tuple[int, ...]], seed: int) -> dict[str, Any]:
         """One run for each shape; seconds of each (making the inputs is not timed) and samples of the outputs."""

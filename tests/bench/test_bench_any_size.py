@@ -64,12 +64,19 @@ def test_a_sample_keeps_the_leading_axes() -> None:
 
 
 def test_a_line_of_new_sizes() -> None:
-    cost = Cost(
-        "net", 1, "cenote", first=[0.011, 0.012, 0.013], steady=[0.01] * 3, growth=6.0, compiled=2, error=1e-3
-    )
+    cost = Cost("net", 1, "cenote", 3, growth=[6.0, 9.0, 1.0], compiled=2, error=1e-3)
+    for first in (
+        (0.011, 0.012, 0.013),
+        (0.011, 0.5, 0.013),
+        (0.1, 0.012, 0.010),
+    ):  # a disturbed run in each round
+        cost.first += first
+        cost.steady += [0.01] * 3
+        cost.work_beyond += [0.001] * 3
     assert cost.each == 2.0
-    assert cost_row(cost) == ["net T=1", "cenote", "2.00", "2.90", "10", "2.00", "2", "1.0e-03*", "0.0"]
-    assert cost_row(Cost("net", 1, "peer", failure="no"))[2:] == ["-"] * 7
+    figures = ["2.00", "2.90", "1.00", "1.00", "10", "2.00", "2", "1.0e-03*", "0.0"]
+    assert cost_row(cost) == ["net T=1", "cenote", *figures]
+    assert cost_row(Cost("net", 1, "peer", 3, failure="no"))[2:] == ["-"] * 9
 
 
 def test_a_new_size_is_measured_and_what_follows_it() -> None:
