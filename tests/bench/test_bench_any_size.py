@@ -117,7 +117,7 @@ def test_a_line_of_streams() -> None:
     cells = stream_row(Line("pages", 2, 12, runs, "100.0%"))
     assert cells == [
         "pages T=2", "12", "2.00", "6.00 (2.00)", "3.00", "9", "1.00 (0.10)", "0.50", "0",
-        "0.50 / 1.00 = 0.50", "100.0%", "0.0",
+        "0.50 / 1.00 = 0.50", "100.0%", "-",
     ]  # fmt: skip
     lost = stream_row(Line("net", 1, 3, [runs[0], Run(COLD, failure="no")]))
     assert lost[3] == "nan (nan)"
