@@ -42,7 +42,7 @@ class Run:
     load: float = 0.0
     passes: list[float] = field(default_factory=list)
     compiled: int = 0
-    foreign_cores: float = float("nan")  # not known of pages
+    foreign_cores: float | None = None  # not known of pages
     failure: str = ""
     answers: list[Any] = field(default_factory=list)
 
@@ -160,7 +160,7 @@ def row(line: Line) -> list[str]:
         for way in (WARM, PEER)
     ]
     cells += ["-" if again[0] != again[0] else f"{again[0]:.2f} / {again[1]:.2f} = {again[0] / again[1]:.2f}"]
-    foreign = [run.foreign_cores for run in line.runs if run.foreign_cores == run.foreign_cores]
+    foreign = [run.foreign_cores for run in line.runs if run.foreign_cores is not None]
     return [*cells, line.agreement, f"{max(foreign):.1f}" if foreign else "-"]
 
 
