@@ -14,6 +14,7 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.core.target import Target
 from cenote.core.types import Array, Layout, TensorType, is_float
+from cenote.functional.dispatch import runner_for
 from cenote.kernels.base import (
     Argument,
     Call,
@@ -151,6 +152,14 @@ def run_lowering(
             )
     results = made[: len(lowering.outputs)]
     return [unpack(buffers[v.slot.index], v.type, v.layout) for v in results]
+
+
+def run_alone(
+    op: Op, arrays: Sequence[Array | None], out: Sequence[Array] | None = None, threads: int | None = None
+) -> tuple[Array, ...]:
+    """The outputs of an operator on row-major arrays as `cenote.functional` runs it; `out`: arrays to fill."""
+    types = [None if x is None else TensorType.known(x) for x in arrays]
+    return runner_for(op, types, threads)(arrays, out)
 
 
 def calls_of(op: Op, lowering: Lowering, types: Sequence[TensorType | None]) -> Sequence[Call]:

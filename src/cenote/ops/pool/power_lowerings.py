@@ -20,8 +20,8 @@ from cenote.kernels.pool_gradient.average_backward_plan import (
 )
 from cenote.kernels.pool_variants.power import MOST_WHOLE, power_call
 from cenote.ops.base import Lowering
+from cenote.ops.pool.algorithms import TOLERANCES, Pool, source, window_lowerings
 from cenote.ops.pool.map_lowerings import whole_map_lowerings
-from cenote.ops.pool.window import TOLERANCES, Pool, source, window_lowerings
 
 SCRATCH = 1 << 28  # bytes a thread may need
 

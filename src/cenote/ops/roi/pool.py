@@ -29,8 +29,8 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.pool.max import extremum
-from cenote.ops.pool.window import TOLERANCES, layouts
+from cenote.ops.pool.algorithms import TOLERANCES, layouts
+from cenote.ops.pool.window import extremum
 from cenote.ops.roi.align import (
     RegionCheck,
     check_region_values,
