@@ -41,7 +41,7 @@ from cenote.kernels.pool.problem import (
     lanes_for,
     scratch_pitch,
     spec_fields,
-    strip_in_level1,
+    strip_in_l1,
     strip_within,
     window_build,
 )
@@ -220,7 +220,7 @@ def index_strip(problem: PoolProblem, target: Target) -> int:
     geometry = problem.geometry
     if goes_by_blocks(geometry):
         return strip_within(problem, strip_room(geometry, target))
-    return strip_in_level1(problem, target)
+    return strip_in_l1(problem, target)
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:

@@ -52,7 +52,7 @@ def combine(k: Emitter, reduction: str, a: Value, b: Value, exact: bool = True) 
         return a + b
     if exact or not a.type.is_float:
         return k.maximum(a, b) if reduction == MAXIMUM else k.minimum(a, b)
-    return k.larger(a, b) if reduction == MAXIMUM else k.smaller(a, b)
+    return k.max_drop_nan(a, b) if reduction == MAXIMUM else k.min_drop_nan(a, b)
 
 
 def combine_all(k: Kernel, reduction: str, values: Sequence[Value], exact: bool = True) -> Value:

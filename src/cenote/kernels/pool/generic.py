@@ -27,7 +27,7 @@ from cenote.kernels.pool.problem import (
     lanes_for,
     scratch_pitch,
     spec_fields,
-    strip_in_level1,
+    strip_in_l1,
     window_build,
 )
 
@@ -96,7 +96,7 @@ def _once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value |
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     """Serves all windows."""
     geometry = problem.geometry
-    cut = Partition.of(geometry, strip_in_level1(problem, target), default_band(geometry))
+    cut = Partition.of(geometry, strip_in_l1(problem, target), default_band(geometry))
     lanes = lanes_for(problem, cut, target)
     if lanes is None:
         return None

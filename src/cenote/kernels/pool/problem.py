@@ -246,7 +246,7 @@ def strip_within(problem: PoolProblem, nbytes: int) -> int:
     return max(columns, 4 * problem.geometry.reach(2), 64)
 
 
-def strip_in_level1(problem: PoolProblem, target: Target) -> int:
+def strip_in_l1(problem: PoolProblem, target: Target) -> int:
     """Output columns of a strip whose scratch rows stay in the level 1 cache: four rows together, or one."""
     geometry = problem.geometry
     together = geometry.stride[1] == 1 and geometry.window[1] > 1

@@ -47,7 +47,7 @@ from cenote.kernels.pool.problem import (
     scratch_pitch,
     spec_fields,
     streams,
-    strip_in_level1,
+    strip_in_l1,
     window_build,
 )
 from cenote.kernels.pool.streaming_store import StreamingStore
@@ -224,7 +224,7 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     if planes * rows > MOST_ROWS:
         return None
     fused = is_fused(geometry, memory.step)
-    cut = Partition.of(geometry, strip_in_level1(problem, target), default_band(geometry))
+    cut = Partition.of(geometry, strip_in_l1(problem, target), default_band(geometry))
     lanes = lanes_for(problem, cut, target, by_column=fused)
     if lanes is None:
         return None
