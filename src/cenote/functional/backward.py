@@ -224,7 +224,7 @@ def roi_pool_backward(
 ) -> A:
     """Gradient of roi_pool with respect to its input; boxes get none."""
     rest = ((output_size, spatial_scale, False), False, out, threads)
-    return _regions_backward(regions.parse_region_pool, "roi_pool_backward", grad_output, input, boxes, *rest)
+    return _regions_backward(regions.parse_roi_pool, "roi_pool_backward", grad_output, input, boxes, *rest)
 
 
 def ps_roi_pool_backward(
@@ -239,9 +239,7 @@ def ps_roi_pool_backward(
 ) -> A:
     """Gradient of ps_roi_pool with respect to its input; boxes get none."""
     rest = ((output_size, spatial_scale, True), False, out, threads)
-    return _regions_backward(
-        regions.parse_region_pool, "ps_roi_pool_backward", grad_output, input, boxes, *rest
-    )
+    return _regions_backward(regions.parse_roi_pool, "ps_roi_pool_backward", grad_output, input, boxes, *rest)
 
 
 def roi_align_backward(

@@ -65,7 +65,7 @@ def _input_dtype(where: str, input: Any) -> Any:
         raise InputError(f"{where}: input {error}") from error
 
 
-def parse_region_pool(
+def parse_roi_pool(
     types: Types, where: str, output_size: Any, spatial_scale: Any, position_sensitive: bool
 ) -> Operation:
     """The largest values, or (position-sensitive) the means, of bins of regions."""
@@ -113,9 +113,7 @@ def roi_pool(
     """
     dtype = _input_dtype("roi_pool", input)
     rois = read_boxes("roi_pool", boxes, dtype).astype(dtype)
-    return call(
-        parse_region_pool, (input, rois), ("roi_pool", output_size, spatial_scale, False), out, threads
-    )
+    return call(parse_roi_pool, (input, rois), ("roi_pool", output_size, spatial_scale, False), out, threads)
 
 
 def ps_roi_pool(
@@ -134,7 +132,7 @@ def ps_roi_pool(
     dtype = _input_dtype("ps_roi_pool", input)
     rois = read_boxes("ps_roi_pool", boxes, dtype).astype(dtype)
     return call(
-        parse_region_pool, (input, rois), ("ps_roi_pool", output_size, spatial_scale, True), out, threads
+        parse_roi_pool, (input, rois), ("ps_roi_pool", output_size, spatial_scale, True), out, threads
     )
 
 

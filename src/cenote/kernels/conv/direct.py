@@ -25,7 +25,7 @@ from cenote.codegen.builder import Kernel, Parameter, Variable
 from cenote.codegen.values import I32, I64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
-from cenote.kernels.elementwise.activations import Activation, Place, store_activated
+from cenote.kernels.elementwise.activations import Activation, Destination, store_activated
 
 POINTERS = ("x", "weights", "bias", "residual", "y")
 NUMBERS = (
@@ -281,7 +281,7 @@ class _Emitter:
         """Each sum through the activation, after the last tap, and out."""
         block = self.k.number("y_block")
         places = [
-            Place(self.y + pixel.y + block * o, self.masks[o])
+            Destination(self.y + pixel.y + block * o, self.masks[o])
             for pixel in pixels
             for o in range(self.spec.blocks)
         ]

@@ -110,11 +110,11 @@ def direct_calls(
     lanes = y.layout.lanes
     blocks = -(-problem.shape.group_filters // lanes)
     for first, groups, each in block_runs(blocks, problem.shape.pixels * problem.shape.n, target.registers):
-        call = _Plan(problem, x, y, residual, target, first, groups, each).call()
+        call = _FilterGroups(problem, x, y, residual, target, first, groups, each).call()
         yield replace(call, independent=first > 0)
 
 
-class _Plan:
+class _FilterGroups:
     """One call: `groups` filter groups of `each` blocks from block `first` of every convolution group."""
 
     def __init__(

@@ -71,13 +71,13 @@ class PoolAdaptiveArgmax(KernelSpec):
         for item in k.range(k.begin, k.end):
             plane, rest = item % n("out_d"), item // n("out_d")
             image, unit = rest // n("units"), rest % n("units")
-            search = _Search(k, self, image, unit, plane)
+            search = _PlaneSearch(k, self, image, unit, plane)
             for row in k.range(0, n("out_h")):
                 search.row(row)
         return k
 
 
-class _Search:
+class _PlaneSearch:
     """One output plane."""
 
     def __init__(self, k: Kernel, spec: PoolAdaptiveArgmax, image: Value, unit: Value, plane: Value) -> None:

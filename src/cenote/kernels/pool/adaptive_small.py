@@ -45,7 +45,7 @@ class PoolAdaptiveSmall(PoolSpec):
         for item in k.range(k.begin, k.end):
             strip = Strip(k, self, item)
             for start in range(0, len(self.down), self.lanes):
-                _Group(strip, start).emit()
+                _RowGroup(strip, start).emit()
         return k
 
     @property
@@ -59,7 +59,7 @@ class PoolAdaptiveSmall(PoolSpec):
         return self.across[-1][1]
 
 
-class _Group:
+class _RowGroup:
     """As many output rows as a vector has lanes, or what is left of them."""
 
     def __init__(self, strip: Strip, start: int) -> None:

@@ -68,7 +68,7 @@ class PoolArgmaxGeneric(PoolSpec):
             strip = Strip(k, self, item)
             first_plane = strip.depth * n("stride_d") - n("pad_d")
             for row in k.range(strip.first_row, strip.last_row):
-                search = _Search(strip, first_plane, row * n("stride_h") - n("pad_h"))
+                search = _RowSearch(strip, first_plane, row * n("stride_h") - n("pad_h"))
                 search.copy_rows()
                 search.shift = index_shift(strip, row)
                 search.results(strip.y_offset + row * n("y_h"))
@@ -87,7 +87,7 @@ def index_shift(strip: Strip, row: Value) -> Value:
     return moves[0] + moves[1] + moves[2] + moves[3]
 
 
-class _Search:
+class _RowSearch:
     """One output row."""
 
     def __init__(self, strip: Strip, first_plane: Value, first_row: Value) -> None:

@@ -32,7 +32,6 @@ from cenote.kernels.pool.argmax_horizontal import (
     RING,
     ArgmaxSpec,
     Best,
-    Pairs,
     Search,
     Taps,
 )
@@ -72,7 +71,7 @@ class PoolArgmaxSeparable(ArgmaxSpec):
 
     def _band(self, strip: Strip, guard: NanGuard | None) -> None:
         k, n = strip.k, strip.k.number
-        across = (Pairs if self.pairs else Taps)(strip, guard)
+        across = (PairSearch if self.pairs else Taps)(strip, guard)
         down = _Down(strip, guard)
         seen = k.variable(k.integer(0))  # input rows below this one are in the ring, or no longer needed
         for row in k.range(strip.first_row, strip.last_row):

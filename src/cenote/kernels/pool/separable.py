@@ -96,7 +96,7 @@ class PoolSeparable(PoolSpec):
     def _separate(self, strip: Strip, guard: NanGuard | None) -> None:
         """Down into scratch rows, then across: quickly while there is a guard for NaN, else exactly."""
         k, group = strip.k, strip.k.number("group")
-        store = self._outbox(strip) if self.past_caches else None
+        store = self._streaming_store(strip) if self.past_caches else None
         for following in k.range(strip.first_row, strip.last_row, group):
             start = k.minimum(
                 following, strip.last_row - group
@@ -114,7 +114,7 @@ class PoolSeparable(PoolSpec):
         if store:
             store.finish()
 
-    def _outbox(self, strip: Strip) -> StreamingStore:
+    def _streaming_store(self, strip: Strip) -> StreamingStore:
         k, group = strip.k, strip.k.number("group")
         buffer = strip.row(group + self.scratch_rows).cast(self.storage)
         room = group * k.number("out_w") + 2 * k.target.line  # before the buffer: the last group reaches back

@@ -90,7 +90,7 @@ class PoolSmallWindow(PoolSpec):
         for following in k.range(strip.first_row, strip.last_row, together):
             # The last rows reach back, as `spans` does.
             row = following if together == 1 else k.minimum(following, strip.last_row - together)
-            kind = _Pairs if self.stride == 2 else _Neighbours
+            kind = _StrideTwo if self.stride == 2 else _StrideOne
             kind(strip, self._sources(strip, row, together), row, guard, together).emit()
 
     def _sources(self, strip: Strip, row: Value, together: int) -> list[Pointer]:
@@ -161,7 +161,7 @@ class _Rows:
             self.strip.store(value, target, at, factor, at)
 
 
-class _Neighbours(_Rows):
+class _StrideOne(_Rows):
     """Stride 1."""
 
     def emit(self) -> None:
@@ -205,7 +205,7 @@ class _Neighbours(_Rows):
         return load(spec, source, at + (tap - spec.left), lanes)
 
 
-class _Pairs(_Rows):
+class _StrideTwo(_Rows):
     """Stride 2: a window is a pair of columns and the second column of the pair before."""
 
     def emit(self) -> None:

@@ -71,13 +71,13 @@ class PoolFractional(KernelSpec):
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
         for item in k.range(k.begin, k.end):
-            plane = _Plane(k, self, item)
+            plane = _FractionalPlane(k, self, item)
             plane.find_starts(item)
             plane.pool()
         return k
 
 
-class _Plane:
+class _FractionalPlane:
     """One item."""
 
     def __init__(self, k: Kernel, spec: PoolFractional, item: Value) -> None:

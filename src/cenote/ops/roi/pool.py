@@ -14,7 +14,7 @@ from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import BIN, stream_seconds
-from cenote.kernels.roi.pool import FARTHEST, region_pool_call
+from cenote.kernels.roi.pool import FARTHEST, roi_pool_call
 from cenote.ops.base import (
     Arrays,
     Cost,
@@ -96,7 +96,7 @@ class RegionPool(Op):
                 source, boxes = inputs
                 assert source is not None
                 assert boxes is not None
-                call = region_pool_call(
+                call = roi_pool_call(
                     source, boxes, outputs[0], outputs[1], target, bins=self.output, scale=self.spatial_scale,
                     largest=largest, part=part,
                 )  # fmt: skip
