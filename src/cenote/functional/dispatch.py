@@ -262,9 +262,13 @@ class _Native:
     """A lowering bound to the caller's arrays, as a program whose inputs and outputs are they."""
 
     def __init__(
-        self, option: Lowering, inputs: Sequence[TensorType | None], outputs: Types,
-        shapes: Sequence[tuple[int, ...]], threads: int,
-    ) -> None:  # fmt: skip
+        self,
+        option: Lowering,
+        inputs: Sequence[TensorType | None],
+        outputs: Types,
+        shapes: Sequence[tuple[int, ...]],
+        threads: int,
+    ) -> None:
         self.outputs, self.shapes = outputs, shapes
         self.inputs = [x for x in inputs if x is not None]
         self.constants: list[Array] = []

@@ -76,9 +76,15 @@ def parse_roi_pool(
 
 
 def parse_align(
-    types: Types, where: str, output_size: Any, spatial_scale: Any, sampling_ratio: Any, aligned: Any, mode: Any,
+    types: Types,
+    where: str,
+    output_size: Any,
+    spatial_scale: Any,
+    sampling_ratio: Any,
+    aligned: Any,
+    mode: Any,
     semantics: Any,
-) -> Operation:  # fmt: skip
+) -> Operation:
     """Samples of regions."""
     rules = semantics_named(where, semantics)
     op = RoiAlign(

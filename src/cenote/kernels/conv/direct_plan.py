@@ -170,9 +170,13 @@ class _FilterGroups:
         items, grain, shares = self._split(tiles, narrow + 1, slab)
         numbers |= shares
         pointers: dict[str, Argument] = {
-            "x": self.x, "weights": weights, "bias": bias, "y": self._first_block(self.y), "table": table,
+            "x": self.x,
+            "weights": weights,
+            "bias": bias,
+            "y": self._first_block(self.y),
+            "table": table,
             "residual": None if self.residual is None else self._first_block(self.residual),
-        }  # fmt: skip
+        }
         return Call.named(spec, {**pointers, **numbers}, items, grain)
 
     def _first_block(self, view: View) -> View:

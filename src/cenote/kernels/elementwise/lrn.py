@@ -164,8 +164,12 @@ class LrnBlocked(KernelSpec):
 def lrn_call(formula: Normalized, x: View, y: View) -> Call:
     """The launch for (N, C, *spatial) tensors; plain ones have dense places."""
     words: dict[str, Argument] = {
-        "y": y, "x": x, "channels": x.shape[1], "y_picture": y.strides[0], "x_picture": x.strides[0],
-    }  # fmt: skip
+        "y": y,
+        "x": x,
+        "channels": x.shape[1],
+        "y_picture": y.strides[0],
+        "x_picture": x.strides[0],
+    }
     if x.layout.is_blocked:
         spatial = joined_axes(x.shape[2:], (y.strides[2:], x.strides[2:]))
         blocked = LrnBlocked(formula, x.type.dtype, x.layout.lanes, len(spatial))

@@ -34,9 +34,10 @@ def pieces_of(shape: Sequence[int], axes: Sequence[int], target: Target) -> int:
     """Into how many pieces a reduction of a plain tensor is split: a matter of its shape alone."""
     size = math.prod(shape)
     strides = dense_strides(shape)
-    joined = _joined([
-        ReduceAxis(extent, strides[axis], None if axis in axes else 0) for axis, extent in enumerate(shape)
-    ], strict=False)  # fmt: skip
+    joined = _joined(
+        [ReduceAxis(extent, strides[axis], None if axis in axes else 0) for axis, extent in enumerate(shape)],
+        strict=False,
+    )
     reduced = [axis.extent for axis in joined if axis.y is None]
     kept = [axis.extent for axis in joined if axis.y is not None]
     if not reduced or size < SPLIT_FROM:

@@ -165,9 +165,14 @@ def softmax_call(x: View, y: View, axes: Sequence[int], logarithm: bool, target:
     spec = SoftmaxSpec(logarithm, along, y.type.dtype, len(outer))
     items = position_count(outer) * (1 if along else -(-columns // COLUMNS)) if y.type.size else 0
     words: dict[str, Argument] = {
-        "y": y, "x": x, "count": count, "y_step": y_step, "x_step": x_step, "columns": columns,
+        "y": y,
+        "x": x,
+        "count": count,
+        "y_step": y_step,
+        "x_step": x_step,
+        "columns": columns,
         **axis_words(outer, ("y", "x")),
-    }  # fmt: skip
+    }
     scratch = (
         0 if y.type.dtype.itemsize >= 4 else 4 * count * (1 if along else vector_lanes(y.type.dtype, target))
     )

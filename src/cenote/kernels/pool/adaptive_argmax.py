@@ -110,8 +110,10 @@ class _PlaneSearch:
                 value, place = self._through(rows, self._range("w", column), channel)
                 lane = k.iota(spec.lanes, I64) if spec.lanes > 1 else k.integer(0)
                 self._write(
-                    value, place + self.base + (lane + channel) * n("i_channel"), out + column * n("step") + channel
-                )  # fmt: skip
+                    value,
+                    place + self.base + (lane + channel) * n("i_channel"),
+                    out + column * n("step") + channel,
+                )
 
     def _values(self) -> Pointer:
         return self.k.scratch.cast(self.spec.compute)
@@ -226,6 +228,9 @@ def search_call(
     items = y.shape[0] * units * len(every[0])
     work = max(1, size * step // len(every[0]))
     return Call.named(
-        spec, words, items,
-        grain=max(1, min(WORK // work, -(-items // 8))), scratch=(12 * width + 256) if plain else 0,
-    )  # fmt: skip
+        spec,
+        words,
+        items,
+        grain=max(1, min(WORK // work, -(-items // 8))),
+        scratch=(12 * width + 256) if plain else 0,
+    )

@@ -234,9 +234,14 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     pitch = scratch_pitch(problem, cut.strip, spec.lanes)
     planes, rows, width = geometry.window
     build = window_build(
-        problem, spec, cut, pitch=pitch, scratch=(1 + planes * rows) * pitch + SLACK, group=group_of(problem, cut),
+        problem,
+        spec,
+        cut,
+        pitch=pitch,
+        scratch=(1 + planes * rows) * pitch + SLACK,
+        group=group_of(problem, cut),
         more=index_words(problem),
-    )  # fmt: skip
+    )
     taps = planes * rows * (width * 5 + 2)
     return Candidate(
         estimate(

@@ -105,7 +105,11 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     scratch = (spec.scratch_rows + group) * pitch + SLACK
     planes, rows = geometry.window[:2]
     seconds = estimate(
-        "generic", problem, spec.lanes, down=planes * (2 * rows + 3 * (rows // TOGETHER + rows % TOGETHER)) + 1,
-        across=horizontal.steps(spec), passes=1 + planes * (rows // TOGETHER + rows % TOGETHER),
-    )  # fmt: skip
+        "generic",
+        problem,
+        spec.lanes,
+        down=planes * (2 * rows + 3 * (rows // TOGETHER + rows % TOGETHER)) + 1,
+        across=horizontal.steps(spec),
+        passes=1 + planes * (rows // TOGETHER + rows % TOGETHER),
+    )
     return Candidate(seconds, window_build(problem, spec, cut, pitch=pitch, scratch=scratch, group=group))

@@ -230,10 +230,15 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
         return None
     group = group_of(problem, cut)
     spec = PoolSeparable(
-        **spec_fields(problem, *lanes, not fused and streams(problem, cut, target, lanes[1], dense_rows=True)),
-        planes=planes, rows=rows, clipped=not geometry.inside(1) or not geometry.inside(0), fused=fused,
+        **spec_fields(
+            problem, *lanes, not fused and streams(problem, cut, target, lanes[1], dense_rows=True)
+        ),
+        planes=planes,
+        rows=rows,
+        clipped=not geometry.inside(1) or not geometry.inside(0),
+        fused=fused,
         together=_together(geometry, group),
-    )  # fmt: skip
+    )
     pitch = scratch_pitch(problem, cut.strip, spec.lanes)
     more = StreamingStore.scratch_rows(group) if spec.past_caches else 0
     scratch = (spec.scratch_rows + group + more) * pitch + SLACK

@@ -285,9 +285,14 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     shortest = geometry.out[1] - (cut.bands - 1) * cut.band
     spec = PoolSmallWindow(
         **spec_fields(problem, lanes, lanes),
-        rows=rows, left=left, right=right, clipped=not geometry.inside(1), alone=geometry.out[2] == lanes,
-        tail=right > 0 or geometry.out[2] % lanes > 0, together=min(4 if stride == 1 else 2, fitting(4, shortest)),
-    )  # fmt: skip
+        rows=rows,
+        left=left,
+        right=right,
+        clipped=not geometry.inside(1),
+        alone=geometry.out[2] == lanes,
+        tail=right > 0 or geometry.out[2] % lanes > 0,
+        together=min(4 if stride == 1 else 2, fitting(4, shortest)),
+    )
     pitch, group = scratch_pitch(problem, cut.strip, lanes), group_of(problem, cut)
     scratch = (spec.scratch_rows + group) * pitch + SLACK
     build = window_build(problem, spec, cut, pitch=pitch, scratch=scratch, group=group)

@@ -200,9 +200,15 @@ class _BandPass:
         return Pointer(self.k, self.spec.storage, text)
 
     def _down(
-        self, planes: int, results: bool, plane: Value, at: Value, number: Value,
-        first: bool = False, last: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        planes: int,
+        results: bool,
+        plane: Value,
+        at: Value,
+        number: Value,
+        first: bool = False,
+        last: bool = False,
+    ) -> None:
         """One vector of columns, down the band."""
         k, strip, spec, n = self.k, self.strip, self.spec, self.k.number
         size = self.lanes * PAIR
@@ -324,9 +330,14 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     spec = PoolWindow3x3x3(**spec_fields(problem, lanes, lanes, past_caches), left=left, right=right)
     pitch = scratch_pitch(problem, cut.strip, lanes)
     build = window_build(
-        problem, spec, cut, pitch=pitch, scratch=spec.scratch_elements(cut.band, geometry.out[2], pitch, target.line),
-        group=group_of(problem, cut), planes_of_item=geometry.out[0],
-    )  # fmt: skip
+        problem,
+        spec,
+        cut,
+        pitch=pitch,
+        scratch=spec.scratch_elements(cut.band, geometry.out[2], pitch, target.line),
+        group=group_of(problem, cut),
+        planes_of_item=geometry.out[0],
+    )
     proven = target.vector_bytes <= WIDEST_VECTOR
     across = 2 * WINDOW + 6
     return Candidate(

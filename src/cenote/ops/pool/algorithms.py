@@ -94,25 +94,28 @@ WINDOWS = (
 
 ARGMAX = (
     Algorithm(
-        "argmax_separable", argmax_separable.plan,
+        "argmax_separable",
+        argmax_separable.plan,
         "undilated windows in one plane: the best of each row, then of those",
         "r + k comparisons (log2(k) from 7 on)",
     ),
     Algorithm(
-        "argmax_generic", argmax_generic.plan,
+        "argmax_generic",
+        argmax_generic.plan,
         "dilated windows, and those of volumes",
         "r k comparisons",
     ),
-)  # fmt: skip
+)
 
 RANGES = (
     Algorithm(
-        "adaptive_small", adaptive_small.plan,
+        "adaptive_small",
+        adaptive_small.plan,
         "ranges of at most 96 rows and 96 columns in all, plain, one plane: in registers, columns in lanes",
         "each element once down, transposed, once across",
     ),
     Algorithm("adaptive", adaptive.plan, "all other ranges", "each element once down, once across"),
-)  # fmt: skip
+)
 
 
 # Windows that slide, windows whose maxima are asked for with their indices, and ranges of the input.
@@ -186,9 +189,13 @@ def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -
 
 
 def algorithm_lowerings(
-    problem: Callable[[View, Sequence[View]], PoolProblem], layout: Layout, x: TensorType, results: Types,
-    target: Target, error: float,
-) -> Iterator[Lowering]:  # fmt: skip
+    problem: Callable[[View, Sequence[View]], PoolProblem],
+    layout: Layout,
+    x: TensorType,
+    results: Types,
+    target: Target,
+    error: float,
+) -> Iterator[Lowering]:
     """One lowering per algorithm that serves the problem, the quickest by estimate first.
 
     Estimates are for tensors that fill their buffers; `planned` says what happens to tensors with a halo.

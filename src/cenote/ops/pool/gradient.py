@@ -265,9 +265,15 @@ class IndexGradient(Op):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         yield from scatter_lowerings(
-            inputs, self.infer(*inputs)[0], self.spatial, self.index, target,
-            adds=True, channels_last=self.channels_last, rest=PLAIN,
-        )  # fmt: skip
+            inputs,
+            self.infer(*inputs)[0],
+            self.spatial,
+            self.index,
+            target,
+            adds=True,
+            channels_last=self.channels_last,
+            rest=PLAIN,
+        )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -100,9 +100,14 @@ def whole_map_lowerings(
             )
 
         yield Lowering(
-            "whole maps", (layout,), (layout,), bind, stream_seconds(x.nbytes + y.nbytes),
-            tolerance(reduce.reduction, x.dtype, reduce.norm), (between,) if between else (),
-        )  # fmt: skip
+            "whole maps",
+            (layout,),
+            (layout,),
+            bind,
+            stream_seconds(x.nbytes + y.nbytes),
+            tolerance(reduce.reduction, x.dtype, reduce.norm),
+            (between,) if between else (),
+        )
 
 
 def maps_of(x: View, y: View, channels_last: bool) -> Maps:

@@ -32,9 +32,14 @@ def multiplied(p: float) -> bool:
 
 
 def inner_sum(
-    axes: Sequence[AxisWindow] | None, counts: tuple[tuple[float, ...], ...], x: TensorType, y: TensorType,
-    target: Target, channels_last: bool, reduction: str = SUM,
-) -> Lowering | None:  # fmt: skip
+    axes: Sequence[AxisWindow] | None,
+    counts: tuple[tuple[float, ...], ...],
+    x: TensorType,
+    y: TensorType,
+    target: Target,
+    channels_last: bool,
+    reduction: str = SUM,
+) -> Lowering | None:
     """How the float64 powers of a window (axes None: of a whole map) are summed, in plain memory."""
     wide = TensorType(FLOAT64, x.shape), TensorType(FLOAT64, y.shape)
     if axes is None:

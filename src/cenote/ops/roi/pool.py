@@ -204,11 +204,16 @@ def _samples(cls: type[MaxRoiPool] | type[PsRoiPool], channels: int) -> Iterable
     x = seeded((2, channels, 12, 15))
     rois = np.array(
         [
-            [0, 0, 0, 10, 8], [1, 3.2, 1.7, 9.9, 11.1], [1, 5, 5, 5, 5], [0, -4, -3, 3, 20], [0, 9, 8, 2, 1],
-            [1, 30, 30, 40, 40], [0, 0.5, 1.5, 6.5, 7.5],
+            [0, 0, 0, 10, 8],
+            [1, 3.2, 1.7, 9.9, 11.1],
+            [1, 5, 5, 5, 5],
+            [0, -4, -3, 3, 20],
+            [0, 9, 8, 2, 1],
+            [1, 30, 30, 40, 40],
+            [0, 0.5, 1.5, 6.5, 7.5],
         ],
         np.float32,
-    )  # fmt: skip
+    )
     for output in ((3, 2), (1, 1), (2, 3)):
         for scale in (1.0, 0.5):
             yield Sample(cls(output, scale), (x, rois), f"{cls.name} {output} {scale}")
