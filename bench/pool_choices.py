@@ -22,8 +22,8 @@ from cenote.graph.graph import Node
 from cenote.ops.base import Lowering, Op
 from cenote.ops.pool.adaptive import AdaptiveAveragePool
 from cenote.ops.pool.average import AveragePool
-from cenote.ops.pool.max import MaxPool
 from cenote.ops.pool.whole_map import GlobalAveragePool
+from cenote.ops.pool.window import MaxPool
 
 EQUAL = 1.03  # times the fastest
 

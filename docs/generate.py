@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import cenote
-from cenote.kernels.pool.algorithms import PROBLEMS
+from cenote.ops.pool.algorithms import PROBLEMS
 
 DOCS = Path(__file__).parent
 POOLING = """# Pooling algorithms
 
-Made by `make docs` from `src/cenote/kernels/pool/algorithms.py`. For each problem, every algorithm that serves it gives
+Made by `make docs` from `src/cenote/ops/pool/algorithms.py`. For each problem, every algorithm that serves it gives
 an estimate in seconds, and the smallest is taken; equal ones go by the order below. `cenote inspect` shows the
 estimates of the rivals, `tune="full"` measures them, `python -m bench.pool_choices` says how often the first choice is
 the fastest. Windows have r rows and k columns; costs are per vector of outputs.

@@ -6,24 +6,25 @@ the guards would spoil a result that it reached, so that reading outside a buffe
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from cenote.codegen import jit
 from cenote.core.target import Target
 from cenote.core.types import Array, Layout, TensorType, is_float
+from cenote.functional.dispatch import runner_for
 from cenote.kernels.base import (
     Argument,
     Call,
     View,
     buffer_elements,
     dense_strides,
-    float_word,
     halo_offset,
     padded_spatial,
+    word_of,
 )
+from cenote.kernels.launch import with_constants
 from cenote.ops.base import Lowering, Op
 from cenote.runtime.program import Slot
 
@@ -153,6 +154,14 @@ def run_lowering(
     return [unpack(buffers[v.slot.index], v.type, v.layout) for v in results]
 
 
+def run_alone(
+    op: Op, arrays: Sequence[Array | None], out: Sequence[Array] | None = None, threads: int | None = None
+) -> tuple[Array, ...]:
+    """The outputs of an operator on row-major arrays as `cenote.functional` runs it; `out`: arrays to fill."""
+    types = [None if x is None else TensorType.known(x) for x in arrays]
+    return runner_for(op, types, threads)(arrays, out)
+
+
 def calls_of(op: Op, lowering: Lowering, types: Sequence[TensorType | None]) -> Sequence[Call]:
     """The calls of a lowering, none of them run: there is no memory behind their views."""
     outputs = [*op.infer(*types), *lowering.temporaries]
@@ -177,32 +186,26 @@ def _view(type: TensorType, layout: Layout, buffers: list[Buffer], junk: int) ->
 
 
 def launch(call: Call, buffers: Sequence[Buffer], target: Target, chunk: int = 0) -> None:
-    """Run one call; constants among its arguments are kept alive meanwhile."""
-    spec = call.spec
-    address = jit.addresses([spec], target)[spec.symbol]
-    kept: list[Any] = []
-    words = (ctypes.c_int64 * max(len(call.arguments), 1))(*(_word(a, buffers, kept) for a in call.arguments))
+    """Run one call, its items in reverse order and so many at a time: no driver does so, and no kernel may notice."""
+    constants: list[Buffer] = []
+
+    def constant(array: Array) -> Slot:
+        constants.append(Buffer(array.nbytes))
+        constants[-1].data[:] = np.ascontiguousarray(array).view(np.uint8).ravel()
+        return Slot("constant", len(constants) - 1)
+
+    def address_or_number(argument: Argument) -> int:
+        word = word_of(argument)
+        if isinstance(word, int):
+            return word
+        memory = constants if word.kind == "constant" else buffers
+        return int(memory[word.index].data.ctypes.data) + word.offset
+
+    call = with_constants(call, constant)
+    words = (ctypes.c_int64 * max(len(call.arguments), 1))(*map(address_or_number, call.arguments))
     scratch = Buffer(call.scratch, buffers[0].junk if buffers else 0xFF)
-    function = KERNEL(address)
-    pieces: Iterator[tuple[int, int]] = iter([(0, call.items)])
-    if chunk:
-        starts = range(0, call.items, chunk)
-        pieces = ((start, min(start + chunk, call.items)) for start in reversed(starts))
-    for begin, end in pieces:
-        function(ctypes.addressof(words), begin, end, scratch.data.ctypes.data)
-    scratch.check(f"{spec.symbol}, scratch")
-
-
-def _word(argument: Argument, buffers: Sequence[Buffer], kept: list[Any]) -> int:
-    if argument is None:
-        return 0
-    if isinstance(argument, View):
-        return int(buffers[argument.slot.index].data.ctypes.data) + argument.slot.offset
-    if isinstance(argument, float):
-        return float_word(argument)
-    if isinstance(argument, int | np.integer):
-        return int(argument)
-    aligned = Buffer(argument.nbytes)
-    aligned.data[:] = np.ascontiguousarray(argument).view(np.uint8).ravel()
-    kept.append(aligned)
-    return int(aligned.data.ctypes.data)
+    function = KERNEL(jit.addresses([call.spec], target)[call.spec.symbol])
+    size = chunk or max(call.items, 1)
+    for begin in reversed(range(0, call.items, size)):
+        function(ctypes.addressof(words), begin, min(begin + size, call.items), scratch.data.ctypes.data)
+    scratch.check(f"{call.spec.symbol}, scratch")

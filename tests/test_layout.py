@@ -28,14 +28,14 @@ ROWS = (
     ("kernels",),
     ("ops",),
     ("graph",),
-    ("frontends", "passes", "tiling"),
+    ("frontends", "passes"),
     ("compiler",),
     ("plans",),
     ("stage",),
     ("model", "profile", "functional"),
-    ("loading", "torch"),
+    ("loading",),
     ("__init__", "backend", "torch"),
-    ("cli", "serving", "distributed"),
+    ("cli",),
     ("__main__",),
 )
 RANK = {part: row for row, parts in enumerate(ROWS) for part in parts}
@@ -52,7 +52,7 @@ THIRD_PARTY = {
 }
 # What a plan that is at hand does not need (front ends, what compiles) is imported by these when it is needed.
 WARM_START = {"plans", "stage", "model", "loading", "__init__"}
-APPLICATIONS = {"cli", "serving", "distributed"}
+APPLICATIONS = {"cli"}
 
 
 def files() -> list[Path]:
@@ -125,6 +125,10 @@ def internal_faults(here: str, name: str, inside: bool) -> Iterator[str]:
         yield f"{here} must not import {there} ({name})"
     elif inside and here not in WARM_START and there != "frontends":
         yield f"{name} is imported in a function; only front ends and what compiles load on demand"
+
+
+def test_the_order_names_what_is_there() -> None:
+    assert sorted(part for parts in ROWS for part in parts) == sorted({part_of(path) for path in files()})
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from cenote.core import options, pool_semantics
+from cenote.core import options
 from cenote.functional import arguments, types, weighted
 from cenote.stage import PRECISIONS, TUNINGS, WEIGHTS
 
@@ -65,7 +65,7 @@ def test_a_type_checker_finds_what_is_wrong_and_nothing_else(tmp_path: Path) -> 
 def test_the_words_are_those_that_are_taken() -> None:
     assert (get_args(options.Precision), get_args(options.Weights)) == (PRECISIONS, WEIGHTS)
     assert get_args(options.Tune) == TUNINGS
-    assert set(get_args(types.Rules)) == set(pool_semantics.SEMANTICS)
+    assert set(get_args(types.Rules)) == set(arguments.SEMANTICS)
     for rank, kind in ((1, types.Layout1), (2, types.Layout2), (3, types.Layout3)):
         letters = arguments.LETTERS[rank]
         assert get_args(kind) == (f"NC{letters}", f"N{letters}C", letters)

@@ -66,9 +66,12 @@ class Model:
 
     @staticmethod
     def from_graph(
-        source: OwnedGraph, outputs: Mapping[str, Declared], metadata: Mapping[str, str], options: Options,
+        source: OwnedGraph,
+        outputs: Mapping[str, Declared],
+        metadata: Mapping[str, str],
+        options: Options,
         cache_entry: CacheEntry | None = None,
-    ) -> Model:  # fmt: skip
+    ) -> Model:
         """A model out of an imported graph, compiled now if its shapes are fixed.
 
         `outputs`: those whose type is declared, by name; `cache_entry`: the plan cache's place.
@@ -94,9 +97,11 @@ class Model:
 
     @staticmethod
     def from_stored(
-        stored: StoredModel, options: Options, cache_entry: CacheEntry | None = None,
+        stored: StoredModel,
+        options: Options,
+        cache_entry: CacheEntry | None = None,
         source: Callable[[], Graph] | None = None,
-    ) -> Model:  # fmt: skip
+    ) -> Model:
         """A model out of a plan file or the cache. `source` gives the graph for shapes that it has no plan for."""
         model = Model(stored.inputs, stored.outputs, stored.metadata, options, cache_entry)
         model._source = source
@@ -143,9 +148,13 @@ class Model:
     def _stored(self, shapes: Sequence[Any]) -> StoredModel:
         """The model and its plans for these shapes, to be written down."""
         return StoredModel(
-            self.inputs, self._declared_outputs, self.metadata, self._options.precision, self._options.weights,
+            self.inputs,
+            self._declared_outputs,
+            self.metadata,
+            self._options.precision,
+            self._options.weights,
             {key: self._stages[key].plan for key in shapes},
-        )  # fmt: skip
+        )
 
     def _keep(self, shapes: tuple[tuple[int, ...], ...] | None) -> None:
         """Put the plan for these shapes into the cache; None: what there is when the model has been loaded."""

@@ -35,9 +35,13 @@ class Stage:
     """A compiled part of a model for inputs of certain shapes, and the stages that may follow it."""
 
     def __init__(
-        self, plan: Plan | StoredPlan, inputs: Sequence[str], outputs: Sequence[str], options: Options,
+        self,
+        plan: Plan | StoredPlan,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        options: Options,
         rest: Continuation | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if options.denormals == "flush":
             plan = replace(plan, program=replace(plan.program, flush=True, _free=[]))
         self.plan, self.rest, self.options = plan, rest, options
@@ -119,9 +123,13 @@ class Options:
     """What all stages of a model share."""
 
     def __init__(
-        self, threads: int, precision: str, weights: str = "float32", tune: str = "cached",
+        self,
+        threads: int,
+        precision: str,
+        weights: str = "float32",
+        tune: str = "cached",
         denormals: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if precision not in PRECISIONS:
             raise ArgumentError(
                 f'precision: {shown(precision)} is not known ("fast", or "exact" for no Winograd)'

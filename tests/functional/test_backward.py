@@ -304,4 +304,4 @@ def test_a_renamed_argument_is_noticed_when_the_function_is_made() -> None:
     with pytest.raises(TypeError, match="kernel_width"):
         backward._gradient_of(F.max_pool2d, plan, rank=2)
     with pytest.raises(TypeError, match="biggest"):
-        backward._gradient_of(F.max_pool2d, maximum.plan_max, rank=2, biggest=True)
+        backward._gradient_of(F.max_pool2d, maximum.parse_max, rank=2, biggest=True)

@@ -12,7 +12,7 @@ import pytest
 
 import cenote.functional as F
 from cenote.core import errors
-from cenote.core.pool_semantics import SEMANTICS
+from cenote.functional.arguments import SEMANTICS
 
 PAGE = Path(__file__).parents[2] / "docs" / "pooling_semantics.md"
 ERRORS = {"ArgumentError": errors.ArgumentError, "ShapeError": errors.ShapeError}

@@ -10,7 +10,7 @@ import pytest
 import cenote.functional as F
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import BFLOAT16
-from cenote.ops.pool.max import MaxPool, convert_indices
+from cenote.ops.pool.window import MaxPool, convert_indices
 from tests.functional import naive
 from tests.functional.inputs import FLOATS, line, noise, one
 

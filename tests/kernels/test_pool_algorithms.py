@@ -15,11 +15,11 @@ from cenote.core.types import PLAIN, TensorType
 from cenote.kernels.base import Call
 from cenote.kernels.cost_model import POOL_RATES
 from cenote.kernels.pool import separable
-from cenote.kernels.pool.algorithms import PROBLEMS, RANGES, WINDOWS, candidates
 from cenote.kernels.pool.common import PoolSpec
 from cenote.kernels.pool.problem import Memory, PoolProblem
 from cenote.ops import operators
-from cenote.ops.pool.max import MaxPool
+from cenote.ops.pool.algorithms import PROBLEMS, RANGES, WINDOWS, candidates
+from cenote.ops.pool.window import MaxPool
 from tests.contract.samples import listed
 from tests.contract.test_lowerings import MOST_SAMPLES, TARGETS
 from tests.harness import input_types

@@ -11,7 +11,7 @@ from cenote.core.types import BFLOAT16, Array
 from cenote.kernels.pool.argmax_generic import PoolArgmaxGeneric
 from cenote.kernels.pool.argmax_separable import PoolArgmaxSeparable
 from cenote.kernels.pool.problem import IndexLayout, Memory, PoolProblem
-from cenote.ops.pool.max import MaxPool, MinPool
+from cenote.ops.pool.window import MaxPool, MinPool
 from tests.harness import lowerings_of, run_lowering
 from tests.kernels.pool_oracle import chosen, geometry
 from tests.kernels.test_pool_windows import HOST, TARGETS

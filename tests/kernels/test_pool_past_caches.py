@@ -11,10 +11,10 @@ from cenote import functional
 from cenote.codegen import jit
 from cenote.core.types import Array
 from cenote.functional import dispatch
-from cenote.kernels.pool import algorithms
-from cenote.kernels.pool.algorithms import planned
 from cenote.kernels.pool.problem import Memory, PoolProblem
 from cenote.kernels.pool.van_herk import PoolVanHerk
+from cenote.ops.pool import algorithms
+from cenote.ops.pool.algorithms import planned
 from tests.kernels.pool_oracle import geometry, pooled, run_pool
 
 GUARD = 64  # elements on each side of an output that nothing may touch

@@ -13,18 +13,19 @@ import pytest
 import cenote.functional as F
 from cenote.core.errors import InputError
 from cenote.core.types import BFLOAT16, FLOATS, Array, TensorType
-from cenote.functional import eager
+from cenote.functional import dispatch
 from cenote.ops.base import Op
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.pool.average import AveragePool
 from cenote.ops.pool.gradient import IndexGradient, PoolGradient
 from cenote.ops.pool.lp import GlobalLpPool, LpPool
-from cenote.ops.pool.max import INDEX_RULES, MaxPool, MinPool, special
 from cenote.ops.pool.sparse_gradient import SparseGradient
 from cenote.ops.pool.unpool import MaxUnpool
 from cenote.ops.pool.weighted import GemPool
+from cenote.ops.pool.window import INDEX_RULES, MaxPool, MinPool, special
 from cenote.ops.roi.align import RoiAlign
 from cenote.ops.roi.pool import MaxRoiPool, PsRoiPool
+from tests.harness import run_alone
 
 EPSILON = {
     np.dtype(np.float64): 1e-12,
@@ -41,12 +42,12 @@ def noise(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Array:
 def same(op: Op, *arrays: Array, tolerance: float | None = None) -> Array:
     """The native answer, which must be there, be the reference's and be the same bits on two threads."""
     types = [TensorType.known(array) for array in arrays]
-    assert eager._best_lowering(op, types) is not None, f"{op} has no kernel"
+    assert dispatch._best_lowering(op, types) is not None, f"{op} has no kernel"
     with np.errstate(all="ignore"):
         (want, *_) = op.reference(*arrays)
     outs = [np.full(want.shape, 77).astype(want.dtype) for _ in range(2)]
     for threads, out in enumerate(outs, 1):
-        eager.run(op, arrays, (out,), threads)
+        run_alone(op, arrays, (out,), threads)
     assert outs[0].tobytes() == outs[1].tobytes(), f"{op}: threads change the bits"
     got = outs[0]
     exact, wide = got.astype(np.float64), want.astype(np.float64)
@@ -84,8 +85,8 @@ def test_element_types_of_indices(dtype: Any) -> None:
     x = (noise(1, 3, 9, 21) * 40).astype(dtype)
     y, places = MaxPool((3, 3), (2, 2), return_indices=True).reference(x)
     unpool = MaxUnpool((3, 3), (2, 2), (), (9, 21), "plane")
-    eager_y = eager.run(unpool, (y, places))[0]
-    np.testing.assert_array_equal(eager_y, unpool.reference(y, places)[0])
+    alone_y = run_alone(unpool, (y, places))[0]
+    np.testing.assert_array_equal(alone_y, unpool.reference(y, places)[0])
     if np.dtype(dtype) in FLOATS:
         same(IndexGradient((9, 21)), y, places)
         same(SparseGradient(unpool), x, y, places, tolerance=0.0)
@@ -122,7 +123,7 @@ def test_wrong_indices_by_every_rule(rule: str) -> None:
     places[1, 1, 1, 2] += 1 if rule == "nhwc" else 2**40
     op = MaxUnpool((2, 2), (2, 2), (), (4, 6), rule)
     with pytest.raises(InputError) as native:
-        eager.run(op, (y, places))
+        run_alone(op, (y, places))
     with pytest.raises(InputError) as reference:
         op.reference(y, places)
     assert str(native.value) == str(reference.value)
@@ -214,8 +215,8 @@ def test_adaptive_indices(nan: str, last: bool) -> None:
             x = generator.integers(-2, 3, shape).astype(np.float32) if fill == "ties" else special(shape)
             for rule in ("plane", "tensor", "nhwc"):
                 op = AdaptiveMaxPool(output, last, True, rule, nan)
-                assert eager._best_lowering(op, [TensorType.known(x)]) is not None
-                for got, want in zip(eager.run(op, (x,)), op.reference(x), strict=True):
+                assert dispatch._best_lowering(op, [TensorType.known(x)]) is not None
+                for got, want in zip(run_alone(op, (x,)), op.reference(x), strict=True):
                     np.testing.assert_array_equal(got, want)
 
 

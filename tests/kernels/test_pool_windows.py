@@ -16,7 +16,7 @@ from cenote.kernels.pool.common import compute_type
 from cenote.kernels.pool.problem import Geometry, Scale
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.pool.average import AveragePool
-from cenote.ops.pool.max import MaxPool
+from cenote.ops.pool.window import MaxPool
 from tests.harness import lowerings_of, run_lowering
 from tests.kernels.pool_oracle import LAYOUTS, geometry, has_empty_window, pooled, run_pool
 from tests.targets import TARGETS

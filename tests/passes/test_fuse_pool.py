@@ -17,7 +17,7 @@ from cenote.ops.conv.conv import Conv
 from cenote.ops.elementwise.activation import HardSwish, Relu
 from cenote.ops.elementwise.binary import Add
 from cenote.ops.normalization.batch_normalization import BatchNormalization
-from cenote.ops.pool.max import MaxPool, MinPool
+from cenote.ops.pool.window import MaxPool, MinPool
 from cenote.passes.fuse import fuse
 from cenote.passes.pipeline import optimize
 from cenote.passes.specialize import specialize

@@ -212,11 +212,11 @@ class Kernel:
             return self.intrinsic("minimum", a, b, flags="nsz")
         return self.intrinsic("smin" if a.type.kind == "int" else "umin", a, b)
 
-    def larger(self, a: Value, b: Value) -> Value:
+    def max_drop_nan(self, a: Value, b: Value) -> Value:
         """a if a > b else b: one instruction; b where either is NaN."""
         return self.select(a > b, a, b)
 
-    def smaller(self, a: Value, b: Value) -> Value:
+    def min_drop_nan(self, a: Value, b: Value) -> Value:
         """a if a < b else b: one instruction; b where either is NaN."""
         return self.select(a < b, a, b)
 

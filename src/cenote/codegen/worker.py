@@ -140,9 +140,12 @@ def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
     path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", "cenote.codegen.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
-        )  # fmt: skip
+            [sys.executable, "-m", "cenote.codegen.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path},
+        )
     # TypeError: an embedded interpreter has no executable; RuntimeError: no lock, no thread
     except (OSError, TypeError, RuntimeError, MemoryError):
         yield None

@@ -169,9 +169,13 @@ def _steps(schedule: Schedule, program: Program, origins: Sequence[Origin]) -> I
             made = replace(made, reason=schedule.reasons[origin.node])
         if isinstance(step, KernelStep):
             made = replace(
-                made, kernel=step.symbol, items=step.items, grain=step.grain, barrier=step.barrier,
+                made,
+                kernel=step.symbol,
+                items=step.items,
+                grain=step.grain,
+                barrier=step.barrier,
                 scratch_bytes=step.scratch,
-            )  # fmt: skip
+            )
         yield made
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 from cenote.core.errors import ArgumentError, shown
-from cenote.functional.arguments import flag, form, plan_for, rules_of, whole
-from cenote.functional.dispatch import Plan, Types, call
+from cenote.functional.arguments import Operation, Types, flag, form, operation_on, rules_of, whole
+from cenote.functional.dispatch import call
 from cenote.functional.types import A, Layout1, Layout2, Layout3, NanRule, Rules
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 
@@ -20,7 +20,7 @@ def _output(where: str, value: Any, rank: int) -> tuple[int | None, ...]:
     return tuple(None if item is None else whole(where, "output_size", item, 0) for item in items)
 
 
-def plan_adaptive_max(
+def parse_adaptive_max(
     types: Types,
     where: str,
     rank: int,
@@ -29,7 +29,7 @@ def plan_adaptive_max(
     layout: Any,
     semantics: Any,
     nan: Any,
-) -> Plan:
+) -> Operation:
     """The largest values of ranges."""
     rules, nan_rule = rules_of(where, semantics, nan)
     output = _output(where, output_size, rank)
@@ -37,17 +37,17 @@ def plan_adaptive_max(
     shape = form(where, types[0].shape, rank, layout, plain=False)
     indices = flag(where, "return_indices", return_indices)
     op = AdaptiveMaxPool(output, shape.channels_last, indices, rules.index, nan_rule)
-    return plan_for(op, types[0], shape)
+    return operation_on(op, types[0], shape)
 
 
-def plan_adaptive_average(
+def parse_adaptive_average(
     types: Types, where: str, rank: int, output_size: Any, layout: Any, semantics: Any
-) -> Plan:
+) -> Operation:
     """Means of ranges."""
     rules, _ = rules_of(where, semantics, None)
     output = _output(where, output_size, rank)
     shape = form(where, types[0].shape, rank, layout, plain=False)
-    return plan_for(AdaptiveAveragePool(output, shape.channels_last, rules.rounding), types[0], shape)
+    return operation_on(AdaptiveAveragePool(output, shape.channels_last, rules.rounding), types[0], shape)
 
 
 @overload
@@ -75,7 +75,7 @@ def adaptive_max_pool1d(
 ) -> Any:
     """Largest value of each adaptive window over 1 spatial axis: see adaptive_max_pool2d."""
     rest = (output_size, return_indices, layout, semantics, nan)
-    return call(plan_adaptive_max, (input,), ("adaptive_max_pool1d", 1, *rest), out, threads)
+    return call(parse_adaptive_max, (input,), ("adaptive_max_pool1d", 1, *rest), out, threads)
 
 
 @overload
@@ -109,7 +109,7 @@ def adaptive_max_pool2d(
     return_indices, out, threads, semantics, nan: see max_pool2d
     """
     rest = (output_size, return_indices, layout, semantics, nan)
-    return call(plan_adaptive_max, (input,), ("adaptive_max_pool2d", 2, *rest), out, threads)
+    return call(parse_adaptive_max, (input,), ("adaptive_max_pool2d", 2, *rest), out, threads)
 
 
 @overload
@@ -137,7 +137,7 @@ def adaptive_max_pool3d(
 ) -> Any:
     """Largest value of each adaptive window over 3 spatial axes: see adaptive_max_pool2d."""
     rest = (output_size, return_indices, layout, semantics, nan)
-    return call(plan_adaptive_max, (input,), ("adaptive_max_pool3d", 3, *rest), out, threads)
+    return call(parse_adaptive_max, (input,), ("adaptive_max_pool3d", 3, *rest), out, threads)
 
 
 def adaptive_avg_pool1d(
@@ -151,7 +151,7 @@ def adaptive_avg_pool1d(
 ) -> A:
     """Mean of each adaptive window over 1 spatial axis: see adaptive_avg_pool2d."""
     arguments = ("adaptive_avg_pool1d", 1, output_size, layout, semantics)
-    return call(plan_adaptive_average, (input,), arguments, out, threads)
+    return call(parse_adaptive_average, (input,), arguments, out, threads)
 
 
 def adaptive_avg_pool2d(
@@ -165,7 +165,7 @@ def adaptive_avg_pool2d(
 ) -> A:
     """Mean of each adaptive window, as torch.nn.functional.adaptive_avg_pool2d: see adaptive_max_pool2d, avg_pool2d."""
     arguments = ("adaptive_avg_pool2d", 2, output_size, layout, semantics)
-    return call(plan_adaptive_average, (input,), arguments, out, threads)
+    return call(parse_adaptive_average, (input,), arguments, out, threads)
 
 
 def adaptive_avg_pool3d(
@@ -179,4 +179,4 @@ def adaptive_avg_pool3d(
 ) -> A:
     """Mean of each adaptive window over 3 spatial axes: see adaptive_avg_pool2d."""
     arguments = ("adaptive_avg_pool3d", 3, output_size, layout, semantics)
-    return call(plan_adaptive_average, (input,), arguments, out, threads)
+    return call(parse_adaptive_average, (input,), arguments, out, threads)

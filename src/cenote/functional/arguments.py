@@ -1,4 +1,6 @@
-"""Reads what callers pass: numbers per axis, padding in all its forms, layouts. Every error names the argument."""
+"""Reads what callers pass: numbers per axis, padding in all its forms, layouts, the rules of a framework, and arrays to
+write to. Every error names the argument.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,91 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, ShapeError, shown
+from cenote.core.errors import ArgumentError, CenoteError, DTypeError, ShapeError, shown
 from cenote.core.limits import LARGEST_SEED, within
 from cenote.core.pool_geometry import Pairs
-from cenote.core.pool_semantics import Semantics, semantics_named
-from cenote.core.types import TensorType
-from cenote.functional.dispatch import Plan
+from cenote.core.types import Array, TensorType
 from cenote.ops.base import Op
-from cenote.ops.pool.max import NAN_RULES
+from cenote.ops.pool.window import NAN_RULES
+from cenote.runtime.arrays import as_numpy
 
 LETTERS = {1: "L", 2: "HW", 3: "DHW"}
 SAME = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}
+
+
+# ---- frameworks: docs/pooling_semantics.md tabulates their rules ----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Semantics:
+    """One framework's rules.
+
+    always_ceil        output sizes are rounded up whatever ceil_mode says
+    drop               which last windows ceil_mode drops: see pool_geometry.DROP_RULES
+    stride             default stride: "window" or "one"
+    pad_limit          most padding: "half" of the window's reach, less than the "window" (undilated), or
+                       less than its "reach"
+    include_pad        default of count_include_pad
+    index              default of what indices count: "plane" (D H W), "tensor" (N C D H W), "nhwc" ((y W +
+                       x) C + c)
+    nan                "propagate" or "ignore"
+    rounding           integer averages: "zero" (truncate), "even" (nearest, ties to even), "away"
+                       (nearest, ties away from zero)
+    signed_powers      Lp pools sum x^p, not |x|^p, and scale windows that overhang as if they were full
+    """
+
+    name: str
+    always_ceil: bool = False
+    drop: str = "always"
+    stride: str = "window"
+    pad_limit: str = "reach"
+    include_pad: bool = False
+    index: str = "plane"
+    nan: str = "propagate"
+    rounding: str = "even"
+    signed_powers: bool = False
+
+
+TORCH = Semantics("torch", pad_limit="half", include_pad=True, rounding="zero", signed_powers=True)
+ONNX = Semantics("onnx", stride="one", index="tensor")
+TENSORFLOW = Semantics("tensorflow", index="nhwc", nan="ignore", rounding="away")
+TENSORRT = Semantics("tensorrt", drop="never", stride="one")
+CAFFE = Semantics(
+    "caffe",
+    always_ceil=True,
+    drop="padded",
+    stride="one",
+    pad_limit="window",
+    include_pad=True,
+    nan="ignore",
+)
+
+SEMANTICS = {rules.name: rules for rules in (TORCH, ONNX, TENSORFLOW, TENSORRT, CAFFE)}
+
+
+def semantics_named(where: str, name: object) -> Semantics:
+    """The rules of a name; ArgumentError when there are none."""
+    rules = SEMANTICS.get(name) if isinstance(name, str) else None
+    if rules is None:
+        raise ArgumentError(
+            f"{where}: semantics {shown(name)} is not known (allowed: {', '.join(SEMANTICS)})"
+        )
+    return rules
+
+
+def rules_of(where: str, semantics: Any, nan: Any) -> tuple[Semantics, str]:
+    """The rules of a name and the NaN rule: the argument, or where it is None that of the semantics."""
+    rules = semantics_named(where, semantics)
+    if nan is None:
+        return rules, rules.nan
+    if not isinstance(nan, str) or nan not in NAN_RULES:
+        raise ArgumentError(
+            f"{where}: nan must be one of {', '.join(map(repr, NAN_RULES))}, got {shown(nan)}"
+        )
+    return rules, str(nan)
+
+
+# ---- numbers and words ----------------------------------------------------------------------------------------------
 
 
 def whole(where: str, name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
@@ -192,7 +268,7 @@ def refuse_empty(where: str, shape: Form) -> None:
         )
 
 
-# ---- functions that slide a window ---------------------------------------------------------------------------------
+# ---- functions that slide a window ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -238,19 +314,76 @@ def window_fields(
     return shape, fields
 
 
-def plan_for(op: Op, x: TensorType, shape: Form) -> Plan:
-    """A plan for an operator of one input whose outputs have the input's axes."""
+# ---- what a call asks for -------------------------------------------------------------------------------------------
+
+Types = tuple[TensorType, ...]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What a function makes of the inputs' types and its arguments.
+
+    `op` works on inputs of the shapes `batched`; its outputs are given to the caller as `shapes`.
+    """
+
+    op: Op
+    batched: tuple[tuple[int, ...], ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+
+def operation_on(op: Op, x: TensorType, shape: Form) -> Operation:
+    """An operator of one input whose outputs have the input's axes."""
     outputs = op.infer(TensorType(x.dtype, shape.batched))
-    return Plan(op, (shape.batched,), tuple(shape.restore(y.shape) for y in outputs))
+    return Operation(op, (shape.batched,), tuple(shape.restore(y.shape) for y in outputs))
 
 
-def rules_of(where: str, semantics: Any, nan: Any) -> tuple[Semantics, str]:
-    """The rules of a name and the NaN rule: the argument, or where it is None that of the semantics."""
-    rules = semantics_named(where, semantics)
-    if nan is None:
-        return rules, rules.nan
-    if not isinstance(nan, str) or nan not in NAN_RULES:
-        raise ArgumentError(
-            f"{where}: nan must be one of {', '.join(map(repr, NAN_RULES))}, got {shown(nan)}"
-        )
-    return rules, str(nan)
+def check_out(name: str, out: Any, outputs: Sequence[TensorType], inputs: Sequence[Array]) -> list[Array]:
+    """The arrays to write to; ArgumentError or DTypeError unless they fit."""
+    count, single = len(outputs), len(outputs) == 1
+    given = (out,) if single else out
+    if not single and (not isinstance(out, list | tuple) or len(out) != count):
+        raise ArgumentError(f"{name}: out must be a tuple of {count} arrays, one per result")
+    targets: list[Array] = []
+    for position, (target, wanted) in enumerate(zip(given, outputs, strict=True)):
+        what = f"{name}: out" if single else f"{name}: out[{position}]"
+        try:
+            array, _ = as_numpy(target)
+        except CenoteError as error:
+            raise ArgumentError(f"{what} {error}") from error
+        if array.dtype != wanted.dtype:
+            raise DTypeError(f"{what} must have type {wanted.dtype}, got {array.dtype}")
+        if array.shape != wanted.shape:
+            raise ArgumentError(f"{what} must have shape {list(wanted.shape)}, got {list(array.shape)}")
+        if not array.flags.writeable:
+            raise ArgumentError(f"{what} is read-only")
+        if not array.flags.c_contiguous and _overlaps_itself(array):
+            raise ArgumentError(f"{what}: its own elements overlap in memory (strides {list(array.strides)})")
+        if any(_overlap(array, x) for x in (*inputs, *targets)):
+            raise ArgumentError(
+                f"{what} overlaps an input or another output in memory; give it memory of its own"
+            )
+        targets.append(array)
+    return targets
+
+
+def _overlaps_itself(array: Array) -> bool:
+    """Whether the steps of some axis are shorter than what lies within one step.
+
+    So it is when elements share memory. Of views without shared memory only those that weave their axes into each
+    other (as_strided alone makes such) are taken for overlapping too.
+    """
+    within = array.itemsize
+    axes = zip(map(abs, array.strides), array.shape, strict=True)
+    for stride, extent in sorted(axis for axis in axes if axis[1] > 1):
+        if stride < within:
+            return array.size > 0
+        within += stride * (extent - 1)
+    return False
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    """Whether two arrays share an element; True when that is too hard to tell."""
+    try:
+        return bool(np.shares_memory(a, b, max_work=100_000))  # type: ignore[arg-type]  # any limit is valid
+    except np.exceptions.TooHardError:
+        return True

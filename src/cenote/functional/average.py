@@ -5,16 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from cenote.core.errors import ArgumentError
-from cenote.functional.arguments import WindowArguments, flag, plan_for, rules_of, whole, window_fields
-from cenote.functional.dispatch import Plan, Types, call
+from cenote.functional.arguments import (
+    Operation,
+    Types,
+    WindowArguments,
+    flag,
+    operation_on,
+    rules_of,
+    whole,
+    window_fields,
+)
+from cenote.functional.dispatch import call
 from cenote.functional.types import A, Layout1, Layout2, Layout3, Numbers, Padding, Rules
 from cenote.ops.pool.average import AveragePool
 
 
-def plan_average(
+def parse_average(
     types: Types, where: str, rank: int, kernel_size: Any, stride: Any, padding: Any, ceil_mode: Any,
     count_include_pad: Any, divisor_override: Any, dilation: Any, layout: Any, semantics: Any,
-) -> Plan:  # fmt: skip
+) -> Operation:  # fmt: skip
     """Means of windows."""
     rules, _ = rules_of(where, semantics, None)
     arguments = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
@@ -31,7 +40,7 @@ def plan_average(
             raise ArgumentError(f"{where}: divisor_override must not be zero, got 0 (leave it None for none)")
     shape, fields = window_fields(where, rank, arguments, layout, rules, types[0])
     op = AveragePool(**fields, count_include_pad=include, divisor_override=divisor, rounding=rules.rounding)
-    return plan_for(op, types[0], shape)
+    return operation_on(op, types[0], shape)
 
 
 def avg_pool1d(
@@ -61,7 +70,7 @@ def avg_pool1d(
         layout,
         semantics,
     )
-    return call(plan_average, (input,), ("avg_pool1d", 1, *rest), out, threads)
+    return call(parse_average, (input,), ("avg_pool1d", 1, *rest), out, threads)
 
 
 def avg_pool2d(
@@ -102,7 +111,7 @@ def avg_pool2d(
         layout,
         semantics,
     )
-    return call(plan_average, (input,), ("avg_pool2d", 2, *rest), out, threads)
+    return call(parse_average, (input,), ("avg_pool2d", 2, *rest), out, threads)
 
 
 def avg_pool3d(
@@ -132,4 +141,4 @@ def avg_pool3d(
         layout,
         semantics,
     )
-    return call(plan_average, (input,), ("avg_pool3d", 3, *rest), out, threads)
+    return call(parse_average, (input,), ("avg_pool3d", 3, *rest), out, threads)

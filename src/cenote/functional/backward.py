@@ -19,12 +19,11 @@ from typing import Any, Literal
 import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError
-from cenote.core.pool_semantics import semantics_named
 from cenote.core.types import INT64, TensorType
 from cenote.functional import adaptive, average, global_pools, lp, pyramid, regions, unpool, weighted
 from cenote.functional import max as maximum
-from cenote.functional.arguments import form, layout_rank
-from cenote.functional.dispatch import Plan, Planner, call
+from cenote.functional.arguments import Operation, form, layout_rank, semantics_named
+from cenote.functional.dispatch import Parser, call
 from cenote.functional.types import A, DLPack, Layout2, Layout3, Numbers, Rules
 from cenote.ops.base import Op
 from cenote.ops.pool.gradient import IndexGradient, PoolGradient
@@ -35,12 +34,12 @@ Function = Callable[..., Any]
 
 
 @cache
-def _backward_planner(planner: Planner, sparse: bool) -> Planner:
-    """A planner for the gradient of what `planner` plans: its inputs are grad_output and the pool's."""
+def _backward_parser(parser: Parser, sparse: bool) -> Parser:
+    """A parser for the gradient of what `parser` gives: its inputs are grad_output and the pool's."""
 
-    def plan(types: tuple[TensorType, ...], *arguments: Any) -> Plan:
+    def parse(types: tuple[TensorType, ...], *arguments: Any) -> Operation:
         grad, x = types[:2]
-        forward = planner(types[1:], *arguments)
+        forward = parser(types[1:], *arguments)
         shape = forward.shapes[0]
         if grad.shape != shape:
             raise ShapeError(
@@ -49,12 +48,12 @@ def _backward_planner(planner: Planner, sparse: bool) -> Planner:
         batched = tuple(TensorType(t.dtype, s) for t, s in zip(types[1:], forward.batched, strict=True))
         above = forward.op.infer(*batched)[0].shape
         op: Op = SparseGradient(forward.op) if sparse else PoolGradient(forward.op)
-        return Plan(op, (above, *forward.batched), (x.shape,))
+        return Operation(op, (above, *forward.batched), (x.shape,))
 
-    return plan
+    return parse
 
 
-def _plan_indices(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:
+def _parse_indices(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Operation:
     """The gradient by given indices: inputs are grad_output, indices and the pool's input (for its shape)."""
     layout, semantics, plain = rest
     grad, indices, x = types
@@ -66,33 +65,33 @@ def _plan_indices(types: tuple[TensorType, ...], where: str, rank: int, *rest: A
     above, below = (form(where, t.shape, rank, layout, plain) for t in (grad, x))
     rule = semantics_named(where, semantics).index
     op = IndexGradient(below.spatial, rule, below.channels_last)
-    return Plan(op, (above.batched, above.batched, below.batched), (x.shape,))
+    return Operation(op, (above.batched, above.batched, below.batched), (x.shape,))
 
 
 def _gradient_of(
     forward: Function,
-    planner: Planner,
+    parser: Parser,
     *,
     indexed: bool = False,
     sparse: bool = False,
     plain: bool = True,
     **fixed: Any,
 ) -> Function:
-    """The backward function of `forward`, whose arguments `planner` reads.
+    """The backward function of `forward`, whose arguments `parser` reads.
 
-    What the planner takes after the inputs' types and the function's name are arguments of the function, by name, and
+    What the parser takes after the inputs' types and the function's name are arguments of the function, by name, and
     what is `fixed`: a number of spatial axes (`rank`; else the layout says it), or which function of a family this is.
     `indexed`: it may be given indices. `plain`: it takes maps without batch and channels. Raises TypeError for a
-    planner that takes anything else.
+    parser that takes anything else.
     """
     signature = inspect.signature(forward)
-    wanted = tuple(inspect.signature(planner).parameters)[2:]
+    wanted = tuple(inspect.signature(parser).parameters)[2:]
     by_layout = "rank" in wanted and "rank" not in fixed
     unknown = {*wanted, *fixed} - {*signature.parameters, *(fixed.keys() & set(wanted)), "rank"}
     if unknown:
-        raise TypeError(f"{forward.__name__}: {sorted(unknown)} are no arguments of it and its planner")
+        raise TypeError(f"{forward.__name__}: {sorted(unknown)} are no arguments of it and its parser")
     name = f"{forward.__name__}_backward"
-    backward = _backward_planner(planner, sparse)
+    backward = _backward_parser(parser, sparse)
     second = "indices" if "indices" in signature.parameters else None
 
     def function(grad_output: Any, *args: Any, indices: Any = None, **kwargs: Any) -> Any:
@@ -111,7 +110,7 @@ def _gradient_of(
             if not indexed:
                 raise ArgumentError(f"{name}: takes no indices")
             rest = (name, given["rank"], given["layout"], given["semantics"], plain)
-            return call(_plan_indices, (grad_output, indices, *inputs), rest, given["out"], given["threads"])
+            return call(_parse_indices, (grad_output, indices, *inputs), rest, given["out"], given["threads"])
         arguments = (name, *(_as_tuple(given[key]) for key in wanted))
         return call(backward, (grad_output, *inputs), arguments, given["out"], given["threads"])
 
@@ -127,48 +126,48 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-max_pool1d_backward = _gradient_of(maximum.max_pool1d, maximum.plan_max, rank=1, largest=True, indexed=True)
-max_pool2d_backward = _gradient_of(maximum.max_pool2d, maximum.plan_max, rank=2, largest=True, indexed=True)
-max_pool3d_backward = _gradient_of(maximum.max_pool3d, maximum.plan_max, rank=3, largest=True, indexed=True)
-min_pool_backward = _gradient_of(maximum.min_pool, maximum.plan_max, largest=False, indexed=True)
-dilation_backward = _gradient_of(maximum.dilation, maximum.plan_morphology, largest=True)
-erosion_backward = _gradient_of(maximum.erosion, maximum.plan_morphology, largest=False)
-avg_pool1d_backward = _gradient_of(average.avg_pool1d, average.plan_average, rank=1)
-avg_pool2d_backward = _gradient_of(average.avg_pool2d, average.plan_average, rank=2)
-avg_pool3d_backward = _gradient_of(average.avg_pool3d, average.plan_average, rank=3)
-lp_pool1d_backward = _gradient_of(lp.lp_pool1d, lp.plan_lp, rank=1)
-lp_pool2d_backward = _gradient_of(lp.lp_pool2d, lp.plan_lp, rank=2)
-lp_pool3d_backward = _gradient_of(lp.lp_pool3d, lp.plan_lp, rank=3)
+max_pool1d_backward = _gradient_of(maximum.max_pool1d, maximum.parse_max, rank=1, largest=True, indexed=True)
+max_pool2d_backward = _gradient_of(maximum.max_pool2d, maximum.parse_max, rank=2, largest=True, indexed=True)
+max_pool3d_backward = _gradient_of(maximum.max_pool3d, maximum.parse_max, rank=3, largest=True, indexed=True)
+min_pool_backward = _gradient_of(maximum.min_pool, maximum.parse_max, largest=False, indexed=True)
+dilation_backward = _gradient_of(maximum.dilation, maximum.parse_morphology, largest=True)
+erosion_backward = _gradient_of(maximum.erosion, maximum.parse_morphology, largest=False)
+avg_pool1d_backward = _gradient_of(average.avg_pool1d, average.parse_average, rank=1)
+avg_pool2d_backward = _gradient_of(average.avg_pool2d, average.parse_average, rank=2)
+avg_pool3d_backward = _gradient_of(average.avg_pool3d, average.parse_average, rank=3)
+lp_pool1d_backward = _gradient_of(lp.lp_pool1d, lp.parse_lp, rank=1)
+lp_pool2d_backward = _gradient_of(lp.lp_pool2d, lp.parse_lp, rank=2)
+lp_pool3d_backward = _gradient_of(lp.lp_pool3d, lp.parse_lp, rank=3)
 adaptive_max_pool1d_backward = _gradient_of(
-    adaptive.adaptive_max_pool1d, adaptive.plan_adaptive_max, rank=1, indexed=True, plain=False
+    adaptive.adaptive_max_pool1d, adaptive.parse_adaptive_max, rank=1, indexed=True, plain=False
 )
 adaptive_max_pool2d_backward = _gradient_of(
-    adaptive.adaptive_max_pool2d, adaptive.plan_adaptive_max, rank=2, indexed=True, plain=False
+    adaptive.adaptive_max_pool2d, adaptive.parse_adaptive_max, rank=2, indexed=True, plain=False
 )
 adaptive_max_pool3d_backward = _gradient_of(
-    adaptive.adaptive_max_pool3d, adaptive.plan_adaptive_max, rank=3, indexed=True, plain=False
+    adaptive.adaptive_max_pool3d, adaptive.parse_adaptive_max, rank=3, indexed=True, plain=False
 )
 adaptive_avg_pool1d_backward = _gradient_of(
-    adaptive.adaptive_avg_pool1d, adaptive.plan_adaptive_average, rank=1
+    adaptive.adaptive_avg_pool1d, adaptive.parse_adaptive_average, rank=1
 )
 adaptive_avg_pool2d_backward = _gradient_of(
-    adaptive.adaptive_avg_pool2d, adaptive.plan_adaptive_average, rank=2
+    adaptive.adaptive_avg_pool2d, adaptive.parse_adaptive_average, rank=2
 )
 adaptive_avg_pool3d_backward = _gradient_of(
-    adaptive.adaptive_avg_pool3d, adaptive.plan_adaptive_average, rank=3
+    adaptive.adaptive_avg_pool3d, adaptive.parse_adaptive_average, rank=3
 )
-global_max_pool_backward = _gradient_of(global_pools.global_max_pool, global_pools.plan_global_max)
-global_avg_pool_backward = _gradient_of(global_pools.global_avg_pool, global_pools.plan_global_average)
-global_lp_pool_backward = _gradient_of(global_pools.global_lp_pool, global_pools.plan_global_lp)
-max_unpool1d_backward = _gradient_of(unpool.max_unpool1d, unpool.plan_unpool, rank=1, sparse=True)
-max_unpool2d_backward = _gradient_of(unpool.max_unpool2d, unpool.plan_unpool, rank=2, sparse=True)
-max_unpool3d_backward = _gradient_of(unpool.max_unpool3d, unpool.plan_unpool, rank=3, sparse=True)
-soft_pool_backward = _gradient_of(weighted.soft_pool, weighted.plan_soft)
-median_pool_backward = _gradient_of(weighted.median_pool, weighted.plan_median)
-gem_pool_backward = _gradient_of(weighted.gem_pool, weighted.plan_gem)
-stochastic_pool_backward = _gradient_of(weighted.stochastic_pool, weighted.plan_stochastic, indexed=True)
-blur_pool_backward = _gradient_of(weighted.blur_pool, weighted.plan_blur, sparse=True)
-spatial_pyramid_pool_backward = _gradient_of(pyramid.spatial_pyramid_pool, pyramid.plan_pyramid, sparse=True)
+global_max_pool_backward = _gradient_of(global_pools.global_max_pool, global_pools.parse_global_max)
+global_avg_pool_backward = _gradient_of(global_pools.global_avg_pool, global_pools.parse_global_average)
+global_lp_pool_backward = _gradient_of(global_pools.global_lp_pool, global_pools.parse_global_lp)
+max_unpool1d_backward = _gradient_of(unpool.max_unpool1d, unpool.parse_unpool, rank=1, sparse=True)
+max_unpool2d_backward = _gradient_of(unpool.max_unpool2d, unpool.parse_unpool, rank=2, sparse=True)
+max_unpool3d_backward = _gradient_of(unpool.max_unpool3d, unpool.parse_unpool, rank=3, sparse=True)
+soft_pool_backward = _gradient_of(weighted.soft_pool, weighted.parse_soft)
+median_pool_backward = _gradient_of(weighted.median_pool, weighted.parse_median)
+gem_pool_backward = _gradient_of(weighted.gem_pool, weighted.parse_gem)
+stochastic_pool_backward = _gradient_of(weighted.stochastic_pool, weighted.parse_stochastic, indexed=True)
+blur_pool_backward = _gradient_of(weighted.blur_pool, weighted.parse_blur, sparse=True)
+spatial_pyramid_pool_backward = _gradient_of(pyramid.spatial_pyramid_pool, pyramid.parse_pyramid, sparse=True)
 
 
 def fractional_max_pool2d_backward(
@@ -182,7 +181,7 @@ def fractional_max_pool2d_backward(
 ) -> A:
     """Gradient of fractional_max_pool2d by the indices that it gave (return_indices=True)."""
     arguments = ("fractional_max_pool2d_backward", 2, layout, "torch", True)
-    return call(_plan_indices, (grad_output, indices, input), arguments, out, threads)
+    return call(_parse_indices, (grad_output, indices, input), arguments, out, threads)
 
 
 def fractional_max_pool3d_backward(
@@ -196,10 +195,10 @@ def fractional_max_pool3d_backward(
 ) -> A:
     """Gradient of fractional_max_pool3d by the indices that it gave (return_indices=True)."""
     arguments = ("fractional_max_pool3d_backward", 3, layout, "torch", True)
-    return call(_plan_indices, (grad_output, indices, input), arguments, out, threads)
+    return call(_parse_indices, (grad_output, indices, input), arguments, out, threads)
 
 
-def _regions_backward(planner: Planner, where: str, grad: Any, input: Any, boxes: Any, *rest: Any) -> Any:
+def _regions_backward(parser: Parser, where: str, grad: Any, input: Any, boxes: Any, *rest: Any) -> Any:
     arguments, split, out, threads = rest
     try:
         dtype = as_numpy(input)[0].dtype.newbyteorder("=")
@@ -210,7 +209,7 @@ def _regions_backward(planner: Planner, where: str, grad: Any, input: Any, boxes
     if split:
         images = rois[:, 0].astype(INT64)
         arrays = (grad, input, np.ascontiguousarray(rois[:, 1:]).astype(dtype), images)
-    return call(_backward_planner(planner, True), arrays, (where, *arguments), out, threads)
+    return call(_backward_parser(parser, True), arrays, (where, *arguments), out, threads)
 
 
 def roi_pool_backward(
@@ -225,7 +224,7 @@ def roi_pool_backward(
 ) -> A:
     """Gradient of roi_pool with respect to its input; boxes get none."""
     rest = ((output_size, spatial_scale, False), False, out, threads)
-    return _regions_backward(regions.plan_region_pool, "roi_pool_backward", grad_output, input, boxes, *rest)
+    return _regions_backward(regions.parse_roi_pool, "roi_pool_backward", grad_output, input, boxes, *rest)
 
 
 def ps_roi_pool_backward(
@@ -240,9 +239,7 @@ def ps_roi_pool_backward(
 ) -> A:
     """Gradient of ps_roi_pool with respect to its input; boxes get none."""
     rest = ((output_size, spatial_scale, True), False, out, threads)
-    return _regions_backward(
-        regions.plan_region_pool, "ps_roi_pool_backward", grad_output, input, boxes, *rest
-    )
+    return _regions_backward(regions.parse_roi_pool, "ps_roi_pool_backward", grad_output, input, boxes, *rest)
 
 
 def roi_align_backward(
@@ -262,4 +259,4 @@ def roi_align_backward(
     """Gradient of roi_align with respect to its input; boxes get none."""
     arguments = (output_size, spatial_scale, sampling_ratio, aligned, mode, semantics)
     rest = (arguments, True, out, threads)
-    return _regions_backward(regions.plan_align, "roi_align_backward", grad_output, input, boxes, *rest)
+    return _regions_backward(regions.parse_align, "roi_align_backward", grad_output, input, boxes, *rest)

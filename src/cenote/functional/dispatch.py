@@ -1,8 +1,11 @@
-"""From a call with arrays to a prepared operator, and back to the caller's kind of array.
+"""From a call with arrays to one operator's kernels, without a graph, and back to the caller's kind of array.
 
 A call is parsed and validated once per signature (function, arguments, shapes, strides, types); the prepared runner is
 kept. The key holds the arguments' bytes, not the arguments: 1, 1.0 and True are equal and hash alike, but only 1 is a
 valid kernel_size.
+
+`runner_for` does once, for given types, what does not depend on the arrays' content: it picks a lowering, generates the
+kernels and makes a small program. An operator without a lowering for plain memory runs its reference.
 """
 
 from __future__ import annotations
@@ -15,59 +18,46 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.errors import (
-    ArgumentError,
-    CapacityError,
-    CenoteError,
-    DTypeError,
-    InputError,
-    raise_refusal,
-)
+from cenote.codegen import jit
+from cenote.core import settings
+from cenote.core.errors import CapacityError, InputError, raise_refusal
 from cenote.core.limits import check_extents
-from cenote.core.types import Array, TensorType
-from cenote.functional import eager
-from cenote.ops.base import Op
+from cenote.core.types import PLAIN, Array, TensorType
+from cenote.functional.arguments import Operation, Types, check_out
+from cenote.kernels.base import View, dense_strides
+from cenote.kernels.driver import driver_abi
+from cenote.kernels.launch import Launcher, Runner, single_runner, with_constants
+from cenote.ops.base import Arrays, Lowering, Op
 from cenote.runtime.arrays import as_numpy, dense
-from cenote.runtime.memory import available_bytes
+from cenote.runtime.memory import aligned_copy, available_bytes
+from cenote.runtime.program import HostStep, Program, Slot, Step
 from cenote.runtime.threads import resolve_threads
 
-Types = tuple[TensorType, ...]
-Planner = Callable[..., "Plan"]
+Parser = Callable[..., Operation]
 """Called with the inputs' types and the arguments, the first of which is the function's name."""
 
+_WORTH_THREADS = 40e-6  # seconds of work below which a second thread costs more than it brings
 _DEEPEST = 8
 MOST_KEPT = 4096  # signatures; then all are forgotten: a loop over sizes must not fill the memory
 _kept: dict[Any, Prepared] = {}
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a function's planner makes of the inputs' types and its arguments.
-
-    `op` works on inputs of the shapes `batched`; its outputs are given to the caller as `shapes`.
-    """
-
-    op: Op
-    batched: tuple[tuple[int, ...], ...]
-    shapes: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True)
 class Prepared:
-    """A plan with its runner.
+    """An operation with its runner.
 
     `dense`: the inputs may be handed on as they are. `moved`: they are channels-first in shape, but channels-last in
     memory, as PyTorch's channels_last tensors, and so are the results.
     """
 
-    runner: eager.Runner
+    runner: Runner
     outputs: tuple[TensorType, ...]
     dense: bool
     single: bool
     moved: bool = False
 
     def fits(self, arrays: Sequence[Array], out: Any) -> Sequence[Array] | None:
-        """The arrays to write to where `out` is plainly right: the quick way past `_check_out`, which says what is
+        """The arrays to write to where `out` is plainly right: the quick way past `check_out`, which says what is
         wrong. Memory that may overlap is looked at there."""
         if self.moved or not (self.single or type(out) is tuple):
             return None
@@ -96,10 +86,8 @@ class Prepared:
         return results[0] if self.single else results
 
 
-def call(
-    planner: Planner, arrays: tuple[Any, ...], arguments: tuple[Any, ...], out: Any, threads: Any
-) -> Any:
-    """Run the function whose arguments `planner(types, *arguments)` reads, on arrays of any library.
+def call(parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], out: Any, threads: Any) -> Any:
+    """Run the function whose arguments `parser(types, *arguments)` reads, on arrays of any library.
 
     Raises InputError for inputs that are no arrays, DTypeError and ShapeError for those that do not fit,
     ArgumentError for arguments out of range, CapacityError where there is not enough memory.
@@ -108,14 +96,14 @@ def call(
         try:
             said = marshal.dumps((arguments, threads), 2)
         except ValueError:
-            return _convert_and_call(planner, arrays, arguments, out, threads)
+            return _convert_and_call(parser, arrays, arguments, out, threads)
         prepared = None
         if len(arrays) == 1:  # nearly every call: 0.3 us less than the general way
             (x,) = arrays
             if type(x) is np.ndarray:
-                prepared = _kept.get((planner, said, (x.shape, x.strides, x.dtype)))
+                prepared = _kept.get((parser, said, (x.shape, x.strides, x.dtype)))
         elif all(type(x) is np.ndarray for x in arrays):
-            prepared = _kept.get((planner, said, *[(x.shape, x.strides, x.dtype) for x in arrays]))
+            prepared = _kept.get((parser, said, *[(x.shape, x.strides, x.dtype) for x in arrays]))
         if prepared is not None:
             if out is None:
                 return prepared(arrays, None)
@@ -123,13 +111,13 @@ def call(
             if targets is not None:
                 prepared(arrays, targets)
                 return out
-        return _convert_and_call(planner, arrays, arguments, out, threads)
+        return _convert_and_call(parser, arrays, arguments, out, threads)
     except (MemoryError, OSError, RuntimeError) as error:
         raise_refusal(arguments[0], error)
 
 
 def _convert_and_call(
-    planner: Planner, arrays: tuple[Any, ...], arguments: tuple[Any, ...], out: Any, threads: Any
+    parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], out: Any, threads: Any
 ) -> Any:
     name = arguments[0]
     converted, restore = [], None
@@ -144,9 +132,9 @@ def _convert_and_call(
                 raise InputError(f"{name}: {what} {error}") from error
         converted.append(array)
         restore = back if position == 0 else restore
-    prepared = prepare(planner, tuple(converted), arguments, threads)
+    prepared = prepare(parser, tuple(converted), arguments, threads)
     if out is not None:
-        targets = _check_out(name, out, prepared, converted)
+        targets = check_out(name, out, prepared.outputs, converted)
         _fill(prepared, converted, targets)
         return out
     results = prepared(converted, None)
@@ -155,29 +143,27 @@ def _convert_and_call(
     return restore(results) if prepared.single else tuple(restore(y) for y in results)
 
 
-def prepare(
-    planner: Planner, arrays: tuple[Array, ...], arguments: tuple[Any, ...], threads: Any
-) -> Prepared:
+def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...], threads: Any) -> Prepared:
     """The prepared call of a signature, kept if it may be."""
     key = None
     if _is_plain((arguments, threads)):
         signature = [(x.shape, x.strides, x.dtype) for x in arrays]
-        key = (planner, marshal.dumps((arguments, threads), 2), *signature)
+        key = (parser, marshal.dumps((arguments, threads), 2), *signature)
         if key in _kept:
             return _kept[key]
     count = None if threads is None else resolve_threads(threads)
     types = tuple(TensorType(x.dtype.newbyteorder("="), x.shape) for x in arrays)
-    plan = planner(types, *arguments)
-    moved = _is_channels_last_memory(plan, arrays)
-    op, given = _moved(plan) if moved else (plan.op, plan.batched)
+    operation = parser(types, *arguments)
+    moved = _is_channels_last_memory(operation, arrays)
+    op, given = _moved(operation) if moved else (operation.op, operation.batched)
     batched = tuple(TensorType(t.dtype, shape) for t, shape in zip(types, given, strict=True))
     made = op.infer(*batched)
     for y in made:
         check_extents(f"{arguments[0]}: a result", y.shape, y.dtype.itemsize)
     _check_memory(arguments[0], made)
     prepared = Prepared(
-        runner=eager.prepare(op, batched, count, () if moved else plan.shapes),
-        outputs=tuple(TensorType(y.dtype, shape) for y, shape in zip(made, plan.shapes, strict=True)),
+        runner=runner_for(op, batched, count, () if moved else operation.shapes),
+        outputs=tuple(TensorType(y.dtype, shape) for y, shape in zip(made, operation.shapes, strict=True)),
         dense=all(x.flags.c_contiguous and x.dtype.isnative for x in arrays),
         single=len(made) == 1,
         moved=moved,
@@ -198,9 +184,9 @@ def _check_memory(name: str, outputs: Sequence[TensorType]) -> None:
         )
 
 
-def _is_channels_last_memory(plan: Plan, arrays: Sequence[Array]) -> bool:
+def _is_channels_last_memory(operation: Operation, arrays: Sequence[Array]) -> bool:
     """True when all inputs are batched, channels-first in shape and dense once channels go last."""
-    pool = getattr(plan.op, "forward", plan.op)  # a gradient lies as its pool does
+    pool = getattr(operation.op, "forward", operation.op)  # a gradient lies as its pool does
     if getattr(pool, "channels_last", True):
         return False
     return all(
@@ -208,17 +194,17 @@ def _is_channels_last_memory(plan: Plan, arrays: Sequence[Array]) -> bool:
         and x.dtype.isnative
         and not x.flags.c_contiguous
         and np.moveaxis(x, 1, -1).flags.c_contiguous
-        for x, shape in zip(arrays, plan.batched, strict=True)
+        for x, shape in zip(arrays, operation.batched, strict=True)
     )
 
 
-def _moved(plan: Plan) -> tuple[Op, tuple[tuple[int, ...], ...]]:
-    """The same plan for channels-last memory."""
+def _moved(operation: Operation) -> tuple[Op, tuple[tuple[int, ...], ...]]:
+    """The same operation for channels-last memory."""
     fields: dict[str, Any] = {"channels_last": True}
-    if hasattr(plan.op, "forward"):
-        fields = {"forward": dataclasses.replace(plan.op.forward, **fields)}
-    op: Op = dataclasses.replace(plan.op, **fields)  # type: ignore[type-var]  # operators are dataclasses
-    return op, tuple((shape[0], *shape[2:], shape[1]) for shape in plan.batched)
+    if hasattr(operation.op, "forward"):
+        fields = {"forward": dataclasses.replace(operation.op.forward, **fields)}
+    op: Op = dataclasses.replace(operation.op, **fields)  # type: ignore[type-var]  # operators are dataclasses
+    return op, tuple((shape[0], *shape[2:], shape[1]) for shape in operation.batched)
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
@@ -229,58 +215,6 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
     return value is None or type(value) in (int, bool, float, str)
 
 
-def _check_out(name: str, out: Any, prepared: Prepared, inputs: Sequence[Array]) -> list[Array]:
-    """The arrays to write to; ArgumentError or DTypeError unless they fit."""
-    given = (out,) if prepared.single else out
-    count = len(prepared.outputs)
-    if not prepared.single and (not isinstance(out, list | tuple) or len(out) != count):
-        raise ArgumentError(f"{name}: out must be a tuple of {count} arrays, one per result")
-    targets: list[Array] = []
-    for position, (target, wanted) in enumerate(zip(given, prepared.outputs, strict=True)):
-        what = f"{name}: out" if prepared.single else f"{name}: out[{position}]"
-        try:
-            array, _ = as_numpy(target)
-        except CenoteError as error:
-            raise ArgumentError(f"{what} {error}") from error
-        if array.dtype != wanted.dtype:
-            raise DTypeError(f"{what} must have type {wanted.dtype}, got {array.dtype}")
-        if array.shape != wanted.shape:
-            raise ArgumentError(f"{what} must have shape {list(wanted.shape)}, got {list(array.shape)}")
-        if not array.flags.writeable:
-            raise ArgumentError(f"{what} is read-only")
-        if not array.flags.c_contiguous and _overlaps_itself(array):
-            raise ArgumentError(f"{what}: its own elements overlap in memory (strides {list(array.strides)})")
-        if any(_overlap(array, x) for x in (*inputs, *targets)):
-            raise ArgumentError(
-                f"{what} overlaps an input or another output in memory; give it memory of its own"
-            )
-        targets.append(array)
-    return targets
-
-
-def _overlaps_itself(array: Array) -> bool:
-    """Whether the steps of some axis are shorter than what lies within one step.
-
-    So it is when elements share memory. Of views without shared memory only those that weave their axes into each
-    other (as_strided alone makes such) are taken for overlapping too.
-    """
-    within = array.itemsize
-    axes = zip(map(abs, array.strides), array.shape, strict=True)
-    for stride, extent in sorted(axis for axis in axes if axis[1] > 1):
-        if stride < within:
-            return array.size > 0
-        within += stride * (extent - 1)
-    return False
-
-
-def _overlap(a: Array, b: Array) -> bool:
-    """Whether two arrays share an element; True when that is too hard to tell."""
-    try:
-        return bool(np.shares_memory(a, b, max_work=100_000))  # type: ignore[arg-type]  # any limit is valid
-    except np.exceptions.TooHardError:
-        return True
-
-
 def _fill(prepared: Prepared, arrays: Sequence[Array], targets: Sequence[Array]) -> None:
     """Run into the targets, through a copy where their memory is not row-major."""
     if not prepared.moved and all(y.flags.c_contiguous for y in targets):
@@ -289,3 +223,118 @@ def _fill(prepared: Prepared, arrays: Sequence[Array], targets: Sequence[Array])
     results = prepared(arrays, None)
     for target, y in zip(targets, (results,) if prepared.single else results, strict=True):
         target[...] = y
+
+
+# ---- runners -----------------------------------------------------------------------------------------------------
+
+
+def runner_for(
+    op: Op,
+    inputs: Sequence[TensorType | None],
+    threads: int | None = None,
+    shapes: Sequence[tuple[int, ...]] = (),
+) -> Runner:
+    """A runner for inputs of these types. `shapes` of as many elements may replace those of the outputs.
+
+    Raises what `op.infer` raises, and ArgumentError for a number of threads out of range.
+    """
+    types = op.infer(*inputs)
+    shown = tuple(shapes) or tuple(y.shape for y in types)
+    count = resolve_threads(threads)
+    best = _best_lowering(op, inputs)
+    if best is None or not all(y.size for y in types):
+        return _reference_runner(op, tuple(inputs), types, shown)
+    return _Native(best, inputs, types, shown, count).runner()
+
+
+def _best_lowering(op: Op, inputs: Sequence[TensorType | None]) -> Lowering | None:
+    """The quickest lowering that works on the caller's memory as it is."""
+    options = [
+        option
+        for option in op.lowerings(inputs, jit.host_target())
+        if all(layout == PLAIN or x is None for layout, x in zip(option.inputs, inputs, strict=True))
+        and all(layout == PLAIN for layout in option.outputs)
+    ]
+    return min(options, key=lambda option: option.seconds, default=None)
+
+
+class _Native:
+    """A lowering bound to the caller's arrays, as a program whose inputs and outputs are they."""
+
+    def __init__(
+        self,
+        option: Lowering,
+        inputs: Sequence[TensorType | None],
+        outputs: Types,
+        shapes: Sequence[tuple[int, ...]],
+        threads: int,
+    ) -> None:
+        self.outputs, self.shapes = outputs, shapes
+        self.inputs = [x for x in inputs if x is not None]
+        self.constants: list[Array] = []
+        offset, temporaries = 0, []
+        for type in option.temporaries:
+            temporaries.append(View(type, PLAIN, dense_strides(type.shape), Slot("arena", 0, offset)))
+            offset += -(-type.nbytes // 64) * 64
+        self.arena_bytes = offset
+        self.alone = threads == 1 or option.seconds < _WORTH_THREADS
+        self.threads = 1 if self.alone else threads
+        self.flush = settings.DENORMALS.choice() == "flush"
+        made = [_view(y, "output", index) for index, y in enumerate(outputs)]
+        places = iter(range(len(self.inputs)))
+        given = [None if x is None else _view(x, "input", next(places)) for x in inputs]
+        calls = [with_constants(call, self._constant) for call in option.bind(given, [*made, *temporaries])]
+        launcher = Launcher(calls, jit.host_target())
+        self.steps = tuple(launcher.step(call) for call in calls)
+        self.checks: tuple[Step, ...] = ()
+        if option.check is not None:
+            noted = (temporaries[-1].slot, temporaries[-1].type)
+            self.checks = (HostStep("check", option.check, (noted,), ()),)
+
+    def _constant(self, array: Array) -> Slot:
+        self.constants.append(aligned_copy(array, "a constant of an operator"))
+        return Slot("constant", len(self.constants) - 1)
+
+    def runner(self) -> Runner:
+        if self.alone and len(self.steps) == 1 and not self.arena_bytes:
+            short = single_runner(
+                self.steps[0], self.constants, len(self.inputs), self.outputs, self.shapes, self.flush
+            )
+            if short is not None:
+                return short
+        program = Program(
+            (*self.steps, *self.checks), tuple(self.inputs), self.outputs, tuple(self.constants), self.arena_bytes,
+            driver_abi(), self.threads, self.alone, self.flush,
+        )  # fmt: skip
+        shapes = self.shapes
+
+        def run(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
+            present = [x for x in arrays if x is not None]
+            results = program.run(present, out)
+            if out is not None:
+                return tuple(out)
+            return tuple(y.reshape(shape) for y, shape in zip(results, shapes, strict=True))
+
+        return run
+
+
+def _view(type: TensorType, kind: str, index: int) -> View:
+    return View(type, PLAIN, dense_strides(type.shape), Slot(kind, index))
+
+
+def _reference_runner(
+    op: Op, inputs: tuple[TensorType | None, ...], outputs: Types, shapes: Sequence[tuple[int, ...]]
+) -> Runner:
+    def runner(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
+        shaped = [
+            None if x is None or t is None else x.reshape(t.shape)
+            for x, t in zip(arrays, inputs, strict=True)
+        ]
+        results = op.reference(*shaped)
+        if out is None:
+            return tuple(y.reshape(shape) for y, shape in zip(results, shapes, strict=True))
+        for target, y in zip(out, results, strict=True):
+            target[...] = y.reshape(target.shape)
+        return tuple(out)
+
+    return runner

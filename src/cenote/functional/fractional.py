@@ -9,8 +9,8 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError, shown
 from cenote.core.types import TensorType, is_float
-from cenote.functional.arguments import Form, flag, form, numbers, real, refuse_empty, seed_of
-from cenote.functional.dispatch import Plan, call
+from cenote.functional.arguments import Form, Operation, flag, form, numbers, real, refuse_empty, seed_of
+from cenote.functional.dispatch import call
 from cenote.functional.types import A, DLPack, Layout2, Layout3, Numbers
 from cenote.ops.pool.fractional import FractionalMaxPool
 from cenote.ops.pool.weighted import uniform
@@ -33,7 +33,7 @@ def _sizes(where: str, spatial: tuple[int, ...], output_size: Any, output_ratio:
     return tuple(int(extent * ratio) for extent, ratio in zip(spatial, parsed, strict=True))
 
 
-def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Plan:
+def _parse(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> Operation:
     kernel_size, output_size, output_ratio, return_indices, layout = rest
     x, samples = types
     window = numbers(where, "kernel_size", kernel_size, rank, 1)
@@ -48,7 +48,7 @@ def _plan(types: tuple[TensorType, ...], where: str, rank: int, *rest: Any) -> P
             f"{where}: _random_samples must have shape {list(draws.shape)}, got {list(samples.shape)}"
         )
     outputs = op.infer(TensorType(x.dtype, shape.batched), draws)
-    return Plan(op, (shape.batched, draws.shape), tuple(shape.restore(y.shape) for y in outputs))
+    return Operation(op, (shape.batched, draws.shape), tuple(shape.restore(y.shape) for y in outputs))
 
 
 def _fractional(
@@ -71,7 +71,7 @@ def _fractional(
         samples = _draw(where, shape, seed, array.dtype if is_float(array.dtype) else np.float32)
     elif seed is not None:
         raise ArgumentError(f"{where}: give either _random_samples or seed, not both")
-    return call(_plan, (input, samples), (where, rank, *rest, layout), out, threads)
+    return call(_parse, (input, samples), (where, rank, *rest, layout), out, threads)
 
 
 def _draw(where: str, shape: Form, seed: Any, dtype: Any) -> Any:

@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from cenote.core.types import TensorType
-from cenote.functional.arguments import Form, form, layout_rank, plan_for, real, rules_of
-from cenote.functional.dispatch import Plan, Types, call
+from cenote.functional.arguments import (
+    Form,
+    Operation,
+    Types,
+    form,
+    layout_rank,
+    operation_on,
+    real,
+    rules_of,
+)
+from cenote.functional.dispatch import call
 from cenote.functional.types import A, Layout, NanRule, Rules
 from cenote.ops.pool.lp import GlobalLpPool
 from cenote.ops.pool.whole_map import GlobalAveragePool, GlobalMaxPool
@@ -16,25 +25,25 @@ def _form(where: str, x: TensorType, layout: Any) -> Form:
     return form(where, x.shape, layout_rank(where, layout), layout)
 
 
-def plan_global_max(types: Types, where: str, layout: Any, semantics: Any, nan: Any) -> Plan:
+def parse_global_max(types: Types, where: str, layout: Any, semantics: Any, nan: Any) -> Operation:
     """The largest values of maps."""
     _, nan_rule = rules_of(where, semantics, nan)
     shape = _form(where, types[0], layout)
-    return plan_for(GlobalMaxPool(shape.channels_last, nan_rule), types[0], shape)
+    return operation_on(GlobalMaxPool(shape.channels_last, nan_rule), types[0], shape)
 
 
-def plan_global_average(types: Types, where: str, layout: Any, semantics: Any) -> Plan:
+def parse_global_average(types: Types, where: str, layout: Any, semantics: Any) -> Operation:
     """Means of maps."""
     rules, _ = rules_of(where, semantics, None)
     shape = _form(where, types[0], layout)
-    return plan_for(GlobalAveragePool(shape.channels_last, rules.rounding), types[0], shape)
+    return operation_on(GlobalAveragePool(shape.channels_last, rules.rounding), types[0], shape)
 
 
-def plan_global_lp(types: Types, where: str, norm_type: Any, layout: Any) -> Plan:
+def parse_global_lp(types: Types, where: str, norm_type: Any, layout: Any) -> Operation:
     """Norms of maps."""
     p = real(where, "norm_type", norm_type)
     shape = _form(where, types[0], layout)
-    return plan_for(GlobalLpPool(shape.channels_last, p), types[0], shape)
+    return operation_on(GlobalLpPool(shape.channels_last, p), types[0], shape)
 
 
 def global_max_pool(
@@ -49,7 +58,7 @@ def global_max_pool(
     """Largest value of the whole map: (N, C, H, W) gives (N, C, 1, 1). `layout` sets the number of spatial axes
     ("NCL" 1, "NCHW" 2, "NCDHW" 3, and their channels-last and plain forms); out, threads, nan: see max_pool2d.
     """
-    return call(plan_global_max, (input,), ("global_max_pool", layout, semantics, nan), out, threads)
+    return call(parse_global_max, (input,), ("global_max_pool", layout, semantics, nan), out, threads)
 
 
 def global_avg_pool(
@@ -63,7 +72,7 @@ def global_avg_pool(
     """Mean of the whole map: (N, C, H, W) gives (N, C, 1, 1); float32 means of 16 million elements are right to 1e-6.
     Layouts as in global_max_pool, types and rounding as in avg_pool2d.
     """
-    return call(plan_global_average, (input,), ("global_avg_pool", layout, semantics), out, threads)
+    return call(parse_global_average, (input,), ("global_avg_pool", layout, semantics), out, threads)
 
 
 def global_lp_pool(
@@ -77,4 +86,4 @@ def global_lp_pool(
     """(sum |x|^p)^(1/p) of the whole map, p = norm_type: (N, C, H, W) gives (N, C, 1, 1). Layouts as in
     global_max_pool; float types only.
     """
-    return call(plan_global_lp, (input,), ("global_lp_pool", norm_type, layout), out, threads)
+    return call(parse_global_lp, (input,), ("global_lp_pool", norm_type, layout), out, threads)

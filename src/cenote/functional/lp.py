@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from cenote.core.pool_semantics import TORCH
-from cenote.functional.arguments import WindowArguments, plan_for, real, rules_of, window_fields
-from cenote.functional.dispatch import Plan, Types, call
+from cenote.functional.arguments import (
+    TORCH,
+    Operation,
+    Types,
+    WindowArguments,
+    operation_on,
+    real,
+    rules_of,
+    window_fields,
+)
+from cenote.functional.dispatch import call
 from cenote.functional.types import A, Layout1, Layout2, Layout3, Numbers, Padding, Rules
 from cenote.ops.pool.lp import LpPool
 
 
-def plan_lp(
+def parse_lp(
     types: Types, where: str, rank: int, norm_type: Any, kernel_size: Any, stride: Any, ceil_mode: Any, padding: Any,
     dilation: Any, layout: Any, semantics: Any,
-) -> Plan:  # fmt: skip
+) -> Operation:  # fmt: skip
     """Norms of windows."""
     rules, _ = rules_of(where, TORCH.name if semantics is None else semantics, None)
     p = real(where, "norm_type", norm_type)
     arguments = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
     shape, fields = window_fields(where, rank, arguments, layout, rules, types[0])
     op = LpPool(**fields, p=p, signed_powers=rules.signed_powers and semantics is not None)
-    return plan_for(op, types[0], shape)
+    return operation_on(op, types[0], shape)
 
 
 def lp_pool1d(
@@ -40,7 +48,7 @@ def lp_pool1d(
 ) -> A:
     """Lp norm of each window over 1 spatial axis: see lp_pool2d. Layouts: NCL, NLC, L."""
     rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics)
-    return call(plan_lp, (input,), ("lp_pool1d", 1, *rest), out, threads)
+    return call(parse_lp, (input,), ("lp_pool1d", 1, *rest), out, threads)
 
 
 def lp_pool2d(
@@ -67,7 +75,7 @@ def lp_pool2d(
     Float types only; sums are taken in at least float32, so float16 does not overflow unless its result does.
     """
     rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics)
-    return call(plan_lp, (input,), ("lp_pool2d", 2, *rest), out, threads)
+    return call(parse_lp, (input,), ("lp_pool2d", 2, *rest), out, threads)
 
 
 def lp_pool3d(
@@ -86,4 +94,4 @@ def lp_pool3d(
 ) -> A:
     """Lp norm of each window over 3 spatial axes: see lp_pool2d. Layouts: NCDHW, NDHWC, DHW."""
     rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics)
-    return call(plan_lp, (input,), ("lp_pool3d", 3, *rest), out, threads)
+    return call(parse_lp, (input,), ("lp_pool3d", 3, *rest), out, threads)

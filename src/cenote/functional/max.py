@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from typing import Any, Literal, overload
 
-from cenote.core.pool_semantics import TORCH
 from cenote.functional.arguments import (
+    TORCH,
+    Operation,
+    Types,
     WindowArguments,
     flag,
     form,
     layout_rank,
     numbers,
-    plan_for,
+    operation_on,
     refuse_empty,
     rules_of,
     window_fields,
 )
-from cenote.functional.dispatch import Plan, Types, call
+from cenote.functional.dispatch import call
 from cenote.functional.types import A, Layout, Layout1, Layout2, Layout3, NanRule, Numbers, Padding, Rules
-from cenote.ops.pool.max import MaxPool, MinPool
+from cenote.ops.pool.window import MaxPool, MinPool
 
 
-def plan_max(
+def parse_max(
     types: Types, where: str, rank: int, largest: bool, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: Any, return_indices: Any, layout: Any, semantics: Any, nan: Any,
-) -> Plan:  # fmt: skip
+) -> Operation:  # fmt: skip
     """The largest or smallest values of windows."""
     rules, nan_rule = rules_of(where, semantics, nan)
     arguments = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
@@ -32,7 +34,7 @@ def plan_max(
     indices = flag(where, "return_indices", return_indices)
     kind = MaxPool if largest else MinPool
     op = kind(**fields, return_indices=indices, index=rules.index, nan=nan_rule)
-    return plan_for(op, types[0], shape)
+    return operation_on(op, types[0], shape)
 
 
 @overload
@@ -66,7 +68,7 @@ def max_pool1d(
 ) -> Any:
     """Largest value of each window over 1 spatial axis: see max_pool2d. Layouts: NCL, NLC, L."""
     rest = (kernel_size, stride, padding, dilation, ceil_mode, return_indices, layout, semantics, nan)
-    return call(plan_max, (input,), ("max_pool1d", 1, True, *rest), out, threads)
+    return call(parse_max, (input,), ("max_pool1d", 1, True, *rest), out, threads)
 
 
 @overload
@@ -119,7 +121,7 @@ def max_pool2d(
     argument. A window that holds padding only, which PyTorch gives -inf, is refused.
     """
     rest = (kernel_size, stride, padding, dilation, ceil_mode, return_indices, layout, semantics, nan)
-    return call(plan_max, (input,), ("max_pool2d", 2, True, *rest), out, threads)
+    return call(parse_max, (input,), ("max_pool2d", 2, True, *rest), out, threads)
 
 
 @overload
@@ -153,7 +155,7 @@ def max_pool3d(
 ) -> Any:
     """Largest value of each window over 3 spatial axes: see max_pool2d. Layouts: NCDHW, NDHWC, DHW."""
     rest = (kernel_size, stride, padding, dilation, ceil_mode, return_indices, layout, semantics, nan)
-    return call(plan_max, (input,), ("max_pool3d", 3, True, *rest), out, threads)
+    return call(parse_max, (input,), ("max_pool3d", 3, True, *rest), out, threads)
 
 
 @overload
@@ -190,12 +192,12 @@ def min_pool(
     """
     rank = layout_rank("min_pool", layout)
     rest = (kernel_size, stride, padding, dilation, ceil_mode, return_indices, layout, semantics, nan)
-    return call(plan_max, (input,), ("min_pool", rank, False, *rest), out, threads)
+    return call(parse_max, (input,), ("min_pool", rank, False, *rest), out, threads)
 
 
-def plan_morphology(
+def parse_morphology(
     types: Types, where: str, rank: int, largest: bool, size: Any, layout: Any, nan: Any
-) -> Plan:
+) -> Operation:
     """Dilation (the largest value) or erosion."""
     _, nan_rule = rules_of(where, TORCH.name, nan)
     window = numbers(where, "size", size, rank, 1)
@@ -210,7 +212,7 @@ def plan_morphology(
         channels_last=shape.channels_last,
         nan=nan_rule,
     )
-    return plan_for(op, types[0], shape)
+    return operation_on(op, types[0], shape)
 
 
 def dilation(
@@ -229,7 +231,7 @@ def dilation(
     For even sizes the window of dilation is that of erosion reflected, so that dilation(erosion(x)) never exceeds x.
     """
     rank = layout_rank("dilation", layout)
-    return call(plan_morphology, (input,), ("dilation", rank, True, size, layout, nan), out, threads)
+    return call(parse_morphology, (input,), ("dilation", rank, True, size, layout, nan), out, threads)
 
 
 def erosion(
@@ -243,4 +245,4 @@ def erosion(
 ) -> A:
     """Grey-scale erosion by a flat window of `size`: the smallest value around each element; see dilation."""
     rank = layout_rank("erosion", layout)
-    return call(plan_morphology, (input,), ("erosion", rank, False, size, layout, nan), out, threads)
+    return call(parse_morphology, (input,), ("erosion", rank, False, size, layout, nan), out, threads)

@@ -7,15 +7,24 @@ from typing import Any, Literal
 
 from cenote.core.errors import ArgumentError, shown
 from cenote.core.types import TensorType
-from cenote.functional.arguments import choice, form, layout_rank, refuse_empty, rules_of, whole
-from cenote.functional.dispatch import Plan, Types, call
+from cenote.functional.arguments import (
+    Operation,
+    Types,
+    choice,
+    form,
+    layout_rank,
+    refuse_empty,
+    rules_of,
+    whole,
+)
+from cenote.functional.dispatch import call
 from cenote.functional.types import A, Layout, NanRule, Rules
 from cenote.ops.pool.pyramid import SpatialPyramidPool
 
 
-def plan_pyramid(
+def parse_pyramid(
     types: Types, where: str, rank: int, levels: Any, mode: Any, layout: Any, semantics: Any, nan: Any
-) -> Plan:
+) -> Operation:
     """Bins of several levels."""
     rules, nan_rule = rules_of(where, semantics, nan)
     if not isinstance(levels, list | tuple) or not levels:
@@ -26,7 +35,7 @@ def plan_pyramid(
     kind = choice(where, "mode", mode, ("max", "avg"))
     op = SpatialPyramidPool(bins, rank, kind, shape.channels_last, nan_rule, rules.rounding)
     (y,) = op.infer(TensorType(types[0].dtype, shape.batched))
-    return Plan(op, (shape.batched,), (y.shape if shape.missing == 0 else y.shape[1:],))
+    return Operation(op, (shape.batched,), (y.shape if shape.missing == 0 else y.shape[1:],))
 
 
 def spatial_pyramid_pool(
@@ -50,4 +59,4 @@ def spatial_pyramid_pool(
     """
     rank = layout_rank("spatial_pyramid_pool", layout)
     rest = (tuple(levels) if isinstance(levels, list | tuple) else levels, mode, layout, semantics, nan)
-    return call(plan_pyramid, (input,), ("spatial_pyramid_pool", rank, *rest), out, threads)
+    return call(parse_pyramid, (input,), ("spatial_pyramid_pool", rank, *rest), out, threads)

@@ -8,10 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError
-from cenote.core.pool_semantics import semantics_named
 from cenote.core.types import INT64, Array, is_float
-from cenote.functional.arguments import choice, flag, numbers, real, whole
-from cenote.functional.dispatch import Plan, Types, call
+from cenote.functional.arguments import Operation, Types, choice, flag, numbers, real, semantics_named, whole
+from cenote.functional.dispatch import call
 from cenote.functional.types import A, DLPack, Numbers, Rules
 from cenote.ops.roi.align import MODES, RoiAlign
 from cenote.ops.roi.pool import MaxRoiPool, PsRoiPool
@@ -66,20 +65,26 @@ def _input_dtype(where: str, input: Any) -> Any:
         raise InputError(f"{where}: input {error}") from error
 
 
-def plan_region_pool(
+def parse_roi_pool(
     types: Types, where: str, output_size: Any, spatial_scale: Any, position_sensitive: bool
-) -> Plan:
+) -> Operation:
     """The largest values, or (position-sensitive) the means, of bins of regions."""
     kind = PsRoiPool if position_sensitive else MaxRoiPool
     op = kind(_output(where, output_size), _scale(where, spatial_scale))
     (y,) = op.infer(*types)
-    return Plan(op, tuple(t.shape for t in types), (y.shape,))
+    return Operation(op, tuple(t.shape for t in types), (y.shape,))
 
 
-def plan_align(
-    types: Types, where: str, output_size: Any, spatial_scale: Any, sampling_ratio: Any, aligned: Any, mode: Any,
+def parse_align(
+    types: Types,
+    where: str,
+    output_size: Any,
+    spatial_scale: Any,
+    sampling_ratio: Any,
+    aligned: Any,
+    mode: Any,
     semantics: Any,
-) -> Plan:  # fmt: skip
+) -> Operation:
     """Samples of regions."""
     rules = semantics_named(where, semantics)
     op = RoiAlign(
@@ -91,7 +96,7 @@ def plan_align(
         max_of_terms=rules.name == "onnx",
     )
     (y,) = op.infer(*types)
-    return Plan(op, tuple(t.shape for t in types), (y.shape,))
+    return Operation(op, tuple(t.shape for t in types), (y.shape,))
 
 
 def roi_pool(
@@ -114,9 +119,7 @@ def roi_pool(
     """
     dtype = _input_dtype("roi_pool", input)
     rois = read_boxes("roi_pool", boxes, dtype).astype(dtype)
-    return call(
-        plan_region_pool, (input, rois), ("roi_pool", output_size, spatial_scale, False), out, threads
-    )
+    return call(parse_roi_pool, (input, rois), ("roi_pool", output_size, spatial_scale, False), out, threads)
 
 
 def ps_roi_pool(
@@ -135,7 +138,7 @@ def ps_roi_pool(
     dtype = _input_dtype("ps_roi_pool", input)
     rois = read_boxes("ps_roi_pool", boxes, dtype).astype(dtype)
     return call(
-        plan_region_pool, (input, rois), ("ps_roi_pool", output_size, spatial_scale, True), out, threads
+        parse_roi_pool, (input, rois), ("ps_roi_pool", output_size, spatial_scale, True), out, threads
     )
 
 
@@ -169,4 +172,4 @@ def roi_align(
         raise InputError("roi_align: boxes name images by whole numbers")
     arrays = input, np.ascontiguousarray(rois[:, 1:]).astype(dtype), images.astype(INT64)
     rest = (output_size, spatial_scale, sampling_ratio, aligned, mode, semantics)
-    return call(plan_align, arrays, ("roi_align", *rest), out, threads)
+    return call(parse_align, arrays, ("roi_align", *rest), out, threads)

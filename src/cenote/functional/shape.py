@@ -6,8 +6,14 @@ from collections.abc import Sequence
 
 from cenote.core.errors import ArgumentError, shown
 from cenote.core.pool_geometry import axis_windows
-from cenote.core.pool_semantics import semantics_named
-from cenote.functional.arguments import WindowArguments, form, layout_rank, refuse_empty, whole
+from cenote.functional.arguments import (
+    WindowArguments,
+    form,
+    layout_rank,
+    refuse_empty,
+    semantics_named,
+    whole,
+)
 from cenote.functional.types import Layout, Numbers, Padding, Rules
 
 

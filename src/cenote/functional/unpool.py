@@ -6,16 +6,25 @@ from typing import Any
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError, shown
 from cenote.core.types import INT64, TensorType
-from cenote.functional.arguments import form, numbers, refuse_empty, rules_of, strides, whole
-from cenote.functional.dispatch import Plan, Types, call
+from cenote.functional.arguments import (
+    Operation,
+    Types,
+    form,
+    numbers,
+    refuse_empty,
+    rules_of,
+    strides,
+    whole,
+)
+from cenote.functional.dispatch import call
 from cenote.functional.types import A, DLPack, Layout1, Layout2, Layout3, Numbers, Rules
 from cenote.ops.pool.unpool import MaxUnpool
 
 
-def plan_unpool(
+def parse_unpool(
     types: Types, where: str, rank: int, kernel_size: Any, stride: Any, padding: Any, output_size: Any, layout: Any,
     semantics: Any,
-) -> Plan:  # fmt: skip
+) -> Operation:  # fmt: skip
     """Values put where indices say."""
     x, indices = types
     rules, _ = rules_of(where, semantics, None)
@@ -35,7 +44,7 @@ def plan_unpool(
     output = _output(where, output_size, default, step, rules.name, shape.channels_last)
     op = MaxUnpool(window, step, pads, output, rules.index, shape.channels_last)
     (y,) = op.infer(TensorType(x.dtype, shape.batched), TensorType(INT64, shape.batched))
-    return Plan(op, (shape.batched, shape.batched), (shape.restore(y.shape),))
+    return Operation(op, (shape.batched, shape.batched), (shape.restore(y.shape),))
 
 
 def _output(
@@ -79,7 +88,7 @@ def max_unpool1d(
     """Partial inverse of max_pool1d: see max_unpool2d."""
     size = tuple(output_size) if isinstance(output_size, list | tuple) else output_size
     rest = (kernel_size, stride, padding, size, layout, semantics)
-    return call(plan_unpool, (input, indices), ("max_unpool1d", 1, *rest), out, threads)
+    return call(parse_unpool, (input, indices), ("max_unpool1d", 1, *rest), out, threads)
 
 
 def max_unpool2d(
@@ -108,7 +117,7 @@ def max_unpool2d(
     """
     size = tuple(output_size) if isinstance(output_size, list | tuple) else output_size
     rest = (kernel_size, stride, padding, size, layout, semantics)
-    return call(plan_unpool, (input, indices), ("max_unpool2d", 2, *rest), out, threads)
+    return call(parse_unpool, (input, indices), ("max_unpool2d", 2, *rest), out, threads)
 
 
 def max_unpool3d(
@@ -127,4 +136,4 @@ def max_unpool3d(
     """Partial inverse of max_pool3d: see max_unpool2d."""
     size = tuple(output_size) if isinstance(output_size, list | tuple) else output_size
     rest = (kernel_size, stride, padding, size, layout, semantics)
-    return call(plan_unpool, (input, indices), ("max_unpool3d", 3, *rest), out, threads)
+    return call(parse_unpool, (input, indices), ("max_unpool3d", 3, *rest), out, threads)

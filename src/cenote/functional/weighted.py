@@ -5,52 +5,54 @@ from __future__ import annotations
 from typing import Any, Literal, overload
 
 from cenote.functional.arguments import (
+    Operation,
+    Types,
     WindowArguments,
     choice,
     flag,
     form,
     layout_rank,
     numbers,
-    plan_for,
+    operation_on,
     real,
     refuse_empty,
     rules_of,
     seed_of,
     window_fields,
 )
-from cenote.functional.dispatch import Plan, Types, call
+from cenote.functional.dispatch import call
 from cenote.functional.types import A, Layout, Numbers, Padding, Rules
 from cenote.ops.pool.blur import BORDERS, BlurPool
 from cenote.ops.pool.median import MedianPool
 from cenote.ops.pool.weighted import GemPool, SoftPool, StochasticPool
 
 
-def plan_soft(
+def parse_soft(
     types: Types, where: str, rank: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: Any, layout: Any, semantics: Any,
-) -> Plan:  # fmt: skip
+) -> Operation:  # fmt: skip
     """Means weighted by exp(x)."""
     rules, _ = rules_of(where, semantics, None)
     window = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
     shape, fields = window_fields(where, rank, window, layout, rules, types[0])
-    return plan_for(SoftPool(**fields), types[0], shape)
+    return operation_on(SoftPool(**fields), types[0], shape)
 
 
-def plan_median(
+def parse_median(
     types: Types, where: str, rank: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: Any, layout: Any, semantics: Any,
-) -> Plan:  # fmt: skip
+) -> Operation:  # fmt: skip
     """Medians of windows."""
     rules, _ = rules_of(where, semantics, None)
     window = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
     shape, fields = window_fields(where, rank, window, layout, rules, types[0])
-    return plan_for(MedianPool(**fields), types[0], shape)
+    return operation_on(MedianPool(**fields), types[0], shape)
 
 
-def plan_gem(
+def parse_gem(
     types: Types, where: str, rank: int, p: Any, eps: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: Any, layout: Any, semantics: Any,
-) -> Plan:  # fmt: skip
+) -> Operation:  # fmt: skip
     """Generalised means."""
     rules, _ = rules_of(where, semantics, None)
     if kernel_size is None:
@@ -59,13 +61,15 @@ def plan_gem(
         kernel_size, stride = whole_map.spatial, (1,) * rank
     window = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
     shape, fields = window_fields(where, rank, window, layout, rules, types[0])
-    return plan_for(GemPool(**fields, p=real(where, "p", p), eps=real(where, "eps", eps)), types[0], shape)
+    return operation_on(
+        GemPool(**fields, p=real(where, "p", p), eps=real(where, "eps", eps)), types[0], shape
+    )
 
 
-def plan_stochastic(
+def parse_stochastic(
     types: Types, where: str, rank: int, seed: Any, training: Any, return_indices: Any, kernel_size: Any, stride: Any,
     padding: Any, dilation: Any, ceil_mode: Any, layout: Any, semantics: Any,
-) -> Plan:  # fmt: skip
+) -> Operation:  # fmt: skip
     """An element of each window, drawn by its size."""
     rules, _ = rules_of(where, semantics, None)
     key = seed_of(where, seed)
@@ -73,21 +77,21 @@ def plan_stochastic(
     indices = flag(where, "return_indices", return_indices)
     window = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
     shape, fields = window_fields(where, rank, window, layout, rules, types[0])
-    return plan_for(
+    return operation_on(
         StochasticPool(**fields, seed=key, expected=expected, return_indices=indices), types[0], shape
     )
 
 
-def plan_blur(
+def parse_blur(
     types: Types, where: str, rank: int, filter_size: Any, stride: Any, border: Any, layout: Any
-) -> Plan:
+) -> Operation:
     """Anti-aliased subsampling."""
     window = numbers(where, "filter_size", filter_size, rank, 1)
     step = numbers(where, "stride", stride, rank, 1)
     mode = choice(where, "border", border, tuple(BORDERS))
     shape = form(where, types[0].shape, rank, layout)
     refuse_empty(where, shape)
-    return plan_for(BlurPool(window, step, mode, shape.channels_last), types[0], shape)
+    return operation_on(BlurPool(window, step, mode, shape.channels_last), types[0], shape)
 
 
 def soft_pool(
@@ -109,7 +113,7 @@ def soft_pool(
     """
     window = (kernel_size, stride, padding, dilation, ceil_mode)
     rank = layout_rank("soft_pool", layout)
-    return call(plan_soft, (input,), ("soft_pool", rank, *window, layout, semantics), out, threads)
+    return call(parse_soft, (input,), ("soft_pool", rank, *window, layout, semantics), out, threads)
 
 
 def median_pool(
@@ -130,7 +134,7 @@ def median_pool(
     """
     window = (kernel_size, stride, padding, dilation, ceil_mode)
     rank = layout_rank("median_pool", layout)
-    return call(plan_median, (input,), ("median_pool", rank, *window, layout, semantics), out, threads)
+    return call(parse_median, (input,), ("median_pool", rank, *window, layout, semantics), out, threads)
 
 
 def gem_pool(
@@ -154,7 +158,7 @@ def gem_pool(
     """
     window = (kernel_size, stride, padding, dilation, ceil_mode)
     rank = layout_rank("gem_pool", layout)
-    return call(plan_gem, (input,), ("gem_pool", rank, p, eps, *window, layout, semantics), out, threads)
+    return call(parse_gem, (input,), ("gem_pool", rank, p, eps, *window, layout, semantics), out, threads)
 
 
 @overload
@@ -197,7 +201,7 @@ def stochastic_pool(
     window = (kernel_size, stride, padding, dilation, ceil_mode)
     rank = layout_rank("stochastic_pool", layout)
     rest = (seed, training, return_indices, *window, layout, semantics)
-    return call(plan_stochastic, (input,), ("stochastic_pool", rank, *rest), out, threads)
+    return call(parse_stochastic, (input,), ("stochastic_pool", rank, *rest), out, threads)
 
 
 def blur_pool(
@@ -218,4 +222,4 @@ def blur_pool(
     Float types; layout (which sets the spatial axes), out, threads: see max_pool2d.
     """
     rank = layout_rank("blur_pool", layout)
-    return call(plan_blur, (input,), ("blur_pool", rank, filter_size, stride, border, layout), out, threads)
+    return call(parse_blur, (input,), ("blur_pool", rank, filter_size, stride, border, layout), out, threads)

@@ -69,7 +69,7 @@ from cenote.kernels.driver_parts import (
     STRIDE,
     THREADS,
     field,
-)  # fmt: skip
+)
 from cenote.runtime.memory import DATA_FIELD
 from cenote.runtime.threads import DriverAbi
 

@@ -79,7 +79,7 @@ def item_of(k: Kernel, item: Value, width: int) -> Item:
     channel = group * width
     if width == 1:
         return Item(image, group, channel, k.integer(1))
-    return Item(image, group, channel, smaller(k, k.number("channels") - channel, k.integer(width)))
+    return Item(image, group, channel, k.minimum(k.number("channels") - channel, k.integer(width)))
 
 
 def start_of(k: Kernel, name: str, item: Item) -> Pointer:
@@ -100,16 +100,6 @@ def named(names: Sequence[str], values: Sequence[int]) -> dict[str, int]:
 def stride_words(name: str, planes: Planes) -> dict[str, int]:
     """The words for `stride_names` of a tensor."""
     return named(stride_names(name), planes.strides)
-
-
-def smaller(k: Kernel, a: Value, b: Value) -> Value:
-    """The smaller of two whole numbers."""
-    return k.intrinsic("smin", a, b)
-
-
-def larger(k: Kernel, a: Value, b: Value) -> Value:
-    """The larger of two whole numbers."""
-    return k.intrinsic("smax", a, b)
 
 
 def vectors(k: Kernel, length: Value, lanes: int) -> list[tuple[Value, Value, int]]:

@@ -1,4 +1,4 @@
-"""Addresses of slabs: what several kernels share that walk tensors of any rank by extents and strides.
+"""Outer axes: what several kernels share that walk tensors of any rank by extents and strides.
 
 The outer axes of a tensor are numbered through; a kernel gets, for each of them, its extent and the stride of every
 operand, and finds the operands' addresses by division.
@@ -29,24 +29,26 @@ def joined_axes(extents: Sequence[int], strides: Sequence[Sequence[int]]) -> lis
     return axes
 
 
-def slab_names(count: int, names: Sequence[str]) -> list[str]:
-    """Names of the number parameters for so many axes, in the order of `slab_numbers`."""
+def axis_names(count: int, names: Sequence[str]) -> list[str]:
+    """The words for so many axes: the extent of each, and its stride in each of the operands `names`."""
     return [
         name for axis in range(count) for name in (f"extent_{axis}", *(f"stride_{axis}_{n}" for n in names))
     ]
 
 
-def slab_numbers(axes: Sequence[Axis]) -> list[int]:
-    """The arguments for `slab_names`."""
-    return [number for extent, moves in axes for number in (extent, *moves)]
+def axis_words(axes: Sequence[Axis], names: Sequence[str]) -> dict[str, int]:
+    """The arguments for `axis_names`."""
+    numbers = [number for extent, moves in axes for number in (extent, *moves)]
+    return dict(zip(axis_names(len(axes), names), numbers, strict=True))
 
 
-def slab_count(axes: Sequence[Axis]) -> int:
+def position_count(axes: Sequence[Axis]) -> int:
+    """Positions along all axes."""
     return math.prod(extent for extent, _ in axes)
 
 
-def slab_pointers(k: Kernel, count: int, names: Sequence[str], index: Value) -> list[Pointer]:
-    """The operands' addresses at slab number `index`."""
+def axis_pointers(k: Kernel, count: int, names: Sequence[str], index: Value) -> list[Pointer]:
+    """The operands' addresses at position number `index` of the axes."""
     pointers = [k.pointer(name) for name in names]
     for axis in reversed(range(count)):
         extent = k.number(f"extent_{axis}")

@@ -65,7 +65,7 @@ _FILES: dict[str, str] = {
     "pool.fractional": "",
     "pool.gradient": "",
     "pool.lp": "GlobalLpPool LpPool",
-    "pool.max": "MaxPool",
+    "pool.window": "MaxPool",
     "pool.median": "",
     "pool.pyramid": "",
     "pool.sparse_gradient": "",

@@ -33,7 +33,7 @@ from cenote.ops.epilogue import Fusible
 from cenote.ops.movement.concat import Concat
 from cenote.ops.movement.split import Split
 from cenote.ops.normalization.batch_normalization import BatchNormalization
-from cenote.ops.pool.max import MaxPool
+from cenote.ops.pool.window import MaxPool
 
 K = TypeVar("K", bound=Op)
 

@@ -8,7 +8,7 @@ from cenote.core.errors import errors_at
 from cenote.core.target import Target
 from cenote.graph.graph import Graph, Node
 from cenote.ops.movement.reshape import Identity
-from cenote.ops.pool.max import MaxPool
+from cenote.ops.pool.window import MaxPool
 from cenote.ops.reorder import Reorder
 from cenote.passes.rename import fresh
 

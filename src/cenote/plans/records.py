@@ -136,9 +136,14 @@ def program(record: Any, constants: Sequence[Array], addresses: Mapping[str, int
     alone = truth(record["alone"], "alone")
     return Program(
         steps=tuple(_step(step, addresses, places) for step in items(record["steps"], "the steps")),
-        inputs=inputs, outputs=outputs, constants=used, arena_bytes=arena, driver=driver_abi(),
-        threads=1 if alone else threads, alone=alone,
-    )  # fmt: skip
+        inputs=inputs,
+        outputs=outputs,
+        constants=used,
+        arena_bytes=arena,
+        driver=driver_abi(),
+        threads=1 if alone else threads,
+        alone=alone,
+    )
 
 
 def check_inputs(
@@ -168,10 +173,15 @@ def _step(record: Any, addresses: Mapping[str, int], places: Places) -> Step:
     if plain and not -1 << 63 <= min(plain) <= max(plain) < 1 << 64:
         refuse("a kernel's argument has more than 64 bits")
     return KernelStep(
-        label, symbol, addresses[symbol], words, number(record["items"], "items", 0, _MOST_ITEMS),
-        number(record["grain"], "grain", 1), number(record["scratch"], "scratch", 0, _MOST_BYTES),
+        label,
+        symbol,
+        addresses[symbol],
+        words,
+        number(record["items"], "items", 0, _MOST_ITEMS),
+        number(record["grain"], "grain", 1),
+        number(record["scratch"], "scratch", 0, _MOST_BYTES),
         truth(record["barrier"], "barrier"),
-    )  # fmt: skip
+    )
 
 
 def _slot(record: Any, places: Places, nbytes: int = 0) -> Slot:

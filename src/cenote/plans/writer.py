@@ -129,9 +129,14 @@ def _step_record(step: Step) -> dict[str, Any]:
     if isinstance(step, KernelStep):
         words = [w if isinstance(w, int) else [w.kind, w.index, w.offset] for w in step.words]
         return {
-            "label": step.label, "symbol": step.symbol, "words": words, "items": step.items, "grain": step.grain,
-            "scratch": step.scratch, "barrier": step.barrier,
-        }  # fmt: skip
+            "label": step.label,
+            "symbol": step.symbol,
+            "words": words,
+            "items": step.items,
+            "grain": step.grain,
+            "scratch": step.scratch,
+            "barrier": step.barrier,
+        }
     return {
         "label": step.label,
         "op": encode(step.operator),

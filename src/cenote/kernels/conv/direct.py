@@ -25,7 +25,7 @@ from cenote.codegen.builder import Kernel, Parameter, Variable
 from cenote.codegen.values import I32, I64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
-from cenote.kernels.elementwise.activations import Activation, Place, store_activated
+from cenote.kernels.elementwise.activations import Activation, Destination, store_activated
 
 POINTERS = ("x", "weights", "bias", "residual", "y")
 NUMBERS = (
@@ -178,18 +178,18 @@ class _Emitter:
             )
         self.bias = k.pointer("bias") + (convolution * k.number("bias_group") + member * self.row)
         first = band * k.number("band")
-        last = k.smaller(first + k.number("band"), k.number("tiles"))
-        wide_end = k.smaller(last, k.number("wide"))
-        narrow_begin = k.larger(first, k.number("wide"))
-        start = first * k.number("narrow") + k.smaller(first, k.number("wide"))
+        last = k.min_drop_nan(first + k.number("band"), k.number("tiles"))
+        wide_end = k.min_drop_nan(last, k.number("wide"))
+        narrow_begin = k.max_drop_nan(first, k.number("wide"))
+        start = first * k.number("narrow") + k.min_drop_nan(first, k.number("wide"))
         slab = self.weights + (image * k.number("weights_image") + group * k.number("slab"))
         self.masks: list[Value | None] = [None] * self.spec.blocks
         if self.spec.clip:
             left = k.number("columns") - member * self.row
             self.masks = [k.tail_mask(left - o * self.lanes, self.lanes) for o in range(self.spec.blocks)]
         chunk, entries = k.number("chunk"), k.number("entries")
-        for begin in k.range(0, k.larger(entries, k.integer(1)), chunk):
-            end = k.smaller(begin + chunk, entries)
+        for begin in k.range(0, k.max_drop_nan(entries, k.integer(1)), chunk):
+            end = k.min_drop_nan(begin + chunk, entries)
             taps = Taps(begin, end, slab, begin.equals(0), (begin + chunk) >= entries)
             walk = Walk(k, start, bases, flat, self.spec.joined)
             for _ in k.range(first, wide_end):
@@ -281,7 +281,7 @@ class _Emitter:
         """Each sum through the activation, after the last tap, and out."""
         block = self.k.number("y_block")
         places = [
-            Place(self.y + pixel.y + block * o, self.masks[o])
+            Destination(self.y + pixel.y + block * o, self.masks[o])
             for pixel in pixels
             for o in range(self.spec.blocks)
         ]

@@ -110,11 +110,11 @@ def direct_calls(
     lanes = y.layout.lanes
     blocks = -(-problem.shape.group_filters // lanes)
     for first, groups, each in block_runs(blocks, problem.shape.pixels * problem.shape.n, target.registers):
-        call = _Plan(problem, x, y, residual, target, first, groups, each).call()
+        call = _FilterGroups(problem, x, y, residual, target, first, groups, each).call()
         yield replace(call, independent=first > 0)
 
 
-class _Plan:
+class _FilterGroups:
     """One call: `groups` filter groups of `each` blocks from block `first` of every convolution group."""
 
     def __init__(
@@ -170,9 +170,13 @@ class _Plan:
         items, grain, shares = self._split(tiles, narrow + 1, slab)
         numbers |= shares
         pointers: dict[str, Argument] = {
-            "x": self.x, "weights": weights, "bias": bias, "y": self._first_block(self.y), "table": table,
+            "x": self.x,
+            "weights": weights,
+            "bias": bias,
+            "y": self._first_block(self.y),
+            "table": table,
             "residual": None if self.residual is None else self._first_block(self.residual),
-        }  # fmt: skip
+        }
         return Call.named(spec, {**pointers, **numbers}, items, grain)
 
     def _first_block(self, view: View) -> View:

@@ -41,10 +41,13 @@ class GemvSpec(KernelSpec):
     def words(self) -> tuple[Parameter, ...]:
         stored = Scalar.named(self.stored)
         return (
-            Parameter("x", F32, pointer=True), Parameter("w", stored, pointer=True),
-            Parameter("bias", F32, pointer=True), Parameter("y", F32, pointer=True),
-            Parameter("n"), Parameter("k"),
-        )  # fmt: skip
+            Parameter("x", F32, pointer=True),
+            Parameter("w", stored, pointer=True),
+            Parameter("bias", F32, pointer=True),
+            Parameter("y", F32, pointer=True),
+            Parameter("n"),
+            Parameter("k"),
+        )
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)

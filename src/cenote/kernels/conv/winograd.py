@@ -133,20 +133,20 @@ class _Emitter:
         for item in k.range(k.begin, k.end):
             block, part = item // parts, item % parts
             first = block * k.number("block")
-            count = k.smaller(k.number("block"), k.number("tiles") - first)
+            count = k.min_drop_nan(k.number("block"), k.number("tiles") - first)
             self.sort(first, count)
             self.locate(first)
             v = self.v if spec.phase == "fused" else self.v + block * k.number("v_item")
             if spec.phase == "input":
                 share = k.number("group_share")
-                self.input(v, part * share, k.smaller(part * share + share, k.number("channel_blocks")))
+                self.input(v, part * share, k.min_drop_nan(part * share + share, k.number("channel_blocks")))
                 continue
             if spec.phase == "fused":
                 self.input(v, k.integer(0), k.number("channel_blocks"))
             begin = part * k.number("group_share")
-            end = k.smaller(begin + k.number("group_share"), k.number("groups"))
+            end = k.min_drop_nan(begin + k.number("group_share"), k.number("groups"))
             for first_group in k.range(begin, end, k.number("bundle")):
-                last_group = k.smaller(first_group + k.number("bundle"), end)
+                last_group = k.min_drop_nan(first_group + k.number("bundle"), end)
                 self.products(v, first_group, last_group, count)
                 for group in k.range(first_group, last_group):
                     self.output(group, self.m + (group - first_group) * k.number("m_group"))
@@ -159,7 +159,7 @@ class _Emitter:
         ends = []
         for name in ("columns_end", "inner_end", "rows_end"):
             left = k.number(name) - first
-            ends.append(k.select(left < 0, k.integer(0), k.smaller(left, count)))
+            ends.append(k.select(left < 0, k.integer(0), k.min_drop_nan(left, count)))
         self.columns_end, self.inner_end, self.rows_end = ends
         limits = {
             (False, True): (k.integer(0), self.columns_end),
@@ -279,7 +279,7 @@ class _Emitter:
         left = k.number("filter_blocks") - group * spec.blocks
         for tiles in self.kinds.values():
             for index in k.range(tiles.begin, tiles.end):
-                for o in k.range(0, k.smaller(k.integer(spec.blocks), left)):
+                for o in k.range(0, k.min_drop_nan(k.integer(spec.blocks), left)):
                     block = group * spec.blocks + o
                     m = products + (index * (spec.blocks * lanes) + o * lanes)
                     self.output_tile(m, index, block, tiles.down, tiles.across)
@@ -338,7 +338,7 @@ class _Emitter:
             start, stop = self.involved(xi, count)
             source = v + xi * k.number("v_xi")
             passes = (stop - start + (spec.width - 1)) // spec.width
-            narrow = k.smaller(passes, passes * spec.width - (stop - start))
+            narrow = k.min_drop_nan(passes, passes * spec.width - (stop - start))
             wide = passes - narrow if spec.width > 1 else passes
             for index in k.range(0, groups):
                 weights = k.pointer("u") + ((begin + index) * spec.products + xi) * panel

@@ -245,9 +245,15 @@ class WinogradPlan:
         return u
 
     def calls(
-        self, u: Array, bias: Array | None, activation: Activation, x: View, y: View, residual: View | None,
+        self,
+        u: Array,
+        bias: Array | None,
+        activation: Activation,
+        x: View,
+        y: View,
+        residual: View | None,
         v: View | None,
-    ) -> list[Call]:  # fmt: skip
+    ) -> list[Call]:
         """The launches: one when fused, two with `v` between them."""
         if not self.tiles:
             return []
@@ -271,9 +277,13 @@ class WinogradPlan:
         return [self._call(phase, pointers, steps, activation, residual is not None) for phase in phases]
 
     def _call(
-        self, phase: str, pointers: dict[str, View | Array | None], steps: dict[str, tuple[int, int, int]],
-        activation: Activation, residual: bool,
-    ) -> Call:  # fmt: skip
+        self,
+        phase: str,
+        pointers: dict[str, View | Array | None],
+        steps: dict[str, tuple[int, int, int]],
+        activation: Activation,
+        residual: bool,
+    ) -> Call:
         rows = self.shape.window
         is_input = phase == "input"
         spec = WinogradSpec(

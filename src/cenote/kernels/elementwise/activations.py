@@ -95,7 +95,7 @@ class Activation:
 
 
 @dataclass(frozen=True)
-class Place:
+class Destination:
     """Where a finished vector goes; lanes outside the mask are left alone."""
 
     pointer: Pointer
@@ -103,7 +103,7 @@ class Place:
 
 
 def store_activated(
-    k: Kernel, activation: Activation, places: Sequence[Place], values: Sequence[Value], is_last: Value
+    k: Kernel, activation: Activation, places: Sequence[Destination], values: Sequence[Value], is_last: Value
 ) -> None:
     """Write a tile's sums: their activations where `is_last`, else as they are, for more is to be added.
 

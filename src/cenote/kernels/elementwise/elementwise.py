@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32, I64, Pointer, Scalar, Value
+from cenote.codegen.values import F32, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import is_float
-from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.functions import Number, emit_function
-from cenote.kernels.strided_axes import joined_axes, slab_count, slab_names, slab_numbers, slab_pointers
+from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
 
 MOVES = "vector"  # one element per element of the row
 ONE = "scalar"  # the same element all along the row
@@ -59,26 +59,33 @@ class Elementwise(KernelSpec):
     tail: bool
     activation: Activation = field(default_factory=Activation)
 
-    def emit(self, target: Target) -> Kernel:
-        count = len(self.patterns)
-        names = ["y", *(f"x{n}" for n in range(count))]
-        numbers = ["columns", "rows", "column_step", "row_step", *(f"row_{name}" for name in names)]
-        numbers += slab_names(self.outer, names)
-        parameters = [
+    @property
+    def names(self) -> list[str]:
+        """Of the result and the operands."""
+        return ["y", *(f"x{n}" for n in range(len(self.patterns)))]
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        names = self.names
+        pointers = [
             Parameter(name, Scalar.of(dtype), pointer=True, may_alias=True)
             for name, dtype in zip(names, self.dtypes, strict=True)
         ]
-        k = Kernel(self.symbol, target, [*parameters, *(Parameter(name, I64) for name in numbers)])
+        numbers = ["columns", "rows", "column_step", "row_step", *(f"row_{name}" for name in names)]
+        return (*pointers, *numbers_named([*numbers, *axis_names(self.outer, names)]))
+
+    def emit(self, target: Target) -> Kernel:
+        names, k = self.names, self.kernel(target)
         column_pieces = _pieces(k.number("columns"), k.number("column_step"))
         row_pieces = _pieces(k.number("rows"), k.number("row_step"))
         for item in k.range(k.begin, k.end):
             begin, end = _span(k, item % column_pieces, "column_step", "columns")
             rest = item // column_pieces
             first, last = _span(k, rest % row_pieces, "row_step", "rows")
-            slabs = slab_pointers(k, self.outer, names, rest // row_pieces)
+            starts = axis_pointers(k, self.outer, names, rest // row_pieces)
             for row in k.range(first, last):
                 pointers = [
-                    slab + row * k.number(f"row_{name}") for name, slab in zip(names, slabs, strict=True)
+                    start + row * k.number(f"row_{name}") for name, start in zip(names, starts, strict=True)
                 ]
                 self._row(k, pointers, begin, end)
         return k
@@ -186,7 +193,7 @@ def elementwise_call(
     rows, row_strides = axes.pop() if axes else (1, [0] * len(strides))
     column_step = min(max(columns, 1), PIECE)
     row_step = max(1, min(rows, PIECE // column_step))
-    pieces = -(-columns // column_step) * -(-rows // row_step) * slab_count(axes)
+    pieces = -(-columns // column_step) * -(-rows // row_step) * position_count(axes)
     spec = Elementwise(
         function,
         tuple(parameters),
@@ -197,12 +204,18 @@ def elementwise_call(
         bool(columns % lanes),
         activation,
     )
-    numbers = [columns, rows, column_step, row_step, *row_strides, *slab_numbers(axes)]
+    words: dict[str, Argument] = {
+        "columns": columns,
+        "rows": rows,
+        "column_step": column_step,
+        "row_step": row_step,
+    }
+    words |= dict(zip(spec.names, (y, *(operand.argument for operand in operands)), strict=True))
+    words |= {f"row_{name}": stride for name, stride in zip(spec.names, row_strides, strict=True)}
     work = column_step * row_step * weight
-    arguments = (y, *(operand.argument for operand in operands), *numbers)
     # A few pieces at a time, but never all of them: other threads want some of a small tensor too.
     grain = max(1, min(64, 8 * PIECE // work, pieces // 4))
-    return Call(spec, arguments, items=pieces if y.type.size else 0, grain=grain)
+    return Call.named(spec, words | axis_words(axes, spec.names), pieces if y.type.size else 0, grain)
 
 
 def _dtype(argument: Argument) -> np.dtype[Any]:

@@ -11,6 +11,7 @@ The lanes past the last channel count as zeros.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +21,9 @@ from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
 from cenote.kernels.elementwise.elementwise import vector_lanes
-from cenote.kernels.strided_axes import joined_axes, nested, slab_names, slab_numbers
+from cenote.kernels.strided_axes import axis_names, axis_words, joined_axes, nested
 
 COLUMNS = 64  # of one item
 ROOTS = (0.5, 0.75, 1.0)  # powers that are square roots
@@ -54,8 +55,9 @@ class Normalized:
         return x / _powered(k, total * self.factor + self.bias, self.beta)
 
 
-def _parameters(dtype: np.dtype[Any]) -> list[Parameter]:
-    return [Parameter(name, Scalar.of(dtype), pointer=True) for name in ("y", "x")]
+def _parameters(dtype: np.dtype[Any], numbers: Sequence[str]) -> tuple[Parameter, ...]:
+    pointers = (Parameter(name, Scalar.of(dtype), pointer=True) for name in ("y", "x"))
+    return (*pointers, *numbers_named(numbers))
 
 
 def _compute(x: Pointer) -> Scalar:
@@ -69,13 +71,13 @@ class LrnPlain(KernelSpec):
     formula: Normalized
     dtype: np.dtype[Any]
 
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        strides = ("y_picture", "y_channel", "x_picture", "x_channel")
+        return _parameters(self.dtype, ("channels", "columns", *strides))
+
     def emit(self, target: Target) -> Kernel:
-        numbers = [
-            "channels",
-            "columns",
-            *(f"{side}_{what}" for side in "yx" for what in ("picture", "channel")),
-        ]
-        k = Kernel(self.symbol, target, [*_parameters(self.dtype), *(Parameter(name) for name in numbers)])
+        k = self.kernel(target)
         lanes = vector_lanes(self.dtype, target)
         columns = k.number("columns")
         for item in k.range(k.begin, k.end):
@@ -118,14 +120,13 @@ class LrnBlocked(KernelSpec):
     lanes: int
     spatial: int
 
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        strides = ("y_picture", "y_block", "x_picture", "x_block", *axis_names(self.spatial, ("y", "x")))
+        return _parameters(self.dtype, ("channels", "blocks", *strides))
+
     def emit(self, target: Target) -> Kernel:
-        numbers = [
-            "channels",
-            "blocks",
-            *(f"{side}_{what}" for side in "yx" for what in ("picture", "block")),
-        ]
-        numbers += slab_names(self.spatial, ("y", "x"))
-        k = Kernel(self.symbol, target, [*_parameters(self.dtype), *(Parameter(name) for name in numbers)])
+        k = self.kernel(target)
         lanes, blocks = self.lanes, k.number("blocks")
         extents = [k.number(f"extent_{axis}") for axis in range(self.spatial)]
         strides = [[k.number(f"stride_{axis}_{name}") for axis in range(self.spatial)] for name in ("y", "x")]
@@ -162,12 +163,19 @@ class LrnBlocked(KernelSpec):
 
 def lrn_call(formula: Normalized, x: View, y: View) -> Call:
     """The launch for (N, C, *spatial) tensors; plain ones have dense places."""
+    words: dict[str, Argument] = {
+        "y": y,
+        "x": x,
+        "channels": x.shape[1],
+        "y_picture": y.strides[0],
+        "x_picture": x.strides[0],
+    }
     if x.layout.is_blocked:
         spatial = joined_axes(x.shape[2:], (y.strides[2:], x.strides[2:]))
         blocked = LrnBlocked(formula, x.type.dtype, x.layout.lanes, len(spatial))
-        numbers = [x.shape[1], x.blocks, *y.strides[:2], *x.strides[:2], *slab_numbers(spatial)]
-        return Call(blocked, (y, x, *numbers), items=x.shape[0] * x.blocks)
+        words |= {"blocks": x.blocks, "y_block": y.strides[1], "x_block": x.strides[1]}
+        return Call.named(blocked, words | axis_words(spatial, ("y", "x")), x.shape[0] * x.blocks)
     columns = int(np.prod(x.shape[2:]))
-    numbers = [x.shape[1], columns, *y.strides[:2], *x.strides[:2]]
+    words |= {"columns": columns, "y_channel": y.strides[1], "x_channel": x.strides[1]}
     items = x.shape[0] * -(-columns // COLUMNS)
-    return Call(LrnPlain(formula, x.type.dtype), (y, x, *numbers), items=items)
+    return Call.named(LrnPlain(formula, x.type.dtype), words, items)

@@ -23,15 +23,15 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
 from cenote.kernels.elementwise.elementwise import vector_lanes
 from cenote.kernels.strided_axes import (
+    axis_names,
+    axis_pointers,
+    axis_words,
     joined_axes,
     nested,
-    slab_count,
-    slab_names,
-    slab_numbers,
-    slab_pointers,
+    position_count,
 )
 
 
@@ -45,19 +45,20 @@ class NormalizeRows(KernelSpec):
     dtypes: tuple[np.dtype[Any], np.dtype[Any], np.dtype[Any]]  # y, x, scale and bias
     outer: int
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
         scalars = [Scalar.of(dtype) for dtype in (*self.dtypes, self.dtypes[2])]
-        names = ("y", "x", "scale", "bias")
         pointers = [
             Parameter(name, scalar, pointer=True, may_alias=True)
-            for name, scalar in zip(names, scalars, strict=True)
+            for name, scalar in zip(("y", "x", "scale", "bias"), scalars, strict=True)
         ]
-        numbers = ["parts", "inner", "groups", "group_step", "part_step", *slab_names(self.outer, ("y", "x"))]
-        k = Kernel(
-            self.symbol, target, [*pointers, Parameter("epsilon", F64), *(Parameter(n) for n in numbers)]
-        )
+        numbers = ["parts", "inner", "groups", "group_step", "part_step", *axis_names(self.outer, ("y", "x"))]
+        return (*pointers, Parameter("epsilon", F64), *numbers_named(numbers))
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
         for item in k.range(k.begin, k.end):
-            y, x = slab_pointers(k, self.outer, ("y", "x"), item)
+            y, x = axis_pointers(k, self.outer, ("y", "x"), item)
             entry = item % k.number("groups") * k.number("group_step")
             self._row(k, y, x, entry)
         return k
@@ -166,22 +167,27 @@ class NormalizeBlocked(KernelSpec):
     lanes: int
     spatial: int
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def compute(self) -> Scalar:
+        return F64 if Scalar.of(self.dtype) is F64 else F32
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
         element = Scalar.of(self.dtype)
-        compute = F64 if element is F64 else F32
         pointers = [Parameter(name, element, pointer=True, may_alias=True) for name in ("y", "x")]
-        pointers += [Parameter(name, compute, pointer=True) for name in ("scale", "bias")]
+        pointers += [Parameter(name, self.compute, pointer=True) for name in ("scale", "bias")]
         numbers = [
             "blocks",
             "y_picture",
             "y_block",
             "x_picture",
             "x_block",
-            *slab_names(self.spatial, ("y", "x")),
+            *axis_names(self.spatial, ("y", "x")),
         ]
-        k = Kernel(
-            self.symbol, target, [*pointers, Parameter("epsilon", F64), *(Parameter(n) for n in numbers)]
-        )
+        return (*pointers, Parameter("epsilon", F64), *numbers_named(numbers))
+
+    def emit(self, target: Target) -> Kernel:
+        element, compute, k = Scalar.of(self.dtype), self.compute, self.kernel(target)
         extents = [k.number(f"extent_{axis}") for axis in range(self.spatial)]
         strides = [[k.number(f"stride_{axis}_{name}") for axis in range(self.spatial)] for name in ("y", "x")]
         lanes, zero = self.lanes, k.constant(F64, 0.0, self.lanes)
@@ -223,17 +229,23 @@ def normalize_rows_call(
     outer = joined_axes(x.shape[:first], (y.strides[:first], x.strides[:first]))
     dtypes = tuple(a.type.dtype if isinstance(a, View) else a.dtype for a in (y, x, scale))
     spec = NormalizeRows(centred, along, bias is not None, (dtypes[0], dtypes[1], dtypes[2]), len(outer))
-    numbers = [parts, count // parts, groups, group_step, part_step, *slab_numbers(outer)]
-    items = slab_count(outer) if y.type.size else 0
-    return Call(
-        spec, (y, x, scale, bias, float(epsilon), *numbers), items, grain=max(1, 16384 // max(count, 1))
-    )
+    words: dict[str, Argument] = {
+        "y": y, "x": x, "scale": scale, "bias": bias, "epsilon": float(epsilon),
+        "parts": parts, "inner": count // parts, "groups": groups,
+        "group_step": group_step, "part_step": part_step, **axis_words(outer, ("y", "x")),
+    }  # fmt: skip
+    items = position_count(outer) if y.type.size else 0
+    return Call.named(spec, words, items, grain=max(1, 16384 // max(count, 1)))
 
 
 def normalize_blocked_call(x: View, y: View, scale: Array, bias: Array, epsilon: float) -> Call:
     """Normalise every channel of a blocked map; scale and bias fill whole blocks."""
     spatial = joined_axes(x.shape[2:], (y.strides[2:], x.strides[2:]))
     spec = NormalizeBlocked(y.type.dtype, y.layout.lanes, len(spatial))
-    numbers = [x.blocks, *y.strides[:2], *x.strides[:2], *slab_numbers(spatial)]
+    words: dict[str, Argument] = {
+        "y": y, "x": x, "scale": scale, "bias": bias, "epsilon": float(epsilon), "blocks": x.blocks,
+        "y_picture": y.strides[0], "y_block": y.strides[1], "x_picture": x.strides[0], "x_block": x.strides[1],
+        **axis_words(spatial, ("y", "x")),
+    }  # fmt: skip
     items = x.shape[0] * x.blocks if y.type.size else 0
-    return Call(spec, (y, x, scale, bias, float(epsilon), *numbers), items)
+    return Call.named(spec, words, items)

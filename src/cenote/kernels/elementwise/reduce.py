@@ -25,8 +25,8 @@ from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter, Variable
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import KernelSpec
-from cenote.kernels.strided_axes import nested, slab_names, slab_pointers
+from cenote.kernels.base import KernelSpec, numbers_named
+from cenote.kernels.strided_axes import axis_names, axis_pointers, nested
 
 DEEP = 16  # terms of a partial sum
 WIDE = 4  # vectors side by side
@@ -57,21 +57,25 @@ class ReduceSpec(KernelSpec):
     finish: bool
     tail: bool
 
-    def emit(self, target: Target) -> Kernel:
-        names = ("y", "x")
+    @property
+    def words(self) -> tuple[Parameter, ...]:
         types = {"y": Scalar.of(self.result), "x": Scalar.of(self.source)}
+        pointers = (Parameter(name, type, pointer=True) for name, type in types.items())
         numbers = ["columns", "pieces", "piece_step", "piece_stride"]
         numbers += [f"{what}_r{axis}" for axis in range(self.reduced) for what in ("extent", "stride")]
-        numbers += slab_names(self.kept, names)
-        pointers = [Parameter(name, types[name], pointer=True) for name in names]
-        k = Kernel(
-            self.symbol, target, [*pointers, Parameter("count", F64), *(Parameter(n) for n in numbers)]
+        return (
+            *pointers,
+            Parameter("count", F64),
+            *numbers_named([*numbers, *axis_names(self.kept, ("y", "x"))]),
         )
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
         step = self.lanes * self.width
         blocks = k.integer(1) if self.along else (k.number("columns") + step - 1) // step
         for item in k.range(k.begin, k.end):
             piece, rest = item % k.number("pieces"), item // k.number("pieces")
-            y, x = slab_pointers(k, self.kept, names, rest // blocks)
+            y, x = axis_pointers(k, self.kept, ("y", "x"), rest // blocks)
             y = y + piece * k.number("piece_stride")
             low = piece * k.number("piece_step")
             high = low + k.number("piece_step")

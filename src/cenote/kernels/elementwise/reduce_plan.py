@@ -14,7 +14,7 @@ from cenote.core.types import FLOAT32, FLOAT64, is_float
 from cenote.kernels.base import Argument, Call, View, dense_strides
 from cenote.kernels.elementwise.elementwise import vector_lanes
 from cenote.kernels.elementwise.reduce import DEEP, WIDE, ReduceSpec
-from cenote.kernels.strided_axes import slab_count, slab_numbers
+from cenote.kernels.strided_axes import axis_words, position_count
 
 SPLIT_FROM = 1 << 16  # elements from which a reduction to few outputs is split
 PIECE = 1 << 15  # elements of a piece, at least
@@ -34,9 +34,10 @@ def pieces_of(shape: Sequence[int], axes: Sequence[int], target: Target) -> int:
     """Into how many pieces a reduction of a plain tensor is split: a matter of its shape alone."""
     size = math.prod(shape)
     strides = dense_strides(shape)
-    joined = _joined([
-        ReduceAxis(extent, strides[axis], None if axis in axes else 0) for axis, extent in enumerate(shape)
-    ], strict=False)  # fmt: skip
+    joined = _joined(
+        [ReduceAxis(extent, strides[axis], None if axis in axes else 0) for axis, extent in enumerate(shape)],
+        strict=False,
+    )
     reduced = [axis.extent for axis in joined if axis.y is None]
     kept = [axis.extent for axis in joined if axis.y is not None]
     if not reduced or size < SPLIT_FROM:
@@ -95,7 +96,15 @@ def _launch(
         columns *= kept.pop().extent
     outer = [(axis.extent, [axis.y or 0, axis.x]) for axis in kept]
     step = -(-reduced[0].extent // pieces)
-    numbers = [pieces, step, stride, *(number for axis in reduced for number in (axis.extent, axis.x))]
+    words: dict[str, Argument] = {
+        "count": float(count),
+        "pieces": pieces,
+        "piece_step": step,
+        "piece_stride": stride,
+    }
+    for index, axis in enumerate(reduced):
+        words |= {f"extent_r{index}": axis.extent, f"stride_r{index}": axis.x}
+    words |= axis_words(outer, ("y", "x"))
     calls = []
     wide = columns // (WIDE * lanes) * (WIDE * lanes) if not along else 0
     for width, begin, end in ((WIDE, 0, wide), (1, wide, columns)):
@@ -106,17 +115,10 @@ def _launch(
             pieces == 1, not along and (end - begin) % lanes != 0,
         )  # fmt: skip
         blocks = 1 if along else -(-(end - begin) // (lanes * width))
-        items = slab_count(outer) * blocks * pieces
-        arguments: tuple[Argument, ...] = (
-            y.at(begin),
-            x.at(begin),
-            float(count),
-            end - begin,
-            *numbers,
-            *slab_numbers(outer),
-        )
+        items = position_count(outer) * blocks * pieces
         work = max(1, count // pieces * (1 if along else lanes * width))
-        calls.append(Call(spec, arguments, items=items, grain=max(1, 65536 // work)))
+        here: dict[str, Argument] = {"y": y.at(begin), "x": x.at(begin), "columns": end - begin}
+        calls.append(Call.named(spec, words | here, items, grain=max(1, 65536 // work)))
     return calls
 
 

@@ -23,9 +23,9 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, Array
-from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
 from cenote.kernels.elementwise.elementwise import vector_lanes
-from cenote.kernels.strided_axes import joined_axes, slab_count, slab_names, slab_numbers, slab_pointers
+from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
 
 MOST_TAPS = 16  # of both axes together, unrolled
 
@@ -41,19 +41,22 @@ class ResizeSpec(KernelSpec):
     lanes: int
     outer: int
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
         element = Scalar.of(self.dtype)
         weight = F64 if self.dtype == FLOAT64 else F32
         pointers = [Parameter("y", element, pointer=True), Parameter("x", element, pointer=True)]
         pointers += [Parameter(name, I64, pointer=True) for name in ("row_offset", "column_offset")]
         pointers += [Parameter(name, weight, pointer=True) for name in ("row_weight", "column_weight")]
-        numbers = ["rows", "columns", "x_columns", "y_row"]
-        numbers += slab_names(self.outer, ("y", "x"))
-        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in numbers)])
+        numbers = ["rows", "columns", "x_columns", "y_row", *axis_names(self.outer, ("y", "x"))]
+        return (*pointers, *numbers_named(numbers))
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
         for item in k.range(k.begin, k.end):
             row, index = item % k.number("rows"), item // k.number("rows")
-            slab, x = slab_pointers(k, self.outer, ("y", "x"), index)
-            y = slab + row * k.number("y_row")
+            plane, x = axis_pointers(k, self.outer, ("y", "x"), index)
+            y = plane + row * k.number("y_row")
             taps = [row * self.row_taps + tap for tap in range(self.row_taps)]
             rows = [x + k.pointer("row_offset").load(tap) for tap in taps]
             if self.nearest:
@@ -124,17 +127,23 @@ def resize_call(x: View, y: View, taps: Sequence[tuple[Array, Array]], nearest: 
     outer = joined_axes(outer_extents, [[s for _, s in axes[:-2]] for axes in (y_axes, x_axes)])
     spec = ResizeSpec(row_index.shape[1], column_index.shape[1], nearest, dtype, unit, len(outer))
     rows, columns, width = len(row_index), len(column_index), x_axes[-1][0]
-    arguments: tuple[Argument, ...] = (
-        y, x,
-        np.ascontiguousarray(row_index * x_axes[-2][1], np.int64), np.ascontiguousarray(column_index * unit, np.int64),
-        np.ascontiguousarray(row_weight, weight), np.ascontiguousarray(column_weight, weight),
-        rows, columns, width, y_axes[-2][1],
-        *slab_numbers(outer),
-    )  # fmt: skip
-    items = rows * slab_count(outer) if y.type.size else 0
+    words: dict[str, Argument] = {
+        "y": y,
+        "x": x,
+        "row_offset": np.ascontiguousarray(row_index * x_axes[-2][1], np.int64),
+        "column_offset": np.ascontiguousarray(column_index * unit, np.int64),
+        "row_weight": np.ascontiguousarray(row_weight, weight),
+        "column_weight": np.ascontiguousarray(column_weight, weight),
+        "rows": rows,
+        "columns": columns,
+        "x_columns": width,
+        "y_row": y_axes[-2][1],
+        **axis_words(outer, ("y", "x")),
+    }
+    items = rows * position_count(outer) if y.type.size else 0
     work = max(1, columns * unit * row_index.shape[1] * column_index.shape[1])
     scratch = 0 if nearest or unit > 1 else width * weight.itemsize
-    return Call(spec, arguments, items=items, grain=max(1, 65536 // work), scratch=scratch)
+    return Call.named(spec, words, items, grain=max(1, 65536 // work), scratch=scratch)
 
 
 def _spatial(view: View) -> list[tuple[int, int]]:

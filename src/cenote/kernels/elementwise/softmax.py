@@ -20,9 +20,9 @@ from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
 from cenote.kernels.elementwise.elementwise import vector_lanes
-from cenote.kernels.strided_axes import joined_axes, slab_count, slab_names, slab_numbers, slab_pointers
+from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
 
 COLUMNS = 64  # of one item across
 
@@ -36,19 +36,23 @@ class SoftmaxSpec(KernelSpec):
     dtype: np.dtype[Any]
     outer: int
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
         element = Scalar.of(self.dtype)
-        pointers = [Parameter(name, element, pointer=True, may_alias=True) for name in ("y", "x")]
-        numbers = ["count", "y_step", "x_step", "columns", *slab_names(self.outer, ("y", "x"))]
-        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in numbers)])
+        pointers = (Parameter(name, element, pointer=True, may_alias=True) for name in ("y", "x"))
+        numbers = ["count", "y_step", "x_step", "columns", *axis_names(self.outer, ("y", "x"))]
+        return (*pointers, *numbers_named(numbers))
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
         lanes = vector_lanes(self.dtype, target)
         for item in k.range(k.begin, k.end):
             if self.along:
-                y, x = slab_pointers(k, self.outer, ("y", "x"), item)
+                y, x = axis_pointers(k, self.outer, ("y", "x"), item)
                 self._line(k, y, x, lanes)
                 continue
             blocks = (k.number("columns") + COLUMNS - 1) // COLUMNS
-            y, x = slab_pointers(k, self.outer, ("y", "x"), item // blocks)
+            y, x = axis_pointers(k, self.outer, ("y", "x"), item // blocks)
             first = item % blocks * COLUMNS
             last = k.select(first + COLUMNS < k.number("columns"), first + COLUMNS, k.number("columns"))
             for column in k.range(first, last, lanes):
@@ -159,10 +163,18 @@ def softmax_call(x: View, y: View, axes: Sequence[int], logarithm: bool, target:
     along = columns == 1
     outer = joined_axes(x.shape[:first], (y.strides[:first], x.strides[:first]))
     spec = SoftmaxSpec(logarithm, along, y.type.dtype, len(outer))
-    items = slab_count(outer) * (1 if along else -(-columns // COLUMNS)) if y.type.size else 0
-    numbers = [count, y_step, x_step, columns, *slab_numbers(outer)]
+    items = position_count(outer) * (1 if along else -(-columns // COLUMNS)) if y.type.size else 0
+    words: dict[str, Argument] = {
+        "y": y,
+        "x": x,
+        "count": count,
+        "y_step": y_step,
+        "x_step": x_step,
+        "columns": columns,
+        **axis_words(outer, ("y", "x")),
+    }
     scratch = (
         0 if y.type.dtype.itemsize >= 4 else 4 * count * (1 if along else vector_lanes(y.type.dtype, target))
     )
     work = max(1, count * (1 if along else COLUMNS))
-    return Call(spec, (y, x, *numbers), items=items, grain=max(1, 32768 // work), scratch=scratch)
+    return Call.named(spec, words, items, grain=max(1, 32768 // work), scratch=scratch)

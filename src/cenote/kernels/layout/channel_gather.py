@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import I64, Pointer, Scalar, Value
+from cenote.codegen.values import Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
 
 Sources = tuple[tuple[int, int], ...]
+STRIDES = ("image", "block", "plane", "row")
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,20 @@ class ChannelGatherSpec(KernelSpec):
     sources: Sources
     tensors: int
 
+    @property
+    def names(self) -> list[str]:
+        """Of the tensors."""
+        return [*(f"x{i}" for i in range(self.tensors)), "y"]
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        element = Scalar("i32", "int", 32, "i32")
+        numbers = [f"{name}_{axis}" for name in self.names for axis in STRIDES]
+        pointers = (Parameter(name, element, pointer=True) for name in self.names)
+        return (*pointers, *numbers_named([*numbers, "rows", "planes", "width"]))
+
     def emit(self, target: Target) -> Kernel:
-        lanes, word = target.lanes(), Scalar("i32", "int", 32, "i32")
-        names = [f"x{i}" for i in range(self.tensors)] + ["y"]
-        parameters = [Parameter(name, word, pointer=True) for name in names]
-        for name in names:
-            parameters += [Parameter(f"{name}_{axis}", I64) for axis in ("image", "block", "plane", "row")]
-        parameters += [Parameter(name, I64) for name in ("rows", "planes", "width")]
-        k = Kernel(self.symbol, target, parameters)
+        lanes, names, k = target.lanes(), self.names, self.kernel(target)
         for item in k.range(k.begin, k.end):
             row, rest = item % k.number("rows"), item // k.number("rows")
             plane, image = rest % k.number("planes"), rest // k.number("planes")
@@ -92,15 +99,16 @@ def _shuffled(
 def channel_gather_call(sources: Sources, inputs: Sequence[View], y: View) -> Call:
     """The call for blocked views of one 4-byte type with the same pictures and spatial axes."""
     spec = ChannelGatherSpec(sources, len(inputs))
-    arguments: list[View | int] = [*inputs, y]
-    for view in (*inputs, y):
+    words: dict[str, Argument] = {}
+    for name, view in zip(spec.names, (*inputs, y), strict=True):
         image, block, *spatial = view.strides
-        depth, height = ([0, 0, *spatial[:-1]])[-2:]
-        arguments += [image, block, depth, height]
+        strides = (image, block, *([0, 0, *spatial[:-1]])[-2:])
+        words |= {name: view, **{f"{name}_{axis}": step for axis, step in zip(STRIDES, strides, strict=True)}}
     planes, rows, width = ([1, 1, *list(y.shape[2:])])[-3:]
     items = y.shape[0] * planes * rows if y.type.size else 0
     per_row = max(1, width * y.blocks * y.layout.lanes * 8)
-    return Call(spec, (*arguments, rows, planes, width), items=items, grain=max(1, (128 << 10) // per_row))
+    words |= {"rows": rows, "planes": planes, "width": width}
+    return Call.named(spec, words, items, grain=max(1, (128 << 10) // per_row))
 
 
 def bytes_moved(sources: Sources, pixels: int) -> int:

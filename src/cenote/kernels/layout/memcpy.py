@@ -15,18 +15,22 @@ from dataclasses import dataclass
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import U8
 from cenote.core.target import Target
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
+
+NUMBERS = ("run", "middle", "inner", "x0", "x1", "x2", "y0", "y1", "y2")  # bytes, rows, strides in bytes
 
 
 @dataclass(frozen=True)
 class MemcpySpec(KernelSpec):
     """Copy rows of bytes; nothing to specialise on."""
 
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        return (Parameter("x", U8, pointer=True), Parameter("y", U8, pointer=True), *numbers_named(NUMBERS))
+
     def emit(self, target: Target) -> Kernel:
-        numbers = ("run", "middle", "inner", "x0", "x1", "x2", "y0", "y1", "y2")
-        parameters = [Parameter("x", U8, pointer=True), Parameter("y", U8, pointer=True)]
-        k = Kernel(self.symbol, target, [*parameters, *(Parameter(name) for name in numbers)])
-        word = {name: k.number(name) for name in numbers}
+        k = self.kernel(target)
+        word = {name: k.number(name) for name in NUMBERS}
         k.declare("memcpy", "ptr (ptr, ptr, i64)")
         for row in k.range(k.begin, k.end):
             inner, rest = row % word["inner"], row // word["inner"]
@@ -54,10 +58,18 @@ def memcpy_call(x: View, y: View) -> Call:
         x_strides.insert(0, 0)
         y_strides.insert(0, 0)
     size = x.type.dtype.itemsize
-    strides = [stride * size for stride in (*x_strides, *y_strides)]
+    words: dict[str, Argument] = {
+        "x": x,
+        "y": y,
+        "run": run * size,
+        "middle": extents[1],
+        "inner": extents[2],
+    }
+    for name, strides in (("x", x_strides), ("y", y_strides)):
+        words |= {f"{name}{axis}": stride * size for axis, stride in enumerate(strides)}
     rows = math.prod(extents) if x.type.size else 0
     grain = max(1, (256 << 10) // max(run * size, 1))
-    return Call(MemcpySpec(), (x, y, run * size, extents[1], extents[2], *strides), items=rows, grain=grain)
+    return Call.named(MemcpySpec(), words, rows, grain)
 
 
 def _axes(x: View) -> tuple[int, ...]:

@@ -14,10 +14,11 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import U8, U16, U32, U64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import Layout
-from cenote.kernels.base import Call, KernelSpec, View, padded_spatial
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, padded_spatial
 from cenote.kernels.lanes import transposed
 
 BITS: dict[int, Scalar] = {1: U8, 2: U16, 4: U32, 8: U64}  # moves keep bits: a type is its size
+AXES = "ncdhw"  # picture, channel or block, depth, height, width
 
 
 def deep_strides(view: View) -> tuple[int, int, int, int, int]:
@@ -25,6 +26,15 @@ def deep_strides(view: View) -> tuple[int, int, int, int, int]:
     n, c, *spatial = view.strides
     filled = [0] * (3 - len(spatial)) + spatial
     return (n, c, filled[0], filled[1], filled[2])
+
+
+def _strides(name: str, strides: Sequence[int]) -> dict[str, int]:
+    """The words for what `deep_strides` gives."""
+    return {f"{name}_{axis}": stride for axis, stride in zip(AXES, strides, strict=True)}
+
+
+def _pointers(names: str, nbytes: int) -> list[Parameter]:
+    return [Parameter(name, BITS[nbytes], pointer=True) for name in names]
 
 
 def deep_sizes(view: View) -> tuple[int, int, int]:
@@ -45,12 +55,14 @@ class ReorderSpec(KernelSpec):
     bytes: int
     unit: bool
 
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        strides = (f"{side}_{axis}" for side in "pb" for axis in AXES)
+        numbers = ["channels", "blocks", "height", "depth", "width", *strides]
+        return (*_pointers("xy", self.bytes), *numbers_named(numbers))
+
     def emit(self, target: Target) -> Kernel:
-        names = ("channels", "blocks", "height", "depth", "width")
-        steps = tuple(f"{side}_{axis}" for side in ("p", "b") for axis in ("n", "c", "d", "h", "w"))
-        element = BITS[self.bytes]
-        pointers = [Parameter("x", element, pointer=True), Parameter("y", element, pointer=True)]
-        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in names + steps)])
+        k = self.kernel(target)
         plain, blocked = ("x", "y") if self.to_blocked else ("y", "x")
         for item in k.range(k.begin, k.end):
             row, rest = item % k.number("height"), item // k.number("height")
@@ -108,8 +120,11 @@ def reorder_call(x: View, y: View) -> Call:
     spec = ReorderSpec(to_blocked, lanes, nbytes, unit=p[4] == 1)
     items = plain.shape[0] * blocked.blocks * depth * height
     moved = max(1, width * lanes * nbytes)
-    numbers = (plain.shape[1], blocked.blocks, height, depth, width, *p, *b)
-    return Call(spec, (x, y, *numbers), items=items if width else 0, grain=max(1, (256 << 10) // moved))
+    words: dict[str, Argument] = {
+        "x": x, "y": y, "channels": plain.shape[1], "blocks": blocked.blocks,
+        "height": height, "depth": depth, "width": width, **_strides("p", p), **_strides("b", b),
+    }  # fmt: skip
+    return Call.named(spec, words, items if width else 0, grain=max(1, (256 << 10) // moved))
 
 
 def _rows_join(strides: Sequence[int], sizes: tuple[int, int, int], step: int) -> bool:
@@ -119,6 +134,12 @@ def _rows_join(strides: Sequence[int], sizes: tuple[int, int, int], step: int) -
     return strides[4] == step and rows and (depth == 1 or strides[2] == height * width * step)
 
 
+HALO_NUMBERS = (
+    "blocks", "n_step", "c_step", "d_step", "h_step", "width", "left", "right",
+    "depth", "d_begin", "d_end", "height", "h_begin", "h_end",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class HaloSpec(KernelSpec):
     """Zeros into the halo of a blocked view. `bytes` is an element's size."""
@@ -126,20 +147,12 @@ class HaloSpec(KernelSpec):
     lanes: int
     bytes: int
 
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        return (*_pointers("y", self.bytes), *numbers_named(HALO_NUMBERS))
+
     def emit(self, target: Target) -> Kernel:
-        numbers: tuple[str, ...] = (
-            "blocks",
-            "n_step",
-            "c_step",
-            "d_step",
-            "h_step",
-            "width",
-            "left",
-            "right",
-        )
-        numbers += ("depth", "d_begin", "d_end", "height", "h_begin", "h_end")
-        parameters = [Parameter("y", BITS[self.bytes], pointer=True), *(Parameter(name) for name in numbers)]
-        k = Kernel(self.symbol, target, parameters)
+        k = self.kernel(target)
         for item in k.range(k.begin, k.end):
             n, block = item // k.number("blocks"), item % k.number("blocks")
             base = k.pointer("y") + (n * k.number("n_step") + block * k.number("c_step"))
@@ -165,22 +178,24 @@ def zero_halo_call(view: View) -> Call:
     nbytes = view.type.dtype.itemsize
     if not layout.is_blocked or not any(begin or end for begin, end in layout.halo):
         empty = Layout(layout.lanes or 1)
-        return Call(HaloSpec(empty.lanes, nbytes), (view, *(0,) * 14), items=0)
+        return Call.named(
+            HaloSpec(empty.lanes, nbytes), {"y": view, **dict.fromkeys(HALO_NUMBERS, 0)}, items=0
+        )
     halo = ((0, 0),) * (3 - len(layout.halo)) + layout.halo
     padded = padded_spatial(shape, layout)
     depth, height, width = (1,) * (3 - len(padded)) + padded
     n_step, c_step, d_step, h_step, _ = deep_strides(view)
-    blocks = view.blocks
     begin = sum(border[0] * step for border, step in zip(halo, deep_strides(view)[2:], strict=True))
-    numbers = (
-        blocks, n_step, c_step, d_step, h_step, width, halo[2][0], halo[2][1],
-        depth, halo[0][0], depth - halo[0][1], height, halo[1][0], height - halo[1][1],
-    )  # fmt: skip
+    words: dict[str, Argument] = {
+        "y": view.at(-begin), "blocks": view.blocks,
+        "n_step": n_step, "c_step": c_step, "d_step": d_step, "h_step": h_step,
+        "width": width, "left": halo[2][0], "right": halo[2][1],
+        "depth": depth, "d_begin": halo[0][0], "d_end": depth - halo[0][1],
+        "height": height, "h_begin": halo[1][0], "h_end": height - halo[1][1],
+    }  # fmt: skip
     touched = (depth * height * width - _interior(shape)) * layout.lanes * nbytes
     grain = max(1, (128 << 10) // max(1, touched))
-    return Call(
-        HaloSpec(layout.lanes, nbytes), (view.at(-begin), *numbers), items=shape[0] * blocks, grain=grain
-    )
+    return Call.named(HaloSpec(layout.lanes, nbytes), words, shape[0] * view.blocks, grain)
 
 
 def _interior(shape: Sequence[int]) -> int:
@@ -196,12 +211,24 @@ class PadSpec(KernelSpec):
 
     bytes: int
 
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        sizes = (
+            "depth",
+            "height",
+            "width",
+            "to_depth",
+            "to_height",
+            "to_width",
+            "d_begin",
+            "h_begin",
+            "w_begin",
+        )
+        strides = (f"x_{axis}" for axis in AXES)
+        return (*_pointers("xy", self.bytes), *numbers_named([*strides, "channels", *sizes]))
+
     def emit(self, target: Target) -> Kernel:
-        element = BITS[self.bytes]
-        numbers: tuple[str, ...] = ("x_n", "x_c", "x_d", "x_h", "x_w", "channels", "depth", "height", "width")
-        numbers += ("to_depth", "to_height", "to_width", "d_begin", "h_begin", "w_begin")
-        pointers = [Parameter("x", element, pointer=True), Parameter("y", element, pointer=True)]
-        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in numbers)])
+        element, k = BITS[self.bytes], self.kernel(target)
         for item in k.range(k.begin, k.end):
             h, rest = item % k.number("to_height"), item // k.number("to_height")
             d, rest = rest % k.number("to_depth"), rest // k.number("to_depth")
@@ -234,11 +261,15 @@ def pad_call(x: View, y: View, begins: Sequence[int]) -> Call:
     """Copy plain x into the dense plain y of larger spatial extents, `begins` zeros before it along each
     axis.
     """
-    strides, depth_height_width = deep_strides(x), deep_sizes(x)
-    to = deep_sizes(y)
+    (depth, height, width), to = deep_sizes(x), deep_sizes(y)
     first = (0,) * (3 - len(begins)) + tuple(begins)
     items = x.shape[0] * x.shape[1] * to[0] * to[1]
     nbytes = x.type.dtype.itemsize
-    numbers = (*strides, x.shape[1], *depth_height_width, *to, *first)
+    words: dict[str, Argument] = {
+        "x": x, "y": y, **_strides("x", deep_strides(x)), "channels": x.shape[1],
+        "depth": depth, "height": height, "width": width,
+        "to_depth": to[0], "to_height": to[1], "to_width": to[2],
+        "d_begin": first[0], "h_begin": first[1], "w_begin": first[2],
+    }  # fmt: skip
     grain = max(1, (128 << 10) // max(1, to[2] * nbytes))
-    return Call(PadSpec(nbytes), (x, y, *numbers), items=items, grain=grain)
+    return Call.named(PadSpec(nbytes), words, items, grain)

@@ -23,10 +23,10 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import TensorType
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.lanes import transposed
-from cenote.kernels.strided_axes import joined_axes, slab_count, slab_names, slab_numbers, slab_pointers
+from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,18 @@ class TransposeSpec(KernelSpec):
     lanes: int
     outer: int
 
-    def emit(self, target: Target) -> Kernel:
+    @property
+    def words(self) -> tuple[Parameter, ...]:
         element = Scalar.of(np.dtype(f"u{self.nbytes}"))
-        numbers = ["rows", "columns", "y_row", "x_row", "x_column", *slab_names(self.outer, ("y", "x"))]
-        pointers = [Parameter(name, element, pointer=True) for name in ("y", "x")]
-        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in numbers)])
+        numbers = ["rows", "columns", "y_row", "x_row", "x_column", *axis_names(self.outer, ("y", "x"))]
+        return (*(Parameter(name, element, pointer=True) for name in ("y", "x")), *numbers_named(numbers))
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
         rows, columns = k.number("rows"), k.number("columns")
         blocks = (rows + self.lanes - 1) // self.lanes
         for item in k.range(k.begin, k.end):
-            y, x = slab_pointers(k, self.outer, ("y", "x"), item // blocks)
+            y, x = axis_pointers(k, self.outer, ("y", "x"), item // blocks)
             first = item % blocks * self.lanes
             last = k.select(first + self.lanes < rows, first + self.lanes, rows)
             if self.lanes == 1:
@@ -83,6 +86,9 @@ def strided_copy_call(x: View, strides: Sequence[int], y: View, target: Target) 
     )
     outer = axes[:-1]
     spec = TransposeSpec(dtype.itemsize, lanes, len(outer))
-    items = slab_count(outer) * -(-rows // lanes)
-    numbers = [rows, columns, y_row, x_row, x_column, *slab_numbers(outer)]
-    return Call(spec, (result, source, *numbers), items=items, grain=max(1, 16384 // (columns * lanes)))
+    items = position_count(outer) * -(-rows // lanes)
+    words: dict[str, Argument] = {
+        "y": result, "x": source, "rows": rows, "columns": columns, "y_row": y_row, "x_row": x_row,
+        "x_column": x_column, **axis_words(outer, ("y", "x")),
+    }  # fmt: skip
+    return Call.named(spec, words, items, grain=max(1, 16384 // (columns * lanes)))

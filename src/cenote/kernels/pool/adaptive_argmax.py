@@ -71,13 +71,13 @@ class PoolAdaptiveArgmax(KernelSpec):
         for item in k.range(k.begin, k.end):
             plane, rest = item % n("out_d"), item // n("out_d")
             image, unit = rest // n("units"), rest % n("units")
-            search = _Search(k, self, image, unit, plane)
+            search = _PlaneSearch(k, self, image, unit, plane)
             for row in k.range(0, n("out_h")):
                 search.row(row)
         return k
 
 
-class _Search:
+class _PlaneSearch:
     """One output plane."""
 
     def __init__(self, k: Kernel, spec: PoolAdaptiveArgmax, image: Value, unit: Value, plane: Value) -> None:
@@ -110,8 +110,10 @@ class _Search:
                 value, place = self._through(rows, self._range("w", column), channel)
                 lane = k.iota(spec.lanes, I64) if spec.lanes > 1 else k.integer(0)
                 self._write(
-                    value, place + self.base + (lane + channel) * n("i_channel"), out + column * n("step") + channel
-                )  # fmt: skip
+                    value,
+                    place + self.base + (lane + channel) * n("i_channel"),
+                    out + column * n("step") + channel,
+                )
 
     def _values(self) -> Pointer:
         return self.k.scratch.cast(self.spec.compute)
@@ -226,6 +228,9 @@ def search_call(
     items = y.shape[0] * units * len(every[0])
     work = max(1, size * step // len(every[0]))
     return Call.named(
-        spec, words, items,
-        grain=max(1, min(WORK // work, -(-items // 8))), scratch=(12 * width + 256) if plain else 0,
-    )  # fmt: skip
+        spec,
+        words,
+        items,
+        grain=max(1, min(WORK // work, -(-items // 8))),
+        scratch=(12 * width + 256) if plain else 0,
+    )

@@ -45,7 +45,7 @@ class PoolAdaptiveSmall(PoolSpec):
         for item in k.range(k.begin, k.end):
             strip = Strip(k, self, item)
             for start in range(0, len(self.down), self.lanes):
-                _Group(strip, start).emit()
+                _RowGroup(strip, start).emit()
         return k
 
     @property
@@ -59,7 +59,7 @@ class PoolAdaptiveSmall(PoolSpec):
         return self.across[-1][1]
 
 
-class _Group:
+class _RowGroup:
     """As many output rows as a vector has lanes, or what is left of them."""
 
     def __init__(self, strip: Strip, start: int) -> None:
@@ -153,9 +153,12 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     if max(sum(end - begin for begin, end in axis) for axis in (down, across)) > MOST_TAPS:
         return None
     spec = PoolAdaptiveSmall(
-        **{**range_fields(problem, target), "lanes": lanes}, down=down, across=across, row=problem.memory.x[3],
+        **{**range_fields(problem, target), "lanes": lanes},
+        down=down,
+        across=across,
+        row=problem.memory.x[3],
         dense=problem.memory.y[3] == len(across) or len(down) == 1,
-    )  # fmt: skip
+    )
     pitch = (geometry.size[2] + 2 * SLACK + 8 * lanes) // 16 * 16 + 16
     rows = problem.scale.rows
     padded = None if rows is None else np.pad(rows.ravel(), (0, -len(down) % lanes), constant_values=1)

@@ -41,7 +41,7 @@ from cenote.kernels.pool.problem import (
     lanes_for,
     scratch_pitch,
     spec_fields,
-    strip_in_level1,
+    strip_in_l1,
     strip_within,
     window_build,
 )
@@ -68,7 +68,7 @@ class PoolArgmaxGeneric(PoolSpec):
             strip = Strip(k, self, item)
             first_plane = strip.depth * n("stride_d") - n("pad_d")
             for row in k.range(strip.first_row, strip.last_row):
-                search = _Search(strip, first_plane, row * n("stride_h") - n("pad_h"))
+                search = _RowSearch(strip, first_plane, row * n("stride_h") - n("pad_h"))
                 search.copy_rows()
                 search.shift = index_shift(strip, row)
                 search.results(strip.y_offset + row * n("y_h"))
@@ -87,7 +87,7 @@ def index_shift(strip: Strip, row: Value) -> Value:
     return moves[0] + moves[1] + moves[2] + moves[3]
 
 
-class _Search:
+class _RowSearch:
     """One output row."""
 
     def __init__(self, strip: Strip, first_plane: Value, first_row: Value) -> None:
@@ -220,7 +220,7 @@ def index_strip(problem: PoolProblem, target: Target) -> int:
     geometry = problem.geometry
     if goes_by_blocks(geometry):
         return strip_within(problem, strip_room(geometry, target))
-    return strip_in_level1(problem, target)
+    return strip_in_l1(problem, target)
 
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
@@ -234,9 +234,14 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     pitch = scratch_pitch(problem, cut.strip, spec.lanes)
     planes, rows, width = geometry.window
     build = window_build(
-        problem, spec, cut, pitch=pitch, scratch=(1 + planes * rows) * pitch + SLACK, group=group_of(problem, cut),
+        problem,
+        spec,
+        cut,
+        pitch=pitch,
+        scratch=(1 + planes * rows) * pitch + SLACK,
+        group=group_of(problem, cut),
         more=index_words(problem),
-    )  # fmt: skip
+    )
     taps = planes * rows * (width * 5 + 2)
     return Candidate(
         estimate(

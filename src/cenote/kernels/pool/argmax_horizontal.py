@@ -199,7 +199,7 @@ def picked(k: Kernel, a: Value, b: Value, spec: ArgmaxSpec) -> Value:
     return k.shuffle(a, b, [2 * lane for lane in order])
 
 
-class Pairs(Search):
+class PairSearch(Search):
     """Across a row of windows of 2 or 3 columns with stride 2, in registers: a pair of columns, and (3) the second
     column of the pair before."""
 

@@ -32,7 +32,7 @@ from cenote.kernels.pool.argmax_horizontal import (
     RING,
     ArgmaxSpec,
     Best,
-    Pairs,
+    PairSearch,
     Search,
     Taps,
 )
@@ -72,7 +72,7 @@ class PoolArgmaxSeparable(ArgmaxSpec):
 
     def _band(self, strip: Strip, guard: NanGuard | None) -> None:
         k, n = strip.k, strip.k.number
-        across = (Pairs if self.pairs else Taps)(strip, guard)
+        across = (PairSearch if self.pairs else Taps)(strip, guard)
         down = _Down(strip, guard)
         seen = k.variable(k.integer(0))  # input rows below this one are in the ring, or no longer needed
         for row in k.range(strip.first_row, strip.last_row):
@@ -169,15 +169,22 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     pairs = plain and left >= 0 and (even or takes_pairs(width, stride, left, right))
     spec = PoolArgmaxSeparable(
         **spec_fields(problem, lanes[1] if pairs else lanes[0], lanes[1]),
-        rows=rows if rows <= MOST_ROWS else 0, pairs=pairs,
+        rows=rows if rows <= MOST_ROWS else 0,
+        pairs=pairs,
         unit=problem.index is not None and problem.index.adds[2] == 1,
-        left=left if pairs else 0, right=right if pairs else 0,
-    )  # fmt: skip
+        left=left if pairs else 0,
+        right=right if pairs else 0,
+    )
     pitch = scratch_pitch(problem, cut.strip, spec.lanes)
     build = window_build(
-        problem, spec, cut, pitch=pitch, scratch=spec.scratch_rows(rows) * pitch + SLACK,
-        group=group_of(problem, cut), more=index_words(problem),
-    )  # fmt: skip
+        problem,
+        spec,
+        cut,
+        pitch=pitch,
+        scratch=spec.scratch_rows(rows) * pitch + SLACK,
+        group=group_of(problem, cut),
+        more=index_words(problem),
+    )
     levels = width if width <= DIRECT else 3 * width.bit_length()
     across = 4 * geometry.stride[1] * (levels + 2) + 4 * rows + 4
     seconds = estimate("argmax_separable", problem, spec.out_lanes, across=across, passes=2)

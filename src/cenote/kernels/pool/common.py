@@ -52,7 +52,7 @@ def combine(k: Emitter, reduction: str, a: Value, b: Value, exact: bool = True) 
         return a + b
     if exact or not a.type.is_float:
         return k.maximum(a, b) if reduction == MAXIMUM else k.minimum(a, b)
-    return k.larger(a, b) if reduction == MAXIMUM else k.smaller(a, b)
+    return k.max_drop_nan(a, b) if reduction == MAXIMUM else k.min_drop_nan(a, b)
 
 
 def combine_all(k: Kernel, reduction: str, values: Sequence[Value], exact: bool = True) -> Value:
@@ -137,9 +137,11 @@ class PoolSpec(KernelSpec):
     def words(self) -> tuple[Parameter, ...]:
         """The words of a call, by name and in order."""
         pointers = (
-            Parameter("x", self.storage, pointer=True), Parameter("y", self.storage, pointer=True),
-            Parameter("row_scale", self.compute, pointer=True), Parameter("column_scale", self.compute, pointer=True),
-        )  # fmt: skip
+            Parameter("x", self.storage, pointer=True),
+            Parameter("y", self.storage, pointer=True),
+            Parameter("row_scale", self.compute, pointer=True),
+            Parameter("column_scale", self.compute, pointer=True),
+        )
         return (*pointers, *WORD_PARAMETERS, *self.more_words)
 
     @property
@@ -296,8 +298,14 @@ class Strip:
         self.fill(row + (self.left + self.length), self.right)
 
     def store(
-        self, value: Value, row: Pointer, offset: Value, factor: Value | None, column: Value, past_caches: bool = False
-    ) -> None:  # fmt: skip
+        self,
+        value: Value,
+        row: Pointer,
+        offset: Value,
+        factor: Value | None,
+        column: Value,
+        past_caches: bool = False,
+    ) -> None:
         """Scale, round to the output's type, write (`past_caches`: to an aligned place)."""
         k, spec = self.k, self.spec
         if factor is not None:

@@ -27,7 +27,7 @@ from cenote.kernels.pool.problem import (
     lanes_for,
     scratch_pitch,
     spec_fields,
-    strip_in_level1,
+    strip_in_l1,
     window_build,
 )
 
@@ -96,7 +96,7 @@ def _once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value |
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     """Serves all windows."""
     geometry = problem.geometry
-    cut = Partition.of(geometry, strip_in_level1(problem, target), default_band(geometry))
+    cut = Partition.of(geometry, strip_in_l1(problem, target), default_band(geometry))
     lanes = lanes_for(problem, cut, target)
     if lanes is None:
         return None
@@ -105,7 +105,11 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     scratch = (spec.scratch_rows + group) * pitch + SLACK
     planes, rows = geometry.window[:2]
     seconds = estimate(
-        "generic", problem, spec.lanes, down=planes * (2 * rows + 3 * (rows // TOGETHER + rows % TOGETHER)) + 1,
-        across=horizontal.steps(spec), passes=1 + planes * (rows // TOGETHER + rows % TOGETHER),
-    )  # fmt: skip
+        "generic",
+        problem,
+        spec.lanes,
+        down=planes * (2 * rows + 3 * (rows // TOGETHER + rows % TOGETHER)) + 1,
+        across=horizontal.steps(spec),
+        passes=1 + planes * (rows // TOGETHER + rows % TOGETHER),
+    )
     return Candidate(seconds, window_build(problem, spec, cut, pitch=pitch, scratch=scratch, group=group))

@@ -258,7 +258,7 @@ class Across:
             (before, 1, aside(k.integer(0))),
             (whole // lanes, UNROLLED, use),
             (after, 1, aside(whole)),
-        )  # fmt: skip
+        )
         for start, stop, moved in ((k.integer(0), head, begin), (count - rest, count, tail - before * lanes)):
             for at in k.range(start, stop, lanes):
                 place = k.intrinsic("smin", at, stop - lanes)

@@ -246,7 +246,7 @@ def strip_within(problem: PoolProblem, nbytes: int) -> int:
     return max(columns, 4 * problem.geometry.reach(2), 64)
 
 
-def strip_in_level1(problem: PoolProblem, target: Target) -> int:
+def strip_in_l1(problem: PoolProblem, target: Target) -> int:
     """Output columns of a strip whose scratch rows stay in the level 1 cache: four rows together, or one."""
     geometry = problem.geometry
     together = geometry.stride[1] == 1 and geometry.window[1] > 1
@@ -267,9 +267,13 @@ def fitting(widest: int, length: int) -> int:
 
 
 def lanes_for(
-    problem: PoolProblem, cut: Partition, target: Target, *,
-    by_column: bool = False, shuffled: Sequence[int] = (1, 2, 4),
-) -> tuple[int, int] | None:  # fmt: skip
+    problem: PoolProblem,
+    cut: Partition,
+    target: Target,
+    *,
+    by_column: bool = False,
+    shuffled: Sequence[int] = (1, 2, 4),
+) -> tuple[int, int] | None:
     """(lanes, out_lanes) of PoolSpec; None when a strip of windows has no input at all: nothing to combine.
 
     `by_column`: each column is written by itself. `shuffled`: strides that the kernel makes of shuffles (plain).
@@ -319,9 +323,15 @@ def streams(
 
 
 def estimate(
-    algorithm: str, problem: PoolProblem, lanes: int, *,
-    down: float = 0, across: float = 0, passes: float = 1, proven: bool = True,
-) -> float:  # fmt: skip
+    algorithm: str,
+    problem: PoolProblem,
+    lanes: int,
+    *,
+    down: float = 0,
+    across: float = 0,
+    passes: float = 1,
+    proven: bool = True,
+) -> float:
     """Seconds of one core: the bytes once, `down` steps of a vector of the input's columns and `across` of the output's
     in each output row, which takes so many `passes`. `proven`: within what was measured to win somewhere."""
     geometry, step = problem.geometry, problem.memory.step

@@ -47,7 +47,7 @@ from cenote.kernels.pool.problem import (
     scratch_pitch,
     spec_fields,
     streams,
-    strip_in_level1,
+    strip_in_l1,
     window_build,
 )
 from cenote.kernels.pool.streaming_store import StreamingStore
@@ -96,7 +96,7 @@ class PoolSeparable(PoolSpec):
     def _separate(self, strip: Strip, guard: NanGuard | None) -> None:
         """Down into scratch rows, then across: quickly while there is a guard for NaN, else exactly."""
         k, group = strip.k, strip.k.number("group")
-        store = self._outbox(strip) if self.past_caches else None
+        store = self._streaming_store(strip) if self.past_caches else None
         for following in k.range(strip.first_row, strip.last_row, group):
             start = k.minimum(
                 following, strip.last_row - group
@@ -114,7 +114,7 @@ class PoolSeparable(PoolSpec):
         if store:
             store.finish()
 
-    def _outbox(self, strip: Strip) -> StreamingStore:
+    def _streaming_store(self, strip: Strip) -> StreamingStore:
         k, group = strip.k, strip.k.number("group")
         buffer = strip.row(group + self.scratch_rows).cast(self.storage)
         room = group * k.number("out_w") + 2 * k.target.line  # before the buffer: the last group reaches back
@@ -224,16 +224,21 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     if planes * rows > MOST_ROWS:
         return None
     fused = is_fused(geometry, memory.step)
-    cut = Partition.of(geometry, strip_in_level1(problem, target), default_band(geometry))
+    cut = Partition.of(geometry, strip_in_l1(problem, target), default_band(geometry))
     lanes = lanes_for(problem, cut, target, by_column=fused)
     if lanes is None:
         return None
     group = group_of(problem, cut)
     spec = PoolSeparable(
-        **spec_fields(problem, *lanes, not fused and streams(problem, cut, target, lanes[1], dense_rows=True)),
-        planes=planes, rows=rows, clipped=not geometry.inside(1) or not geometry.inside(0), fused=fused,
+        **spec_fields(
+            problem, *lanes, not fused and streams(problem, cut, target, lanes[1], dense_rows=True)
+        ),
+        planes=planes,
+        rows=rows,
+        clipped=not geometry.inside(1) or not geometry.inside(0),
+        fused=fused,
         together=_together(geometry, group),
-    )  # fmt: skip
+    )
     pitch = scratch_pitch(problem, cut.strip, spec.lanes)
     more = StreamingStore.scratch_rows(group) if spec.past_caches else 0
     scratch = (spec.scratch_rows + group + more) * pitch + SLACK

@@ -99,14 +99,14 @@ class PoolSmallMap(PoolSpec):
                 value = load(self, strip.x, at, self.lanes)
                 guard.see([value])
                 inside.store(value, at)
-            _Plane(strip, source, exact=not guard.needed).emit()
+            _SmallMap(strip, source, exact=not guard.needed).emit()
             if guard.needed:
                 with k.when(guard.seen()):
-                    _Plane(strip, source, exact=True).emit()
+                    _SmallMap(strip, source, exact=True).emit()
         return k
 
 
-class _Plane:
+class _SmallMap:
     """One plane, from its copy on."""
 
     def __init__(self, strip: Strip, source: Pointer, exact: bool) -> None:

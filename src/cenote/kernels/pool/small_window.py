@@ -90,7 +90,7 @@ class PoolSmallWindow(PoolSpec):
         for following in k.range(strip.first_row, strip.last_row, together):
             # The last rows reach back, as `spans` does.
             row = following if together == 1 else k.minimum(following, strip.last_row - together)
-            kind = _Pairs if self.stride == 2 else _Neighbours
+            kind = _StrideTwo if self.stride == 2 else _StrideOne
             kind(strip, self._sources(strip, row, together), row, guard, together).emit()
 
     def _sources(self, strip: Strip, row: Value, together: int) -> list[Pointer]:
@@ -161,7 +161,7 @@ class _Rows:
             self.strip.store(value, target, at, factor, at)
 
 
-class _Neighbours(_Rows):
+class _StrideOne(_Rows):
     """Stride 1."""
 
     def emit(self) -> None:
@@ -205,7 +205,7 @@ class _Neighbours(_Rows):
         return load(spec, source, at + (tap - spec.left), lanes)
 
 
-class _Pairs(_Rows):
+class _StrideTwo(_Rows):
     """Stride 2: a window is a pair of columns and the second column of the pair before."""
 
     def emit(self) -> None:
@@ -285,9 +285,14 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     shortest = geometry.out[1] - (cut.bands - 1) * cut.band
     spec = PoolSmallWindow(
         **spec_fields(problem, lanes, lanes),
-        rows=rows, left=left, right=right, clipped=not geometry.inside(1), alone=geometry.out[2] == lanes,
-        tail=right > 0 or geometry.out[2] % lanes > 0, together=min(4 if stride == 1 else 2, fitting(4, shortest)),
-    )  # fmt: skip
+        rows=rows,
+        left=left,
+        right=right,
+        clipped=not geometry.inside(1),
+        alone=geometry.out[2] == lanes,
+        tail=right > 0 or geometry.out[2] % lanes > 0,
+        together=min(4 if stride == 1 else 2, fitting(4, shortest)),
+    )
     pitch, group = scratch_pitch(problem, cut.strip, lanes), group_of(problem, cut)
     scratch = (spec.scratch_rows + group) * pitch + SLACK
     build = window_build(problem, spec, cut, pitch=pitch, scratch=scratch, group=group)

@@ -309,9 +309,14 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     spec = PoolVanHerk(**fields, planes=planes, together=together)
     pitch = scratch_pitch(problem, cut.strip, spec.lanes)
     seconds = estimate(
-        "van_herk", problem, spec.lanes, down=(2 * planes + 8) * geometry.stride[1], across=horizontal.steps(spec),
-        passes=1 + 2 * geometry.stride[1], proven=rows >= FEWEST_ROWS,
-    )  # fmt: skip
+        "van_herk",
+        problem,
+        spec.lanes,
+        down=(2 * planes + 8) * geometry.stride[1],
+        across=horizontal.steps(spec),
+        passes=1 + 2 * geometry.stride[1],
+        proven=rows >= FEWEST_ROWS,
+    )
     scratch = (spec.scratch_rows + rows) * pitch + SLACK
     build = window_build(problem, spec, cut, pitch=pitch, scratch=scratch, group=group_of(problem, cut))
     return Candidate(seconds, build)

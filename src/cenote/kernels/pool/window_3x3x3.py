@@ -77,16 +77,16 @@ class PoolWindow3x3x3(PoolSpec):
         for item in k.range(k.begin, k.end):
             strip = Strip(k, self, item // bands * (k.number("out_d") * bands) + item % bands)  # plane 0
             guard = NanGuard(k, self)
-            _Band(strip, guard).emit()
+            _BandPass(strip, guard).emit()
             if guard.needed:
                 with k.when(guard.seen()):
-                    _Band(strip, None).emit()
+                    _BandPass(strip, None).emit()
         if self.past_caches:
             k.fence()
         return k
 
     def scratch_elements(self, band: int, columns: int, pitch: int, line: int) -> int:
-        """Elements a thread needs: a blank row and one to drop results into, what is kept, and two outboxes."""
+        """Elements a thread needs: a blank row and one to drop results into, what is kept, and two streaming stores."""
         kept = PAIR * (band + 1) * (columns + 2 * self.lanes)
         tables = 2 * PAIR * (band + WINDOW) * -(-8 // self.storage.nbytes)
         return (
@@ -94,7 +94,7 @@ class PoolWindow3x3x3(PoolSpec):
         )
 
 
-class _Band:
+class _BandPass:
     """One strip of work: exact where there is no guard for NaN, else quick."""
 
     def __init__(self, strip: Strip, guard: NanGuard | None) -> None:
@@ -120,16 +120,16 @@ class _Band:
     def emit(self) -> None:
         k, out_d = self.k, self.k.number("out_d")
         first = 0 - k.number("pad_d")
-        sources = [_Plane(self, first + index) for index in range(PAIR)]
+        sources = [_InputPlane(self, first + index) for index in range(PAIR)]
         self._columns(sources, None, k.integer(0))
         for plane in k.range(0, out_d, PAIR):
-            sources = [_Plane(self, first + (plane + (PAIR + index))) for index in range(PAIR)]
+            sources = [_InputPlane(self, first + (plane + (PAIR + index))) for index in range(PAIR)]
             if self.spec.past_caches:
                 self._past_caches(sources, plane)
             else:
                 self._columns(sources, self._in_place(plane), plane)
 
-    def _past_caches(self, sources: Sequence[_Plane], plane: Value) -> None:
+    def _past_caches(self, sources: Sequence[_InputPlane], plane: Value) -> None:
         k, n = self.k, self.k.number
         vectors = (n("out_w") - 1) // self.lanes + 1
         buffer = self.kept + vectors * self.pairs * (self.lanes * PAIR)
@@ -161,7 +161,10 @@ class _Band:
         return target
 
     def _columns(
-        self, sources: Sequence[_Plane], target: Callable[[int, Value, int], Pointer] | None, plane: Value
+        self,
+        sources: Sequence[_InputPlane],
+        target: Callable[[int, Value, int], Pointer] | None,
+        plane: Value,
     ) -> None:
         """All columns of the band in two planes, or without a target what is kept of the planes before the first."""
         k, n, spec, strip, lanes = self.k, self.k.number, self.spec, self.strip, self.lanes
@@ -197,9 +200,15 @@ class _Band:
         return Pointer(self.k, self.spec.storage, text)
 
     def _down(
-        self, planes: int, results: bool, plane: Value, at: Value, number: Value,
-        first: bool = False, last: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        planes: int,
+        results: bool,
+        plane: Value,
+        at: Value,
+        number: Value,
+        first: bool = False,
+        last: bool = False,
+    ) -> None:
         """One vector of columns, down the band."""
         k, strip, spec, n = self.k, self.strip, self.spec, self.k.number
         size = self.lanes * PAIR
@@ -275,10 +284,10 @@ class _Band:
         return load(spec, source, at + (tap - spec.left), lanes)
 
 
-class _Plane:
+class _InputPlane:
     """A plane of the input, by its number; outside, what counts instead."""
 
-    def __init__(self, band: _Band, number: Value) -> None:
+    def __init__(self, band: _BandPass, number: Value) -> None:
         self.band, k, n = band, band.k, band.k.number
         self.inside = number.bits(U64) < n("size_d").bits(U64)
         if band.spec.reduction != SUM:
@@ -321,9 +330,14 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     spec = PoolWindow3x3x3(**spec_fields(problem, lanes, lanes, past_caches), left=left, right=right)
     pitch = scratch_pitch(problem, cut.strip, lanes)
     build = window_build(
-        problem, spec, cut, pitch=pitch, scratch=spec.scratch_elements(cut.band, geometry.out[2], pitch, target.line),
-        group=group_of(problem, cut), planes_of_item=geometry.out[0],
-    )  # fmt: skip
+        problem,
+        spec,
+        cut,
+        pitch=pitch,
+        scratch=spec.scratch_elements(cut.band, geometry.out[2], pitch, target.line),
+        group=group_of(problem, cut),
+        planes_of_item=geometry.out[0],
+    )
     proven = target.vector_bytes <= WIDEST_VECTOR
     across = 2 * WINDOW + 6
     return Candidate(

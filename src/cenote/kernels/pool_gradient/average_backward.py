@@ -93,15 +93,15 @@ class PoolAverageBackward(KernelSpec):
             band, rest = item % n("bands"), item // n("bands")
             plane, rest = rest % n("planes"), rest // n("planes")
             image, channel = rest // n("channels"), rest % n("channels")
-            piece = _Piece(k, self, image, channel, plane)
-            piece.clear_gaps()
+            gradient = _GradientPlane(k, self, image, channel, plane)
+            gradient.clear_gaps()
             last = k.minimum(band * n("band") + n("band"), n("groups"))
             for group in k.range(band * n("band"), last):
-                piece.group(group)
+                gradient.group(group)
         return k
 
 
-class _Piece:
+class _GradientPlane:
     """One item: a plane of the gradient, whose windows along the planes are known."""
 
     def __init__(

@@ -110,9 +110,12 @@ def average_backward_call(
     }  # fmt: skip
     items = y.shape[0] * channels * planes.size * bands
     return Call.named(
-        spec, words, items,
-        grain=max(1, min(ITEM // (row_bytes * band), -(-items // 8))), scratch=3 * length * compute.nbytes,
-    )  # fmt: skip
+        spec,
+        words,
+        items,
+        grain=max(1, min(ITEM // (row_bytes * band), -(-items // 8))),
+        scratch=3 * length * compute.nbytes,
+    )
 
 
 def _regular(columns: AxisSpread) -> tuple[int, int, int, int]:

@@ -93,6 +93,9 @@ def gather_call(
     }  # fmt: skip
     work = max(1, 8 * to.size * width)
     return Call.named(
-        spec, words, y.shape[0] * groups, max(1, WORK // work),
+        spec,
+        words,
+        y.shape[0] * groups,
+        max(1, WORK // work),
         (source.size * width + 16) * 4,
-    )  # fmt: skip
+    )

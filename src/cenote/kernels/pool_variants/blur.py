@@ -151,9 +151,15 @@ class _Blur:
 
 
 def blur_call(
-    axes: Sequence[AxisWindow], weights: Sequence[Sequence[float]], places: Sequence[Array], x: View, y: View,
-    target: Target, *, channels_last: bool,
-) -> Call:  # fmt: skip
+    axes: Sequence[AxisWindow],
+    weights: Sequence[Sequence[float]],
+    places: Sequence[Array],
+    x: View,
+    y: View,
+    target: Target,
+    *,
+    channels_last: bool,
+) -> Call:
     """The launch for plain or channels-last views of one or two spatial axes. `places` has, per axis, the element of x
     at each position of its padded extent, OUTSIDE for zeros."""
     rows, columns = (AxisWindow(1, 1, out=1), *axes)[-2:]
@@ -172,10 +178,14 @@ def blur_call(
     border = np.stack([padded[beside], held[beside]], 1).astype(np.int64)
     borders = len(border)
     spec = PoolBlur(
-        x.type.dtype, tuple(row_weights), tuple(column_weights), 0 if channels_last else columns.stride,
-        bool((table < 0).any()), fitting(widest, step if channels_last else columns.out),
+        x.type.dtype,
+        tuple(row_weights),
+        tuple(column_weights),
+        0 if channels_last else columns.stride,
+        bool((table < 0).any()),
+        fitting(widest, step if channels_last else columns.out),
         fitting(widest, columns.size * step),
-    )  # fmt: skip
+    )
     band = max(1, min(rows.out, WORK // (columns.out * step)))
     bands = -(-rows.out // band)
     units = 1 if channels_last else channels
@@ -188,9 +198,12 @@ def blur_call(
         "y_n": to.strides[0], "y_c": unit_strides[1], "y_h": to.strides[3],
     }  # fmt: skip
     return Call.named(
-        spec, words, x.shape[0] * units * bands,
-        grain=max(1, WORK // (band * columns.out * step)), scratch=line_bytes(columns, step, compute.nbytes),
-    )  # fmt: skip
+        spec,
+        words,
+        x.shape[0] * units * bands,
+        grain=max(1, WORK // (band * columns.out * step)),
+        scratch=line_bytes(columns, step, compute.nbytes),
+    )
 
 
 def line_bytes(columns: AxisWindow, step: int, nbytes: int) -> int:

@@ -30,9 +30,13 @@ UNROLLED = 16  # taps; of larger windows a row is a loop
 WORK = 1 << 13  # taps of an item's outputs, about
 
 WORDS = (
-    *(f"{name}_{axis}" for name in ("out", "size", "sample") for axis in AXES), "channels", "height", "width",
-    *(f"{tensor}_{stride}" for tensor in ("x", "y") for stride in ("n", "c", *AXES)), "axes",
-)  # fmt: skip
+    *(f"{name}_{axis}" for name in ("out", "size", "sample") for axis in AXES),
+    "channels",
+    "height",
+    "width",
+    *(f"{tensor}_{stride}" for tensor in ("x", "y") for stride in ("n", "c", *AXES)),
+    "axes",
+)
 
 
 @dataclass(frozen=True)
@@ -71,13 +75,13 @@ class PoolFractional(KernelSpec):
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
         for item in k.range(k.begin, k.end):
-            plane = _Plane(k, self, item)
+            plane = _FractionalPlane(k, self, item)
             plane.find_starts(item)
             plane.pool()
         return k
 
 
-class _Plane:
+class _FractionalPlane:
     """One item."""
 
     def __init__(self, k: Kernel, spec: PoolFractional, item: Value) -> None:
@@ -209,10 +213,18 @@ def fractional_call(
         words |= named([f"{name}_{stride}" for stride in ("n", "c", *AXES)], strides)
     lanes = fitting(target.vector_bytes // 8, to.extents[2]) if index is not None else 1
     spec = PoolFractional(
-        x.type.dtype, samples.type.dtype, (every[0], every[1], every[2]), index is not None, not channels_last, lanes
-    )  # fmt: skip
+        x.type.dtype,
+        samples.type.dtype,
+        (every[0], every[1], every[2]),
+        index is not None,
+        not channels_last,
+        lanes,
+    )
     work = to.size * every[0] * every[1] * every[2]
     return Call.named(
-        spec, words, x.shape[0] * channels,
-        grain=max(1, WORK // work), scratch=8 * sum(to.extents),
-    )  # fmt: skip
+        spec,
+        words,
+        x.shape[0] * channels,
+        grain=max(1, WORK // work),
+        scratch=8 * sum(to.extents),
+    )

@@ -111,7 +111,7 @@ def sorted_lanes(k: Kernel, values: Sequence[Value]) -> list[Value]:
     ordered = list(values)
     for low, high in comparators(len(ordered)):
         a, b = ordered[low], ordered[high]
-        ordered[low], ordered[high] = k.smaller(a, b), k.larger(a, b)
+        ordered[low], ordered[high] = k.min_drop_nan(a, b), k.max_drop_nan(a, b)
     return ordered
 
 
@@ -119,5 +119,5 @@ def median_of_nine(k: Kernel, taps: Sequence[Value]) -> Value:
     """Of the sorted columns: the median of the largest low, the middle of the middles and the smallest high."""
     columns = [sorted_lanes(k, taps[column::3]) for column in range(3)]
     lows, middles, highs = ([column[rank] for column in columns] for rank in range(3))
-    low, high = reduce(k.larger, lows), reduce(k.smaller, highs)
+    low, high = reduce(k.max_drop_nan, lows), reduce(k.min_drop_nan, highs)
     return sorted_lanes(k, [low, sorted_lanes(k, middles)[1], high])[1]

@@ -110,6 +110,11 @@ def power_call(
     spec = PowerSpec((y.type.dtype, x.type.dtype, g.type.dtype), base, doubled(exponent), times is not None)
     items = -(-x.type.size // RUN)
     words: dict[str, Argument] = {
-        "y": y, "x": x, "g": times, "size": x.type.size, "exponent": float(exponent), "floor": float(floor),
-    }  # fmt: skip
+        "y": y,
+        "x": x,
+        "g": times,
+        "size": x.type.size,
+        "exponent": float(exponent),
+        "floor": float(floor),
+    }
     return Call.named(spec, words, items, grain=4)

@@ -137,9 +137,14 @@ class WindowBand:
         raise NotImplementedError(f"{type(self).__name__}.row")
 
     def each(
-        self, source: Pointer, result: Pointer, begin: Value, end: Value, limit: Value,
+        self,
+        source: Pointer,
+        result: Pointer,
+        begin: Value,
+        end: Value,
+        limit: Value,
         made: Callable[[Pointer, Value, Value], Value],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Outputs begin .. end of a row; vectors reach up to `limit`, and back from there."""
         for column, channel in self._places(begin, end, limit):
             place = column if self.spec.stride else column * self.step + channel
@@ -210,10 +215,14 @@ def window_call(
     if not channels_last and whole_to - whole_from < lanes:
         whole_from = whole_to = columns.out
     spec = kind(
-        x.type.dtype, (rows.window, columns.window), 0 if channels_last else columns.stride, columns.dilation,
+        x.type.dtype,
+        (rows.window, columns.window),
+        0 if channels_last else columns.stride,
+        columns.dilation,
         bool((row_counts < rows.window).any() or (column_counts < columns.window).any()),
-        lanes, fitting(widest, columns.size * step),
-    )  # fmt: skip
+        lanes,
+        fitting(widest, columns.size * step),
+    )
     length = row_length(columns, step)
     band = band_rows(rows, columns, step, compute.nbytes)
     bands = -(-rows.out // band)
@@ -228,9 +237,12 @@ def window_call(
     }  # fmt: skip
     work = band * columns.out * step * rows.window * columns.window
     return Call.named(
-        spec, words, x.shape[0] * units * bands,
-        grain=max(1, WORK // work), scratch=band_bytes(rows, length, band, compute.nbytes),
-    )  # fmt: skip
+        spec,
+        words,
+        x.shape[0] * units * bands,
+        grain=max(1, WORK // work),
+        scratch=band_bytes(rows, length, band, compute.nbytes),
+    )
 
 
 def row_length(columns: AxisWindow, step: int) -> int:

@@ -247,5 +247,9 @@ def roi_align_call(
     scratch = capacity * 88 + (columns + bins[1]) * lanes * 8 + 256
     work = part * max(1, x.layout.lanes) * bins[0] * bins[1] * 16
     return Call.named(
-        spec, words, rois.shape[0] * parts, max(1, WORK // max(work, 1)), scratch,
-    )  # fmt: skip
+        spec,
+        words,
+        rois.shape[0] * parts,
+        max(1, WORK // max(work, 1)),
+        scratch,
+    )

@@ -108,7 +108,7 @@ def align_backward_call(
     bins = (g.shape[2], g.shape[3])
     spec = RoiAlignBackward(
         y.type.dtype, batches.type.dtype, aligned, False, False, fitting(target.lanes(y.type.dtype), columns)
-    )  # fmt: skip
+    )
     parts = -(-units // part)
     capacity = table_capacity(bins, ratio, rows, columns)
     words: dict[str, Argument] = {

@@ -218,7 +218,7 @@ def _means(k: Kernel, box: _Box, unit: Value) -> None:
             out.store(mean.to(out.element), bin * n("y_row") + column)
 
 
-def region_pool_call(
+def roi_pool_call(
     x: View, rois: View, y: View, found: View, target: Target, *, bins: tuple[int, int], scale: float, largest: bool,
     part: int,
 ) -> Call:  # fmt: skip

@@ -70,7 +70,7 @@ class Box:
         self.begins = (y1, x1)
         extents = (y2 - y1, x2 - x1)
         if not spec.aligned:
-            extents = tuple(k.larger(extent, k.constant(real, 1.0)) for extent in extents)  # type: ignore[assignment]
+            extents = tuple(k.max_drop_nan(extent, k.constant(real, 1.0)) for extent in extents)  # type: ignore[assignment]
         self.steps = tuple(
             extent / n(f"bins_{axis}").to(real) for extent, axis in zip(extents, AXES, strict=True)
         )

@@ -96,9 +96,13 @@ def without_odd_ends(shape: ConvShape) -> ConvShape:
 
 
 def _winograd(
-    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Epilogue,
+    shape: ConvShape,
+    weights: Array,
+    bias: Array | None,
+    inputs: Sequence[TensorType | None],
+    fused: Epilogue,
     target: Target,
-) -> Iterator[Lowering]:  # fmt: skip
+) -> Iterator[Lowering]:
     """Stride 1, no dilation, one group, on maps at least as large as a tile."""
     plain = shape.rank < 3 and shape.groups == 1 and set(shape.strides) == {1} and set(shape.dilations) == {1}
     if not plain or min(shape.channels, shape.filters) < LEAST_CHANNELS or not shape.n:
@@ -119,9 +123,13 @@ def _flat_shape(deep: ConvShape) -> ConvShape:
 
 
 def _winograd_tile(
-    plan: WinogradPlan, shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None],
+    plan: WinogradPlan,
+    shape: ConvShape,
+    weights: Array,
+    bias: Array | None,
+    inputs: Sequence[TensorType | None],
     fused: Epilogue,
-) -> Lowering:  # fmt: skip
+) -> Lowering:
     lanes = plan.lanes
 
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
@@ -136,16 +144,25 @@ def _winograd_tile(
     name += "_pool" * fused.pool
     # Rounding errors are two to three times those of a plain sum (tests/kernels/conv/test_winograd.py measures them).
     return Lowering(
-        name, _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes), (Layout(lanes),), bind,
-        plan.seconds(), 4 * summation_tolerance(shape), temporaries,
+        name,
+        _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes),
+        (Layout(lanes),),
+        bind,
+        plan.seconds(),
+        4 * summation_tolerance(shape),
+        temporaries,
         in_place=() if fused.residual is None else (fused.residual,),
-    )  # fmt: skip
+    )
 
 
 def _depthwise(
-    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Epilogue,
+    shape: ConvShape,
+    weights: Array,
+    bias: Array | None,
+    inputs: Sequence[TensorType | None],
+    fused: Epilogue,
     target: Target,
-) -> Lowering:  # fmt: skip
+) -> Lowering:
     """Groups within a vector. One filter per channel: bound by the caches' bandwidth; more: by the shuffles."""
     lanes = target.lanes()
 
@@ -160,10 +177,14 @@ def _depthwise(
     alone = shape.group_channels == 1
     seconds = max(peak_seconds(shape.operations, target, 0.6), moved_seconds(moved))
     return Lowering(
-        "depthwise" if alone else "grouped", _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes),
-        (Layout(lanes),), bind, seconds, summation_tolerance(shape),
+        "depthwise" if alone else "grouped",
+        _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes),
+        (Layout(lanes),),
+        bind,
+        seconds,
+        summation_tolerance(shape),
         in_place=() if fused.residual is None else (fused.residual,),
-    )  # fmt: skip
+    )
 
 
 def _layouts(
@@ -178,9 +199,13 @@ def _layouts(
 
 
 def _direct(
-    shape: ConvShape, weights: Array, bias: Array | None, inputs: Sequence[TensorType | None], fused: Epilogue,
+    shape: ConvShape,
+    weights: Array,
+    bias: Array | None,
+    inputs: Sequence[TensorType | None],
+    fused: Epilogue,
     target: Target,
-) -> Iterator[Lowering]:  # fmt: skip
+) -> Iterator[Lowering]:
     lanes = target.lanes()
     in_place = () if fused.residual is None else (fused.residual,)
     tolerance = summation_tolerance(shape)
@@ -189,9 +214,14 @@ def _direct(
     padded_filters = -(-merged.filters // lanes) * lanes / max(1, merged.filters)
     seconds = peak_seconds(merged.operations * padded_filters, target, _efficiency(shape, lanes))
     yield Lowering(
-        "direct", _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes), (Layout(lanes),),
-        _bind_direct(problem, fused, target), seconds, tolerance, in_place=in_place,
-    )  # fmt: skip
+        "direct",
+        _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes),
+        (Layout(lanes),),
+        _bind_direct(problem, fused, target),
+        seconds,
+        tolerance,
+        in_place=in_place,
+    )
     if shape.channels < lanes and shape.groups == 1:
         yield _plain(shape, problem, inputs, fused, target, tolerance)
 
@@ -233,9 +263,13 @@ def _bind_direct(problem: DirectProblem, fused: Epilogue, target: Target) -> Bin
 
 
 def _plain(
-    shape: ConvShape, problem: DirectProblem, inputs: Sequence[TensorType | None], fused: Epilogue, target:
-    Target, tolerance: float,
-) -> Lowering:  # fmt: skip
+    shape: ConvShape,
+    problem: DirectProblem,
+    inputs: Sequence[TensorType | None],
+    fused: Epilogue,
+    target: Target,
+    tolerance: float,
+) -> Lowering:
     """Few channels: read the caller's plain tensor, padded into a temporary where there is padding."""
     lanes = target.lanes()
     problem = DirectProblem(problem.shape, problem.weights, problem.bias, problem.activation, plain=True)
@@ -256,11 +290,15 @@ def _plain(
     operations = shape.operations * (-(-shape.filters // lanes) * lanes / shape.filters)
     seconds = peak_seconds(operations, target, _efficiency(shape, lanes, plain=True))
     return Lowering(
-        "direct_plain", _layouts(inputs, PLAIN, fused.residual, lanes), (Layout(lanes),), bind,
-        seconds + moved_seconds(temporary.nbytes * needs_copy), tolerance,
+        "direct_plain",
+        _layouts(inputs, PLAIN, fused.residual, lanes),
+        (Layout(lanes),),
+        bind,
+        seconds + moved_seconds(temporary.nbytes * needs_copy),
+        tolerance,
         temporaries=(temporary,) if needs_copy else (),
         in_place=() if fused.residual is None else (fused.residual,),
-    )  # fmt: skip
+    )
 
 
 MOST_PHASES = 256  # calls of a transposed convolution: one per output phase, the product of the strides
@@ -289,6 +327,10 @@ def transpose_lowerings(
 
     operations = 2 * shape.n * shape.channels * math.prod(shape.size) * shape.group_filters * shape.taps
     yield Lowering(
-        "phases", _layouts(inputs, Layout(lanes, transpose_halo(shape)), None, lanes), (Layout(lanes),), bind,
-        peak_seconds(operations, target, 0.8), summation_tolerance(shape),
-    )  # fmt: skip
+        "phases",
+        _layouts(inputs, Layout(lanes, transpose_halo(shape)), None, lanes),
+        (Layout(lanes),),
+        bind,
+        peak_seconds(operations, target, 0.8),
+        summation_tolerance(shape),
+    )

@@ -67,11 +67,15 @@ class GatedConv(Op):
 
         room = room_for(shape.n, shape.channels, shape.filters, lanes)
         return replace(
-            option, name="direct, weights scaled", bind=bind,
+            option,
+            name="direct, weights scaled",
+            bind=bind,
             inputs=(option.inputs[0], Layout(lanes), *option.inputs[1:]),
-            seconds=option.seconds + moved_seconds(2 * room.nbytes), tolerance=2 * option.tolerance,
-            temporaries=(room,), in_place=tuple(place + 1 for place in option.in_place),
-        )  # fmt: skip
+            seconds=option.seconds + moved_seconds(2 * room.nbytes),
+            tolerance=2 * option.tolerance,
+            temporaries=(room,),
+            in_place=tuple(place + 1 for place in option.in_place),
+        )
 
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
         x, gate = require("gated_conv", inputs[0], "x"), require("gated_conv", inputs[1], "gate")

@@ -79,9 +79,14 @@ def pointwise_lowerings(
 
     blocked = Layout(target.lanes(output.dtype))
     yield Lowering(
-        "elementwise_blocked", layouts, (blocked,), bind_blocked, seconds, tolerance,
+        "elementwise_blocked",
+        layouts,
+        (blocked,),
+        bind_blocked,
+        seconds,
+        tolerance,
         in_place=tuple(i for i in reusable if layouts[i] == blocked),
-    )  # fmt: skip
+    )
 
 
 def _fits(x: TensorType | None, output: TensorType) -> bool:

@@ -25,9 +25,15 @@ class Unary(Pointwise):
 
 
 def unary(
-    onnx: str, elements: Callable[..., Array], meaning: str, *, kernel: bool = True, weight: int = 1,
-    tolerance: float = 0.0, integers: bool = False,
-) -> type[Unary]:  # fmt: skip
+    onnx: str,
+    elements: Callable[..., Array],
+    meaning: str,
+    *,
+    kernel: bool = True,
+    weight: int = 1,
+    tolerance: float = 0.0,
+    integers: bool = False,
+) -> type[Unary]:
     """An operator that ONNX calls `onnx`; `kernel`: kernels have a formula of its name."""
     members = {
         "__doc__": meaning, "__module__": __name__, "name": onnx.lower(), "formula": onnx.lower() if kernel else "",

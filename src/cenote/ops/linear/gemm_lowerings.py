@@ -94,9 +94,14 @@ def gemm_lowerings(
         return [*calls, *product.calls(target)]
 
     yield Lowering(
-        "panels", tuple(layouts), (PLAIN,), bind, _seconds(1, m, n, k, target, not constant),
-        _tolerance(k), temporary,
-    )  # fmt: skip
+        "panels",
+        tuple(layouts),
+        (PLAIN,),
+        bind,
+        _seconds(1, m, n, k, target, not constant),
+        _tolerance(k),
+        temporary,
+    )
 
 
 def _linear(
@@ -173,10 +178,14 @@ def matmul_lowerings(
         return calls
 
     yield Lowering(
-        "panels", (PLAIN, None if constant else PLAIN), (PLAIN,), bind,
+        "panels",
+        (PLAIN, None if constant else PLAIN),
+        (PLAIN,),
+        bind,
         _seconds(batch.images * len(batch.outer), batch.m, batch.n, batch.k, target, not constant),
-        _tolerance(batch.k), temporary,
-    )  # fmt: skip
+        _tolerance(batch.k),
+        temporary,
+    )
 
 
 @dataclass(frozen=True)

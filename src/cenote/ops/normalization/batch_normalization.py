@@ -99,9 +99,14 @@ class BatchNormalization(Fusible):
             if 3 <= x.rank <= 5:
                 blocked = Layout(target.lanes(x.dtype))
                 yield Lowering(
-                    "normalize_blocked", (blocked, *rest), (blocked,), self._binder(target), seconds, error,
+                    "normalize_blocked",
+                    (blocked, *rest),
+                    (blocked,),
+                    self._binder(target),
+                    seconds,
+                    error,
                     in_place=(0,),
-                )  # fmt: skip
+                )
         elif all(parameter is not None and parameter.dtype == x.dtype for parameter in parameters):
             yield Lowering("standardize", (PLAIN,) * 5, (PLAIN,), self._bind_computed(target), seconds, error)
 

@@ -18,7 +18,6 @@ from cenote.kernels.pool.common import MAXIMUM, SUM
 from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, seeded, wide
 from cenote.ops.pool.average import divide, fit
 from cenote.ops.pool.map_lowerings import range_lowerings, search_lowerings
-from cenote.ops.pool.max import check_rules, convert_indices, extremum, lowest_where_nan, special
 from cenote.ops.pool.window import (
     NUMBERS,
     ORDERED,
@@ -26,8 +25,13 @@ from cenote.ops.pool.window import (
     as_declared,
     channels_first,
     check_dtype,
+    check_rules,
+    convert_indices,
+    extremum,
+    lowest_where_nan,
     only_input,
     spatial_of,
+    special,
     taps_of,
     type_of,
     with_spatial,

@@ -16,18 +16,17 @@ from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.kernels.pool.common import SUM
 from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, narrow, seeded, wide
+from cenote.ops.pool.algorithms import Pool, window_lowerings
 from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
 from cenote.ops.pool.window import (
     NUMBERS,
     DType,
-    Pool,
     WindowPool,
     as_declared,
     channels_first,
     only_input,
     taps_of,
     type_of,
-    window_lowerings,
 )
 
 ROUNDINGS = ("zero", "even", "away")

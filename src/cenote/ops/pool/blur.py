@@ -18,14 +18,13 @@ from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import stream_seconds
 from cenote.kernels.pool_variants.blur import OUTSIDE, blur_call, line_bytes
 from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, narrow, seeded, wide
+from cenote.ops.pool.algorithms import TOLERANCES, source
 from cenote.ops.pool.window import (
-    TOLERANCES,
     as_declared,
     channels_first,
     check_dtype,
     check_map,
     only_input,
-    source,
     spatial_of,
     type_of,
     with_spatial,

@@ -17,13 +17,13 @@ from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import DRAWN_TAP, stream_seconds
 from cenote.kernels.pool_variants.fractional import fractional_call
 from cenote.ops.base import Arrays, Check, Lowering, Op, Sample, Types, require, seeded
-from cenote.ops.pool.max import extremum
 from cenote.ops.pool.window import (
     ORDERED,
     as_declared,
     channels_first,
     check_dtype,
     check_map,
+    extremum,
     spatial_of,
     taps_of,
     with_spatial,

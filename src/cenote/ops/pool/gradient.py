@@ -21,12 +21,20 @@ from cenote.ops.pool.average import AveragePool
 from cenote.ops.pool.gradient_lowerings import gradient_lowerings
 from cenote.ops.pool.index_lowerings import scatter_lowerings
 from cenote.ops.pool.lp import GlobalLpPool, LpPool
-from cenote.ops.pool.max import INDEX_RULES, MaxPool, MinPool, extremum
 from cenote.ops.pool.median import MedianPool
 from cenote.ops.pool.unpool import within_plane
 from cenote.ops.pool.weighted import GemPool, SoftPool, StochasticPool, draw, probabilities, uniform
 from cenote.ops.pool.whole_map import GlobalAveragePool, GlobalMaxPool
-from cenote.ops.pool.window import as_declared, channels_first, check_dtype, taps_of
+from cenote.ops.pool.window import (
+    INDEX_RULES,
+    MaxPool,
+    MinPool,
+    as_declared,
+    channels_first,
+    check_dtype,
+    extremum,
+    taps_of,
+)
 
 Slopes = Callable[[Any, Array, tuple[int, ...], tuple[int, ...]], Array]
 """(op, taps (N, C, T), output position, input shape) -> d output / d tap, (N, C, T)."""
@@ -257,9 +265,15 @@ class IndexGradient(Op):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         yield from scatter_lowerings(
-            inputs, self.infer(*inputs)[0], self.spatial, self.index, target,
-            adds=True, channels_last=self.channels_last, rest=PLAIN,
-        )  # fmt: skip
+            inputs,
+            self.infer(*inputs)[0],
+            self.spatial,
+            self.index,
+            target,
+            adds=True,
+            channels_last=self.channels_last,
+            rest=PLAIN,
+        )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

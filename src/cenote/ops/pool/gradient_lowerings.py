@@ -19,14 +19,14 @@ from cenote.kernels.pool_gradient.average_backward_plan import (
 from cenote.kernels.pool_gradient.index_scatter import scatter_call
 from cenote.ops.base import Lowering, Op
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
+from cenote.ops.pool.algorithms import TOLERANCES
 from cenote.ops.pool.average import AveragePool
 from cenote.ops.pool.index_lowerings import index_check
 from cenote.ops.pool.lp import GlobalLpPool, LpPool
-from cenote.ops.pool.max import MaxPool
 from cenote.ops.pool.power_lowerings import inner_sum, power_gradient
 from cenote.ops.pool.weighted import GemPool
 from cenote.ops.pool.whole_map import GlobalAveragePool, GlobalMaxPool
-from cenote.ops.pool.window import TOLERANCES, spatial_of
+from cenote.ops.pool.window import MaxPool, spatial_of
 
 SCRATCH = 1 << 28  # bytes a thread may need; windows that need more are left to the reference
 

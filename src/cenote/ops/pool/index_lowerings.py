@@ -17,7 +17,7 @@ from cenote.kernels.plane_items import GROUP
 from cenote.kernels.pool_gradient.index_gather import gather_call
 from cenote.kernels.pool_gradient.index_scatter import scatter_call
 from cenote.ops.base import Check, Lowering
-from cenote.ops.pool.window import TOLERANCES, layouts
+from cenote.ops.pool.algorithms import TOLERANCES, layouts
 
 SCRATCH = (
     1 << 28

@@ -16,13 +16,13 @@ from cenote.core.types import BFLOAT16, FLOATS, Array, TensorType
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM, SUM
 from cenote.kernels.pool.whole_map import Reduce
 from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, narrow, seeded, wide
+from cenote.ops.pool.algorithms import Pool, window_lowerings
 from cenote.ops.pool.map_lowerings import whole_map_lowerings
 from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
 from cenote.ops.pool.power_lowerings import inner_sum, multiplied, power_lowerings
 from cenote.ops.pool.whole_map import GlobalPool
 from cenote.ops.pool.window import (
     DType,
-    Pool,
     WindowPool,
     as_declared,
     channels_first,
@@ -30,7 +30,6 @@ from cenote.ops.pool.window import (
     only_input,
     taps_of,
     type_of,
-    window_lowerings,
 )
 
 

@@ -16,7 +16,7 @@ from cenote.kernels.pool.adaptive_argmax import search_call
 from cenote.kernels.pool.problem import Bounds, PoolProblem, Scale
 from cenote.kernels.pool.whole_map import Maps, Reduce, partials, whole_maps
 from cenote.ops.base import Lowering
-from cenote.ops.pool.window import (
+from cenote.ops.pool.algorithms import (
     Pool,
     _may_overflow,
     algorithm_lowerings,
@@ -100,9 +100,14 @@ def whole_map_lowerings(
             )
 
         yield Lowering(
-            "whole maps", (layout,), (layout,), bind, stream_seconds(x.nbytes + y.nbytes),
-            tolerance(reduce.reduction, x.dtype, reduce.norm), (between,) if between else (),
-        )  # fmt: skip
+            "whole maps",
+            (layout,),
+            (layout,),
+            bind,
+            stream_seconds(x.nbytes + y.nbytes),
+            tolerance(reduce.reduction, x.dtype, reduce.norm),
+            (between,) if between else (),
+        )
 
 
 def maps_of(x: View, y: View, channels_last: bool) -> Maps:

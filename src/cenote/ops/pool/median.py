@@ -13,7 +13,6 @@ from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.kernels.pool_variants.median import PoolMedian
 from cenote.ops.base import Arrays, Lowering, Sample, seeded, wide
 from cenote.ops.pool.average import fit
-from cenote.ops.pool.max import special
 from cenote.ops.pool.whole_window_lowerings import whole_window_lowerings
 from cenote.ops.pool.window import (
     NUMBERS,
@@ -22,6 +21,7 @@ from cenote.ops.pool.window import (
     as_declared,
     channels_first,
     only_input,
+    special,
     taps_of,
     type_of,
 )

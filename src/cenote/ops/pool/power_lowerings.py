@@ -20,8 +20,8 @@ from cenote.kernels.pool_gradient.average_backward_plan import (
 )
 from cenote.kernels.pool_variants.power import MOST_WHOLE, power_call
 from cenote.ops.base import Lowering
+from cenote.ops.pool.algorithms import TOLERANCES, Pool, source, window_lowerings
 from cenote.ops.pool.map_lowerings import whole_map_lowerings
-from cenote.ops.pool.window import TOLERANCES, Pool, source, window_lowerings
 
 SCRATCH = 1 << 28  # bytes a thread may need
 
@@ -32,9 +32,14 @@ def multiplied(p: float) -> bool:
 
 
 def inner_sum(
-    axes: Sequence[AxisWindow] | None, counts: tuple[tuple[float, ...], ...], x: TensorType, y: TensorType,
-    target: Target, channels_last: bool, reduction: str = SUM,
-) -> Lowering | None:  # fmt: skip
+    axes: Sequence[AxisWindow] | None,
+    counts: tuple[tuple[float, ...], ...],
+    x: TensorType,
+    y: TensorType,
+    target: Target,
+    channels_last: bool,
+    reduction: str = SUM,
+) -> Lowering | None:
     """How the float64 powers of a window (axes None: of a whole map) are summed, in plain memory."""
     wide = TensorType(FLOAT64, x.shape), TensorType(FLOAT64, y.shape)
     if axes is None:

@@ -17,10 +17,9 @@ from cenote.ops.pool.blur import BORDERS, BlurPool, binomial
 from cenote.ops.pool.fractional import FractionalMaxPool
 from cenote.ops.pool.gradient import IndexGradient, PoolGradient, check_gradient
 from cenote.ops.pool.index_lowerings import gather_lowerings
-from cenote.ops.pool.max import extremum
 from cenote.ops.pool.pyramid import SpatialPyramidPool
 from cenote.ops.pool.unpool import MaxUnpool, within_plane
-from cenote.ops.pool.window import as_declared, channels_first, spatial_of
+from cenote.ops.pool.window import as_declared, channels_first, extremum, spatial_of
 from cenote.ops.roi.align import RoiAlign, align_gradient_lowerings, coordinate_type
 from cenote.ops.roi.pool import MaxRoiPool, PsRoiPool, bins
 

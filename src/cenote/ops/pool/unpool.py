@@ -28,9 +28,17 @@ from cenote.ops.base import (
     seeded,
 )
 from cenote.ops.pool.index_lowerings import outside, scatter_lowerings
-from cenote.ops.pool.max import INDEX_RULES, MaxPool
 from cenote.ops.pool.onnx_attributes import window_attributes
-from cenote.ops.pool.window import NUMBERS, as_declared, channels_first, check_dtype, spatial_of, with_spatial
+from cenote.ops.pool.window import (
+    INDEX_RULES,
+    NUMBERS,
+    MaxPool,
+    as_declared,
+    channels_first,
+    check_dtype,
+    spatial_of,
+    with_spatial,
+)
 
 
 def decode_max_unpool(node: Imported) -> Op:

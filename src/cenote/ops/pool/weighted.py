@@ -16,7 +16,6 @@ from cenote.core.types import BFLOAT16, FLOATS, INT64, Array, TensorType
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM
 from cenote.kernels.pool_variants.soft_pool import PoolSoft
 from cenote.ops.base import Arrays, Lowering, Sample, Types, narrow, seeded, wide
-from cenote.ops.pool.max import special
 from cenote.ops.pool.power_lowerings import inner_sum, power_lowerings
 from cenote.ops.pool.whole_window_lowerings import whole_window_lowerings
 from cenote.ops.pool.window import (
@@ -25,6 +24,7 @@ from cenote.ops.pool.window import (
     as_declared,
     channels_first,
     only_input,
+    special,
     taps_of,
     type_of,
 )

@@ -17,14 +17,17 @@ from cenote.kernels.pool.whole_map import Reduce
 from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, Op, Sample, Types, seeded, wide
 from cenote.ops.pool.average import divide, fit
 from cenote.ops.pool.map_lowerings import range_lowerings, whole_map_lowerings
-from cenote.ops.pool.max import check_rules, extremum, lowest_where_nan, special
 from cenote.ops.pool.window import (
     NUMBERS,
     ORDERED,
     channels_first,
     check_dtype,
+    check_rules,
+    extremum,
+    lowest_where_nan,
     only_input,
     spatial_of,
+    special,
     type_of,
     with_spatial,
 )

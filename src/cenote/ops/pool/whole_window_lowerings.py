@@ -13,7 +13,7 @@ from cenote.kernels.cost_model import WHOLE_WINDOW_TAP, stream_seconds
 from cenote.kernels.pool_variants.median import MOST_TAPS, PoolMedian
 from cenote.kernels.pool_variants.whole_window import MOST_COLUMNS, WholeWindowSpec, band_rows, window_call
 from cenote.ops.base import Lowering
-from cenote.ops.pool.window import TOLERANCES, source
+from cenote.ops.pool.algorithms import TOLERANCES, source
 
 MOST_STRIDE = 8  # of plain columns, whose vectors are shuffled together
 

@@ -1,12 +1,12 @@
-"""What all pools that slide a window share: fields, shapes, regions, the walk over windows of the references, and one
-native way per algorithm of kernels/pool.
+"""Pools that slide a window: what all of them share (fields, shapes, regions, the walk over windows of the references),
+and the two that compare: the largest and the smallest value of each window, with indices.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,21 +14,12 @@ import numpy as np
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.pool_geometry import AxisWindow, Pairs, axis_windows, refuse_empty_windows
 from cenote.core.target import Target
-from cenote.core.types import BFLOAT16, FLOATS, INT64, PLAIN, Array, Layout, TensorType, is_float
-from cenote.kernels.base import Call, View, dense_strides
-from cenote.kernels.pool.algorithms import candidates, planned
-from cenote.kernels.pool.common import SUM
-from cenote.kernels.pool.problem import Geometry, IndexLayout, Memory, PoolProblem, Scale
-from cenote.ops.base import Box, Cost, Lowering, Op, Types, require
-from cenote.runtime.program import Slot
+from cenote.core.types import BFLOAT16, FLOATS, INT64, Array, TensorType, is_float
+from cenote.kernels.pool.common import MAXIMUM, MINIMUM
+from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, Op, Sample, Types, require, seeded
+from cenote.ops.pool.algorithms import Pool, window_lowerings
+from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
 
-SCRATCH = 1 << 31  # bytes of scratch rows at most, by an estimate up to 16 times too high for plain memory
-STRIP = 8 << 10  # columns of a strip at most, unless windows are wider than a quarter of that
-OTHER_ROWS = 32  # scratch rows besides those of a window
-WIDEST_DILATED = 256  # dilated windows are unrolled along the row
-
-# Largest error of sums and means, relative to the largest output: of rounding to the type and of float32 sums.
-TOLERANCES = {"float64": 1e-13, "float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
 DType = np.dtype[Any]
 
 INTEGERS: frozenset[DType] = frozenset(map(np.dtype, (np.int8, np.uint8, np.int16, np.int32, np.int64)))
@@ -182,177 +173,221 @@ def comparable(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype == BFLOAT16 else x
 
 
-# ---- native ways ----------------------------------------------------------------------------------------------------
+# ---- largest and smallest values -------------------------------------------------------------------------------------
+
+INDEX_RULES = ("plane", "tensor", "column", "nhwc")
+NAN_RULES = ("propagate", "ignore")
+
+
+def decode_max_pool(node: Imported) -> Op:
+    """MaxPool of ai.onnx 1 (values only), 8 (+ Indices, storage_order), 10 (+ dilations, ceil_mode), 11,
+    12, 22.
+    """
+    known: tuple[str, ...] = WINDOW_NAMES
+    if node.opset >= 8:
+        known += ("storage_order",)
+    if node.opset >= 10:
+        known += ("dilations", "ceil_mode")
+    node.expect(*known)
+    columns = node.flag("storage_order")
+    return MaxPool(
+        **window_attributes("max_pool", node),
+        return_indices=node.outputs > 1,
+        index="column" if columns else "tensor",
+    )
 
 
 @dataclass(frozen=True)
-class Pool:
-    """A windowed pool as kernels see it. `counts` holds each axis' share of an average's divisor, per position;
-    `index` is what indices count (MaxPool's rule), empty when none are wanted."""
+class MaxPool(WindowPool):
+    """Largest value of each window of x (N, C, *spatial); with `return_indices` also where it was (int64).
 
-    reduction: str
-    axes: tuple[AxisWindow, ...]
-    channels_last: bool = False
-    counts: tuple[tuple[float, ...], ...] = ()
+    `index` says what indices count, always in coordinates of the input without padding:
+
+        "plane"    (d H + h) W + w: within the plane, as PyTorch
+        "tensor"   position in the whole (N, C, D, H, W) tensor, row-major, as ONNX
+        "column"   as "tensor", but the plane column-major: d + D (h + H w) (ONNX's storage_order=1)
+        "nhwc"     ((d H + h) W + w) C + c: within one image of (N, D, H, W, C), as TensorFlow's argmax
+
+    Of equal values (-0.0 and 0.0 are equal) the first in row-major order of the window wins. `nan`
+    "propagate": a window with a NaN gives NaN, and its index is that of the *last* NaN, as PyTorch;
+    "ignore": NaN is left out, a window of nothing else gives -inf and the index of its first element.
+    Windows of -inf or of the lowest integer give that value and a valid index.
+
+    Element types: float64, float32, float16, bfloat16, int8, uint8, int16, int32, int64, bool.
+    """
+
+    return_indices: bool = False
+    index: str = "plane"
     nan: str = "propagate"
-    norm: int = 0
-    index: str = ""
-    rounding: str = "even"
 
+    name: ClassVar[str] = "max_pool"
+    dtypes: ClassVar[frozenset[DType]] = ORDERED
+    largest: ClassVar[bool] = True
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {"MaxPool": decode_max_pool}
 
-def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -> Iterator[Lowering]:
-    """Ways to compute a windowed pool with one input: on the arrays as they are, or blocked."""
-    if not x.size or not y.size or (pool.index and x.size // x.shape[0] >= 1 << 31):
-        return
-    if _may_overflow(pool.reduction, x.dtype, [min(axis.window, axis.size) for axis in pool.axes]):
-        return
-    if not _is_reasonable(pool, x):
-        return
-    if any(axis.reach > max(1 << 16, 4 * axis.size) for axis in pool.axes):
-        return  # nearly all padding: scratch rows would be as long as the window
-    error = tolerance(pool.reduction, x.dtype, pool.norm)
-    for layout in layouts(pool.channels_last, target):
-        results = (y, TensorType(INT64, y.shape)) if pool.index else (y,)
+    def infer(self, *inputs: TensorType | None) -> Types:
+        x = only_input(self.name, inputs)
+        check_rules(self.name, self.index, self.nan)
+        y = self.pooled(x)
+        return (y, TensorType(INT64, y.shape)) if self.return_indices else (y,)
 
-        def problem(x: View, outputs: Sequence[View], layout: Layout = layout) -> PoolProblem:
-            return problem_of(pool, layout, x, *outputs)
-
-        yield from algorithm_lowerings(problem, layout, x, results, target, error)
-
-
-def algorithm_lowerings(
-    problem: Callable[[View, Sequence[View]], PoolProblem], layout: Layout, x: TensorType, results: Types,
-    target: Target, error: float,
-) -> Iterator[Lowering]:  # fmt: skip
-    """One lowering per algorithm that serves the problem, the quickest by estimate first.
-
-    Estimates are for tensors that fill their buffers; `planned` says what happens to tensors with a halo.
-    """
-    x_view, *views = (
-        View(kind, layout, dense_strides(kind.shape, layout), Slot("arena", 0)) for kind in (x, *results)
-    )
-    for name, candidate in candidates(problem(x_view, views), target).items():
-
-        def bind(inputs: Sequence[View | None], outputs: Sequence[View], name: str = name) -> list[Call]:
-            x = source(inputs)
-            return [planned(name, problem(x, outputs), target).build(x, *outputs)]
-
-        yield Lowering(name, (layout,), (layout,) * len(results), bind, candidate.seconds, error)
-
-
-def _may_overflow(reduction: str, dtype: np.dtype[Any], window: Sequence[int]) -> bool:
-    """Whether the 32-bit sums of 8-bit integers could overflow: such windows are left to the reference."""
-    return reduction == SUM and dtype.itemsize == 1 and math.prod(window) > 1 << 23
-
-
-def _is_reasonable(pool: Pool, x: TensorType) -> bool:
-    """Whether scratch rows, which hold the padding too, stay small, and no dilated row of a window is unrolled into
-    thousands of instructions. Windows of 2^31 elements, or as far apart, are left to the reference."""
-    *outer, row = pool.axes
-    if row.dilation > 1 and row.window > WIDEST_DILATED:
-        return False
-    columns = min(row.out, 4 * row.reach + STRIP) * row.stride + 3 * row.reach
-    rows = OTHER_ROWS + math.prod(axis.window for axis in outer)
-    step = x.shape[-1] if pool.channels_last else 64 // x.dtype.itemsize
-    spans = [axis.reach + axis.out * axis.stride for axis in pool.axes]
-    return rows * columns * step * 4 <= SCRATCH and max(spans) < 1 << 31
-
-
-def layouts(channels_last: bool, target: Target) -> list[Layout]:
-    """The layouts that pools are computed in."""
-    return [PLAIN] if channels_last else [Layout(target.lanes()), PLAIN]
-
-
-def tolerance(reduction: str, dtype: np.dtype[Any], norm: int) -> float:
-    """0 (the same bits) for maxima and minima, else what sums may be off."""
-    return TOLERANCES[dtype.name] if reduction == SUM and is_float(dtype) else 0.0
-
-
-def source(inputs: Sequence[View | None]) -> View:
-    """The view of the only input."""
-    view = inputs[0]
-    assert view is not None
-    return view
-
-
-def problem_of(pool: Pool, layout: Layout, x: View, y: View, indices: View | None = None) -> PoolProblem:
-    """The pool of these views as kernels see it."""
-    axes, memory = arranged(pool, x, y)
-    scale = Scale()
-    if pool.counts:
-        shares = [pool.counts[index] if index is not None else (1.0,) for index in axes]
-        shares[0] = tuple(share * _left_out(pool, axes) for share in shares[0])
-        scale = Scale.of(shares, x.type.dtype)
-    return PoolProblem(
-        pool.reduction, x.type.dtype, geometry_of(pool, axes), memory, scale, pool.nan, pool.norm, pool.rounding,
-        index_layout(pool, axes, x, indices) if indices else None, fixed_step=layout.is_blocked,
-    )  # fmt: skip
-
-
-Axes = tuple[
-    int | None, int | None, int | None
-]  # the operator's axis behind planes, rows, columns; None: missing
-
-
-def arranged(pool: Pool, x: View, y: View) -> tuple[Axes, Memory]:
-    """Which axes are planes, rows and columns, and where they lie.
-
-    Axes of one element are left out where the memory allows it, so that a column of 1000 rows is taken as a row.
-    """
-    first = 1 if pool.channels_last else 2
-    step = x.layout.lanes or (x.shape[-1] if pool.channels_last else 1)
-    steps = [view.strides[first : first + len(pool.axes)] for view in (x, y)]
-    kept = [index for index, axis in enumerate(pool.axes) if axis.size > 1 or axis.out > 1] or [
-        len(pool.axes) - 1
-    ]
-    if any(view[kept[-1]] != step for view in steps):
-        kept = list(range(len(pool.axes)))
-    if any(view[kept[-1]] != step for view in steps) or (pool.channels_last and x.strides[-1] != 1):
-        raise ArgumentError(
-            f"pooling: the innermost axis must be contiguous, got strides {x.strides} and {y.strides}"
+    def reference(self, *inputs: Array | None) -> Arrays:
+        (x,) = inputs
+        assert x is not None
+        types = self.infer(type_of(x))
+        first = channels_first(x, self.channels_last)
+        out = tuple(axis.out for axis in self.geometry(x.shape))
+        values = np.empty((*first.shape[:2], *out), x.dtype)
+        places = np.empty(values.shape, INT64)
+        plane = np.arange(math.prod(first.shape[2:])).reshape(first.shape[2:])
+        for position, slices in self.walk(x.shape):
+            taps = taps_of(first, slices)
+            winner = extremum(taps, self.largest, self.nan)
+            here: tuple[Any, ...] = (..., *position)
+            values[here] = np.take_along_axis(taps, winner[..., None], -1)[..., 0]
+            places[here] = plane[slices].ravel()[winner]
+        if self.nan == "ignore":
+            values = lowest_where_nan(values, self.largest)
+        results = [values]
+        if self.return_indices:
+            results.append(convert_indices(places, first.shape, self.index))
+        return tuple(
+            as_declared(y, self.channels_last).astype(t.dtype) for y, t in zip(results, types, strict=True)
         )
-    axes: Axes = (*(None,) * (3 - len(kept)), *kept)  # type: ignore[assignment]
-    outer = [(v.strides[0], 0 if pool.channels_last else v.strides[1]) for v in (x, y)]
-    inner = [tuple(0 if axis is None else view[axis] for axis in axes[:2]) for view in steps]
-    channels = x.blocks if x.layout.is_blocked else 1 if pool.channels_last else x.shape[1]
-    places = [(*outside, *inside) for outside, inside in zip(outer, inner, strict=True)]
-    return axes, Memory(x.shape[0], channels, places[0], places[1], step)  # type: ignore[arg-type]
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, y = only_input(self.name, inputs), self.infer(*inputs)[0]
+        index = self.index if self.return_indices else ""
+        reduction = MAXIMUM if self.largest else MINIMUM
+        pool = Pool(reduction, self.geometry(x.shape), self.channels_last, nan=self.nan, index=index)
+        yield from window_lowerings(pool, x, y, target)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield from _samples(cls)
 
 
-def index_layout(pool: Pool, axes: Axes, x: View, indices: View) -> IndexLayout:
-    """What an index adds, and where the indices lie."""
-    first = 1 if pool.channels_last else 2
-    plane, row = (0 if axis is None else indices.strides[first + axis] for axis in axes[:2])
-    channel = 0 if pool.channels_last else indices.strides[1]
-    return IndexLayout(_steps(pool, axes, x), (indices.strides[0], channel, plane, row))
+@dataclass(frozen=True)
+class MinPool(MaxPool):
+    """Smallest value of each window: MaxPool with the order reversed (+inf where that has -inf)."""
+
+    name: ClassVar[str] = "min_pool"
+    largest: ClassVar[bool] = False
+    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
 
 
-def _steps(pool: Pool, axes: Axes, x: View) -> tuple[int, int, int, int, int]:
-    """What an index adds per plane, row, column, batch and channel."""
-    spatial = [axis.size for axis in pool.axes]
-    channels = x.shape[-1] if pool.channels_last else x.shape[1]
-    size, unit = math.prod(spatial), channels if pool.index == "nhwc" else 1
-    if pool.index == "column":
-        steps = [math.prod(spatial[:index]) for index in range(len(spatial))]
-    else:
-        steps = [math.prod(spatial[index + 1 :]) * unit for index in range(len(spatial))]
-    planes, rows, columns = (0 if axis is None else steps[axis] for axis in axes)
-    batch, channel = {"plane": (0, 0), "nhwc": (0, 1)}.get(pool.index, (channels * size, size))
-    return planes, rows, columns, batch, channel
+def check_rules(op: str, index: str, nan: str) -> None:
+    """ArgumentError for an unknown index or NaN rule."""
+    if index not in INDEX_RULES:
+        raise ArgumentError(f"{op}: index rule '{index}' is not known (allowed: {', '.join(INDEX_RULES)})")
+    if nan not in NAN_RULES:
+        raise ArgumentError(f"{op}: nan '{nan}' is not known (allowed: {', '.join(NAN_RULES)})")
 
 
-def geometry_of(pool: Pool, axes: Axes) -> Geometry:
-    """The windows over (planes, rows, columns)."""
-    every = [AxisWindow(1, 1, out=1) if axis is None else pool.axes[axis] for axis in axes]
+def extremum(taps: Array, largest: bool = True, nan: str = "propagate") -> Array:
+    """Which tap of the last axis wins: the first of the largest, or the last NaN where NaN propagates."""
+    ordered = comparable(taps)
+    if not is_float(taps.dtype):
+        winner: Array = ordered.argmax(-1) if largest else ordered.argmin(-1)
+        return winner
+    holes = np.isnan(ordered)
+    filled = np.where(holes, np.asarray(-np.inf if largest else np.inf, ordered.dtype), ordered)
+    winner = filled.argmax(-1) if largest else filled.argmin(-1)
+    # A NaN must not stand for the infinity it was replaced by when a true one follows.
+    plain = np.where(holes, False, filled == np.take_along_axis(filled, winner[..., None], -1))
+    winner = np.where(plain.any(-1), plain.argmax(-1), 0)
+    if nan == "propagate":
+        last = taps.shape[-1] - 1 - holes[..., ::-1].argmax(-1)
+        winner = np.where(holes.any(-1), last, winner)
+    return winner
 
-    def each(name: str) -> tuple[int, int, int]:
-        return tuple(getattr(axis, name) for axis in every)
 
-    return Geometry(
-        each("size"), each("out"), each("window"), each("stride"), each("dilation"), each("begin")
-    )
+def lowest_where_nan(values: Array, largest: bool = True) -> Array:
+    """What a window of NaN alone gives where NaN is ignored: the extremum of nothing."""
+    if not is_float(values.dtype):
+        return values
+    return np.where(np.isnan(values), -np.inf if largest else np.inf, values).astype(values.dtype)
 
 
-def _left_out(pool: Pool, axes: Axes) -> float:
-    """The share of the divisor of axes of one element that were left out."""
-    return math.prod(pool.counts[index][0] for index in range(len(pool.axes)) if index not in axes)
+def convert_indices(plane: Array, shape: Sequence[int], rule: str) -> Array:
+    """Indices within the plane, of shape (N, C, *out), by another rule; `shape` is the input's (N, C,
+    *spatial).
+    """
+    images, channels = shape[:2]
+    spatial = tuple(shape[2:])
+    size = math.prod(spatial)
+    if rule == "plane":
+        return plane
+    channel = np.arange(channels).reshape(-1, *(1,) * len(spatial))
+    if rule == "nhwc":
+        return plane * channels + channel
+    if rule == "column":
+        where = np.unravel_index(plane, spatial)
+        plane = np.ravel_multi_index(where[::-1], spatial[::-1])
+    base = (np.arange(images).reshape(-1, 1) * channels + np.arange(channels)) * size
+    whole: Array = plane + base.reshape(images, channels, *(1,) * len(spatial))
+    return whole
+
+
+def special(shape: Sequence[int], dtype: type = np.float32) -> Array:
+    """Noise with NaN, infinities and zeros of both signs sprinkled over it."""
+    x = seeded(shape, 5, dtype).ravel()
+    for offset, value in enumerate((np.nan, np.inf, -np.inf, 0.0, -0.0)):
+        x[offset::7] = value
+    return x.reshape(tuple(shape))
+
+
+def _samples(cls: type[MaxPool]) -> Iterator[Sample]:
+    one, two = ((1, 1), (1, 1)), (2, 2)
+    cases: list[tuple[str, MaxPool, Array]] = [
+        ("2x2 s2", cls(two, two), seeded((1, 16, 14, 14))),
+        ("3x3 s2 p1", cls((3, 3), two, one), seeded((2, 13, 11, 15))),
+        ("3x3 s2", cls((3, 3), two), seeded((1, 20, 13, 13))),
+        ("3x3 s2 ceil", cls((3, 3), two, ceil_mode=True), seeded((1, 9, 12, 14))),
+        ("ceil drops a window", cls((3, 3), (3, 3), one, ceil_mode=True), seeded((1, 3, 5, 5))),
+        ("5x5 s1 p2", cls((5, 5), (1, 1), ((2, 2), (2, 2))), seeded((1, 8, 9, 10))),
+        ("13x13 s1 p6", cls((13, 13), (1, 1), ((6, 6), (6, 6))), seeded((1, 5, 13, 13))),
+        ("31x17 s1", cls((31, 17), (1, 1), ((15, 15), (8, 8))), seeded((1, 2, 40, 33))),
+        ("stride > window", cls(two, (3, 4)), seeded((1, 8, 11, 13))),
+        ("window 1", cls((1, 1), two), seeded((1, 8, 7, 8))),
+        ("whole map", cls((7, 7)), seeded((2, 9, 7, 7))),
+        ("1x1 map", cls((1, 1)), seeded((1, 5, 1, 1))),
+        ("dilated", cls((3, 2), two, ((2, 1), (1, 0)), (2, 3)), seeded((1, 7, 12, 11))),
+        ("dilated by the stride", cls((2, 2), two, (), two), seeded((1, 5, 8, 11))),
+        ("begin and end pads", cls((3, 4), (1, 2), ((0, 2), (3, 1))), seeded((1, 6, 9, 10))),
+        ("same upper", cls((3, 2), two, auto_pad="SAME_UPPER"), seeded((1, 8, 9, 8))),
+        ("same lower", cls((3, 2), two, auto_pad="SAME_LOWER"), seeded((1, 8, 9, 8))),
+        ("1-D", cls((3,), (2,), ((1, 1),)), seeded((2, 10, 17))),
+        ("3-D", cls((3, 3, 3), (2, 2, 2), ((1, 1),) * 3), seeded((1, 9, 5, 8, 9))),
+        ("3-D, one apart", cls((3, 3, 3), (1, 1, 1), ((1, 1),) * 3), seeded((1, 3, 5, 8, 20))),
+        ("3-D 2x2x2", cls((2, 2, 2), (2, 2, 2)), seeded((1, 3, 4, 6, 7))),
+        ("channels last", cls((3, 3), two, one, channels_last=True), seeded((2, 11, 9, 13))),
+        ("channels last 2x2", cls(two, two, channels_last=True), seeded((1, 8, 10, 3))),
+        ("empty batch", cls(two, two), seeded((0, 4, 6, 6))),
+        ("special values", cls((3, 3), two, one), special((1, 9, 15, 17))),
+        ("special values, s1", cls((5, 3), (1, 1), ((2, 2), (1, 1))), special((1, 3, 16, 33))),
+        ("special values, ignored", cls((3, 3), two, one, nan="ignore"), special((1, 9, 15, 17))),
+        ("all -inf", cls(two, two), np.full((1, 8, 6, 6), -np.inf, np.float32)),
+        ("all NaN", cls(two, two, nan="ignore"), np.full((1, 8, 6, 6), np.nan, np.float32)),
+        ("all lowest", cls(two, two), np.full((1, 8, 6, 6), -128, np.int8)),
+    ]
+    for dtype in (
+        np.float64,
+        np.float16,
+        BFLOAT16,
+        np.int8,
+        np.uint8,
+        np.int16,
+        np.int32,
+        np.int64,
+        np.bool_,
+    ):
+        cases.append(
+            (f"3x3 s2 p1 {np.dtype(dtype).name}", cls((3, 3), two, one), seeded((1, 9, 13, 18), 0, dtype))
+        )
+    for label, op, x in cases:
+        yield Sample(op, (x,), f"{op.name} {label}")
+        yield Sample(replace(op, return_indices=True), (x,), f"{op.name} {label}, indices")
+    for rule in ("tensor", "column", "nhwc"):
+        op = cls((2, 3, 2), (1, 2, 1), ((1, 0), (1, 1), (0, 1)), return_indices=True, index=rule)
+        yield Sample(op, (seeded((2, 3, 4, 5, 3)),), f"{op.name} {rule} indices")

@@ -33,7 +33,8 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.pool.window import INTEGERS, TOLERANCES, check_dtype, layouts
+from cenote.ops.pool.algorithms import TOLERANCES, layouts
+from cenote.ops.pool.window import INTEGERS, check_dtype
 
 MODES = ("avg", "max")
 ITEMS = 16  # pieces of work at least, where there are channels enough

@@ -14,7 +14,7 @@ from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import BIN, stream_seconds
-from cenote.kernels.roi.pool import FARTHEST, region_pool_call
+from cenote.kernels.roi.pool import FARTHEST, roi_pool_call
 from cenote.ops.base import (
     Arrays,
     Cost,
@@ -29,8 +29,8 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.pool.max import extremum
-from cenote.ops.pool.window import TOLERANCES, layouts
+from cenote.ops.pool.algorithms import TOLERANCES, layouts
+from cenote.ops.pool.window import extremum
 from cenote.ops.roi.align import (
     RegionCheck,
     check_region_values,
@@ -96,7 +96,7 @@ class RegionPool(Op):
                 source, boxes = inputs
                 assert source is not None
                 assert boxes is not None
-                call = region_pool_call(
+                call = roi_pool_call(
                     source, boxes, outputs[0], outputs[1], target, bins=self.output, scale=self.spatial_scale,
                     largest=largest, part=part,
                 )  # fmt: skip
@@ -204,11 +204,16 @@ def _samples(cls: type[MaxRoiPool] | type[PsRoiPool], channels: int) -> Iterable
     x = seeded((2, channels, 12, 15))
     rois = np.array(
         [
-            [0, 0, 0, 10, 8], [1, 3.2, 1.7, 9.9, 11.1], [1, 5, 5, 5, 5], [0, -4, -3, 3, 20], [0, 9, 8, 2, 1],
-            [1, 30, 30, 40, 40], [0, 0.5, 1.5, 6.5, 7.5],
+            [0, 0, 0, 10, 8],
+            [1, 3.2, 1.7, 9.9, 11.1],
+            [1, 5, 5, 5, 5],
+            [0, -4, -3, 3, 20],
+            [0, 9, 8, 2, 1],
+            [1, 30, 30, 40, 40],
+            [0, 0.5, 1.5, 6.5, 7.5],
         ],
         np.float32,
-    )  # fmt: skip
+    )
     for output in ((3, 2), (1, 1), (2, 3)):
         for scale in (1.0, 0.5):
             yield Sample(cls(output, scale), (x, rois), f"{cls.name} {output} {scale}")

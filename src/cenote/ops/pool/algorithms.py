@@ -1,0 +1,330 @@
+"""The pooling algorithms: one file of kernels/pool each, in the order in which they are tried when estimates are equal,
+and a lowering for each that serves a pool.
+
+A new algorithm is a file with `plan(problem, target) -> Candidate | None` and a line here:
+docs/add_a_pooling_algorithm.md adds one. A plan says None where the algorithm does not serve the problem, else its
+estimated seconds and what builds the call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError
+from cenote.core.pool_geometry import AxisWindow
+from cenote.core.target import Target
+from cenote.core.types import INT64, PLAIN, Layout, TensorType, is_float
+from cenote.kernels.base import Call, View, dense_strides
+from cenote.kernels.pool import (
+    adaptive,
+    adaptive_small,
+    argmax_generic,
+    argmax_separable,
+    generic,
+    separable,
+    small_map,
+    small_window,
+    van_herk,
+    window_3x3x3,
+)
+from cenote.kernels.pool.common import SUM
+from cenote.kernels.pool.problem import Candidate, Geometry, IndexLayout, Memory, PoolProblem, Scale
+from cenote.ops.base import Lowering, Types
+from cenote.runtime.program import Slot
+
+SCRATCH = 1 << 31  # bytes of scratch rows at most, by an estimate up to 16 times too high for plain memory
+STRIP = 8 << 10  # columns of a strip at most, unless windows are wider than a quarter of that
+OTHER_ROWS = 32  # scratch rows besides those of a window
+WIDEST_DILATED = 256  # dilated windows are unrolled along the row
+
+# Largest error of sums and means, relative to the largest output: of rounding to the type and of float32 sums.
+TOLERANCES = {"float64": 1e-13, "float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
+
+Planner = Callable[[PoolProblem, Target], Candidate | None]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One way to pool, by the name of its file, which inspect, tuning and plans show. `wins`: when it is the fastest;
+    `cost`: work per vector of outputs, for windows of r rows by k columns."""
+
+    name: str
+    plan: Planner
+    wins: str
+    cost: str
+
+
+WINDOWS = (
+    Algorithm(
+        "small_window", small_window.plan,
+        "3 columns (in rows of at most 32 outputs 2 to 5), up to 5 rows, plain, one plane: all in registers",
+        "r k / 4 loads and as many steps; no scratch memory",
+    ),
+    Algorithm(
+        "window_3x3x3", window_3x3x3.plan,
+        "3x3x3 in volumes, one apart, plain, vectors of at most 32 bytes: what planes share is kept",
+        "3 loads and 5 steps for 27 elements",
+    ),
+    Algorithm(
+        "small_map", small_map.plan,
+        "3 and more columns in rows of at most 20 elements (40 for 5 and more): loops over planes, not rows",
+        "2 sqrt(r) + 2 sqrt(k) loads and steps",
+    ),
+    Algorithm(
+        "van_herk", van_herk.plan,
+        "8 and more rows that overlap: the cost does not grow with them",
+        "3 steps down, log2(k) across",
+    ),
+    Algorithm(
+        "separable", separable.plan,
+        "up to 27 rows (of all planes): rows first, from memory, then columns; and windows that do not overlap",
+        "r loads and steps down, k (log2(k) from 6 on) across",
+    ),
+    Algorithm(
+        "generic", generic.plan,
+        "the rest: many rows that are dilated, far apart or of many planes",
+        "r loads and steps down in a scratch row, k (log2(k) from 6 on) across",
+    ),
+)  # fmt: skip
+
+ARGMAX = (
+    Algorithm(
+        "argmax_separable",
+        argmax_separable.plan,
+        "undilated windows in one plane: the best of each row, then of those",
+        "r + k comparisons (log2(k) from 7 on)",
+    ),
+    Algorithm(
+        "argmax_generic",
+        argmax_generic.plan,
+        "dilated windows, and those of volumes",
+        "r k comparisons",
+    ),
+)
+
+RANGES = (
+    Algorithm(
+        "adaptive_small",
+        adaptive_small.plan,
+        "ranges of at most 96 rows and 96 columns in all, plain, one plane: in registers, columns in lanes",
+        "each element once down, transposed, once across",
+    ),
+    Algorithm("adaptive", adaptive.plan, "all other ranges", "each element once down, once across"),
+)
+
+
+# Windows that slide, windows whose maxima are asked for with their indices, and ranges of the input.
+PROBLEMS = {"windows": WINDOWS, "windows, with indices": ARGMAX, "ranges": RANGES}
+
+
+def algorithms_for(problem: PoolProblem) -> tuple[Algorithm, ...]:
+    """Those that may serve such a problem."""
+    if problem.bounds is not None:
+        return RANGES
+    return WINDOWS if problem.index is None else ARGMAX
+
+
+def candidates(problem: PoolProblem, target: Target) -> dict[str, Candidate]:
+    """What serves the problem, by name, the quickest by estimate first. Empty when some window has no input at all, or
+    when there is nothing to compute: that is no work for a kernel."""
+    if not problem.planes * problem.geometry.out[1] * problem.geometry.out[2] * problem.memory.step:
+        return {}
+    plans = {each.name: each.plan(problem, target) for each in algorithms_for(problem)}
+    found = {name: candidate for name, candidate in plans.items() if candidate is not None}
+    return dict(sorted(found.items(), key=lambda item: item[1].seconds))
+
+
+def planned(name: str, problem: PoolProblem, target: Target) -> Candidate:
+    """The named algorithm's candidate. In memory that it does not serve (rows with a halo between them), the best that
+    does."""
+    for each in algorithms_for(problem):
+        if each.name == name:
+            candidate = each.plan(problem, target)
+            if candidate is not None:
+                return candidate
+    return next(iter(candidates(problem, target).values()))
+
+
+# ---- lowerings of pools ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A windowed pool as kernels see it. `counts` holds each axis' share of an average's divisor, per position;
+    `index` is what indices count (MaxPool's rule), empty when none are wanted."""
+
+    reduction: str
+    axes: tuple[AxisWindow, ...]
+    channels_last: bool = False
+    counts: tuple[tuple[float, ...], ...] = ()
+    nan: str = "propagate"
+    norm: int = 0
+    index: str = ""
+    rounding: str = "even"
+
+
+def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -> Iterator[Lowering]:
+    """Ways to compute a windowed pool with one input: on the arrays as they are, or blocked."""
+    if not x.size or not y.size or (pool.index and x.size // x.shape[0] >= 1 << 31):
+        return
+    if _may_overflow(pool.reduction, x.dtype, [min(axis.window, axis.size) for axis in pool.axes]):
+        return
+    if not _is_reasonable(pool, x):
+        return
+    if any(axis.reach > max(1 << 16, 4 * axis.size) for axis in pool.axes):
+        return  # nearly all padding: scratch rows would be as long as the window
+    error = tolerance(pool.reduction, x.dtype, pool.norm)
+    for layout in layouts(pool.channels_last, target):
+        results = (y, TensorType(INT64, y.shape)) if pool.index else (y,)
+
+        def problem(x: View, outputs: Sequence[View], layout: Layout = layout) -> PoolProblem:
+            return problem_of(pool, layout, x, *outputs)
+
+        yield from algorithm_lowerings(problem, layout, x, results, target, error)
+
+
+def algorithm_lowerings(
+    problem: Callable[[View, Sequence[View]], PoolProblem],
+    layout: Layout,
+    x: TensorType,
+    results: Types,
+    target: Target,
+    error: float,
+) -> Iterator[Lowering]:
+    """One lowering per algorithm that serves the problem, the quickest by estimate first.
+
+    Estimates are for tensors that fill their buffers; `planned` says what happens to tensors with a halo.
+    """
+    x_view, *views = (
+        View(kind, layout, dense_strides(kind.shape, layout), Slot("arena", 0)) for kind in (x, *results)
+    )
+    for name, candidate in candidates(problem(x_view, views), target).items():
+
+        def bind(inputs: Sequence[View | None], outputs: Sequence[View], name: str = name) -> list[Call]:
+            x = source(inputs)
+            return [planned(name, problem(x, outputs), target).build(x, *outputs)]
+
+        yield Lowering(name, (layout,), (layout,) * len(results), bind, candidate.seconds, error)
+
+
+def _may_overflow(reduction: str, dtype: np.dtype[Any], window: Sequence[int]) -> bool:
+    """Whether the 32-bit sums of 8-bit integers could overflow: such windows are left to the reference."""
+    return reduction == SUM and dtype.itemsize == 1 and math.prod(window) > 1 << 23
+
+
+def _is_reasonable(pool: Pool, x: TensorType) -> bool:
+    """Whether scratch rows, which hold the padding too, stay small, and no dilated row of a window is unrolled into
+    thousands of instructions. Windows of 2^31 elements, or as far apart, are left to the reference."""
+    *outer, row = pool.axes
+    if row.dilation > 1 and row.window > WIDEST_DILATED:
+        return False
+    columns = min(row.out, 4 * row.reach + STRIP) * row.stride + 3 * row.reach
+    rows = OTHER_ROWS + math.prod(axis.window for axis in outer)
+    step = x.shape[-1] if pool.channels_last else 64 // x.dtype.itemsize
+    spans = [axis.reach + axis.out * axis.stride for axis in pool.axes]
+    return rows * columns * step * 4 <= SCRATCH and max(spans) < 1 << 31
+
+
+def layouts(channels_last: bool, target: Target) -> list[Layout]:
+    """The layouts that pools are computed in."""
+    return [PLAIN] if channels_last else [Layout(target.lanes()), PLAIN]
+
+
+def tolerance(reduction: str, dtype: np.dtype[Any], norm: int) -> float:
+    """0 (the same bits) for maxima and minima, else what sums may be off."""
+    return TOLERANCES[dtype.name] if reduction == SUM and is_float(dtype) else 0.0
+
+
+def source(inputs: Sequence[View | None]) -> View:
+    """The view of the only input."""
+    view = inputs[0]
+    assert view is not None
+    return view
+
+
+def problem_of(pool: Pool, layout: Layout, x: View, y: View, indices: View | None = None) -> PoolProblem:
+    """The pool of these views as kernels see it."""
+    axes, memory = arranged(pool, x, y)
+    scale = Scale()
+    if pool.counts:
+        shares = [pool.counts[index] if index is not None else (1.0,) for index in axes]
+        shares[0] = tuple(share * _left_out(pool, axes) for share in shares[0])
+        scale = Scale.of(shares, x.type.dtype)
+    return PoolProblem(
+        pool.reduction, x.type.dtype, geometry_of(pool, axes), memory, scale, pool.nan, pool.norm, pool.rounding,
+        index_layout(pool, axes, x, indices) if indices else None, fixed_step=layout.is_blocked,
+    )  # fmt: skip
+
+
+Axes = tuple[
+    int | None, int | None, int | None
+]  # the operator's axis behind planes, rows, columns; None: missing
+
+
+def arranged(pool: Pool, x: View, y: View) -> tuple[Axes, Memory]:
+    """Which axes are planes, rows and columns, and where they lie.
+
+    Axes of one element are left out where the memory allows it, so that a column of 1000 rows is taken as a row.
+    """
+    first = 1 if pool.channels_last else 2
+    step = x.layout.lanes or (x.shape[-1] if pool.channels_last else 1)
+    steps = [view.strides[first : first + len(pool.axes)] for view in (x, y)]
+    kept = [index for index, axis in enumerate(pool.axes) if axis.size > 1 or axis.out > 1] or [
+        len(pool.axes) - 1
+    ]
+    if any(view[kept[-1]] != step for view in steps):
+        kept = list(range(len(pool.axes)))
+    if any(view[kept[-1]] != step for view in steps) or (pool.channels_last and x.strides[-1] != 1):
+        raise ArgumentError(
+            f"pooling: the innermost axis must be contiguous, got strides {x.strides} and {y.strides}"
+        )
+    axes: Axes = (*(None,) * (3 - len(kept)), *kept)  # type: ignore[assignment]
+    outer = [(v.strides[0], 0 if pool.channels_last else v.strides[1]) for v in (x, y)]
+    inner = [tuple(0 if axis is None else view[axis] for axis in axes[:2]) for view in steps]
+    channels = x.blocks if x.layout.is_blocked else 1 if pool.channels_last else x.shape[1]
+    places = [(*outside, *inside) for outside, inside in zip(outer, inner, strict=True)]
+    return axes, Memory(x.shape[0], channels, places[0], places[1], step)  # type: ignore[arg-type]
+
+
+def index_layout(pool: Pool, axes: Axes, x: View, indices: View) -> IndexLayout:
+    """What an index adds, and where the indices lie."""
+    first = 1 if pool.channels_last else 2
+    plane, row = (0 if axis is None else indices.strides[first + axis] for axis in axes[:2])
+    channel = 0 if pool.channels_last else indices.strides[1]
+    return IndexLayout(_steps(pool, axes, x), (indices.strides[0], channel, plane, row))
+
+
+def _steps(pool: Pool, axes: Axes, x: View) -> tuple[int, int, int, int, int]:
+    """What an index adds per plane, row, column, batch and channel."""
+    spatial = [axis.size for axis in pool.axes]
+    channels = x.shape[-1] if pool.channels_last else x.shape[1]
+    size, unit = math.prod(spatial), channels if pool.index == "nhwc" else 1
+    if pool.index == "column":
+        steps = [math.prod(spatial[:index]) for index in range(len(spatial))]
+    else:
+        steps = [math.prod(spatial[index + 1 :]) * unit for index in range(len(spatial))]
+    planes, rows, columns = (0 if axis is None else steps[axis] for axis in axes)
+    batch, channel = {"plane": (0, 0), "nhwc": (0, 1)}.get(pool.index, (channels * size, size))
+    return planes, rows, columns, batch, channel
+
+
+def geometry_of(pool: Pool, axes: Axes) -> Geometry:
+    """The windows over (planes, rows, columns)."""
+    every = [AxisWindow(1, 1, out=1) if axis is None else pool.axes[axis] for axis in axes]
+
+    def each(name: str) -> tuple[int, int, int]:
+        return tuple(getattr(axis, name) for axis in every)
+
+    return Geometry(
+        each("size"), each("out"), each("window"), each("stride"), each("dilation"), each("begin")
+    )
+
+
+def _left_out(pool: Pool, axes: Axes) -> float:
+    """The share of the divisor of axes of one element that were left out."""
+    return math.prod(pool.counts[index][0] for index in range(len(pool.axes)) if index not in axes)
