@@ -135,13 +135,18 @@ def same_pads(total: int, upper: bool) -> tuple[int, int]:
     return (small, large) if upper else (large, small)
 
 
+def check_auto_pad(op: str, auto_pad: str) -> str:
+    """One of AUTO_PADS; some exporters write an empty one for NOTSET."""
+    if auto_pad and auto_pad not in AUTO_PADS:
+        raise ArgumentError(f"{op}: auto_pad '{auto_pad}' is not known ({', '.join(AUTO_PADS)})")
+    return auto_pad or "NOTSET"
+
+
 def resolve_pads(
     op: str, auto_pad: str, pads: Pairs, size: Sequence[int], reach: Sequence[int], strides: Sequence[int]
 ) -> Pairs:
     """Pads of a convolution; with `auto_pad` the explicit ones count for nothing, as in ONNX Runtime."""
-    if auto_pad not in AUTO_PADS:
-        raise ArgumentError(f"{op}: auto_pad '{auto_pad}' is not known ({', '.join(AUTO_PADS)})")
-    if auto_pad == "NOTSET":
+    if check_auto_pad(op, auto_pad) == "NOTSET":
         return check_pads(op, pads, len(size))
     if auto_pad == "VALID":
         return ((0, 0),) * len(size)

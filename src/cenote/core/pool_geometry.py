@@ -62,9 +62,7 @@ class AxisWindow:
         return min(self.window, max(0, -((self.start(o) - limit) // self.dilation)))
 
     def taps(self, o: int) -> tuple[int, int]:
-        """Half-open range of the taps of window `o` that fall on real elements: tap t is at start + t *
-        dilation.
-        """
+        """Half-open range of the taps of window `o` that fall on real elements: tap t is at start + t * dilation."""
         first = self._taps_below(o, 0)
         return first, max(first, self._taps_below(o, self.size))
 

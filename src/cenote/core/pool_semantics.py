@@ -1,6 +1,4 @@
-"""The named rules of pooling: what frameworks do differently, as data. docs/pooling_semantics.md tabulates
-it.
-"""
+"""The named rules of pooling: what frameworks do differently, as data. docs/pooling_semantics.md tabulates it."""
 
 from __future__ import annotations
 

@@ -273,9 +273,7 @@ class Op:
         return tuple(None if x is None else Box.whole(x.shape) for x in inputs)
 
     def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
-        """True when the first output is the first input, unchanged: a cast to the same type, a view of
-        equal shape.
-        """
+        """True when the first output is the first input, unchanged: a cast to the same type, a view of equal shape."""
         return self.view and self.infer(*inputs)[0] == inputs[0]
 
     @classmethod

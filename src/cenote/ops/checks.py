@@ -1,16 +1,18 @@
-"""Checks of what an operator is given, and small conversions, for `types` and for decoders."""
+"""What operators share in reading what they are given: a node's attributes, the content of inputs, checks of both."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
 
+from cenote.core.conv_geometry import pairs_from_onnx
 from cenote.core.errors import ArgumentError, DTypeError, ModelError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import ValueNeeded, normalize_axis
+from cenote.ops.base import Imported, Op, ValueNeeded, normalize_axis
 
 _DTYPE_NAMES = (
     "", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "object", "bool", "float16",
@@ -22,6 +24,44 @@ _DTYPE_NAMES = (
 STRING = np.dtype(object)
 BOOL = np.dtype(np.bool_)
 INDEX_TYPES = ("int32", "int64")
+O = TypeVar("O", bound=Op)
+
+
+def read(
+    op: type[O], node: Imported, *same: str, ignored: Sequence[str] = (), counted: str = "", **renamed: str
+) -> O:
+    """The operator whose fields are attributes of the node, each in the field's type.
+
+    `same` are fields with their attribute's name, `renamed` gives the attribute of other fields, `counted` is the field
+    that gets the number of outputs, `ignored` are attributes that change no result. A field whose attribute is absent
+    keeps its default; without one that is an ArgumentError. Attributes that are not named are refused, those of another
+    opset have been refused by the front end.
+    """
+    attribute_of = {**{name: name for name in same}, **renamed}
+    node.expect(*attribute_of.values(), *ignored)
+    field_of = {item.name: item for item in fields(op)}  # type: ignore[arg-type]  # every operator is a dataclass
+    values: dict[str, Any] = {counted: node.outputs} if counted else {}
+    for name, attribute in attribute_of.items():
+        if node.get(attribute) is not None:
+            values[name] = _as_type(str(field_of[name].type), op.name, node, attribute)
+        elif field_of[name].default is MISSING:
+            raise ArgumentError(f"{node.op}-{node.opset}: attribute {attribute} is missing")
+    return op(**values)
+
+
+def _as_type(kind: str, op: str, node: Imported, attribute: str) -> Any:
+    """An attribute that is there as the type that a field is annotated with."""
+    value = node.get(attribute)
+    kind, optional, _ = kind.partition(" | None")
+    if kind == "bool":
+        return node.flag(attribute)
+    if kind.startswith("tuple[int, "):
+        return as_ints(op, attribute, value)
+    if kind == "Pairs":
+        return pairs_from_onnx(op, value)
+    if kind == "np.dtype[Any]":
+        return None if optional and not value else dtype_from_code(op, int(value))
+    return {"int": int, "float": float, "str": str}[kind](value)
 
 
 def dtype_from_code(op: str, code: int) -> np.dtype[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -25,8 +24,8 @@ class Reorder(Op):
     meant shows in the layouts; a halo of the blocked side is left as it is (the memory plan owns it).
     """
 
-    name: ClassVar[str] = "reorder"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
+    name = "reorder"
+    operands = ("x",)
 
     def types(self, x: TensorType) -> Types:
         return (TensorType(x.dtype, x.shape),)

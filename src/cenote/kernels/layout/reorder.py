@@ -36,9 +36,7 @@ def deep_sizes(view: View) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class ReorderSpec(KernelSpec):
-    """Plain to blocked (`to_blocked`) or back. `bytes` is an element's size; `unit`: a plain row is
-    contiguous.
-    """
+    """Plain to blocked (`to_blocked`) or back. `bytes` is an element's size; `unit`: a plain row is contiguous."""
 
     to_blocked: bool
     lanes: int
@@ -231,9 +229,7 @@ class PadSpec(KernelSpec):
 
 
 def pad_call(x: View, y: View, begins: Sequence[int]) -> Call:
-    """Copy plain x into the dense plain y of larger spatial extents, `begins` zeros before it along each
-    axis.
-    """
+    """Copy plain x into the dense plain y of larger spatial extents, `begins` zeros before it along each axis."""
     strides, depth_height_width = deep_strides(x), deep_sizes(x)
     to = deep_sizes(y)
     first = (0,) * (3 - len(begins)) + tuple(begins)

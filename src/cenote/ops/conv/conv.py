@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
-from cenote.core.conv_geometry import (
-    ConvShape,
-    Pairs,
-    output_size,
-    pairs_from_onnx,
-    per_axis,
-    resolve_pads,
-)
+from cenote.core.conv_geometry import ConvShape, Pairs, output_size, per_axis, resolve_pads
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType, is_float
@@ -25,10 +17,8 @@ from cenote.ops.base import (
     Arrays,
     Box,
     Cost,
-    Decoder,
     Imported,
     Lowering,
-    Op,
     Sample,
     Types,
     narrow,
@@ -36,21 +26,14 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
+from cenote.ops.checks import read
 from cenote.ops.conv.conv_lowerings import conv_lowerings
 from cenote.ops.epilogue import Epilogue, Fusible
 
 
-def decode_conv(node: Imported) -> Op:
+def decode_conv(node: Imported) -> Conv:
     """Conv of ai.onnx 1, 11 and 22 (they differ in types and wording only)."""
-    node.expect("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-    return Conv(
-        strides=tuple(node.get("strides", ())),
-        pads=pairs_from_onnx("conv", node.get("pads", ())),
-        dilations=tuple(node.get("dilations", ())),
-        groups=int(node.get("group", 1)),
-        auto_pad=str(node.get("auto_pad", "NOTSET")) or "NOTSET",
-        window=tuple(node.get("kernel_shape", ())),
-    )
+    return read(Conv, node, "strides", "pads", "dilations", "auto_pad", groups="group", window="kernel_shape")
 
 
 @dataclass(frozen=True)
@@ -81,9 +64,9 @@ class Conv(Fusible):
     exact: bool = False
     pool: bool = False
 
-    name: ClassVar[str] = "conv"
-    operands: ClassVar[tuple[str, ...]] = ("x", "w", "bias?", "residual?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Conv": decode_conv}
+    name = "conv"
+    operands = ("x", "w", "bias?", "residual?")
+    from_onnx = {"Conv": decode_conv}
 
     def shape(self, x: TensorType, w: TensorType) -> ConvShape:
         """The resolved sizes; raises where they do not fit."""

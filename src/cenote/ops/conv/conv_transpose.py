@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
-from cenote.core.conv_geometry import (
-    AUTO_PADS,
-    ConvShape,
-    Pairs,
-    check_pads,
-    pairs_from_onnx,
-    per_axis,
-    same_pads,
-)
+from cenote.core.conv_geometry import ConvShape, Pairs, check_auto_pad, check_pads, per_axis, same_pads
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType, is_float
@@ -25,10 +16,7 @@ from cenote.ops.base import (
     Arrays,
     Box,
     Cost,
-    Decoder,
-    Imported,
     Lowering,
-    Op,
     Sample,
     Types,
     narrow,
@@ -36,25 +24,9 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
+from cenote.ops.checks import read
 from cenote.ops.conv.conv_lowerings import transpose_lowerings
 from cenote.ops.epilogue import Epilogue, Fusible
-
-
-def decode_conv_transpose(node: Imported) -> Op:
-    """ConvTranspose of ai.onnx 1, 11 and 22 (the split of an odd padding follows the text of 11)."""
-    node.expect(
-        "auto_pad", "dilations", "group", "kernel_shape", "output_padding", "output_shape", "pads", "strides"
-    )
-    return ConvTranspose(
-        strides=tuple(node.get("strides", ())),
-        pads=pairs_from_onnx("conv_transpose", node.get("pads", ())),
-        dilations=tuple(node.get("dilations", ())),
-        groups=int(node.get("group", 1)),
-        auto_pad=str(node.get("auto_pad", "NOTSET")) or "NOTSET",
-        output_padding=tuple(node.get("output_padding", ())),
-        output_shape=tuple(node.get("output_shape", ())),
-        window=tuple(node.get("kernel_shape", ())),
-    )
 
 
 @dataclass(frozen=True)
@@ -78,9 +50,22 @@ class ConvTranspose(Fusible):
     window: tuple[int, ...] = ()
     activation: Activation = field(default_factory=Activation)
 
-    name: ClassVar[str] = "conv_transpose"
-    operands: ClassVar[tuple[str, ...]] = ("x", "w", "bias?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"ConvTranspose": decode_conv_transpose}
+    name = "conv_transpose"
+    operands = ("x", "w", "bias?")
+    from_onnx = {
+        "ConvTranspose": lambda node: read(
+            ConvTranspose,
+            node,
+            "strides",
+            "pads",
+            "dilations",
+            "auto_pad",
+            "output_padding",
+            "output_shape",
+            groups="group",
+            window="kernel_shape",
+        )
+    }
 
     def shape(self, x: TensorType, w: TensorType) -> ConvShape:
         """The sizes of this operator; `size` is the input's, `out` the output's extent."""
@@ -119,10 +104,7 @@ class ConvTranspose(Fusible):
             stride * (extent - 1) + more + (k - 1) * dilation + 1 if extent else 0
             for extent, stride, more, k, dilation in zip(size, strides, extra, window, dilations, strict=True)
         ]
-        if self.auto_pad not in AUTO_PADS:
-            raise ArgumentError(
-                f"{self.name}: auto_pad '{self.auto_pad}' is not known ({', '.join(AUTO_PADS)})"
-            )
+        check_auto_pad(self.name, self.auto_pad)
         wanted = self.output_shape[-rank:]  # some exporters write the whole shape
         if not wanted and self.auto_pad.startswith("SAME"):
             wanted = tuple(extent * stride for extent, stride in zip(size, strides, strict=True))
@@ -192,9 +174,7 @@ class ConvTranspose(Fusible):
 
 
 def scatter(x: Array, w: Array, shape: ConvShape) -> Array:
-    """The plain sum in the arrays' own type: every tap adds one matrix product at a stride, then the pads
-    crop.
-    """
+    """The plain sum in the arrays' own type: every tap adds one matrix product at a stride, then the pads crop."""
     groups, images = shape.groups, shape.n
     sizes = zip(shape.size, shape.strides, shape.reach, shape.pads, shape.out, strict=True)
     extents = [max(s * (e - 1) + r, pad + o, 0) for e, s, r, (pad, _), o in sizes]

@@ -1,57 +1,19 @@
-"""DeformConv: a convolution whose taps read the image at learned places; and Col2Im, columns added up to an
-image.
-"""
+"""DeformConv: a convolution whose taps read the image at learned places; and Col2Im, columns added up to an image."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from cenote.core.conv_geometry import Pairs, check_pads, output_size, pairs_from_onnx, per_axis
+from cenote.core.conv_geometry import Pairs, check_pads, output_size, per_axis
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import int64s, known_ints, require_kind
+from cenote.ops.base import Arrays, Cost, Op, Sample, Types, narrow, require, require_same_dtype, seeded, wide
+from cenote.ops.checks import int64s, known_ints, read, require_kind
 from cenote.ops.movement.grid_sample import FAR, interpolate
-
-
-def _decode_deform_conv(node: Imported) -> Op:
-    """DeformConv of ai.onnx 19 and 22."""
-    node.expect("dilations", "group", "kernel_shape", "offset_group", "pads", "strides")
-    return DeformConv(
-        strides=tuple(node.get("strides", ())),
-        pads=pairs_from_onnx("deform_conv", node.get("pads", ())),
-        dilations=tuple(node.get("dilations", ())),
-        groups=int(node.get("group", 1)),
-        offset_groups=int(node.get("offset_group", 1)),
-        window=tuple(node.get("kernel_shape", ())),
-    )
-
-
-def _decode_col2im(node: Imported) -> Op:
-    node.expect("dilations", "pads", "strides")
-    return Col2Im(
-        strides=tuple(node.get("strides", ())),
-        pads=pairs_from_onnx("col2im", node.get("pads", ())),
-        dilations=tuple(node.get("dilations", ())),
-    )
 
 
 @dataclass(frozen=True)
@@ -71,9 +33,20 @@ class DeformConv(Op):
     offset_groups: int = 1
     window: tuple[int, ...] = ()
 
-    name: ClassVar[str] = "deform_conv"
-    operands: ClassVar[tuple[str, ...]] = ("x", "w", "offset", "bias?", "mask?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"DeformConv": _decode_deform_conv}
+    name = "deform_conv"
+    operands = ("x", "w", "offset", "bias?", "mask?")
+    from_onnx = {
+        "DeformConv": lambda node: read(
+            DeformConv,
+            node,
+            "strides",
+            "pads",
+            "dilations",
+            groups="group",
+            offset_groups="offset_group",
+            window="kernel_shape",
+        )
+    }
 
     def geometry(self, x: TensorType, w: TensorType) -> tuple[tuple[int, ...], Pairs, tuple[int, ...]]:
         """Strides, pads and dilations, one per spatial axis."""
@@ -180,9 +153,9 @@ class Col2Im(Op):
     pads: Pairs = ()
     dilations: tuple[int, ...] = ()
 
-    name: ClassVar[str] = "col2im"
-    operands: ClassVar[tuple[str, ...]] = ("columns", "image_shape", "block_shape")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Col2Im": _decode_col2im}
+    name = "col2im"
+    operands = ("columns", "image_shape", "block_shape")
+    from_onnx = {"Col2Im": lambda node: read(Col2Im, node, "strides", "pads", "dilations")}
 
     def geometry(
         self, image: tuple[int, ...], block: tuple[int, ...]

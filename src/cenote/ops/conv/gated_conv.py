@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -30,8 +29,8 @@ class GatedConv(Op):
 
     conv: Conv = field(default_factory=Conv)
 
-    name: ClassVar[str] = "gated_conv"
-    operands: ClassVar[tuple[str, ...]] = ("x", "gate", "w", "bias?", "residual?")
+    name = "gated_conv"
+    operands = ("x", "gate", "w", "bias?", "residual?")
 
     def types(self, x: TensorType, gate: TensorType, w: TensorType, *rest: TensorType | None) -> Types:
         wanted = (*x.shape[:2], *(1,) * (x.rank - 2))

@@ -16,7 +16,8 @@ from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types, require_same_dtype, seeded
-from cenote.ops.elementwise.pointwise import Pointwise, plain, require_number, unary_samples
+from cenote.ops.checks import read
+from cenote.ops.elementwise.pointwise import Pointwise, require_number, unary_samples
 from cenote.ops.elementwise.pointwise_lowerings import Function
 
 # Relative to the largest output, in float32; the exact ones do nothing but compare.
@@ -57,19 +58,12 @@ def activation_of(op: Op, inputs: Sequence[TensorType | None]) -> Activation | N
     return op.bounds_of(inputs) if isinstance(op, Clip) else None
 
 
-def _read(node: Imported, op: Op, **renamed: str) -> Op:
-    """The operator with its fields read from attributes (`renamed`: field = attribute)."""
-    node.expect(*renamed.values())
-    given = {field: float(node.get(name)) for field, name in renamed.items() if node.get(name) is not None}
-    return dataclasses.replace(op, **given)  # type: ignore[type-var]  # every operator is a dataclass
-
-
 @dataclass(frozen=True)
 class Relu(ActivationOp):
     """max(x, 0), NaN stays."""
 
     name = "relu"
-    from_onnx = {"Relu": lambda node: plain(Relu, node)}
+    from_onnx = {"Relu": lambda node: read(Relu, node)}
     integers = True
     weight = 1
 
@@ -79,7 +73,7 @@ class LeakyRelu(ActivationOp):
     """x, or alpha * x below 0."""
 
     name = "leaky_relu"
-    from_onnx = {"LeakyRelu": lambda node: _read(node, LeakyRelu(), alpha="alpha")}
+    from_onnx = {"LeakyRelu": lambda node: read(LeakyRelu, node, "alpha")}
     alpha: float = 0.01
 
 
@@ -88,7 +82,7 @@ class ThresholdedRelu(ActivationOp):
     """x where it is above alpha, else 0: so too where x or alpha is NaN, as the comparison is false then."""
 
     name = "thresholded_relu"
-    from_onnx = {"ThresholdedRelu": lambda node: _read(node, ThresholdedRelu(), alpha="alpha")}
+    from_onnx = {"ThresholdedRelu": lambda node: read(ThresholdedRelu, node, "alpha")}
     alpha: float = 1.0
 
 
@@ -97,7 +91,7 @@ class Elu(ActivationOp):
     """x, or alpha * (exp(x) - 1) below 0."""
 
     name = "elu"
-    from_onnx = {"Elu": lambda node: _read(node, Elu(), alpha="alpha")}
+    from_onnx = {"Elu": lambda node: read(Elu, node, "alpha")}
     weight = 20
     alpha: float = 1.0
 
@@ -107,7 +101,7 @@ class Selu(ActivationOp):
     """gamma * x, or gamma * alpha * (exp(x) - 1) below 0."""
 
     name = "selu"
-    from_onnx = {"Selu": lambda node: _read(node, Selu(), alpha="alpha", gamma="gamma")}
+    from_onnx = {"Selu": lambda node: read(Selu, node, "alpha", "gamma")}
     weight = 20
     alpha: float = 1.67326319217681884765625
     gamma: float = 1.05070102214813232421875
@@ -118,7 +112,7 @@ class Celu(ActivationOp):
     """x, or alpha * (exp(x / alpha) - 1) below 0; alpha must not be 0."""
 
     name = "celu"
-    from_onnx = {"Celu": lambda node: _read(node, Celu(), alpha="alpha")}
+    from_onnx = {"Celu": lambda node: read(Celu, node, "alpha")}
     weight = 20
     alpha: float = 1.0
 
@@ -133,7 +127,7 @@ class Sigmoid(ActivationOp):
     """1 / (1 + exp(-x))."""
 
     name = "sigmoid"
-    from_onnx = {"Sigmoid": lambda node: plain(Sigmoid, node)}
+    from_onnx = {"Sigmoid": lambda node: read(Sigmoid, node)}
     weight = 20
 
 
@@ -142,7 +136,7 @@ class HardSigmoid(ActivationOp):
     """alpha * x + beta, held within 0..1."""
 
     name = "hard_sigmoid"
-    from_onnx = {"HardSigmoid": lambda node: _read(node, HardSigmoid(), alpha="alpha", beta="beta")}
+    from_onnx = {"HardSigmoid": lambda node: read(HardSigmoid, node, "alpha", "beta")}
     alpha: float = 0.2
     beta: float = 0.5
 
@@ -152,7 +146,7 @@ class HardSwish(ActivationOp):
     """x * max(0, min(1, x / 6 + 0.5))."""
 
     name = "hard_swish"
-    from_onnx = {"HardSwish": lambda node: plain(HardSwish, node)}
+    from_onnx = {"HardSwish": lambda node: read(HardSwish, node)}
     weight = 4
 
 
@@ -161,7 +155,7 @@ class Softplus(ActivationOp):
     """log(1 + exp(x)), without overflow."""
 
     name = "softplus"
-    from_onnx = {"Softplus": lambda node: plain(Softplus, node)}
+    from_onnx = {"Softplus": lambda node: read(Softplus, node)}
     weight = 40
 
 
@@ -170,7 +164,7 @@ class Softsign(ActivationOp):
     """x / (1 + |x|)."""
 
     name = "softsign"
-    from_onnx = {"Softsign": lambda node: plain(Softsign, node)}
+    from_onnx = {"Softsign": lambda node: read(Softsign, node)}
     weight = 6
 
 
@@ -179,7 +173,7 @@ class Tanh(ActivationOp):
     """Hyperbolic tangent."""
 
     name = "tanh"
-    from_onnx = {"Tanh": lambda node: plain(Tanh, node)}
+    from_onnx = {"Tanh": lambda node: read(Tanh, node)}
     weight = 20
 
 
@@ -188,7 +182,7 @@ class Gelu(ActivationOp):
     """x * Phi(x): `approximate` is "none" (by erf) or "tanh"."""
 
     name = "gelu"
-    from_onnx = {"Gelu": lambda node: _decode_gelu(node)}
+    from_onnx = {"Gelu": lambda node: read(Gelu, node, "approximate")}
     weight = 25
     approximate: str = "none"
 
@@ -207,17 +201,12 @@ class Gelu(ActivationOp):
         yield from unary_samples(Gelu("tanh"), integers=False)
 
 
-def _decode_gelu(node: Imported) -> Op:
-    node.expect("approximate")
-    return Gelu(node.get("approximate", "none"))
-
-
 @dataclass(frozen=True)
 class Mish(ActivationOp):
     """x * tanh(softplus(x))."""
 
     name = "mish"
-    from_onnx = {"Mish": lambda node: plain(Mish, node)}
+    from_onnx = {"Mish": lambda node: read(Mish, node)}
     weight = 60
 
 
@@ -226,7 +215,7 @@ class Swish(ActivationOp):
     """x * sigmoid(alpha * x); SiLU when alpha is 1."""
 
     name = "swish"
-    from_onnx = {"Swish": lambda node: _read(node, Swish(), alpha="alpha")}
+    from_onnx = {"Swish": lambda node: read(Swish, node, "alpha")}
     weight = 20
     alpha: float = 1.0
 
@@ -245,7 +234,7 @@ class Shrink(ActivationOp):
     """x + bias below -threshold, x - bias above threshold, else 0: so too where x or threshold is NaN."""
 
     name = "shrink"
-    from_onnx = {"Shrink": lambda node: _read(node, Shrink(), threshold="lambd", bias="bias")}
+    from_onnx = {"Shrink": lambda node: read(Shrink, node, "bias", threshold="lambd")}
     integers = True
     weight = 4
     threshold: float = 0.5

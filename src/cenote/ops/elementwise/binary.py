@@ -11,7 +11,8 @@ import numpy as np
 from cenote.core.errors import ShapeError
 from cenote.core.types import Array, TensorType, is_float
 from cenote.ops.base import Sample, Types, broadcast_shapes, seeded
-from cenote.ops.elementwise.pointwise import Pointwise, binary_samples, plain, require_number
+from cenote.ops.checks import read
+from cenote.ops.elementwise.pointwise import Pointwise, binary_samples, require_number
 from cenote.ops.elementwise.pointwise_lowerings import Function
 
 MOST_OPERANDS = 8  # a kernel of more would need more registers for addresses than there are
@@ -31,7 +32,7 @@ class Add(Binary):
     """a + b; integers wrap around."""
 
     name = formula = "add"
-    from_onnx = {"Add": lambda node: plain(Add, node)}
+    from_onnx = {"Add": lambda node: read(Add, node)}
     elements = staticmethod(np.add)
 
 
@@ -40,7 +41,7 @@ class Sub(Binary):
     """a - b; integers wrap around."""
 
     name = formula = "sub"
-    from_onnx = {"Sub": lambda node: plain(Sub, node)}
+    from_onnx = {"Sub": lambda node: read(Sub, node)}
     elements = staticmethod(np.subtract)
 
 
@@ -49,7 +50,7 @@ class Mul(Binary):
     """a * b; integers wrap around."""
 
     name = formula = "mul"
-    from_onnx = {"Mul": lambda node: plain(Mul, node)}
+    from_onnx = {"Mul": lambda node: read(Mul, node)}
     elements = staticmethod(np.multiply)
 
 
@@ -67,7 +68,7 @@ class Div(Binary):
     """a / b. Integers divide toward zero, as in C (NumPy's // rounds down); by zero they give 0."""
 
     name = formula = "div"
-    from_onnx = {"Div": lambda node: plain(Div, node)}
+    from_onnx = {"Div": lambda node: read(Div, node)}
     elements = staticmethod(_quotient)
 
     @classmethod
@@ -93,7 +94,7 @@ class Pow(Pointwise):
     """
 
     name = "pow"
-    from_onnx = {"Pow": lambda node: plain(Pow, node)}
+    from_onnx = {"Pow": lambda node: read(Pow, node)}
     weight = 20
 
     elements = staticmethod(_power)
@@ -146,7 +147,7 @@ class Max(_Variadic):
     """Largest of one or more tensors; NaN where any is NaN."""
 
     name = formula = "max"
-    from_onnx = {"Max": lambda node: plain(Max, node)}
+    from_onnx = {"Max": lambda node: read(Max, node)}
     elements = staticmethod(lambda *inputs: reduce(np.maximum, inputs))
 
 
@@ -155,7 +156,7 @@ class Min(_Variadic):
     """Smallest of one or more tensors; NaN where any is NaN."""
 
     name = formula = "min"
-    from_onnx = {"Min": lambda node: plain(Min, node)}
+    from_onnx = {"Min": lambda node: read(Min, node)}
     elements = staticmethod(lambda *inputs: reduce(np.minimum, inputs))
 
 
@@ -165,7 +166,7 @@ class Sum(_Variadic):
 
     name = formula = "sum"
     tolerance = 1e-6
-    from_onnx = {"Sum": lambda node: plain(Sum, node)}
+    from_onnx = {"Sum": lambda node: read(Sum, node)}
     integers = False
     elements = staticmethod(lambda *inputs: reduce(np.add, inputs))
 
@@ -176,7 +177,7 @@ class Mean(_Variadic):
 
     name = formula = "mean"
     tolerance = 1e-6
-    from_onnx = {"Mean": lambda node: plain(Mean, node)}
+    from_onnx = {"Mean": lambda node: read(Mean, node)}
     integers = False
     elements = staticmethod(lambda *inputs: reduce(np.add, inputs) / len(inputs))
 
@@ -186,7 +187,7 @@ class PRelu(Pointwise):
     """x where it is not negative, else slope * x. The slope broadcasts to x, never the other way."""
 
     name = formula = "prelu"
-    from_onnx = {"PRelu": lambda node: plain(PRelu, node)}
+    from_onnx = {"PRelu": lambda node: read(PRelu, node)}
 
     operands = ("x", "slope")
     elements = staticmethod(lambda x, slope: np.where(x < 0, slope * x, x))

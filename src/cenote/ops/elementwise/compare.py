@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.checks import BOOL, STRING, one_of, require_kind
+from cenote.ops.checks import BOOL, STRING, one_of, read, require_kind
 
 _COMPARISONS: Mapping[str, tuple[str, Any]] = {
     "Equal": ("equal", np.equal),
@@ -44,25 +43,18 @@ _BITS: Mapping[str, tuple[str, Any]] = {
 }
 
 
-def _plain(make: Callable[[], Op], node: Imported) -> Op:
-    node.expect()
-    return make()
+def _decoders(make: Callable[[str], Op], table: Mapping[str, tuple[str, Any]]) -> Mapping[str, Decoder]:
+    def decode(node: Imported) -> Op:
+        node.expect()
+        return make(table[node.op][0])
 
-
-def _decode_bit_shift(node: Imported) -> Op:
-    node.expect("direction")
-    return BitShift(direction=str(node.get("direction", "")))
-
-
-def _decode_is_inf(node: Imported) -> Op:
-    node.expect("detect_negative", "detect_positive")
-    return IsInf(node.flag("detect_positive", 1), node.flag("detect_negative", 1))
+    return dict.fromkeys(table, decode)
 
 
 class _Pair(Op):
     """Two inputs of one type that broadcast."""
 
-    operands: ClassVar[tuple[str, ...]] = ("a", "b")
+    operands = ("a", "b")
 
     def joined(self, a: TensorType, b: TensorType, kinds: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
         """Their type, checked, and the broadcast shape."""
@@ -76,8 +68,8 @@ class Compare(_Pair):
 
     relation: str = "equal"
 
-    name: ClassVar[str] = "compare"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+    name = "compare"
+    from_onnx = _decoders(lambda name: Compare(name), _COMPARISONS)
 
     def types(self, a: TensorType, b: TensorType) -> Types:
         one_of(self.name, "relation", self.relation, [name for name, _ in _COMPARISONS.values()])
@@ -105,8 +97,8 @@ class Logic(_Pair):
 
     operation: str = "and"
 
-    name: ClassVar[str] = "logic"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+    name = "logic"
+    from_onnx = _decoders(lambda name: Logic(name), _LOGIC)
 
     def types(self, a: TensorType, b: TensorType) -> Types:
         one_of(self.name, "operation", self.operation, [name for name, _ in _LOGIC.values()])
@@ -125,9 +117,9 @@ class Logic(_Pair):
 class Not(Op):
     """The opposite of a bool tensor."""
 
-    name: ClassVar[str] = "not"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+    name = "not"
+    operands = ("x",)
+    from_onnx = {"Not": lambda node: read(Not, node)}
 
     def types(self, x: TensorType) -> Types:
         return (TensorType(require_kind(self.name, x, "b", "x").dtype, x.shape),)
@@ -147,8 +139,8 @@ class Bitwise(_Pair):
 
     operation: str = "and"
 
-    name: ClassVar[str] = "bitwise"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+    name = "bitwise"
+    from_onnx = _decoders(lambda name: Bitwise(name), _BITS)
 
     def types(self, a: TensorType, b: TensorType) -> Types:
         one_of(self.name, "operation", self.operation, [name for name, _ in _BITS.values()])
@@ -168,9 +160,9 @@ class Bitwise(_Pair):
 class BitwiseNot(Op):
     """All bits of an integer tensor flipped."""
 
-    name: ClassVar[str] = "bitwise_not"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+    name = "bitwise_not"
+    operands = ("x",)
+    from_onnx = {"BitwiseNot": lambda node: read(BitwiseNot, node)}
 
     def types(self, x: TensorType) -> Types:
         return (TensorType(require_kind(self.name, x, "iu", "x").dtype, x.shape),)
@@ -192,10 +184,10 @@ class BitShift(_Pair):
     else 0.
     """
 
-    direction: str = "LEFT"
+    direction: str
 
-    name: ClassVar[str] = "bit_shift"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"BitShift": _decode_bit_shift}
+    name = "bit_shift"
+    from_onnx = {"BitShift": lambda node: read(BitShift, node, "direction")}
 
     def types(self, a: TensorType, b: TensorType) -> Types:
         one_of(self.name, "direction", self.direction, ("LEFT", "RIGHT"))
@@ -226,9 +218,11 @@ class IsInf(Op):
     positive: bool = True
     negative: bool = True
 
-    name: ClassVar[str] = "is_inf"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"IsInf": _decode_is_inf}
+    name = "is_inf"
+    operands = ("x",)
+    from_onnx = {
+        "IsInf": lambda node: read(IsInf, node, positive="detect_positive", negative="detect_negative")
+    }
 
     def types(self, x: TensorType) -> Types:
         return (TensorType(BOOL, _float_like(self.name, x).shape),)
@@ -248,9 +242,9 @@ class IsInf(Op):
 class IsNaN(Op):
     """Where the data is not a number."""
 
-    name: ClassVar[str] = "is_nan"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+    name = "is_nan"
+    operands = ("x",)
+    from_onnx = {"IsNaN": lambda node: read(IsNaN, node)}
 
     def types(self, x: TensorType) -> Types:
         return (TensorType(BOOL, _float_like(self.name, x).shape),)
@@ -269,15 +263,3 @@ def _float_like(op: str, x: TensorType) -> TensorType:
     if x.dtype == STRING or "float" not in x.dtype.name:
         raise DTypeError(f"{op}: 'x' has type {x.dtype}, expected a float")
     return x
-
-
-def _decoders(make: Callable[[str], Op], table: Mapping[str, tuple[str, Any]]) -> Mapping[str, Decoder]:
-    return {key: partial(_plain, partial(make, name)) for key, (name, _) in table.items()}
-
-
-Compare.from_onnx = _decoders(Compare, _COMPARISONS)
-Logic.from_onnx = _decoders(Logic, _LOGIC)
-Bitwise.from_onnx = _decoders(Bitwise, _BITS)
-Not.from_onnx = {"Not": partial(_plain, Not)}
-BitwiseNot.from_onnx = {"BitwiseNot": partial(_plain, BitwiseNot)}
-IsNaN.from_onnx = {"IsNaN": partial(_plain, IsNaN)}

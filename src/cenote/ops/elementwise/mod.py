@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import (
     Arrays,
-    Decoder,
-    Imported,
     Op,
     Sample,
     Types,
@@ -22,13 +19,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.checks import require_kind
-
-
-def _decode_mod(node: Imported) -> Op:
-    """Mod of ai.onnx 10, 13 and 28; before 28 floats were said to need fmod, which nothing enforced."""
-    node.expect("fmod")
-    return Mod(truncate=node.flag("fmod", 0))
+from cenote.ops.checks import read, require_kind
 
 
 @dataclass(frozen=True)
@@ -40,9 +31,9 @@ class Mod(Op):
 
     truncate: bool = False
 
-    name: ClassVar[str] = "mod"
-    operands: ClassVar[tuple[str, ...]] = ("a", "b")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Mod": _decode_mod}
+    name = "mod"
+    operands = ("a", "b")
+    from_onnx = {"Mod": lambda node: read(Mod, node, truncate="fmod")}
 
     def types(self, a: TensorType, b: TensorType) -> Types:
         dtype = require_same_dtype(self.name, require_kind(self.name, a, "iuf", "a"), b)

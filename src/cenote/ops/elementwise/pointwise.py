@@ -14,7 +14,6 @@ from cenote.ops.base import (
     Arrays,
     Box,
     Cost,
-    Imported,
     Lowering,
     Op,
     Sample,
@@ -93,12 +92,6 @@ class Pointwise(Op):
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         return tuple(broadcast_region(box, x) for x in inputs)
-
-
-def plain(op: type[Op], node: Imported) -> Op:
-    """Decode a node of an operator without attributes."""
-    node.expect()
-    return op()
 
 
 def hostile(shape: Sequence[int], dtype: Any = np.float32, seed: int = 0) -> Array:

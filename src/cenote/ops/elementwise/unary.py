@@ -10,7 +10,8 @@ import numpy as np
 from cenote.core.types import Array
 from cenote.kernels.elementwise.activations import erf
 from cenote.ops.base import Sample
-from cenote.ops.elementwise.pointwise import Pointwise, plain, unary_samples
+from cenote.ops.checks import read
+from cenote.ops.elementwise.pointwise import Pointwise, unary_samples
 
 
 class Unary(Pointwise):
@@ -31,7 +32,7 @@ def unary(
     """An operator that ONNX calls `onnx`; `kernel`: kernels have a formula of its name."""
     members = {
         "__doc__": meaning, "__module__": __name__, "name": onnx.lower(), "formula": onnx.lower() if kernel else "",
-        "from_onnx": {onnx: lambda node: plain(made, node)}, "elements": staticmethod(elements), "weight": weight,
+        "from_onnx": {onnx: lambda node: read(made, node)}, "elements": staticmethod(elements), "weight": weight,
         "tolerance": tolerance, "integers": integers,
     }  # fmt: skip
     made: type[Unary] = dataclass(frozen=True)(type(onnx, (Unary,), members))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -14,8 +13,6 @@ from cenote.core.types import Array, TensorType
 from cenote.ops.base import (
     Arrays,
     Cost,
-    Decoder,
-    Imported,
     Op,
     Sample,
     Types,
@@ -25,14 +22,9 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.checks import require_kind
+from cenote.ops.checks import read, require_kind
 
 ELLIPSIS = "..."
-
-
-def _decode_einsum(node: Imported) -> Op:
-    node.expect("equation")
-    return Einsum(str(node.get("equation", "")))
 
 
 @dataclass(frozen=True)
@@ -45,9 +37,9 @@ class Einsum(Op):
 
     equation: str
 
-    name: ClassVar[str] = "einsum"
-    operands: ClassVar[tuple[str, ...]] = ("inputs*",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Einsum": _decode_einsum}
+    name = "einsum"
+    operands = ("inputs*",)
+    from_onnx = {"Einsum": lambda node: read(Einsum, node, "equation")}
 
     def terms(self) -> tuple[list[str], str]:
         """The inputs' terms and the output's, checked for unknown signs."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +16,6 @@ from cenote.ops.base import (
     Arrays,
     Box,
     Cost,
-    Decoder,
-    Imported,
     Lowering,
     Op,
     Sample,
@@ -28,27 +26,11 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
+from cenote.ops.checks import read
 from cenote.ops.epilogue import Fusible
 from cenote.ops.linear.gemm_lowerings import gemm_lowerings, matmul_lowerings
 
 INTEGERS = ("int32", "int64", "uint32", "uint64")
-
-
-def decode_gemm(node: Imported) -> Op:
-    """Gemm of ai.onnx 7, 9, 11 and 13; C became optional in 11."""
-    node.expect("alpha", "beta", "transA", "transB")
-    return Gemm(
-        alpha=float(node.get("alpha", 1.0)),
-        beta=float(node.get("beta", 1.0)),
-        transpose_a=node.flag("transA", 0),
-        transpose_b=node.flag("transB", 0),
-    )
-
-
-def decode_matmul(node: Imported) -> Op:
-    """MatMul of ai.onnx 1, 9 and 13."""
-    node.expect()
-    return MatMul()
 
 
 @dataclass(frozen=True)
@@ -68,9 +50,11 @@ class Gemm(Fusible):
     activation: Activation = field(default_factory=Activation)
     stored: str = ""
 
-    name: ClassVar[str] = "gemm"
-    operands: ClassVar[tuple[str, ...]] = ("A", "B", "C?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Gemm": decode_gemm}
+    name = "gemm"
+    operands = ("A", "B", "C?")
+    from_onnx = {
+        "Gemm": lambda node: read(Gemm, node, "alpha", "beta", transpose_a="transA", transpose_b="transB")
+    }
 
     def sizes(self, a: TensorType, b: TensorType) -> tuple[int, int, int]:
         """M, N, K."""
@@ -161,9 +145,9 @@ class MatMul(Op):
     Types: floats, or int32/int64/uint32/uint64, which wrap around.
     """
 
-    name: ClassVar[str] = "matmul"
-    operands: ClassVar[tuple[str, ...]] = ("A", "B")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"MatMul": decode_matmul}
+    name = "matmul"
+    operands = ("A", "B")
+    from_onnx = {"MatMul": lambda node: read(MatMul, node)}
 
     def types(self, a: TensorType, b: TensorType) -> Types:
         _check_dtype("matmul", require_same_dtype("matmul", a, b))

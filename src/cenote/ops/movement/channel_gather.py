@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -26,8 +25,8 @@ class ChannelGather(Op):
 
     sources: Sources = ()
 
-    name: ClassVar[str] = "channel_gather"
-    operands: ClassVar[tuple[str, ...]] = ("x*",)
+    name = "channel_gather"
+    operands = ("x*",)
 
     def types(self, *types: TensorType) -> Types:
         dtype = require_same_dtype("channel_gather", *types)

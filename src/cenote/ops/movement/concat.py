@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
@@ -19,7 +19,6 @@ from cenote.ops.base import (
     Arrays,
     Box,
     Cost,
-    Imported,
     Lowering,
     Op,
     Sample,
@@ -28,6 +27,7 @@ from cenote.ops.base import (
     require_same_dtype,
     seeded,
 )
+from cenote.ops.checks import read
 from cenote.ops.elementwise.pointwise import hostile
 
 
@@ -37,7 +37,7 @@ class Concat(Op):
 
     name = "concat"
     operands = ("x*",)
-    from_onnx = {"Concat": lambda node: _decode(node)}
+    from_onnx = {"Concat": lambda node: read(Concat, node, "axis")}
     axis: int
 
     def types(self, *types: TensorType) -> Types:
@@ -114,10 +114,3 @@ class Concat(Op):
             yield Sample(
                 cls(1), (seeded((2, 9, 3), 1, np.dtype(dtype)), seeded((2, 2, 3), 2, np.dtype(dtype)))
             )
-
-
-def _decode(node: Imported) -> Op:
-    node.expect("axis")
-    if node.get("axis") is None:
-        raise ArgumentError(f"Concat-{node.opset}: attribute axis is missing")
-    return Concat(int(node.get("axis")))

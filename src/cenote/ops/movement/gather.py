@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, normalize_axis, seeded
-from cenote.ops.checks import checked_indices, int64s, require_index
-
-
-def _decode_gather(node: Imported) -> Op:
-    node.expect("axis")
-    return Gather(axis=int(node.get("axis", 0)))
-
-
-def _decode_gather_elements(node: Imported) -> Op:
-    node.expect("axis")
-    return GatherElements(axis=int(node.get("axis", 0)))
-
-
-def _decode_gather_nd(node: Imported) -> Op:
-    """GatherND of ai.onnx 11, 12 (batch_dims) and 13."""
-    node.expect(*(("batch_dims",) if node.opset >= 12 else ()))
-    return GatherND(batch_axes=int(node.get("batch_dims", 0)))
+from cenote.ops.base import Arrays, Op, Sample, Types, normalize_axis, seeded
+from cenote.ops.checks import checked_indices, int64s, read, require_index
 
 
 @dataclass(frozen=True)
@@ -39,9 +22,9 @@ class Gather(Op):
 
     axis: int = 0
 
-    name: ClassVar[str] = "gather"
-    operands: ClassVar[tuple[str, ...]] = ("data", "indices")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Gather": _decode_gather}
+    name = "gather"
+    operands = ("data", "indices")
+    from_onnx = {"Gather": lambda node: read(Gather, node, "axis")}
 
     def types(self, data: TensorType, indices: TensorType) -> Types:
         axis = normalize_axis("gather", self.axis, data.rank)
@@ -64,15 +47,13 @@ class Gather(Op):
 
 @dataclass(frozen=True)
 class GatherElements(Op):
-    """One element per index: the index replaces the coordinate along the axis, the others are its own
-    place.
-    """
+    """One element per index: the index replaces the coordinate along the axis, the others are its own place."""
 
     axis: int = 0
 
-    name: ClassVar[str] = "gather_elements"
-    operands: ClassVar[tuple[str, ...]] = ("data", "indices")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"GatherElements": _decode_gather_elements}
+    name = "gather_elements"
+    operands = ("data", "indices")
+    from_onnx = {"GatherElements": lambda node: read(GatherElements, node, "axis")}
 
     def types(self, data: TensorType, indices: TensorType) -> Types:
         axis = normalize_axis(self.name, self.axis, data.rank)
@@ -92,15 +73,13 @@ class GatherElements(Op):
 
 @dataclass(frozen=True)
 class GatherND(Op):
-    """Slices of the data whose leading coordinates are the rows of the indices, after `batch_axes` shared
-    axes.
-    """
+    """Slices of the data whose leading coordinates are the rows of the indices, after `batch_axes` shared axes."""
 
     batch_axes: int = 0
 
-    name: ClassVar[str] = "gather_nd"
-    operands: ClassVar[tuple[str, ...]] = ("data", "indices")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"GatherND": _decode_gather_nd}
+    name = "gather_nd"
+    operands = ("data", "indices")
+    from_onnx = {"GatherND": lambda node: read(GatherND, node, batch_axes="batch_dims")}
 
     def types(self, data: TensorType, indices: TensorType) -> Types:
         require_index(self.name, indices)

@@ -5,9 +5,8 @@ Identity, and Dropout, which is the identity when a model runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present
 from cenote.ops.base import (
     Arrays,
-    Decoder,
     Imported,
     Lowering,
     Op,
@@ -28,19 +26,8 @@ from cenote.ops.base import (
     normalize_axis,
     seeded,
 )
-from cenote.ops.checks import BOOL, as_ints, int64s, known, known_ints, require_kind, unique_axes
+from cenote.ops.checks import BOOL, as_ints, int64s, known, known_ints, read, require_kind, unique_axes
 from cenote.ops.movement.copy_lowerings import strided_lowerings
-
-
-def _decode_reshape(node: Imported) -> Op:
-    """Reshape of ai.onnx 5, 13, 14 (allowzero) and later."""
-    node.expect("allowzero")
-    return Reshape(allow_zero=node.flag("allowzero", 0))
-
-
-def _decode_flatten(node: Imported) -> Op:
-    node.expect("axis")
-    return Flatten(axis=int(node.get("axis", 1)))
 
 
 def _decode_squeeze(node: Imported) -> Op | Rewired:
@@ -58,20 +45,8 @@ def _decode_unsqueeze(node: Imported) -> Op | Rewired:
     return Rewired(Unsqueeze(), (0, int64s(as_ints("unsqueeze", "axes", node.get("axes")))))
 
 
-def _decode_expand(node: Imported) -> Op:
-    node.expect()
-    return Expand()
-
-
-def _decode_identity(node: Imported) -> Op:
-    node.expect()
-    return Identity()
-
-
 def _decode_dropout(node: Imported) -> Op | Rewired:
-    """Up to opset 11 the ratio is an attribute and there is no training mode; the mask is bool from opset
-    10 on.
-    """
+    """Up to opset 11 the ratio is an attribute and there is no training mode; the mask is bool from opset 10 on."""
     node.expect("ratio", *(("seed",) if node.opset >= 12 else ()))
     op = Dropout(with_mask=node.outputs > 1, mask_like_data=node.opset < 10)
     return op if node.opset >= 12 else Rewired(op, (0,))
@@ -85,10 +60,10 @@ class Reshape(Op):
 
     allow_zero: bool = False
 
-    name: ClassVar[str] = "reshape"
-    view: ClassVar[bool] = True
-    operands: ClassVar[tuple[str, ...]] = ("data", "shape")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Reshape": _decode_reshape}
+    name = "reshape"
+    view = True
+    operands = ("data", "shape")
+    from_onnx = {"Reshape": lambda node: read(Reshape, node, allow_zero="allowzero")}
 
     def resolved(self, shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
         """The output's shape without -1 and copied extents."""
@@ -143,10 +118,10 @@ class Flatten(Op):
 
     axis: int = 1
 
-    name: ClassVar[str] = "flatten"
-    view: ClassVar[bool] = True
-    operands: ClassVar[tuple[str, ...]] = ("data",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Flatten": _decode_flatten}
+    name = "flatten"
+    view = True
+    operands = ("data",)
+    from_onnx = {"Flatten": lambda node: read(Flatten, node, "axis")}
 
     def types(self, data: TensorType) -> Types:
         if not -data.rank <= self.axis <= data.rank:
@@ -172,10 +147,10 @@ class Flatten(Op):
 class Squeeze(Op):
     """Removes axes of extent 1: those listed, or all without a list."""
 
-    name: ClassVar[str] = "squeeze"
-    view: ClassVar[bool] = True
-    operands: ClassVar[tuple[str, ...]] = ("data", "axes?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Squeeze": _decode_squeeze}
+    name = "squeeze"
+    view = True
+    operands = ("data", "axes?")
+    from_onnx = {"Squeeze": _decode_squeeze}
 
     def types(self, data: TensorType, axes: TensorType | None) -> Types:
         if axes is None:
@@ -207,10 +182,10 @@ class Squeeze(Op):
 class Unsqueeze(Op):
     """Inserts axes of extent 1 at the listed places of the output (any order, none twice)."""
 
-    name: ClassVar[str] = "unsqueeze"
-    view: ClassVar[bool] = True
-    operands: ClassVar[tuple[str, ...]] = ("data", "axes")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Unsqueeze": _decode_unsqueeze}
+    name = "unsqueeze"
+    view = True
+    operands = ("data", "axes")
+    from_onnx = {"Unsqueeze": _decode_unsqueeze}
 
     def types(self, data: TensorType, axes: TensorType) -> Types:
         places = known_ints("unsqueeze", axes, 1, "axes")
@@ -239,13 +214,11 @@ class Unsqueeze(Op):
 
 @dataclass(frozen=True)
 class Expand(Op):
-    """Repeats axes of extent 1 by broadcasting the data against a shape, both ways: the shape may hold ones
-    too.
-    """
+    """Repeats axes of extent 1 by broadcasting the data against a shape, both ways: the shape may hold ones too."""
 
-    name: ClassVar[str] = "expand"
-    operands: ClassVar[tuple[str, ...]] = ("data", "shape")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Expand": _decode_expand}
+    name = "expand"
+    operands = ("data", "shape")
+    from_onnx = {"Expand": lambda node: read(Expand, node)}
 
     def types(self, data: TensorType, shape: TensorType) -> Types:
         wanted = known_ints("expand", shape, 1, "shape")
@@ -284,10 +257,10 @@ class Expand(Op):
 class Identity(Op):
     """The input, unchanged."""
 
-    name: ClassVar[str] = "identity"
-    view: ClassVar[bool] = True
-    operands: ClassVar[tuple[str, ...]] = ("data",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Identity": _decode_identity}
+    name = "identity"
+    view = True
+    operands = ("data",)
+    from_onnx = {"Identity": lambda node: read(Identity, node)}
 
     def types(self, data: TensorType) -> Types:
         return (data,)
@@ -313,9 +286,9 @@ class Dropout(Op):
     with_mask: bool = False
     mask_like_data: bool = False
 
-    name: ClassVar[str] = "dropout"
-    operands: ClassVar[tuple[str, ...]] = ("data", "ratio?", "training_mode?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Dropout": _decode_dropout}
+    name = "dropout"
+    operands = ("data", "ratio?", "training_mode?")
+    from_onnx = {"Dropout": _decode_dropout}
 
     def types(self, data: TensorType, ratio: TensorType | None, training: TensorType | None) -> Types:
         if (

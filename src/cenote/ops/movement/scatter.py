@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +12,6 @@ from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import (
     Arrays,
-    Decoder,
-    Imported,
     Op,
     Sample,
     Types,
@@ -23,28 +21,11 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.checks import BOOL, int64s, one_of, require_index
+from cenote.ops.checks import BOOL, int64s, one_of, read, require_index
 from cenote.ops.movement.gather import check_element_indices, element_places, tuple_places
 
 _REDUCTIONS: Mapping[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 REDUCTIONS = ("none", *_REDUCTIONS)
-
-
-def _decode_scatter_elements(node: Imported) -> Op:
-    """Scatter of ai.onnx 9 and ScatterElements of 11, 13, 16 (add, mul) and 18 (max, min)."""
-    node.expect("axis", *(("reduction",) if node.opset >= 16 else ()))
-    return ScatterElements(axis=int(node.get("axis", 0)), reduction=str(node.get("reduction", "none")))
-
-
-def _decode_scatter_nd(node: Imported) -> Op:
-    """ScatterND of ai.onnx 11, 13, 16 (add, mul) and 18 (max, min)."""
-    node.expect(*(("reduction",) if node.opset >= 16 else ()))
-    return ScatterND(reduction=str(node.get("reduction", "none")))
-
-
-def _decode_tensor_scatter(node: Imported) -> Op:
-    node.expect("axis", "mode")
-    return TensorScatter(axis=int(node.get("axis", -2)), mode=str(node.get("mode", "linear")))
 
 
 @dataclass(frozen=True)
@@ -58,11 +39,11 @@ class ScatterElements(Op):
     axis: int = 0
     reduction: str = "none"
 
-    name: ClassVar[str] = "scatter_elements"
-    operands: ClassVar[tuple[str, ...]] = ("data", "indices", "updates")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {
-        "Scatter": _decode_scatter_elements,
-        "ScatterElements": _decode_scatter_elements,
+    name = "scatter_elements"
+    operands = ("data", "indices", "updates")
+    from_onnx = {
+        "Scatter": lambda node: read(ScatterElements, node, "axis", "reduction"),
+        "ScatterElements": lambda node: read(ScatterElements, node, "axis", "reduction"),
     }
 
     def types(self, data: TensorType, indices: TensorType, updates: TensorType) -> Types:
@@ -99,9 +80,9 @@ class ScatterND(Op):
 
     reduction: str = "none"
 
-    name: ClassVar[str] = "scatter_nd"
-    operands: ClassVar[tuple[str, ...]] = ("data", "indices", "updates")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"ScatterND": _decode_scatter_nd}
+    name = "scatter_nd"
+    operands = ("data", "indices", "updates")
+    from_onnx = {"ScatterND": lambda node: read(ScatterND, node, "reduction")}
 
     def types(self, data: TensorType, indices: TensorType, updates: TensorType) -> Types:
         require_index(self.name, indices)
@@ -136,9 +117,9 @@ class TensorScatter(Op):
     axis: int = -2
     mode: str = "linear"
 
-    name: ClassVar[str] = "tensor_scatter"
-    operands: ClassVar[tuple[str, ...]] = ("past_cache", "update", "write_indices?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"TensorScatter": _decode_tensor_scatter}
+    name = "tensor_scatter"
+    operands = ("past_cache", "update", "write_indices?")
+    from_onnx = {"TensorScatter": lambda node: read(TensorScatter, node, "axis", "mode")}
 
     def types(self, cache: TensorType, update: TensorType, starts: TensorType | None) -> Types:
         one_of(self.name, "mode", self.mode, ("linear", "circular"))

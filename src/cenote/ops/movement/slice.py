@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present
-from cenote.ops.base import Arrays, Decoder, Imported, Op, Rewired, Sample, Types, seeded
+from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types, seeded
 from cenote.ops.checks import as_ints, int64s, known_ints, unique_axes
 
 
@@ -36,9 +35,9 @@ class Slice(Op):
     With a negative step a start before the axis means its first element (ONNX); NumPy would give nothing.
     """
 
-    name: ClassVar[str] = "slice"
-    operands: ClassVar[tuple[str, ...]] = ("data", "starts", "ends", "axes?", "steps?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Slice": _decode_slice}
+    name = "slice"
+    operands = ("data", "starts", "ends", "axes?", "steps?")
+    from_onnx = {"Slice": _decode_slice}
 
     def ranges(
         self,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from cenote.kernels.base import present
 from cenote.ops.base import (
     Alias,
     Arrays,
-    Decoder,
     Imported,
     Lowering,
     Op,
@@ -57,9 +55,9 @@ class Split(Op):
     axis: int = 0
     uneven: bool = False
 
-    name: ClassVar[str] = "split"
-    operands: ClassVar[tuple[str, ...]] = ("data", "sizes?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Split": _decode_split}
+    name = "split"
+    operands = ("data", "sizes?")
+    from_onnx = {"Split": _decode_split}
 
     def sizes(self, extent: int, given: TensorType | None) -> tuple[int, ...]:
         """Extents of the parts."""

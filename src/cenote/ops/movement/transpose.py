@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Box, Decoder, Imported, Lowering, Op, Sample, Types, require, seeded
-from cenote.ops.checks import as_ints, unique_axes
+from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types, require, seeded
+from cenote.ops.checks import read, unique_axes
 from cenote.ops.movement.copy_lowerings import strided_lowerings
-
-
-def _decode_transpose(node: Imported) -> Op:
-    node.expect("perm")
-    perm = node.get("perm")
-    return Transpose(None if perm is None else as_ints("transpose", "perm", perm))
 
 
 @dataclass(frozen=True)
@@ -28,9 +21,9 @@ class Transpose(Op):
 
     order: tuple[int, ...] | None = None
 
-    name: ClassVar[str] = "transpose"
-    operands: ClassVar[tuple[str, ...]] = ("data",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Transpose": _decode_transpose}
+    name = "transpose"
+    operands = ("data",)
+    from_onnx = {"Transpose": lambda node: read(Transpose, node, order="perm")}
 
     def axes(self, rank: int) -> tuple[int, ...]:
         """The order as axes 0..rank-1."""

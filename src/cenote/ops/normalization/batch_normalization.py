@@ -28,6 +28,7 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
+from cenote.ops.checks import read
 from cenote.ops.elementwise.pointwise import require_float
 from cenote.ops.elementwise.pointwise_lowerings import error_of
 from cenote.ops.epilogue import Fusible
@@ -172,16 +173,12 @@ def _inputs(shape: tuple[int, ...], dtype: object) -> tuple[Array, ...]:
 
 
 def _decode(node: Imported) -> Op:
-    if node.opset < 9:
-        node.expect("epsilon", "momentum", "spatial")
-        if not node.get("spatial", 1):
-            raise UnsupportedError("BatchNormalization-7: spatial=0 is not supported; export with opset 9")
-    else:
-        node.expect("epsilon", "momentum", *(("training_mode",) if node.opset >= 14 else ()))
-    training = node.flag("training_mode", 0)
-    if node.outputs > 1 and not training:
+    op = read(BatchNormalization, node, "epsilon", "momentum", training="training_mode", ignored=("spatial",))
+    if not node.get("spatial", 1):
+        raise UnsupportedError("BatchNormalization-7: spatial=0 is not supported; export with opset 9")
+    if node.outputs > 1 and not op.training:
         raise UnsupportedError(
             f"BatchNormalization-{node.opset}: {node.outputs} outputs mean training, which this opset does "
             "not define further; export the model for inference"
         )
-    return BatchNormalization(float(node.get("epsilon", 1e-5)), training, float(node.get("momentum", 0.9)))
+    return op

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,12 +23,14 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
+from cenote.ops.checks import read
 from cenote.ops.elementwise.pointwise import require_float
 from cenote.ops.normalization.layer_normalization import (
+    STASH,
     Normalization,
     check_epsilon,
-    check_stash,
     standardized,
+    stashed,
 )
 from cenote.ops.normalization.normalization_lowerings import group_lowerings, instance_blocked_lowerings
 
@@ -51,7 +53,7 @@ class InstanceNormalization(Normalization):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias per item and channel, over all spatial axes."""
 
     name = "instance_normalization"
-    from_onnx = {"InstanceNormalization": lambda node: _decode_instance(node)}
+    from_onnx = {"InstanceNormalization": lambda node: read(InstanceNormalization, node, "epsilon")}
     epsilon: float = 1e-5
 
     def axes(self, rank: int) -> tuple[int, ...]:
@@ -84,11 +86,6 @@ class InstanceNormalization(Normalization):
             yield Sample(cls(), (seeded((2, 9, 3, 5), 1, kind), seeded((9,), 2, kind), seeded((9,), 3, kind)))
 
 
-def _decode_instance(node: Imported) -> Op:
-    node.expect("epsilon")
-    return InstanceNormalization(float(node.get("epsilon", 1e-5)))
-
-
 @dataclass(frozen=True)
 class GroupNormalization(Normalization):
     """Like InstanceNormalization, but over `groups` of neighbouring channels together.
@@ -98,7 +95,7 @@ class GroupNormalization(Normalization):
 
     name = "group_normalization"
     from_onnx = {"GroupNormalization": lambda node: _decode_group(node)}
-    groups: int = 1
+    groups: int
     epsilon: float = 1e-5
     per_group: bool = False
 
@@ -142,9 +139,5 @@ class GroupNormalization(Normalization):
 
 
 def _decode_group(node: Imported) -> Op:
-    node.expect("epsilon", "num_groups", "stash_type")
-    check_stash(node)
-    groups = node.get("num_groups")
-    if groups is None:
-        raise ArgumentError("GroupNormalization: attribute num_groups is missing")
-    return GroupNormalization(int(groups), float(node.get("epsilon", 1e-5)), per_group=node.opset < 21)
+    op = read(GroupNormalization, stashed(node), "epsilon", groups="num_groups", ignored=STASH)
+    return replace(op, per_group=node.opset < 21)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,15 +10,8 @@ import numpy as np
 
 from cenote.core.errors import ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, narrow, normalize_axis, seeded, wide
-from cenote.ops.checks import require_index, require_kind
-
-
-def _decode_cumulative(node: Imported) -> Op:
-    """CumSum of ai.onnx 11 and 14, CumProd of 26."""
-    node.expect("exclusive", "reverse")
-    make = CumSum if node.op == "CumSum" else CumProd
-    return make(node.flag("exclusive", 0), node.flag("reverse", 0))
+from cenote.ops.base import Arrays, Op, Sample, Types, narrow, normalize_axis, seeded, wide
+from cenote.ops.checks import read, require_index, require_kind
 
 
 @dataclass(frozen=True)
@@ -26,7 +19,7 @@ class _Cumulative(Op):
     exclusive: bool = False
     reverse: bool = False
 
-    operands: ClassVar[tuple[str, ...]] = ("x", "axis")
+    operands = ("x", "axis")
     start: ClassVar[int] = 0
 
     def accumulated(self, x: Array, axis: int) -> Array:
@@ -68,8 +61,8 @@ class CumSum(_Cumulative):
     `reverse` starts at the end.
     """
 
-    name: ClassVar[str] = "cum_sum"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"CumSum": _decode_cumulative}
+    name = "cum_sum"
+    from_onnx = {"CumSum": lambda node: read(CumSum, node, "exclusive", "reverse")}
 
     def accumulated(self, x: Array, axis: int) -> Array:
         return np.asarray(np.cumsum(x, axis, dtype=x.dtype))
@@ -79,8 +72,8 @@ class CumSum(_Cumulative):
 class CumProd(_Cumulative):
     """Product of the elements up to each place along an axis; `exclusive` and `reverse` as in CumSum."""
 
-    name: ClassVar[str] = "cum_prod"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"CumProd": _decode_cumulative}
+    name = "cum_prod"
+    from_onnx = {"CumProd": lambda node: read(CumProd, node, "exclusive", "reverse")}
     start: ClassVar[int] = 1
 
     def accumulated(self, x: Array, axis: int) -> Array:

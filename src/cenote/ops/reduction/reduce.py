@@ -46,7 +46,7 @@ class Reduction(Op):
     neutral element, a mean NaN.
     """
 
-    operands: ClassVar[tuple[str, ...]] = ("data", "axes?")
+    operands = ("data", "axes?")
     kind: ClassVar[str] = ""  # what kernels/elementwise/reduce.py calls it
     integers: ClassVar[bool] = True
     booleans: ClassVar[bool] = False

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from cenote.core.types import INT64, Array, TensorType
 from cenote.ops.base import (
     Arrays,
     Cost,
-    Decoder,
     Imported,
     Op,
     Rewired,
@@ -24,23 +22,13 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.checks import int64s, known_int, require_kind
+from cenote.ops.checks import int64s, known_int, read, require_kind
 
 
 def _decode_top_k(node: Imported) -> Op | Rewired:
-    """k is an attribute before opset 10, an input after; largest and sorted came with 11."""
-    names = ("axis",) + ("k",) * (node.opset < 10) + ("largest", "sorted") * (node.opset >= 11)
-    node.expect(*names)
-    op = TopK(int(node.get("axis", -1)), node.flag("largest", 1))  # unsorted: any order, so sorted will do
+    """k is an attribute before opset 10, an input after. Unsorted means any order, so sorted will do."""
+    op = read(TopK, node, "axis", "largest", ignored=("k", "sorted"))
     return op if node.opset >= 10 else Rewired(op, (0, int64s((int(node.get("k", 0)),))))
-
-
-def _decode_arg_reduce(node: Imported) -> Op:
-    """ArgMax and ArgMin of ai.onnx 1, 11, 12 (select_last_index) and 13."""
-    node.expect("axis", "keepdims", *(("select_last_index",) if node.opset >= 12 else ()))
-    make = ArgMax if node.op == "ArgMax" else ArgMin
-    last = node.flag("select_last_index", 0)
-    return make(int(node.get("axis", 0)), node.flag("keepdims", 1), last)
 
 
 def _decode_hardmax(node: Imported) -> Op:
@@ -61,9 +49,9 @@ class TopK(Op):
     axis: int = -1
     largest: bool = True
 
-    name: ClassVar[str] = "top_k"
-    operands: ClassVar[tuple[str, ...]] = ("x", "k")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"TopK": _decode_top_k}
+    name = "top_k"
+    operands = ("x", "k")
+    from_onnx = {"TopK": _decode_top_k}
 
     def types(self, x: TensorType, k: TensorType) -> Types:
         axis = normalize_axis(self.name, self.axis, require_kind(self.name, x, "iuf", "x").rank)
@@ -106,7 +94,7 @@ class _ArgReduce(Op):
     keep_axis: bool = True
     last: bool = False
 
-    operands: ClassVar[tuple[str, ...]] = ("x",)
+    operands = ("x",)
 
     def types(self, x: TensorType) -> Types:
         axis = normalize_axis(self.name, self.axis, require_kind(self.name, x, "iufb", "x").rank)
@@ -140,12 +128,12 @@ class _ArgReduce(Op):
 
 @dataclass(frozen=True)
 class ArgMax(_ArgReduce):
-    """Index (int64) of the largest element along an axis; the first of equals, with `last` the last. NaN
-    wins.
-    """
+    """Index (int64) of the largest element along an axis; the first of equals, with `last` the last. NaN wins."""
 
-    name: ClassVar[str] = "arg_max"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"ArgMax": _decode_arg_reduce}
+    name = "arg_max"
+    from_onnx = {
+        "ArgMax": lambda node: read(ArgMax, node, "axis", keep_axis="keepdims", last="select_last_index")
+    }
 
     def picked(self, x: Array) -> Array:
         return np.asarray(np.argmax(x, self.axis))
@@ -153,12 +141,12 @@ class ArgMax(_ArgReduce):
 
 @dataclass(frozen=True)
 class ArgMin(_ArgReduce):
-    """Index (int64) of the smallest element along an axis; the first of equals, with `last` the last. NaN
-    wins.
-    """
+    """Index (int64) of the smallest element along an axis; the first of equals, with `last` the last. NaN wins."""
 
-    name: ClassVar[str] = "arg_min"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"ArgMin": _decode_arg_reduce}
+    name = "arg_min"
+    from_onnx = {
+        "ArgMin": lambda node: read(ArgMin, node, "axis", keep_axis="keepdims", last="select_last_index")
+    }
 
     def picked(self, x: Array) -> Array:
         return np.asarray(np.argmin(x, self.axis))
@@ -166,16 +154,14 @@ class ArgMin(_ArgReduce):
 
 @dataclass(frozen=True)
 class Hardmax(Op):
-    """1 at the first largest element along an axis, 0 elsewhere; `merged` takes all axes from it on as
-    one.
-    """
+    """1 at the first largest element along an axis, 0 elsewhere; `merged` takes all axes from it on as one."""
 
     axis: int = -1
     merged: bool = False
 
-    name: ClassVar[str] = "hardmax"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Hardmax": _decode_hardmax}
+    name = "hardmax"
+    operands = ("x",)
+    from_onnx = {"Hardmax": _decode_hardmax}
 
     def types(self, x: TensorType) -> Types:
         axis = normalize_axis(self.name, self.axis, require_kind(self.name, x, "f", "x").rank)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from cenote.ops.base import (
     Arrays,
     Check,
     Cost,
-    Decoder,
     Imported,
     Lowering,
     Op,
@@ -91,8 +90,8 @@ class RoiAlign(Op):
     mode: str = "avg"
     max_of_terms: bool = False
 
-    name: ClassVar[str] = "roi_align"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"RoiAlign": decode_roi_align}
+    name = "roi_align"
+    from_onnx = {"RoiAlign": decode_roi_align}
 
     def infer(self, *inputs: TensorType | None) -> Types:
         if len(inputs) != 3:

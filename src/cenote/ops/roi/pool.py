@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -15,20 +15,8 @@ from cenote.core.types import BFLOAT16, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import BIN, stream_seconds
 from cenote.kernels.roi.pool import FARTHEST, region_pool_call
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Decoder,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require,
-    seeded,
-    wide,
-)
+from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types, narrow, require, seeded, wide
+from cenote.ops.checks import read
 from cenote.ops.pool.max import extremum
 from cenote.ops.pool.window import TOLERANCES, layouts
 from cenote.ops.roi.align import (
@@ -38,13 +26,6 @@ from cenote.ops.roi.align import (
     coordinate_type,
     units_of_item,
 )
-
-
-def decode_max_roi_pool(node: Imported) -> Op:
-    """MaxRoiPool of ai.onnx 1, 22."""
-    node.expect("pooled_shape", "spatial_scale")
-    height, width = node.get("pooled_shape", (0, 0))
-    return MaxRoiPool((int(height), int(width)), float(node.get("spatial_scale", 1.0)))
 
 
 @dataclass(frozen=True)
@@ -124,8 +105,8 @@ class MaxRoiPool(RegionPool):
     widens there.
     """
 
-    name: ClassVar[str] = "max_roi_pool"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"MaxRoiPool": decode_max_roi_pool}
+    name = "max_roi_pool"
+    from_onnx = {"MaxRoiPool": lambda node: read(MaxRoiPool, node, "spatial_scale", output="pooled_shape")}
 
     def infer(self, *inputs: TensorType | None) -> Types:
         x, rois = self.check(inputs)
@@ -160,7 +141,7 @@ class PsRoiPool(RegionPool):
     The second corner does not belong to the box. As torchvision's ps_roi_pool.
     """
 
-    name: ClassVar[str] = "ps_roi_pool"
+    name = "ps_roi_pool"
 
     def infer(self, *inputs: TensorType | None) -> Types:
         x, rois = self.check(inputs)

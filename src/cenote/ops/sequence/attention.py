@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from cenote.core.types import Array, TensorType, is_float
 from cenote.ops.base import (
     Arrays,
     Cost,
-    Decoder,
     Imported,
     Op,
     Sample,
@@ -26,29 +24,17 @@ from cenote.ops.base import (
     seeded,
     wide,
 )
-from cenote.ops.checks import BOOL, int64s, require_kind
-
-_NAMES = (
-    "is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "scale", "softcap", "softmax_precision",
-)  # fmt: skip
+from cenote.ops.checks import BOOL, int64s, read, require_kind
 
 
 def _decode_attention(node: Imported) -> Op:
-    """Attention of ai.onnx 23, 24 and 25 (windows). All work is in float64, so the softmax's precision is
-    no matter.
-    """
-    node.expect(*_NAMES, *(("left_window_size", "right_window_size") if node.opset >= 25 else ()))
-    scale = node.get("scale")
-    return Attention(
-        query_heads=int(node.get("q_num_heads", 0)),
-        key_heads=int(node.get("kv_num_heads", 0)),
-        scale=None if scale is None else float(scale),
-        softcap=float(node.get("softcap", 0.0)),
-        causal=node.flag("is_causal", 0),
-        window=(int(node.get("left_window_size", -1)), int(node.get("right_window_size", -1))),
-        score_stage=int(node.get("qk_matmul_output_mode", 0)),
-        outputs=node.outputs,
-    )
+    """Attention of ai.onnx 23, 24 and 25 (windows). All work is in float64, so the softmax's precision is no matter."""
+    sides = ("left_window_size", "right_window_size")
+    op = read(
+        Attention, node, "scale", "softcap", query_heads="q_num_heads", key_heads="kv_num_heads", causal="is_causal",
+        score_stage="qk_matmul_output_mode", counted="outputs", ignored=(*sides, "softmax_precision"),
+    )  # fmt: skip
+    return replace(op, window=(int(node.get(sides[0], -1)), int(node.get(sides[1], -1))))
 
 
 @dataclass(frozen=True)
@@ -77,9 +63,9 @@ class Attention(Op):
     score_stage: int = 0
     outputs: int = 1
 
-    name: ClassVar[str] = "attention"
-    operands: ClassVar[tuple[str, ...]] = ("q", "k", "v", "mask?", "past_key?", "past_value?", "key_lengths?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Attention": _decode_attention}
+    name = "attention"
+    operands = ("q", "k", "v", "mask?", "past_key?", "past_value?", "key_lengths?")
+    from_onnx = {"Attention": _decode_attention}
 
     def shapes(self, q: TensorType, k: TensorType, v: TensorType) -> tuple[tuple[int, ...], ...]:
         """Q, K and V as (batch, heads, length, size)."""
@@ -190,9 +176,7 @@ class Attention(Op):
         return results[: self.outputs]
 
     def _bias(self, queries: int, keys: int, offset: int, mask: Array | None, lengths: Array | None) -> Array:
-        """What is added to the scores: minus infinity where a query may not look. (batch or 1, heads or 1,
-        ...)
-        """
+        """What is added to the scores: minus infinity where a query may not look. (batch or 1, heads or 1, ...)"""
         offsets = np.reshape(offset if lengths is None else lengths - queries, (-1, 1, 1, 1))
         ahead = np.arange(keys) - np.arange(queries)[:, None] - offsets
         open_ = np.ones(ahead.shape, bool)

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import checked_indices, require_index, require_kind
-
-
-def _decode_rotary_embedding(node: Imported) -> Op:
-    node.expect("interleaved", "num_heads", "rotary_embedding_dim")
-    return RotaryEmbedding(
-        heads=int(node.get("num_heads", 0)),
-        turned=int(node.get("rotary_embedding_dim", 0)),
-        interleaved=node.flag("interleaved", 0),
-    )
+from cenote.ops.base import Arrays, Op, Sample, Types, narrow, require_same_dtype, seeded, wide
+from cenote.ops.checks import checked_indices, read, require_index, require_kind
 
 
 @dataclass(frozen=True)
@@ -47,9 +26,13 @@ class RotaryEmbedding(Op):
     turned: int = 0
     interleaved: bool = False
 
-    name: ClassVar[str] = "rotary_embedding"
-    operands: ClassVar[tuple[str, ...]] = ("x", "cosines", "sines", "positions?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"RotaryEmbedding": _decode_rotary_embedding}
+    name = "rotary_embedding"
+    operands = ("x", "cosines", "sines", "positions?")
+    from_onnx = {
+        "RotaryEmbedding": lambda node: read(
+            RotaryEmbedding, node, "interleaved", heads="num_heads", turned="rotary_embedding_dim"
+        )
+    }
 
     def types(
         self, x: TensorType, cosines: TensorType, sines: TensorType, positions: TensorType | None

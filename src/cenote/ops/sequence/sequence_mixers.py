@@ -3,51 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import one_of, require_kind
+from cenote.ops.base import Arrays, Op, Sample, Types, narrow, require_same_dtype, seeded, wide
+from cenote.ops.checks import one_of, read, require_kind
 
 RULES = ("linear", "gated", "delta", "gated_delta")
-
-
-def _decode_causal_conv(node: Imported) -> Op:
-    node.expect("activation")
-    return CausalConvWithState(str(node.get("activation", "none")), node.outputs)
-
-
-def _decode_linear_attention(node: Imported) -> Op:
-    """The chunk size only says how to compute, not what."""
-    node.expect("chunk_size", "kv_num_heads", "q_num_heads", "scale", "update_rule")
-    return LinearAttention(
-        query_heads=int(node.get("q_num_heads", 0)),
-        key_heads=int(node.get("kv_num_heads", 0)),
-        rule=str(node.get("update_rule", "gated_delta")),
-        scale=float(node.get("scale", 0.0)),
-        outputs=node.outputs,
-    )
-
-
-def _decode_swiglu(node: Imported) -> Op:
-    node.expect("alpha")
-    return SwiGLU(float(node.get("alpha", 1.0)))
 
 
 @dataclass(frozen=True)
@@ -56,9 +22,9 @@ class SwiGLU(Op):
 
     alpha: float = 1.0
 
-    name: ClassVar[str] = "swiglu"
-    operands: ClassVar[tuple[str, ...]] = ("a", "b")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"SwiGLU": _decode_swiglu}
+    name = "swiglu"
+    operands = ("a", "b")
+    from_onnx = {"SwiGLU": lambda node: read(SwiGLU, node, "alpha")}
 
     def types(self, a: TensorType, b: TensorType) -> Types:
         require_same_dtype(self.name, require_kind(self.name, a, "f", "a"), b)
@@ -90,9 +56,11 @@ class CausalConvWithState(Op):
     activation: str = "none"
     outputs: int = 2
 
-    name: ClassVar[str] = "causal_conv_with_state"
-    operands: ClassVar[tuple[str, ...]] = ("x", "w", "bias?", "past?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"CausalConvWithState": _decode_causal_conv}
+    name = "causal_conv_with_state"
+    operands = ("x", "w", "bias?", "past?")
+    from_onnx = {
+        "CausalConvWithState": lambda node: read(CausalConvWithState, node, "activation", counted="outputs")
+    }
 
     def types(self, x: TensorType, w: TensorType, bias: TensorType | None, past: TensorType | None) -> Types:
         one_of(self.name, "activation", self.activation, ("none", "silu", "swish"))
@@ -146,9 +114,20 @@ class LinearAttention(Op):
     scale: float = 0.0
     outputs: int = 2
 
-    name: ClassVar[str] = "linear_attention"
-    operands: ClassVar[tuple[str, ...]] = ("query", "key", "value", "past?", "decay?", "beta?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"LinearAttention": _decode_linear_attention}
+    name = "linear_attention"
+    operands = ("query", "key", "value", "past?", "decay?", "beta?")
+    from_onnx = {
+        "LinearAttention": lambda node: read(
+            LinearAttention,
+            node,
+            "scale",
+            query_heads="q_num_heads",
+            key_heads="kv_num_heads",
+            rule="update_rule",
+            ignored=("chunk_size",),
+            counted="outputs",
+        )
+    }
 
     def types(
         self,
