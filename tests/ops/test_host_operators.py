@@ -11,16 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cenote.core.errors import (
-    ArgumentError,
-    CenoteError,
-    DTypeError,
-    ShapeError,
-    UnsupportedError,
-)
+from cenote.core.errors import ArgumentError, CenoteError, DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.ops import DECODERS
-from cenote.ops.base import Imported, Op, Rewired, ShapeFromData, ValueNeeded, seeded
+from cenote.ops.base import Imported, Op, Rewired, ShapeFromData, ValueNeeded
 from cenote.ops.checks import int64s
 from cenote.ops.conv.deform_conv import Col2Im, DeformConv
 from cenote.ops.elementwise.cast import Cast
@@ -38,6 +32,7 @@ from cenote.ops.reduction.non_max_suppression import NonMaxSuppression
 from cenote.ops.reduction.topk import TopK
 from cenote.ops.sequence.attention import Attention
 from cenote.ops.sequence.recurrent import LSTM
+from cenote.ops.values import seeded
 
 
 def decode(

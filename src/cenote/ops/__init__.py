@@ -23,13 +23,12 @@ _FILES: dict[str, str] = {
         "Celu Clip Elu Gelu HardSigmoid HardSwish LeakyRelu Mish Relu Selu Shrink Sigmoid Softplus "
         "Softsign Swish Tanh ThresholdedRelu"
     ),
-    "elementwise.binary": "Add Div Max Mean Min Mul PRelu Pow Sub Sum",
+    "elementwise.binary": "Add Div Max Mean Min Mod Mul PRelu Pow Sub Sum",
     "elementwise.cast": "BitCast Cast CastLike",
     "elementwise.compare": (
         "And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Equal Greater GreaterOrEqual IsInf "
         "IsNaN Less LessOrEqual Not Or Xor"
     ),
-    "elementwise.mod": "Mod",
     "elementwise.unary": (
         "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Neg Reciprocal Round "
         "Sign Sin Sinh Sqrt Tan"

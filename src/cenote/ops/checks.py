@@ -12,7 +12,7 @@ import numpy as np
 from cenote.core.conv_geometry import pairs_from_onnx
 from cenote.core.errors import ArgumentError, DTypeError, ModelError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import Imported, Op, ValueNeeded, normalize_axis
+from cenote.ops.base import Imported, Op, ValueNeeded
 
 _DTYPE_NAMES = (
     "", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "object", "bool", "float16",
@@ -120,6 +120,55 @@ def require_index(op: str, x: TensorType, what: str = "indices") -> TensorType:
     if x.dtype.name not in INDEX_TYPES:
         raise DTypeError(f"{op}: '{what}' has type {x.dtype}, expected int32 or int64; cast it")
     return x
+
+
+def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """NumPy's multidirectional broadcasting, with Cenote's error."""
+    try:
+        return tuple(int(extent) for extent in np.broadcast_shapes(*shapes))
+    except (ValueError, RuntimeError):  # RuntimeError: more axes than NumPy broadcasts
+        shown = " and ".join(str(list(shape)) for shape in shapes)
+        raise ShapeError(
+            f"{op}: shapes {shown} do not broadcast (at most 32 axes, each equal or 1)"
+        ) from None
+
+
+def normalize_axis(op: str, axis: int, rank: int) -> int:
+    """A possibly negative axis as 0..rank-1."""
+    if not -rank <= axis < rank:
+        raise ShapeError(
+            f"{op}: axis {axis} is out of range for rank {rank} (allowed: {-rank} to {rank - 1})"
+        )
+    return axis % rank
+
+
+def require(op: str, x: TensorType | None, what: str) -> TensorType:
+    """The type of an input that must be there."""
+    if x is None:
+        raise ShapeError(f"{op}: input '{what}' is missing")
+    return x
+
+
+def require_same_dtype(op: str, *inputs: TensorType | None) -> np.dtype[Any]:
+    """The one dtype of all inputs that are there."""
+    dtypes = {x.dtype for x in inputs if x is not None}
+    if len(dtypes) != 1:
+        raise DTypeError(
+            f"{op}: inputs have different types ({', '.join(sorted(map(str, dtypes)))}); cast them first"
+        )
+    return dtypes.pop()
+
+
+def require_number(op: str, dtype: np.dtype[Any]) -> None:
+    """Refuse everything but floats and integers."""
+    if not is_float(dtype) and dtype.kind not in "iu":
+        raise DTypeError(f"{op}: type {dtype} is not a number type; cast the input to one first")
+
+
+def require_float(op: str, dtype: np.dtype[Any]) -> None:
+    """Refuse everything but float64, float32, float16 and bfloat16."""
+    if not is_float(dtype):
+        raise DTypeError(f"{op}: type {dtype} is not a float type; cast the input to float32 first")
 
 
 def unique_axes(op: str, axes: Sequence[int], rank: int) -> tuple[int, ...]:

@@ -13,7 +13,9 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds, strided_seconds
 from cenote.kernels.layout.memcpy import memcpy_call
 from cenote.kernels.layout.reorder import reorder_call
-from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, require, seeded
+from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types
+from cenote.ops.checks import require
+from cenote.ops.values import seeded
 
 
 @dataclass(frozen=True)

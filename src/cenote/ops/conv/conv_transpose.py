@@ -12,21 +12,11 @@ from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Lowering,
-    Sample,
-    Types,
-    narrow,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import read
+from cenote.ops.base import Arrays, Box, Cost, Lowering, Sample, Types
+from cenote.ops.checks import read, require_same_dtype
 from cenote.ops.conv.conv_lowerings import transpose_lowerings
 from cenote.ops.epilogue import Epilogue, Fusible
+from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ import numpy as np
 from cenote.core.conv_geometry import Pairs, check_pads, output_size, per_axis
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Cost, Op, Sample, Types, narrow, require, require_same_dtype, seeded, wide
-from cenote.ops.checks import int64s, known_ints, read, require_kind
+from cenote.ops.base import Arrays, Cost, Op, Sample, Types
+from cenote.ops.checks import int64s, known_ints, read, require, require_kind, require_same_dtype
 from cenote.ops.movement.grid_sample import FAR, interpolate
+from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)

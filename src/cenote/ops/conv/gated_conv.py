@@ -15,8 +15,10 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.conv.scale_weights import room_for, scaled_calls
 from cenote.kernels.cost_model import moved_seconds
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, require, seeded, wide
+from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types
+from cenote.ops.checks import require
 from cenote.ops.conv.conv import Conv
+from cenote.ops.values import seeded, wide
 
 
 @dataclass(frozen=True)

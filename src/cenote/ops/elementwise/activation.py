@@ -15,10 +15,12 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types, require_same_dtype, seeded
-from cenote.ops.checks import read
-from cenote.ops.elementwise.pointwise import Pointwise, require_number, unary_samples
+from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types
+from cenote.ops.checks import read, require_number, require_same_dtype
+from cenote.ops.elementwise.pointwise import Pointwise, unary_samples
 from cenote.ops.elementwise.pointwise_lowerings import Function
+from cenote.ops.family import operator
+from cenote.ops.values import seeded
 
 # Relative to the largest output, in float32; the exact ones do nothing but compare.
 _TOLERANCES = {"identity": 0.0, "relu": 0.0, "clip": 0.0, "thresholded_relu": 0.0, "leaky_relu": 2e-7}
@@ -58,53 +60,28 @@ def activation_of(op: Op, inputs: Sequence[TensorType | None]) -> Activation | N
     return op.bounds_of(inputs) if isinstance(op, Clip) else None
 
 
-@dataclass(frozen=True)
-class Relu(ActivationOp):
-    """max(x, 0), NaN stays."""
-
-    name = "relu"
-    from_onnx = {"Relu": lambda node: read(Relu, node)}
-    integers = True
-    weight = 1
-
-
-@dataclass(frozen=True)
-class LeakyRelu(ActivationOp):
-    """x, or alpha * x below 0."""
-
-    name = "leaky_relu"
-    from_onnx = {"LeakyRelu": lambda node: read(LeakyRelu, node, "alpha")}
-    alpha: float = 0.01
-
-
-@dataclass(frozen=True)
-class ThresholdedRelu(ActivationOp):
-    """x where it is above alpha, else 0: so too where x or alpha is NaN, as the comparison is false then."""
-
-    name = "thresholded_relu"
-    from_onnx = {"ThresholdedRelu": lambda node: read(ThresholdedRelu, node, "alpha")}
-    alpha: float = 1.0
-
-
-@dataclass(frozen=True)
-class Elu(ActivationOp):
-    """x, or alpha * (exp(x) - 1) below 0."""
-
-    name = "elu"
-    from_onnx = {"Elu": lambda node: read(Elu, node, "alpha")}
-    weight = 20
-    alpha: float = 1.0
-
-
-@dataclass(frozen=True)
-class Selu(ActivationOp):
-    """gamma * x, or gamma * alpha * (exp(x) - 1) below 0."""
-
-    name = "selu"
-    from_onnx = {"Selu": lambda node: read(Selu, node, "alpha", "gamma")}
-    weight = 20
-    alpha: float = 1.67326319217681884765625
-    gamma: float = 1.05070102214813232421875
+Relu = operator(ActivationOp, "Relu", "max(x, 0), NaN stays.", integers=True, weight=1)
+LeakyRelu = operator(ActivationOp, "LeakyRelu", "x, or alpha * x below 0.", {"alpha": 0.01})
+ThresholdedRelu = operator(
+    ActivationOp,
+    "ThresholdedRelu",
+    "x where it is above alpha, else 0: so too where x or alpha is NaN, as the comparison is false then.",
+    {"alpha": 1.0},
+)
+Elu = operator(ActivationOp, "Elu", "x, or alpha * (exp(x) - 1) below 0.", {"alpha": 1.0}, weight=20)
+Selu = operator(
+    ActivationOp,
+    "Selu",
+    "gamma * x, or gamma * alpha * (exp(x) - 1) below 0.",
+    {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
+    weight=20,
+)
+Sigmoid = operator(ActivationOp, "Sigmoid", "1 / (1 + exp(-x)).", weight=20)
+HardSwish = operator(ActivationOp, "HardSwish", "x * max(0, min(1, x / 6 + 0.5)).", weight=4)
+Softplus = operator(ActivationOp, "Softplus", "log(1 + exp(x)), without overflow.", weight=40)
+Softsign = operator(ActivationOp, "Softsign", "x / (1 + |x|).", weight=6)
+Tanh = operator(ActivationOp, "Tanh", "Hyperbolic tangent.", weight=20)
+Mish = operator(ActivationOp, "Mish", "x * tanh(softplus(x)).", weight=60)
 
 
 @dataclass(frozen=True)
@@ -123,15 +100,6 @@ class Celu(ActivationOp):
 
 
 @dataclass(frozen=True)
-class Sigmoid(ActivationOp):
-    """1 / (1 + exp(-x))."""
-
-    name = "sigmoid"
-    from_onnx = {"Sigmoid": lambda node: read(Sigmoid, node)}
-    weight = 20
-
-
-@dataclass(frozen=True)
 class HardSigmoid(ActivationOp):
     """alpha * x + beta, held within 0..1."""
 
@@ -139,42 +107,6 @@ class HardSigmoid(ActivationOp):
     from_onnx = {"HardSigmoid": lambda node: read(HardSigmoid, node, "alpha", "beta")}
     alpha: float = 0.2
     beta: float = 0.5
-
-
-@dataclass(frozen=True)
-class HardSwish(ActivationOp):
-    """x * max(0, min(1, x / 6 + 0.5))."""
-
-    name = "hard_swish"
-    from_onnx = {"HardSwish": lambda node: read(HardSwish, node)}
-    weight = 4
-
-
-@dataclass(frozen=True)
-class Softplus(ActivationOp):
-    """log(1 + exp(x)), without overflow."""
-
-    name = "softplus"
-    from_onnx = {"Softplus": lambda node: read(Softplus, node)}
-    weight = 40
-
-
-@dataclass(frozen=True)
-class Softsign(ActivationOp):
-    """x / (1 + |x|)."""
-
-    name = "softsign"
-    from_onnx = {"Softsign": lambda node: read(Softsign, node)}
-    weight = 6
-
-
-@dataclass(frozen=True)
-class Tanh(ActivationOp):
-    """Hyperbolic tangent."""
-
-    name = "tanh"
-    from_onnx = {"Tanh": lambda node: read(Tanh, node)}
-    weight = 20
 
 
 @dataclass(frozen=True)
@@ -199,15 +131,6 @@ class Gelu(ActivationOp):
     def samples(cls) -> Iterable[Sample]:
         yield from super().samples()
         yield from unary_samples(Gelu("tanh"), integers=False)
-
-
-@dataclass(frozen=True)
-class Mish(ActivationOp):
-    """x * tanh(softplus(x))."""
-
-    name = "mish"
-    from_onnx = {"Mish": lambda node: read(Mish, node)}
-    weight = 60
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, UnsupportedError
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
-from cenote.ops.base import Arrays, Op, Sample, Types, narrow, odd_float32, seeded
+from cenote.ops.base import Arrays, Op, Sample, Types
 from cenote.ops.checks import STRING, one_of, read
+from cenote.ops.values import narrow, odd_float32, seeded
 
 FLOAT8 = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
 SCALE8 = "float8_e8m0fnu"  # powers of two, no sign, no zero

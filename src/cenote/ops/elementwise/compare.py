@@ -10,19 +10,9 @@ import numpy as np
 
 from cenote.core.errors import DTypeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    broadcast_shapes,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import BOOL, STRING, one_of, read, require_kind
+from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types
+from cenote.ops.checks import BOOL, STRING, broadcast_shapes, one_of, read, require_kind, require_same_dtype
+from cenote.ops.values import seeded, wide
 
 _COMPARISONS: Mapping[str, tuple[str, Any]] = {
     "Equal": ("equal", np.equal),

@@ -7,36 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cenote.core.errors import DTypeError
 from cenote.core.target import Target
-from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    broadcast_shapes,
-    narrow,
-    require_same_dtype,
-    seeded,
-    wide,
-)
+from cenote.core.types import Array, TensorType
+from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types
+from cenote.ops.checks import broadcast_shapes, require_float, require_number, require_same_dtype
 from cenote.ops.elementwise.pointwise_lowerings import Function, pointwise_lowerings
-
-
-def require_number(op: str, dtype: np.dtype[Any]) -> None:
-    """Refuse everything but floats and integers."""
-    if not is_float(dtype) and dtype.kind not in "iu":
-        raise DTypeError(f"{op}: type {dtype} is not a number type; cast the input to one first")
-
-
-def require_float(op: str, dtype: np.dtype[Any]) -> None:
-    """Refuse everything but float64, float32, float16 and bfloat16."""
-    if not is_float(dtype):
-        raise DTypeError(f"{op}: type {dtype} is not a float type; cast the input to float32 first")
+from cenote.ops.values import hostile, narrow, seeded, wide
 
 
 def broadcast_region(box: Box, x: TensorType | None) -> Box | None:
@@ -92,16 +68,6 @@ class Pointwise(Op):
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         return tuple(broadcast_region(box, x) for x in inputs)
-
-
-def hostile(shape: Sequence[int], dtype: Any = np.float32, seed: int = 0) -> Array:
-    """Noise with NaN, infinities, both zeros and a denormal number among it, for floats."""
-    array = seeded(shape, seed, dtype)
-    if is_float(np.dtype(dtype)) and array.size >= 8:
-        special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-41, 3e4, -3e4]
-        with np.errstate(over="ignore"):
-            array.reshape(-1)[:: max(1, array.size // 8)][:8] = np.asarray(special).astype(dtype)
-    return array
 
 
 def unary_samples(op: Op, integers: bool) -> Iterable[Sample]:

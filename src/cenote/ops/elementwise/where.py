@@ -9,8 +9,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types, broadcast_shapes, require_same_dtype, seeded
-from cenote.ops.checks import int64s, known_ints, read, require_kind
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import broadcast_shapes, int64s, known_ints, read, require_kind, require_same_dtype
+from cenote.ops.values import seeded
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Op,
-    Sample,
-    Types,
-    broadcast_shapes,
-    narrow,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import read, require_kind
+from cenote.ops.base import Arrays, Cost, Op, Sample, Types
+from cenote.ops.checks import broadcast_shapes, read, require_kind, require_same_dtype
+from cenote.ops.values import narrow, seeded, wide
 
 ELLIPSIS = "..."
 

@@ -12,23 +12,11 @@ from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    broadcast_shapes,
-    narrow,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import read
+from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types
+from cenote.ops.checks import broadcast_shapes, read, require_same_dtype
 from cenote.ops.epilogue import Fusible
 from cenote.ops.linear.gemm_lowerings import gemm_lowerings, matmul_lowerings
+from cenote.ops.values import narrow, seeded, wide
 
 INTEGERS = ("int32", "int64", "uint32", "uint64")
 

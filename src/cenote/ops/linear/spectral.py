@@ -11,22 +11,18 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import FLOAT32, Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Imported,
-    Op,
-    Rewired,
-    Sample,
-    Types,
-    narrow,
+from cenote.ops.base import Arrays, Cost, Imported, Op, Rewired, Sample, Types
+from cenote.ops.checks import (
+    dtype_from_code,
+    known_int,
     normalize_axis,
+    one_of,
+    read,
     require,
+    require_kind,
     require_same_dtype,
-    seeded,
-    wide,
 )
-from cenote.ops.checks import dtype_from_code, known_int, one_of, read, require_kind
+from cenote.ops.values import narrow, seeded, wide
 
 WINDOWS: Mapping[str, tuple[float, ...]] = {
     "hann": (0.5, -0.5),

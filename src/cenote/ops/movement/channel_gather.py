@@ -13,7 +13,9 @@ from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import shuffle_seconds
 from cenote.kernels.layout.channel_gather import Sources, bytes_moved, channel_gather_call
-from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types, require_same_dtype, seeded
+from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types
+from cenote.ops.checks import require_same_dtype
+from cenote.ops.values import seeded
 
 
 @dataclass(frozen=True)

@@ -14,21 +14,9 @@ from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import LAUNCH, pass_seconds
 from cenote.kernels.layout.copy import box_of, can_copy, copy_call
-from cenote.ops.base import (
-    Alias,
-    Arrays,
-    Box,
-    Cost,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    normalize_axis,
-    require_same_dtype,
-    seeded,
-)
-from cenote.ops.checks import read
-from cenote.ops.elementwise.pointwise import hostile
+from cenote.ops.base import Alias, Arrays, Box, Cost, Lowering, Op, Sample, Types
+from cenote.ops.checks import normalize_axis, read, require_same_dtype
+from cenote.ops.values import hostile, seeded
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types, seeded
+from cenote.ops.base import Arrays, Op, Sample, Types
 from cenote.ops.checks import int64s, known_ints, one_of, read, unique_axes
+from cenote.ops.values import seeded
 
 MODES = ("DCR", "CRD")
 

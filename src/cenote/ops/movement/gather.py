@@ -9,8 +9,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types, normalize_axis, seeded
-from cenote.ops.checks import checked_indices, int64s, read, require_index
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import checked_indices, int64s, normalize_axis, read, require_index
+from cenote.ops.values import seeded
 
 
 @dataclass(frozen=True)

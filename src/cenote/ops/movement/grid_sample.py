@@ -11,8 +11,9 @@ import numpy as np
 
 from cenote.core.errors import ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import Arrays, Cost, Imported, Op, Sample, Types, narrow, seeded, wide
+from cenote.ops.base import Arrays, Cost, Imported, Op, Sample, Types
 from cenote.ops.checks import STRING, int64s, known_ints, one_of, read, require_kind
+from cenote.ops.values import narrow, seeded, wide
 
 MODES = ("linear", "nearest", "cubic")
 PADDINGS = ("zeros", "border", "reflection")

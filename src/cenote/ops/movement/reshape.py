@@ -14,20 +14,21 @@ from cenote.core.errors import ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present
-from cenote.ops.base import (
-    Arrays,
-    Imported,
-    Lowering,
-    Op,
-    Rewired,
-    Sample,
-    Types,
+from cenote.ops.base import Arrays, Imported, Lowering, Op, Rewired, Sample, Types
+from cenote.ops.checks import (
+    BOOL,
+    as_ints,
     broadcast_shapes,
+    int64s,
+    known,
+    known_ints,
     normalize_axis,
-    seeded,
+    read,
+    require_kind,
+    unique_axes,
 )
-from cenote.ops.checks import BOOL, as_ints, int64s, known, known_ints, read, require_kind, unique_axes
 from cenote.ops.movement.copy_lowerings import strided_lowerings
+from cenote.ops.values import seeded
 
 
 def _decode_squeeze(node: Imported) -> Op | Rewired:

@@ -15,27 +15,11 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import SIMPLE, pass_seconds
 from cenote.kernels.elementwise.resize import MOST_TAPS, resize_call
 from cenote.kernels.layout.copy import can_copy
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Imported,
-    Lowering,
-    Op,
-    Rewired,
-    Sample,
-    Types,
-    ValueNeeded,
-    narrow,
-    normalize_axis,
-    require,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import read
-from cenote.ops.elementwise.pointwise import require_number
+from cenote.ops.base import Arrays, Box, Cost, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
+from cenote.ops.checks import normalize_axis, read, require, require_number
 from cenote.ops.elementwise.pointwise_lowerings import error_of
 from cenote.ops.movement.resize_taps import COORDINATES, NEAREST, ResizedAxis, Taps, filter_taps, nearest_taps
+from cenote.ops.values import narrow, seeded, wide
 
 MODES = ("nearest", "linear", "cubic")
 POLICIES = ("stretch", "not_larger", "not_smaller")

@@ -10,19 +10,10 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    normalize_axis,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import BOOL, int64s, one_of, read, require_index
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import BOOL, int64s, normalize_axis, one_of, read, require_index, require_same_dtype
 from cenote.ops.movement.gather import check_element_indices, element_places, tuple_places
+from cenote.ops.values import narrow, seeded, wide
 
 _REDUCTIONS: Mapping[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 REDUCTIONS = ("none", *_REDUCTIONS)

@@ -11,8 +11,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ModelError, ShapeError, UnsupportedError
 from cenote.core.types import FLOAT32, INT64, Array, TensorType, is_float
-from cenote.ops.base import Arrays, Imported, Op, Sample, Types, narrow, require_same_dtype, seeded, wide
-from cenote.ops.checks import int64s, known, known_ints, read, require_kind
+from cenote.ops.base import Arrays, Imported, Op, Sample, Types
+from cenote.ops.checks import int64s, known, known_ints, read, require_kind, require_same_dtype
+from cenote.ops.values import narrow, seeded, wide
 
 
 def _decode_range(node: Imported) -> Op:

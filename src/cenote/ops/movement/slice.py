@@ -10,8 +10,9 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present
-from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types, seeded
+from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types
 from cenote.ops.checks import as_ints, int64s, known_ints, unique_axes
+from cenote.ops.values import seeded
 
 
 def _decode_slice(node: Imported) -> Op | Rewired:

@@ -12,19 +12,9 @@ from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import present
-from cenote.ops.base import (
-    Alias,
-    Arrays,
-    Imported,
-    Lowering,
-    Op,
-    Rewired,
-    Sample,
-    Types,
-    normalize_axis,
-    seeded,
-)
-from cenote.ops.checks import as_ints, int64s, known_ints
+from cenote.ops.base import Alias, Arrays, Imported, Lowering, Op, Rewired, Sample, Types
+from cenote.ops.checks import as_ints, int64s, known_ints, normalize_axis
+from cenote.ops.values import seeded
 
 
 def _decode_split(node: Imported) -> Op | Rewired:

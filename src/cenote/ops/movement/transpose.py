@@ -10,9 +10,10 @@ import numpy as np
 from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types, require, seeded
-from cenote.ops.checks import read, unique_axes
+from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
+from cenote.ops.checks import read, require, unique_axes
 from cenote.ops.movement.copy_lowerings import strided_lowerings
+from cenote.ops.values import seeded
 
 
 @dataclass(frozen=True)

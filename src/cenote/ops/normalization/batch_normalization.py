@@ -14,24 +14,11 @@ from cenote.kernels.base import Call, View, constant_of, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.elementwise import elementwise_call, operand_of, per_channel
-from cenote.ops.base import (
-    Arrays,
-    Bind,
-    Box,
-    Cost,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import read
-from cenote.ops.elementwise.pointwise import require_float
+from cenote.ops.base import Arrays, Bind, Box, Cost, Imported, Lowering, Op, Sample, Types
+from cenote.ops.checks import read, require_float
 from cenote.ops.elementwise.pointwise_lowerings import error_of
 from cenote.ops.epilogue import Fusible
+from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,8 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import read
-from cenote.ops.elementwise.pointwise import require_float
+from cenote.ops.base import Arrays, Imported, Lowering, Op, Sample, Types
+from cenote.ops.checks import read, require, require_float, require_same_dtype
 from cenote.ops.normalization.layer_normalization import (
     STASH,
     Normalization,
@@ -33,6 +20,7 @@ from cenote.ops.normalization.layer_normalization import (
     stashed,
 )
 from cenote.ops.normalization.normalization_lowerings import group_lowerings, instance_blocked_lowerings
+from cenote.ops.values import narrow, seeded, wide
 
 
 def _check_per_channel(

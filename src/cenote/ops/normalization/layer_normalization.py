@@ -10,26 +10,17 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
+from cenote.ops.base import Arrays, Box, Cost, Imported, Lowering, Op, Sample, Types
+from cenote.ops.checks import (
     broadcast_shapes,
-    narrow,
     normalize_axis,
+    read,
     require,
+    require_float,
     require_same_dtype,
-    seeded,
-    wide,
 )
-from cenote.ops.checks import read
-from cenote.ops.elementwise.pointwise import require_float
 from cenote.ops.normalization.normalization_lowerings import row_lowerings
+from cenote.ops.values import narrow, seeded, wide
 
 STASH = ("stash_type",)
 

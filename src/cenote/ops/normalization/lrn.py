@@ -13,10 +13,10 @@ from cenote.core.types import FLOAT64, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.lrn import ROOTS, Normalized, lrn_call
-from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, narrow, require, seeded, wide
-from cenote.ops.checks import read
-from cenote.ops.elementwise.pointwise import require_float
+from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types
+from cenote.ops.checks import read, require, require_float
 from cenote.ops.elementwise.pointwise_lowerings import error_of
+from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)

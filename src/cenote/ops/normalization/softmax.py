@@ -12,23 +12,10 @@ from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.softmax import softmax_call
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    normalize_axis,
-    require,
-    seeded,
-    wide,
-)
-from cenote.ops.elementwise.pointwise import hostile, require_float
+from cenote.ops.base import Arrays, Box, Cost, Imported, Lowering, Op, Sample, Types
+from cenote.ops.checks import normalize_axis, require, require_float
 from cenote.ops.elementwise.pointwise_lowerings import error_of
+from cenote.ops.values import hostile, narrow, seeded, wide
 
 
 class _Softmax(Op):

@@ -13,7 +13,7 @@ from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, Array, TensorType, is_float
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM
-from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, seeded
+from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types
 from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
 from cenote.ops.pool.window import (
     ORDERED,
@@ -28,6 +28,7 @@ from cenote.ops.pool.window import (
     type_of,
     window_lowerings,
 )
+from cenote.ops.values import seeded
 
 INDEX_RULES = ("plane", "tensor", "column", "nhwc")
 NAN_RULES = ("propagate", "ignore")

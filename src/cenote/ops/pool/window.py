@@ -19,7 +19,8 @@ from cenote.kernels.base import Call, View, dense_strides
 from cenote.kernels.pool.algorithms import candidates, planned
 from cenote.kernels.pool.common import SUM
 from cenote.kernels.pool.problem import Geometry, IndexLayout, Memory, PoolProblem, Scale
-from cenote.ops.base import Box, Cost, Lowering, Op, Types, require
+from cenote.ops.base import Box, Cost, Lowering, Op, Types
+from cenote.ops.checks import require
 from cenote.runtime.program import Slot
 
 SCRATCH = 1 << 31  # bytes of scratch rows at most, by an estimate up to 16 times too high for plain memory

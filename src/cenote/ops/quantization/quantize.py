@@ -10,9 +10,10 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.types import FLOAT32, FLOATS, Array, TensorType, is_float
-from cenote.ops.base import Arrays, Op, Sample, Types, narrow, normalize_axis, require_same_dtype, seeded
-from cenote.ops.checks import read
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import normalize_axis, read, require_same_dtype
 from cenote.ops.elementwise.cast import FLOAT8, SCALE8, SMALL_FLOATS, SMALL_INTEGERS, converted
+from cenote.ops.values import narrow, seeded
 
 UINT8 = np.dtype(np.uint8)
 _INTEGERS = {

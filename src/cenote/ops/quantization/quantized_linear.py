@@ -10,21 +10,11 @@ import numpy as np
 
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Op,
-    Sample,
-    Types,
-    broadcast_shapes,
-    require,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import read, require_kind
+from cenote.ops.base import Arrays, Cost, Op, Sample, Types
+from cenote.ops.checks import broadcast_shapes, read, require, require_kind, require_same_dtype
 from cenote.ops.conv.conv import Conv, correlate, decode_conv
 from cenote.ops.quantization.quantize import saturated
+from cenote.ops.values import seeded, wide
 
 INT32 = np.dtype(np.int32)
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from cenote.core.errors import ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types, narrow, normalize_axis, seeded, wide
-from cenote.ops.checks import read, require_index, require_kind
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import normalize_axis, read, require_index, require_kind
+from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)

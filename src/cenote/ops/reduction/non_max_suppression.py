@@ -9,8 +9,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import INT64, Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types, require_same_dtype, seeded, wide
-from cenote.ops.checks import int64s, read, require_kind
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import int64s, read, require_kind, require_same_dtype
+from cenote.ops.values import seeded, wide
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.types import INT64, Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Imported,
-    Op,
-    Rewired,
-    Sample,
-    Types,
-    normalize_axis,
-    require,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import int64s, known_int, read, require_kind
+from cenote.ops.base import Arrays, Cost, Imported, Op, Rewired, Sample, Types
+from cenote.ops.checks import int64s, known_int, normalize_axis, read, require, require_kind
+from cenote.ops.values import seeded, wide
 
 
 def _decode_top_k(node: Imported) -> Op | Rewired:

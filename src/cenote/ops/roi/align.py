@@ -18,21 +18,10 @@ from cenote.kernels.cost_model import BIN, stream_seconds
 from cenote.kernels.roi.align import roi_align_call
 from cenote.kernels.roi.align_backward import align_backward_call
 from cenote.kernels.roi.sampling import MOST_SAMPLES, NO_IMAGE, NOT_FINITE, TOO_LARGE, table_capacity
-from cenote.ops.base import (
-    Arrays,
-    Check,
-    Cost,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require,
-    seeded,
-    wide,
-)
+from cenote.ops.base import Arrays, Check, Cost, Imported, Lowering, Op, Sample, Types
+from cenote.ops.checks import require
 from cenote.ops.pool.window import INTEGERS, TOLERANCES, check_dtype, layouts
+from cenote.ops.values import narrow, seeded, wide
 
 MODES = ("avg", "max")
 ITEMS = 16  # pieces of work at least, where there are channels enough

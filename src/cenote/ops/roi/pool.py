@@ -15,8 +15,8 @@ from cenote.core.types import BFLOAT16, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import BIN, stream_seconds
 from cenote.kernels.roi.pool import FARTHEST, region_pool_call
-from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types, narrow, require, seeded, wide
-from cenote.ops.checks import read
+from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types
+from cenote.ops.checks import read, require
 from cenote.ops.pool.max import extremum
 from cenote.ops.pool.window import TOLERANCES, layouts
 from cenote.ops.roi.align import (
@@ -26,6 +26,7 @@ from cenote.ops.roi.align import (
     coordinate_type,
     units_of_item,
 )
+from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)

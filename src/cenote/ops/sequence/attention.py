@@ -10,21 +10,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    broadcast_shapes,
-    narrow,
-    require,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import BOOL, int64s, read, require_kind
+from cenote.ops.base import Arrays, Cost, Imported, Op, Sample, Types
+from cenote.ops.checks import BOOL, broadcast_shapes, int64s, read, require, require_kind, require_same_dtype
+from cenote.ops.values import narrow, seeded, wide
 
 
 def _decode_attention(node: Imported) -> Op:

@@ -11,20 +11,9 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import one_of, read, require_kind
+from cenote.ops.base import Arrays, Cost, Imported, Op, Sample, Types
+from cenote.ops.checks import one_of, read, require, require_kind, require_same_dtype
+from cenote.ops.values import narrow, seeded, wide
 
 Function = tuple[str, float, float]  # activation with its alpha and beta
 DIRECTIONS = ("forward", "reverse", "bidirectional")

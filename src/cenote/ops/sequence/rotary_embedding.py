@@ -9,8 +9,9 @@ import numpy as np
 
 from cenote.core.errors import ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types, narrow, require_same_dtype, seeded, wide
-from cenote.ops.checks import checked_indices, read, require_index, require_kind
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import checked_indices, read, require_index, require_kind, require_same_dtype
+from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)
