@@ -15,8 +15,8 @@ from cenote.core.types import TensorType
 from cenote.ops.base import Op
 from cenote.ops.elementwise.activation import Clip, Gelu, Relu
 from cenote.ops.elementwise.binary import Add, PRelu
-from cenote.ops.movement.concat import Concat
 from cenote.ops.movement.pad import Pad
+from cenote.ops.movement.parts import Concat
 from cenote.ops.movement.resize import Resize
 from cenote.ops.normalization.batch_normalization import BatchNormalization
 from cenote.ops.normalization.instance_normalization import GroupNormalization, InstanceNormalization

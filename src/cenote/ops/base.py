@@ -261,11 +261,15 @@ class Op:
             absent = (None,) * (len(inputs) - 1)
             yield Lowering.shared(Alias.VIEW, (PLAIN, *absent), (PLAIN,))
 
+    def operations(self, outputs: Types, *inputs: Any, **unused: Any) -> int:
+        """What the outputs take, multiply-adds counted as 2; by default one operation per element."""
+        return sum(y.size for y in outputs)
+
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        """Operations and bytes; by default one operation per output element."""
+        """Its operations, and every input and output moved once."""
         outputs = self.infer(*inputs)
         moved = sum(x.nbytes for x in (*inputs, *outputs) if x is not None)
-        return Cost(operations=sum(y.size for y in outputs), bytes=moved)
+        return Cost(self.operations(outputs, *(self.arranged(inputs) if self.operands else inputs)), moved)
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         """The boxes of the inputs that a box of the first output needs; by default all of each input."""

@@ -73,7 +73,6 @@ class PoolAverageBackward(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
         storage = Scalar.of(self.dtype)
         pointers = [Parameter(name, storage, pointer=True) for name in ("y", "x")]
         pointers.append(Parameter("g", self.compute if self.slope != PLAIN_SLOPE else storage, pointer=True))

@@ -43,7 +43,6 @@ class PoolIndexGather(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
         element = Scalar.of(np.dtype(f"u{self.dtype.itemsize}"))
         pointers = [Parameter("y", element, pointer=True), Parameter("g", element, pointer=True)]
         pointers += [Parameter("index", I64, pointer=True), Parameter("found", I64, pointer=True)]

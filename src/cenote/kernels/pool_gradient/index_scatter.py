@@ -65,7 +65,6 @@ class PoolIndexScatter(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
         pointers = [Parameter("y", self.element, pointer=True), Parameter("x", self.element, pointer=True)]
         pointers += [Parameter("index", I64, pointer=True), Parameter("found", I64, pointer=True)]
         numbers = ["channels", "groups", "planes", "rows", "columns", "y_planes", "y_rows", "y_columns"]

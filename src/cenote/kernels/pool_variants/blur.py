@@ -59,7 +59,6 @@ class PoolBlur(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
         storage = Scalar.of(self.dtype)
         pointers = [Parameter(name, storage, pointer=True) for name in ("y", "x")]
         pointers += [Parameter(name, I64, pointer=True) for name in ("rows", "border")]

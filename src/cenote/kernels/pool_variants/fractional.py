@@ -54,7 +54,6 @@ class PoolFractional(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
         storage, real = Scalar.of(self.dtype), Scalar.of(self.samples)
         pointers = [
             *(Parameter(name, storage, pointer=True) for name in ("y", "x")),

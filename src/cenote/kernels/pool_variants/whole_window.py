@@ -63,7 +63,6 @@ class WholeWindowSpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
         storage = Scalar.of(self.dtype)
         pointers = [Parameter(name, storage, pointer=True) for name in ("y", "x")]
         pointers += [Parameter(name, I32, pointer=True) for name in ("row_counts", "column_counts")]

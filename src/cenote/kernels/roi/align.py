@@ -51,7 +51,6 @@ class RoiAlignSpec(BoxSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
         element = Scalar.of(self.dtype)
         pointers = [Parameter(name, element, pointer=True) for name in ("y", "x", "rois")]
         pointers += [Parameter("batches", Scalar.of(self.index), pointer=True)]

@@ -38,7 +38,6 @@ class RoiAlignBackward(BoxSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
         element = Scalar.of(self.dtype)
         pointers = [Parameter(name, element, pointer=True) for name in ("y", "g", "rois")]
         pointers += [Parameter("batches", Scalar.of(self.index), pointer=True)]

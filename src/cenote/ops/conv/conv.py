@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cenote.core.conv_geometry import ConvShape, Pairs, output_size, per_axis, resolve_pads
+from cenote.core.conv_geometry import ConvShape, output_size, resolve_pads
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
+from cenote.core.pool_geometry import Pairs, extents
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import Arrays, Box, Cost, Imported, Lowering, Sample, Types
+from cenote.ops.base import Arrays, Box, Imported, Lowering, Sample, Types
 from cenote.ops.checks import read, require_same_dtype
 from cenote.ops.conv.conv_lowerings import conv_lowerings
 from cenote.ops.epilogue import Epilogue, Fusible
@@ -79,8 +80,8 @@ class Conv(Fusible):
                 f"conv: x {x} has {channels} channels, weights {w} in {self.groups} groups take "
                 f"{w.shape[1] * self.groups}"
             )
-        strides = per_axis("conv", "strides", self.strides, rank)
-        dilations = per_axis("conv", "dilations", self.dilations, rank)
+        strides = extents("conv", "strides", self.strides, rank)
+        dilations = extents("conv", "dilations", self.dilations, rank)
         reach = tuple((k - 1) * d + 1 for k, d in zip(window, dilations, strict=True))
         pads = resolve_pads("conv", self.auto_pad, self.pads, x.shape[2:], reach, strides)
         out = output_size("conv", x.shape[2:], reach, strides, pads)
@@ -138,13 +139,16 @@ class Conv(Fusible):
         )
         yield from conv_lowerings(self.shape(x, w), inputs, fused, target, exact=self.exact)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x, w, bias, residual = self.arranged(inputs)
-        (y,) = self.infer(*inputs)
-        extra = sum((bias is not None, residual is not None, not self.activation.is_identity))
-        moved = sum(value.nbytes for value in (x, w, bias, residual, y) if value is not None)
-        pixels = y.size * (4 if self.pool else 1)
-        return Cost(self.shape(x, w).operations + (extra + self.pool) * pixels, moved)
+    def operations(
+        self,
+        outputs: Types,
+        x: TensorType,
+        w: TensorType,
+        bias: TensorType | None,
+        residual: TensorType | None,
+    ) -> int:
+        extra = sum((bias is not None, residual is not None, not self.activation.is_identity, self.pool))
+        return self.shape(x, w).operations + extra * outputs[0].size * (4 if self.pool else 1)
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         x, w, bias, _ = self.arranged(inputs)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from cenote.core.conv_geometry import Pairs, check_pads, output_size, per_axis
+from cenote.core.conv_geometry import output_size
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.pool_geometry import Pairs, extents, padding_pairs
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Cost, Op, Sample, Types
-from cenote.ops.checks import int64s, known_ints, read, require, require_kind, require_same_dtype
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import int64s, known_ints, read, require_kind, require_same_dtype
 from cenote.ops.movement.grid_sample import FAR, interpolate
 from cenote.ops.values import narrow, seeded, wide
 
@@ -53,9 +54,9 @@ class DeformConv(Op):
         """Strides, pads and dilations, one per spatial axis."""
         rank = x.rank - 2
         return (
-            per_axis(self.name, "strides", self.strides, rank),
-            check_pads(self.name, self.pads, rank),
-            per_axis(self.name, "dilations", self.dilations, rank),
+            extents(self.name, "strides", self.strides, rank),
+            padding_pairs(self.name, self.pads, rank),
+            extents(self.name, "dilations", self.dilations, rank),
         )
 
     def types(
@@ -123,11 +124,8 @@ class DeformConv(Op):
             y = y + wide(bias).reshape(-1, *(1,) * len(out))
         return (narrow(y, result.dtype),)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        w = require(self.name, inputs[1], "w")
-        (y,) = self.infer(*inputs)
-        moved = sum(x.nbytes for x in (*inputs, y) if x is not None)
-        return Cost(2 * y.size * math.prod(w.shape[1:]), moved)
+    def operations(self, outputs: Types, x: TensorType, w: TensorType, *rest: TensorType | None) -> int:
+        return 2 * outputs[0].size * math.prod(w.shape[1:])
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -163,9 +161,9 @@ class Col2Im(Op):
     ) -> tuple[tuple[int, ...], Pairs, tuple[int, ...], tuple[int, ...]]:
         """Strides, pads, dilations and the number of blocks, one per spatial axis."""
         rank = len(image)
-        strides = per_axis(self.name, "strides", self.strides, rank)
-        pads = check_pads(self.name, self.pads, rank)
-        dilations = per_axis(self.name, "dilations", self.dilations, rank)
+        strides = extents(self.name, "strides", self.strides, rank)
+        pads = padding_pairs(self.name, self.pads, rank)
+        dilations = extents(self.name, "dilations", self.dilations, rank)
         reach = tuple((k - 1) * d + 1 for k, d in zip(block, dilations, strict=True))
         return strides, pads, dilations, output_size(self.name, image, reach, strides, pads)
 

@@ -15,7 +15,7 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.conv.scale_weights import room_for, scaled_calls
 from cenote.kernels.cost_model import moved_seconds
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types
+from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
 from cenote.ops.checks import require
 from cenote.ops.conv.conv import Conv
 from cenote.ops.values import seeded, wide
@@ -74,10 +74,8 @@ class GatedConv(Op):
             temporaries=(room,), in_place=tuple(place + 1 for place in option.in_place),
         )  # fmt: skip
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x, gate = require("gated_conv", inputs[0], "x"), require("gated_conv", inputs[1], "gate")
-        whole = self.conv.cost((x, *inputs[2:]))
-        return Cost(whole.operations + x.size, whole.bytes + gate.nbytes)
+    def operations(self, outputs: Types, x: TensorType, gate: TensorType, *rest: TensorType | None) -> int:
+        return self.conv.cost((x, *rest)).operations + x.size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         x = require("gated_conv", inputs[0], "x")

@@ -17,8 +17,7 @@ from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types
 from cenote.ops.checks import read, require_number, require_same_dtype
-from cenote.ops.elementwise.pointwise import Pointwise, unary_samples
-from cenote.ops.elementwise.pointwise_lowerings import Function
+from cenote.ops.elementwise.pointwise import Function, Pointwise, unary_samples
 from cenote.ops.family import operator
 from cenote.ops.values import seeded
 

@@ -13,8 +13,7 @@ from cenote.core.errors import ShapeError
 from cenote.core.types import Array, TensorType, is_float
 from cenote.ops.base import Sample, Types
 from cenote.ops.checks import broadcast_shapes, read, require_number
-from cenote.ops.elementwise.pointwise import Pointwise, binary_samples
-from cenote.ops.elementwise.pointwise_lowerings import Function
+from cenote.ops.elementwise.pointwise import Function, Pointwise, binary_samples
 from cenote.ops.family import operator
 from cenote.ops.values import seeded
 

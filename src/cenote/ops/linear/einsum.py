@@ -10,7 +10,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Cost, Op, Sample, Types
+from cenote.ops.base import Arrays, Op, Sample, Types
 from cenote.ops.checks import broadcast_shapes, read, require_kind, require_same_dtype
 from cenote.ops.values import narrow, seeded, wide
 
@@ -90,11 +90,9 @@ class Einsum(Op):
         y = np.einsum(f"{','.join(terms)}->{result}", *map(wide, inputs))
         return (narrow(y, inputs[0].dtype),)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        present = [x for x in inputs if x is not None]
-        sizes, rest = self.extents(present)
-        products = int(np.prod([*sizes.values(), *rest], dtype=np.float64))
-        return Cost(products * max(len(present), 1), sum(x.nbytes for x in (*present, *self.infer(*inputs))))
+    def operations(self, outputs: Types, *inputs: TensorType) -> int:
+        sizes, rest = self.extents(inputs)
+        return int(np.prod([*sizes.values(), *rest], dtype=np.float64)) * max(len(inputs), 1)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -12,7 +12,7 @@ from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types
+from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
 from cenote.ops.checks import broadcast_shapes, read, require_same_dtype
 from cenote.ops.epilogue import Fusible
 from cenote.ops.linear.gemm_lowerings import gemm_lowerings, matmul_lowerings
@@ -77,12 +77,9 @@ class Gemm(Fusible):
             m, n, k = self.sizes(a, b)
             yield from gemm_lowerings(self, (m, n, k), inputs, target)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        a, b, _ = self.arranged(inputs)
-        (y,) = self.infer(*inputs)
-        extra = sum((len(inputs) > 2 and inputs[2] is not None, not self.activation.is_identity))
-        moved = sum(value.nbytes for value in (*inputs, y) if value is not None)
-        return Cost(2 * y.size * self.sizes(a, b)[2] + extra * y.size, moved)
+    def operations(self, outputs: Types, a: TensorType, b: TensorType, c: TensorType | None) -> int:
+        extra = sum((c is not None, not self.activation.is_identity))
+        return (2 * self.sizes(a, b)[2] + extra) * outputs[0].size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         a, b, _ = self.arranged(inputs)
@@ -155,10 +152,8 @@ class MatMul(Op):
         if a.dtype == np.float32:
             yield from matmul_lowerings(inputs, self.infer(*inputs)[0], target)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        a, b = self.arranged(inputs)
-        (y,) = self.infer(a, b)
-        return Cost(2 * y.size * a.shape[-1], a.nbytes + b.nbytes + y.nbytes)
+    def operations(self, outputs: Types, a: TensorType, b: TensorType) -> int:
+        return 2 * outputs[0].size * a.shape[-1]
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +10,13 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import FLOAT32, Array, TensorType
-from cenote.ops.base import Arrays, Cost, Imported, Op, Rewired, Sample, Types
+from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types
 from cenote.ops.checks import (
     dtype_from_code,
     known_int,
     normalize_axis,
     one_of,
     read,
-    require,
     require_kind,
     require_same_dtype,
 )
@@ -189,10 +187,8 @@ class DFT(Op):
             spectrum = np.fft.ifft(signal, count, along) if self.inverse else np.fft.fft(signal, count, along)
         return (narrow(np.stack((spectrum.real, spectrum.imag), -1), x.dtype),)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        (y,) = self.infer(*inputs)
-        moved = sum(x.nbytes for x in (*inputs, y) if x is not None)
-        return Cost(5 * y.size * max(y.size, 2).bit_length(), moved)
+    def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
+        return 5 * outputs[0].size * max(outputs[0].size, 2).bit_length()
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -285,9 +281,8 @@ class Det(Op):
     def compute(self, x: Array) -> Arrays:
         return (narrow(np.linalg.det(wide(x)), x.dtype),)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x = require(self.name, inputs[0], "x")
-        return Cost(math.prod(x.shape) * max(x.shape[-1], 1), x.nbytes + self.infer(x)[0].nbytes)
+    def operations(self, outputs: Types, x: TensorType) -> int:
+        return x.size * max(x.shape[-1], 1)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from cenote.core.errors import ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import Arrays, Cost, Imported, Op, Sample, Types
+from cenote.ops.base import Arrays, Imported, Op, Sample, Types
 from cenote.ops.checks import STRING, int64s, known_ints, one_of, read, require_kind
 from cenote.ops.values import narrow, seeded, wide
 
@@ -70,11 +70,9 @@ class GridSample(Op):
             places.append(np.clip(place, -FAR, FAR))
         return (narrow(interpolate(wide(x), places, self.mode, self.padding, self.align_corners), x.dtype),)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        (y,) = self.infer(*inputs)
-        taps = {"nearest": 1, "linear": 2, "cubic": 4}[self.mode] ** (y.rank - 2)
-        moved = sum(x.nbytes for x in (*inputs, y) if x is not None)
-        return Cost(2 * taps * y.size, moved)
+    def operations(self, outputs: Types, *inputs: TensorType) -> int:
+        taps: int = {"nearest": 1, "linear": 2, "cubic": 4}[self.mode] ** (outputs[0].rank - 2)
+        return 2 * taps * outputs[0].size
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

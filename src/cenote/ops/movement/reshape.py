@@ -27,7 +27,7 @@ from cenote.ops.checks import (
     require_kind,
     unique_axes,
 )
-from cenote.ops.movement.copy_lowerings import strided_lowerings
+from cenote.ops.movement.transpose import strided_lowerings
 from cenote.ops.values import seeded
 
 

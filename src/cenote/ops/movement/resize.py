@@ -15,9 +15,9 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import SIMPLE, pass_seconds
 from cenote.kernels.elementwise.resize import MOST_TAPS, resize_call
 from cenote.kernels.layout.copy import can_copy
-from cenote.ops.base import Arrays, Box, Cost, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
+from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
 from cenote.ops.checks import normalize_axis, read, require, require_number
-from cenote.ops.elementwise.pointwise_lowerings import error_of
+from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.movement.resize_taps import COORDINATES, NEAREST, ResizedAxis, Taps, filter_taps, nearest_taps
 from cenote.ops.values import narrow, seeded, wide
 
@@ -194,11 +194,8 @@ class Resize(Op):
     def _is_native(self, x: TensorType) -> bool:
         return can_copy(x.dtype) if self.mode == "nearest" else is_float(x.dtype)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        (output,) = self.infer(*inputs)
-        x = require(self.name, inputs[0], "X")
-        work = {"nearest": 0, "linear": 4, "cubic": 16}[self.mode]
-        return Cost(operations=work * output.size, bytes=x.nbytes + output.nbytes)
+    def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
+        return {"nearest": 0, "linear": 4, "cubic": 16}[self.mode] * outputs[0].size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         ranges = []

@@ -13,9 +13,9 @@ from cenote.core.types import FLOAT64, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.lrn import ROOTS, Normalized, lrn_call
-from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types
+from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
 from cenote.ops.checks import read, require, require_float
-from cenote.ops.elementwise.pointwise_lowerings import error_of
+from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.values import narrow, seeded, wide
 
 
@@ -71,9 +71,8 @@ class LRN(Op):
             seconds = pass_seconds(2 * x.nbytes, (2 * self.size + 20) * x.size)
             yield Lowering("windows_blocked", (blocked,), (blocked,), bind, seconds, error)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        (output,) = self.infer(*inputs)
-        return Cost(operations=(2 * self.size + 30) * output.size, bytes=2 * output.nbytes)
+    def operations(self, outputs: Types, x: TensorType) -> int:
+        return (2 * self.size + 30) * x.size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         x = require(self.name, inputs[0], "X")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Cost, Op, Sample, Types
+from cenote.kernels.base import present
+from cenote.ops.base import Arrays, Op, Sample, Types
 from cenote.ops.checks import broadcast_shapes, read, require, require_kind, require_same_dtype
 from cenote.ops.conv.conv import Conv, correlate, decode_conv
 from cenote.ops.quantization.quantize import saturated
@@ -20,10 +21,8 @@ INT32 = np.dtype(np.int32)
 
 
 class _Product(Op):
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        (y,) = self.infer(*inputs)
-        inner = require(self.name, inputs[0], "a").shape[-1]
-        return Cost(2 * y.size * inner, sum(x.nbytes for x in (*inputs, y) if x is not None))
+    def operations(self, outputs: Types, a: TensorType, *rest: TensorType | None) -> int:
+        return 2 * outputs[0].size * a.shape[-1]
 
 
 @dataclass(frozen=True)
@@ -109,11 +108,9 @@ class QLinearMatMul(_Product):
 class _ConvHost(Op):
     conv: Conv
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        where = {name: index for index, name in enumerate(self.operands)}
-        x, w = (require(self.name, inputs[where[name]], name) for name in ("x", "w"))
-        moved = sum(value.nbytes for value in (*inputs, *self.infer(*inputs)) if value is not None)
-        return Cost(self.conv.shape(x, w).operations, moved)
+    def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
+        named = dict(zip(self.operands, inputs, strict=True))
+        return self.conv.shape(present(named["x"]), present(named["w"])).operations
 
     def output(
         self, x: TensorType, w: TensorType, x_zero: TensorType | None, w_zero: TensorType | None

@@ -13,11 +13,10 @@ from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
-from cenote.kernels.elementwise.reduce import INTEGER
-from cenote.kernels.elementwise.reduce_plan import ReduceAxis, partial_type, pieces_of, reduce_calls
-from cenote.ops.base import Arrays, Box, Cost, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
+from cenote.kernels.elementwise.reduce import INTEGER, ReduceAxis, partial_type, pieces_of, reduce_calls
+from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
 from cenote.ops.checks import normalize_axis, require
-from cenote.ops.elementwise.pointwise_lowerings import error_of
+from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.family import operator
 from cenote.ops.values import hostile, narrow, seeded, wide
 
@@ -116,10 +115,8 @@ class Reduction(Op):
             made.append(ReduceAxis(extent, stride, None if axis in axes else step))
         return made
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        (output,) = self.infer(*inputs)
-        x = require(self.name, inputs[0], "data")
-        return Cost(operations=2 * x.size, bytes=x.nbytes + output.nbytes)
+    def operations(self, outputs: Types, x: TensorType, given: TensorType | None) -> int:
+        return 2 * x.size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         x = require(self.name, inputs[0], "data")

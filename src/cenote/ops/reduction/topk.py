@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.types import INT64, Array, TensorType
-from cenote.ops.base import Arrays, Cost, Imported, Op, Rewired, Sample, Types
-from cenote.ops.checks import int64s, known_int, normalize_axis, read, require, require_kind
+from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types
+from cenote.ops.checks import int64s, known_int, normalize_axis, read, require_kind
 from cenote.ops.values import seeded, wide
 
 
@@ -60,10 +60,8 @@ class TopK(Op):
         order = np.take(order, np.arange(int(k.item())), self.axis).astype(np.int64)
         return np.take_along_axis(x, order, self.axis), order
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x = require(self.name, inputs[0], "x")
-        steps = max(x.shape[self.axis] - 1, 1).bit_length() if x.rank else 1
-        return Cost(x.size * steps, x.nbytes + sum(y.nbytes for y in self.infer(*inputs)))
+    def operations(self, outputs: Types, x: TensorType, k: TensorType) -> int:
+        return x.size * (max(x.shape[self.axis] - 1, 1).bit_length() if x.rank else 1)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

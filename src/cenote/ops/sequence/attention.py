@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import Arrays, Cost, Imported, Op, Sample, Types
-from cenote.ops.checks import BOOL, broadcast_shapes, int64s, read, require, require_kind, require_same_dtype
+from cenote.ops.base import Arrays, Imported, Op, Sample, Types
+from cenote.ops.checks import BOOL, broadcast_shapes, int64s, read, require_kind, require_same_dtype
 from cenote.ops.values import narrow, seeded, wide
 
 
@@ -183,13 +183,12 @@ class Attention(Op):
         missing = [(0, 0)] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])]
         return np.asarray(bias + np.pad(extra, missing, constant_values=-np.inf))
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        q, k, v = (require(self.name, x, what) for x, what in zip(inputs[:3], "QKV", strict=True))
+    def operations(
+        self, outputs: Types, q: TensorType, k: TensorType, v: TensorType, *rest: TensorType | None
+    ) -> int:
         (batch, heads, queries, size), keys, values = self.shapes(q, k, v)
-        past = inputs[4] if len(inputs) > 4 else None
-        total = keys[2] + (0 if past is None else past.shape[2])
-        moved = sum(x.nbytes for x in (*inputs, *self.infer(*inputs)) if x is not None)
-        return Cost(2 * batch * heads * queries * total * (size + values[3]), moved)
+        total = keys[2] + (0 if rest[1] is None else rest[1].shape[2])
+        return 2 * batch * heads * queries * total * (size + values[3])
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

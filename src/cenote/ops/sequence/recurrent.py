@@ -11,7 +11,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present
-from cenote.ops.base import Arrays, Cost, Imported, Op, Sample, Types
+from cenote.ops.base import Arrays, Imported, Op, Sample, Types
 from cenote.ops.checks import one_of, read, require, require_kind, require_same_dtype
 from cenote.ops.values import narrow, seeded, wide
 
@@ -176,10 +176,9 @@ class _Recurrent(Op):
             y[time] = np.where(running, new_state, 0)
         return y, state, cell
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x, w, r = (require(self.name, value, what) for value, what in zip(inputs[:3], "xwr", strict=True))
-        moved = sum(value.nbytes for value in (*inputs, *self.infer(*inputs)) if value is not None)
-        return Cost(2 * x.shape[0] * x.shape[1] * (w.size + r.size), moved)
+    def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
+        x, w, r = map(present, inputs[:3])
+        return 2 * x.shape[0] * x.shape[1] * (w.size + r.size)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
