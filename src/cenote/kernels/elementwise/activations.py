@@ -157,10 +157,6 @@ def _hard_sigmoid(kernel: Kernel, value: Value, alpha: float, beta: float) -> Va
     return clamp(kernel, value * alpha + beta, 0.0, 1.0)
 
 
-def _hard_swish(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return value * _hard_sigmoid(kernel, value, 1.0 / 6.0, 0.5)
-
-
 def _shrink(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
     lowered = kernel.select(value > alpha, value - beta, kernel.constant(value.type, 0.0))  # NaN: 0
     return kernel.select(value < -alpha, value + beta, lowered)
@@ -173,18 +169,6 @@ def _apply_shrink(x: Array, alpha: float, beta: float) -> Array:
 def _apply_clip(x: Array, low: float, high: float) -> Array:
     raised = np.where(x < low, low, x)
     return np.where(raised > high, high, raised)
-
-
-def _elu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return kernel.select(value < 0.0, math.expm1(kernel, value) * alpha, value)
-
-
-def _selu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return kernel.select(value < 0.0, math.expm1(kernel, value) * alpha, value) * beta
-
-
-def _celu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return kernel.select(value < 0.0, math.expm1(kernel, value / alpha) * alpha, value)
 
 
 def _mish(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
@@ -235,15 +219,27 @@ KINDS: dict[str, tuple[Emit, Apply]] = {
     "clip": (clamp, _apply_clip),  # alpha..beta
     "shrink": (_shrink, _apply_shrink),  # x + beta below -alpha, x - beta above alpha, else 0
     "hard_sigmoid": (_hard_sigmoid, lambda x, a, b: _apply_clip(a * x + b, 0.0, 1.0)),
-    "hard_swish": (_hard_swish, lambda x, a, b: x * _apply_clip(x / 6.0 + 0.5, 0.0, 1.0)),
+    "hard_swish": (
+        lambda k, v, a, b: v * _hard_sigmoid(k, v, 1.0 / 6.0, 0.5),
+        lambda x, a, b: x * _apply_clip(x / 6.0 + 0.5, 0.0, 1.0),
+    ),
     "softsign": (lambda k, v, a, b: v / (k.absolute(v) + 1.0), lambda x, a, b: x / (1.0 + np.abs(x))),
     "sigmoid": (lambda k, v, a, b: math.sigmoid(k, v), lambda x, a, b: _apply_sigmoid(x)),
     "silu": (lambda k, v, a, b: math.swish(k, v), lambda x, a, b: x * _apply_sigmoid(x)),
     "swish": (lambda k, v, a, b: math.swish(k, v, a), lambda x, a, b: x * _apply_sigmoid(a * x)),
     "tanh": (lambda k, v, a, b: math.tanh(k, v), lambda x, a, b: np.tanh(x)),
-    "elu": (_elu, lambda x, a, b: np.where(x < 0, a * np.expm1(x), x)),
-    "selu": (_selu, lambda x, a, b: b * np.where(x < 0, a * np.expm1(x), x)),
-    "celu": (_celu, lambda x, a, b: np.where(x < 0, a * np.expm1(x / a), x)),
+    "elu": (
+        lambda k, v, a, b: k.select(v < 0.0, math.expm1(k, v) * a, v),
+        lambda x, a, b: np.where(x < 0, a * np.expm1(x), x),
+    ),
+    "selu": (
+        lambda k, v, a, b: k.select(v < 0.0, math.expm1(k, v) * a, v) * b,
+        lambda x, a, b: b * np.where(x < 0, a * np.expm1(x), x),
+    ),
+    "celu": (
+        lambda k, v, a, b: k.select(v < 0.0, math.expm1(k, v / a) * a, v),
+        lambda x, a, b: np.where(x < 0, a * np.expm1(x / a), x),
+    ),
     "softplus": (lambda k, v, a, b: math.softplus(k, v), lambda x, a, b: _apply_softplus(x)),
     "mish": (_mish, lambda x, a, b: x * np.tanh(_apply_softplus(x))),
     "gelu": (

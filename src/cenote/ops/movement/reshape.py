@@ -53,8 +53,17 @@ def _decode_dropout(node: Imported) -> Op | Rewired:
     return op if node.opset >= 12 else Rewired(op, (0,))
 
 
+class _View(Op):
+    """Base: the data's elements in another shape."""
+
+    view = True
+
+    def compute(self, data: Array, *rest: Array | None) -> Arrays:
+        return (data.reshape(self.declared(data, *rest)[0].shape),)
+
+
 @dataclass(frozen=True)
-class Reshape(Op):
+class Reshape(_View):
     """The same elements in another shape. An extent of -1 takes what is left, 0 copies the input's extent
     at that place (with `allow_zero`: means 0).
     """
@@ -62,7 +71,6 @@ class Reshape(Op):
     allow_zero: bool = False
 
     name = "reshape"
-    view = True
     operands = ("data", "shape")
     from_onnx = {"Reshape": lambda node: read(Reshape, node, allow_zero="allowzero")}
 
@@ -93,9 +101,6 @@ class Reshape(Op):
     def types(self, data: TensorType, shape: TensorType) -> Types:
         return (TensorType(data.dtype, self.resolved(data.shape, known_ints("reshape", shape, 1, "shape"))),)
 
-    def compute(self, data: Array, shape: Array) -> Arrays:
-        return (data.reshape(self.declared(data, shape)[0].shape),)
-
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for shape, wanted in [
@@ -114,13 +119,12 @@ class Reshape(Op):
 
 
 @dataclass(frozen=True)
-class Flatten(Op):
+class Flatten(_View):
     """A matrix: the axes before `axis` (-rank to rank) are its rows, the rest its columns."""
 
     axis: int = 1
 
     name = "flatten"
-    view = True
     operands = ("data",)
     from_onnx = {"Flatten": lambda node: read(Flatten, node, "axis")}
 
@@ -132,9 +136,6 @@ class Flatten(Op):
         axis = self.axis + data.rank if self.axis < 0 else self.axis
         return (TensorType(data.dtype, (math.prod(data.shape[:axis]), math.prod(data.shape[axis:]))),)
 
-    def compute(self, data: Array) -> Arrays:
-        return (data.reshape(self.declared(data)[0].shape),)
-
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for axis in (0, 1, 3, 4, -1, -4):
@@ -145,11 +146,10 @@ class Flatten(Op):
 
 
 @dataclass(frozen=True)
-class Squeeze(Op):
+class Squeeze(_View):
     """Removes axes of extent 1: those listed, or all without a list."""
 
     name = "squeeze"
-    view = True
     operands = ("data", "axes?")
     from_onnx = {"Squeeze": _decode_squeeze}
 
@@ -166,9 +166,6 @@ class Squeeze(Op):
                 )
         return (TensorType(data.dtype, tuple(e for axis, e in enumerate(data.shape) if axis not in removed)),)
 
-    def compute(self, data: Array, axes: Array | None) -> Arrays:
-        return (data.reshape(self.declared(data, axes)[0].shape),)
-
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield Sample(Squeeze(), (seeded((1, 3, 1, 5)), None))
@@ -180,11 +177,10 @@ class Squeeze(Op):
 
 
 @dataclass(frozen=True)
-class Unsqueeze(Op):
+class Unsqueeze(_View):
     """Inserts axes of extent 1 at the listed places of the output (any order, none twice)."""
 
     name = "unsqueeze"
-    view = True
     operands = ("data", "axes")
     from_onnx = {"Unsqueeze": _decode_unsqueeze}
 
@@ -196,9 +192,6 @@ class Unsqueeze(Op):
         return (
             TensorType(data.dtype, tuple(1 if axis in inserted else next(extents) for axis in range(rank))),
         )
-
-    def compute(self, data: Array, axes: Array) -> Arrays:
-        return (data.reshape(self.declared(data, axes)[0].shape),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
