@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, Array
-from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.elementwise.elementwise import vector_lanes
 from cenote.kernels.strided_axes import joined_axes, slab_count, slab_names, slab_numbers, slab_pointers
 
@@ -44,12 +44,11 @@ class ResizeSpec(KernelSpec):
     def emit(self, target: Target) -> Kernel:
         element = Scalar.of(self.dtype)
         weight = F64 if self.dtype == FLOAT64 else F32
-        pointers = [Parameter("y", element, pointer=True), Parameter("x", element, pointer=True)]
-        pointers += [Parameter(name, I64, pointer=True) for name in ("row_offset", "column_offset")]
-        pointers += [Parameter(name, weight, pointer=True) for name in ("row_weight", "column_weight")]
+        pointers = (*pointers_to(element, "y", "x"), *pointers_to(I64, "row_offset", "column_offset"))
+        pointers += pointers_to(weight, "row_weight", "column_weight")
         numbers = ["rows", "columns", "x_columns", "y_row"]
         numbers += slab_names(self.outer, ("y", "x"))
-        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in numbers)])
+        k = Kernel(self.symbol, target, [*pointers, *numbers_named(numbers)])
         for item in k.range(k.begin, k.end):
             row, index = item % k.number("rows"), item // k.number("rows")
             slab, x = slab_pointers(k, self.outer, ("y", "x"), index)

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen import math
-from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.base import Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.elementwise.elementwise import vector_lanes
 from cenote.kernels.strided_axes import joined_axes, slab_count, slab_names, slab_numbers, slab_pointers
 
@@ -37,10 +37,9 @@ class SoftmaxSpec(KernelSpec):
     outer: int
 
     def emit(self, target: Target) -> Kernel:
-        element = Scalar.of(self.dtype)
-        pointers = [Parameter(name, element, pointer=True, may_alias=True) for name in ("y", "x")]
+        pointers = pointers_to(Scalar.of(self.dtype), "y", "x", may_alias=True)
         numbers = ["count", "y_step", "x_step", "columns", *slab_names(self.outer, ("y", "x"))]
-        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in numbers)])
+        k = Kernel(self.symbol, target, [*pointers, *numbers_named(numbers)])
         lanes = vector_lanes(self.dtype, target)
         for item in k.range(k.begin, k.end):
             if self.along:

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U8
 from cenote.core.target import Target
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels.base import Call, KernelSpec, View, numbers_named, pointers_to
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,7 @@ class MemcpySpec(KernelSpec):
 
     def emit(self, target: Target) -> Kernel:
         numbers = ("run", "middle", "inner", "x0", "x1", "x2", "y0", "y1", "y2")
-        parameters = [Parameter("x", U8, pointer=True), Parameter("y", U8, pointer=True)]
-        k = Kernel(self.symbol, target, [*parameters, *(Parameter(name) for name in numbers)])
+        k = Kernel(self.symbol, target, [*pointers_to(U8, "x", "y"), *numbers_named(numbers)])
         word = {name: k.number(name) for name in numbers}
         k.declare("memcpy", "ptr (ptr, ptr, i64)")
         for row in k.range(k.begin, k.end):

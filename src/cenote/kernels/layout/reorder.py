@@ -14,7 +14,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import U8, U16, U32, U64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import Layout
-from cenote.kernels.base import Call, KernelSpec, View, padded_spatial
+from cenote.kernels.base import Call, KernelSpec, View, numbers_named, padded_spatial, pointers_to
 from cenote.kernels.lanes import transposed
 
 BITS: dict[int, Scalar] = {1: U8, 2: U16, 4: U32, 8: U64}  # moves keep bits: a type is its size
@@ -47,8 +47,7 @@ class ReorderSpec(KernelSpec):
         names = ("channels", "blocks", "height", "depth", "width")
         steps = tuple(f"{side}_{axis}" for side in ("p", "b") for axis in ("n", "c", "d", "h", "w"))
         element = BITS[self.bytes]
-        pointers = [Parameter("x", element, pointer=True), Parameter("y", element, pointer=True)]
-        k = Kernel(self.symbol, target, [*pointers, *(Parameter(name) for name in names + steps)])
+        k = Kernel(self.symbol, target, [*pointers_to(element, "x", "y"), *numbers_named(names + steps)])
         plain, blocked = ("x", "y") if self.to_blocked else ("y", "x")
         for item in k.range(k.begin, k.end):
             row, rest = item % k.number("height"), item // k.number("height")
@@ -136,8 +135,7 @@ class HaloSpec(KernelSpec):
             "right",
         )
         numbers += ("depth", "d_begin", "d_end", "height", "h_begin", "h_end")
-        parameters = [Parameter("y", BITS[self.bytes], pointer=True), *(Parameter(name) for name in numbers)]
-        k = Kernel(self.symbol, target, parameters)
+        k = Kernel(self.symbol, target, [*pointers_to(BITS[self.bytes], "y"), *numbers_named(numbers)])
         for item in k.range(k.begin, k.end):
             n, block = item // k.number("blocks"), item % k.number("blocks")
             base = k.pointer("y") + (n * k.number("n_step") + block * k.number("c_step"))
