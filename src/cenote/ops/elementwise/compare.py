@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from cenote.core.errors import DTypeError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types
 from cenote.ops.checks import BOOL, STRING, broadcast_shapes, one_of, read, require_kind, require_same_dtype
+from cenote.ops.family import operator
 from cenote.ops.values import seeded, wide
 
 _COMPARISONS: Mapping[str, tuple[str, Any]] = {
@@ -104,26 +105,6 @@ class Logic(_Pair):
 
 
 @dataclass(frozen=True)
-class Not(Op):
-    """The opposite of a bool tensor."""
-
-    name = "not"
-    operands = ("x",)
-    from_onnx = {"Not": lambda node: read(Not, node)}
-
-    def types(self, x: TensorType) -> Types:
-        return (TensorType(require_kind(self.name, x, "b", "x").dtype, x.shape),)
-
-    def compute(self, x: Array) -> Arrays:
-        return (np.asarray(~x),)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        yield Sample(Not(), (seeded((2, 3), dtype=np.bool_),))
-        yield Sample(Not(), (seeded((), dtype=np.bool_),))
-
-
-@dataclass(frozen=True)
 class Bitwise(_Pair):
     """and, or, xor of the bits of two integer tensors."""
 
@@ -146,24 +127,31 @@ class Bitwise(_Pair):
             yield Sample(Bitwise(operation), (seeded((0,), 1, np.uint8), seeded((), 2, np.uint8)))
 
 
-@dataclass(frozen=True)
-class BitwiseNot(Op):
-    """All bits of an integer tensor flipped."""
+class _Inverted(Op):
+    """Base: all bits flipped, of tensors of some kinds."""
 
-    name = "bitwise_not"
     operands = ("x",)
-    from_onnx = {"BitwiseNot": lambda node: read(BitwiseNot, node)}
+    kinds: ClassVar[str]
+    samples_of: ClassVar[tuple[tuple[tuple[int, ...], Any], ...]]
 
     def types(self, x: TensorType) -> Types:
-        return (TensorType(require_kind(self.name, x, "iu", "x").dtype, x.shape),)
+        return (TensorType(require_kind(self.name, x, self.kinds, "x").dtype, x.shape),)
 
     def compute(self, x: Array) -> Arrays:
         return (np.asarray(~x),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
-        yield Sample(BitwiseNot(), (seeded((2, 3), dtype=np.int16),))
-        yield Sample(BitwiseNot(), (seeded((4,), dtype=np.uint64),))
+        return (Sample(cls(), (seeded(shape, dtype=dtype),)) for shape, dtype in cls.samples_of)
+
+
+Not = operator(
+    _Inverted, "Not", "The opposite of a bool tensor.", kinds="b", samples_of=(((2, 3), bool), ((), bool))
+)
+BitwiseNot = operator(
+    _Inverted, "BitwiseNot", "All bits of an integer tensor flipped.", kinds="iu",
+    samples_of=(((2, 3), np.int16), ((4,), np.uint64)),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

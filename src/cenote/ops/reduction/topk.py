@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.types import INT64, Array, TensorType
 from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types
 from cenote.ops.checks import int64s, known_int, normalize_axis, read, require_kind
+from cenote.ops.family import operator
 from cenote.ops.values import seeded, wide
 
 
@@ -82,6 +84,7 @@ class _ArgReduce(Op):
     last: bool = False
 
     operands = ("x",)
+    picked: ClassVar[Callable[..., Any]]  # index of the first pick along the axis
 
     def types(self, x: TensorType) -> Types:
         axis = normalize_axis(self.name, self.axis, require_kind(self.name, x, "iufb", "x").rank)
@@ -91,13 +94,9 @@ class _ArgReduce(Op):
             )
         return (TensorType(INT64, (*x.shape[:axis], *(1,) * self.keep_axis, *x.shape[axis + 1 :])),)
 
-    def picked(self, x: Array) -> Array:
-        """Index of the first pick along the axis."""
-        raise NotImplementedError
-
     def compute(self, x: Array) -> Arrays:
         values = wide(x)
-        index = self.picked(np.flip(values, self.axis) if self.last else values)
+        index = self.picked(np.flip(values, self.axis) if self.last else values, self.axis)
         index = x.shape[self.axis] - 1 - index if self.last else index
         return (index.astype(np.int64).reshape(self.declared(x)[0].shape),)
 
@@ -113,30 +112,17 @@ class _ArgReduce(Op):
         yield Sample(cls(0), (np.array([1.0, np.nan, 3.0, np.nan], np.float32),), "NaN")
 
 
-@dataclass(frozen=True)
-class ArgMax(_ArgReduce):
-    """Index (int64) of the largest element along an axis; the first of equals, with `last` the last. NaN wins."""
-
-    name = "arg_max"
-    from_onnx = {
-        "ArgMax": lambda node: read(ArgMax, node, "axis", keep_axis="keepdims", last="select_last_index")
-    }
-
-    def picked(self, x: Array) -> Array:
-        return np.asarray(np.argmax(x, self.axis))
-
-
-@dataclass(frozen=True)
-class ArgMin(_ArgReduce):
-    """Index (int64) of the smallest element along an axis; the first of equals, with `last` the last. NaN wins."""
-
-    name = "arg_min"
-    from_onnx = {
-        "ArgMin": lambda node: read(ArgMin, node, "axis", keep_axis="keepdims", last="select_last_index")
-    }
-
-    def picked(self, x: Array) -> Array:
-        return np.asarray(np.argmin(x, self.axis))
+_ATTRIBUTES = {"axis": "axis", "keep_axis": "keepdims", "last": "select_last_index"}
+ArgMax = operator(
+    _ArgReduce, "ArgMax",
+    "Index (int64) of the largest element along an axis; the first of equals, with `last` the last. NaN wins.",
+    attributes=_ATTRIBUTES, picked=staticmethod(np.argmax),
+)  # fmt: skip
+ArgMin = operator(
+    _ArgReduce, "ArgMin",
+    "Index (int64) of the smallest element along an axis; the first of equals, with `last` the last. NaN wins.",
+    attributes=_ATTRIBUTES, picked=staticmethod(np.argmin),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
