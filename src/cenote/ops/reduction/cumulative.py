@@ -57,8 +57,8 @@ class _Cumulative(Op):
 _ATTRIBUTES = {"exclusive": "exclusive", "reverse": "reverse"}
 CumSum = operator(
     _Cumulative, "CumSum",
-    "Sum of the elements up to each place along an axis; `exclusive` leaves the place itself out, `reverse` starts at the "
-    "end.", attributes=_ATTRIBUTES, accumulated=staticmethod(np.cumsum),
+    "Sum of the elements up to each place along an axis; `exclusive` leaves the place itself out, `reverse` starts at "
+    "the end.", attributes=_ATTRIBUTES, accumulated=staticmethod(np.cumsum),
 )  # fmt: skip
 CumProd = operator(
     _Cumulative, "CumProd", "Product of the elements up to each place along an axis; `exclusive` and `reverse` as in "
