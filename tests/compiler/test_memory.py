@@ -21,7 +21,7 @@ from cenote.graph.graph import Graph, Node
 from cenote.ops.conv.conv import Conv
 from cenote.ops.elementwise.activation import Relu
 from cenote.ops.elementwise.binary import Add
-from cenote.ops.movement.concat import Concat
+from cenote.ops.movement.parts import Concat
 from cenote.passes.specialize import specialize
 
 

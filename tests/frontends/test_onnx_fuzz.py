@@ -22,9 +22,7 @@ from cenote.frontends.onnx import load_onnx
 from cenote.graph.graph import Graph
 from cenote.graph.interpreter import evaluate
 from cenote.graph.verify import verify
-from cenote.passes.common_subexpressions import eliminate_common
-from cenote.passes.dead_code import eliminate_dead
-from cenote.passes.identity import remove_identities
+from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
 from cenote.passes.specialize import run_in_stages
 from tests.frontends.models import model, value
 

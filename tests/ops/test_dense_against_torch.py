@@ -12,11 +12,11 @@ import pytest
 import cenote
 from cenote.core.errors import ArgumentError, CenoteError, DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import TensorType
-from cenote.ops.base import Op, seeded
+from cenote.ops.base import Op
 from cenote.ops.elementwise.activation import Clip, Gelu, Relu
 from cenote.ops.elementwise.binary import Add, PRelu
-from cenote.ops.movement.concat import Concat
 from cenote.ops.movement.pad import Pad
+from cenote.ops.movement.parts import Concat
 from cenote.ops.movement.resize import Resize
 from cenote.ops.normalization.batch_normalization import BatchNormalization
 from cenote.ops.normalization.instance_normalization import GroupNormalization, InstanceNormalization
@@ -24,6 +24,7 @@ from cenote.ops.normalization.layer_normalization import LayerNormalization, LpN
 from cenote.ops.normalization.lrn import LRN
 from cenote.ops.normalization.softmax import LogSoftmax, Softmax
 from cenote.ops.reduction.reduce import ReduceLogSumExp, ReduceMean, ReduceSum
+from cenote.ops.values import seeded
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional

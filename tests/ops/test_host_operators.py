@@ -11,33 +11,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cenote.core.errors import (
-    ArgumentError,
-    CenoteError,
-    DTypeError,
-    ShapeError,
-    UnsupportedError,
-)
+from cenote.core.errors import ArgumentError, CenoteError, DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.ops import DECODERS
-from cenote.ops.base import Imported, Op, Rewired, ShapeFromData, ValueNeeded, seeded
+from cenote.ops.base import Imported, Op, Rewired, ShapeFromData, ValueNeeded
 from cenote.ops.checks import int64s
 from cenote.ops.conv.deform_conv import Col2Im, DeformConv
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.linear.einsum import Einsum
 from cenote.ops.movement.data_dependent import Compress, NonZero, OneHot, Unique
-from cenote.ops.movement.gather import Gather, GatherND
 from cenote.ops.movement.grid_sample import MODES, PADDINGS, GridSample
+from cenote.ops.movement.indexing import Gather, GatherND, ScatterElements, ScatterND, TensorScatter
+from cenote.ops.movement.parts import Slice, Split
 from cenote.ops.movement.reshape import Dropout, Reshape
-from cenote.ops.movement.scatter import ScatterElements, ScatterND, TensorScatter
 from cenote.ops.movement.shape import Range, Shape
-from cenote.ops.movement.slice import Slice
-from cenote.ops.movement.split import Split
 from cenote.ops.quantization.quantize import QuantizeLinear
 from cenote.ops.reduction.non_max_suppression import NonMaxSuppression
 from cenote.ops.reduction.topk import TopK
 from cenote.ops.sequence.attention import Attention
 from cenote.ops.sequence.recurrent import LSTM
+from cenote.ops.values import seeded
 
 
 def decode(

@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cenote.core.errors import (
-    ArgumentError,
-    UnsupportedError,
-)
+from cenote.core.errors import ArgumentError, UnsupportedError
 from cenote.core.types import Array
 from cenote.ops import DECODERS
-from cenote.ops.base import Imported, Op, seeded
+from cenote.ops.base import Imported, Op
 from cenote.ops.sequence.attention import Attention
 from cenote.ops.sequence.recurrent import GRU, LSTM, RNN
+from cenote.ops.values import seeded
 
 
 def sequences(gates: int, directions: int) -> dict[str, Array]:

@@ -6,14 +6,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cenote.core.errors import (
-    UnsupportedError,
-)
-from cenote.ops.base import narrow, seeded
+from cenote.core.errors import UnsupportedError
 from cenote.ops.checks import dtype_from_code
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.quantization.quantize import DynamicQuantizeLinear, QuantizeLinear
 from cenote.ops.quantization.quantized_linear import QLinearConv
+from cenote.ops.values import narrow, seeded
 
 
 def test_quantization_rounds_halves_to_even_before_the_zero_point() -> None:

@@ -10,12 +10,11 @@ from cenote.graph.interpreter import evaluate
 from cenote.graph.verify import verify
 from cenote.ops.elementwise.activation import Relu, Sigmoid
 from cenote.ops.movement.channel_gather import ChannelGather
-from cenote.ops.movement.concat import Concat
+from cenote.ops.movement.parts import Concat, Split
 from cenote.ops.movement.reshape import Reshape
-from cenote.ops.movement.split import Split
 from cenote.ops.movement.transpose import Transpose
 from cenote.passes.channels import compose_channels
-from cenote.passes.dead_code import eliminate_dead
+from cenote.passes.cleanup import eliminate_dead
 from cenote.passes.specialize import specialize
 
 SHAPE = (1, 10, 3, 4)

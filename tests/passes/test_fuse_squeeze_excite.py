@@ -17,7 +17,7 @@ from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.gated_conv import GatedConv
 from cenote.ops.elementwise.activation import Sigmoid
 from cenote.ops.elementwise.binary import Mul
-from cenote.passes.fuse_squeeze_excite import fuse_gates
+from cenote.passes.fuse import fuse_gates
 from cenote.passes.pipeline import optimize
 from cenote.passes.specialize import specialize
 

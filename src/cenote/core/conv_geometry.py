@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.pool_geometry import AUTO_PADS, Pairs, padding_pairs, same_pads
 
-Pairs = tuple[tuple[int, int], ...]
-AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 T = TypeVar("T")
 
 
@@ -99,28 +98,6 @@ def _lead(values: tuple[T, ...], first: T, count: int) -> tuple[T, ...]:
     return (first,) * count + values
 
 
-def per_axis(op: str, name: str, values: Sequence[int], rank: int, low: int = 1) -> tuple[int, ...]:
-    """An attribute with one number per spatial axis; empty means ones (zeros when `low` is 0)."""
-    if not values:
-        return (low,) * rank
-    if len(values) != rank:
-        raise ArgumentError(f"{op}: {name} {tuple(values)} has {len(values)} numbers for {rank} spatial axes")
-    if any(value < low for value in values):
-        raise ArgumentError(f"{op}: {name} {tuple(values)} must be {low} or more")
-    return tuple(int(value) for value in values)
-
-
-def check_pads(op: str, pads: Pairs, rank: int) -> Pairs:
-    """Pads per axis; empty means none."""
-    if not pads:
-        return ((0, 0),) * rank
-    if len(pads) != rank:
-        raise ArgumentError(f"{op}: pads {pads} has {len(pads)} pairs for {rank} spatial axes")
-    if any(begin < 0 or end < 0 for begin, end in pads):
-        raise ArgumentError(f"{op}: negative pads {pads} are not allowed; slice the input instead")
-    return pads
-
-
 def pairs_from_onnx(op: str, pads: Sequence[int]) -> Pairs:
     """ONNX lists all begins, then all ends."""
     if len(pads) % 2:
@@ -129,20 +106,19 @@ def pairs_from_onnx(op: str, pads: Sequence[int]) -> Pairs:
     return tuple((int(begin), int(end)) for begin, end in zip(pads[:half], pads[half:], strict=True))
 
 
-def same_pads(total: int, upper: bool) -> tuple[int, int]:
-    """Split a total padding: the odd one goes to the end for SAME_UPPER, to the begin for SAME_LOWER."""
-    small, large = total // 2, total - total // 2
-    return (small, large) if upper else (large, small)
+def check_auto_pad(op: str, auto_pad: str) -> str:
+    """One of AUTO_PADS; some exporters write an empty one for NOTSET."""
+    if auto_pad and auto_pad not in AUTO_PADS:
+        raise ArgumentError(f"{op}: auto_pad '{auto_pad}' is not known ({', '.join(AUTO_PADS)})")
+    return auto_pad or "NOTSET"
 
 
 def resolve_pads(
     op: str, auto_pad: str, pads: Pairs, size: Sequence[int], reach: Sequence[int], strides: Sequence[int]
 ) -> Pairs:
     """Pads of a convolution; with `auto_pad` the explicit ones count for nothing, as in ONNX Runtime."""
-    if auto_pad not in AUTO_PADS:
-        raise ArgumentError(f"{op}: auto_pad '{auto_pad}' is not known ({', '.join(AUTO_PADS)})")
-    if auto_pad == "NOTSET":
-        return check_pads(op, pads, len(size))
+    if check_auto_pad(op, auto_pad) == "NOTSET":
+        return padding_pairs(op, pads, len(size))
     if auto_pad == "VALID":
         return ((0, 0),) * len(size)
     resolved = []

@@ -62,9 +62,7 @@ class AxisWindow:
         return min(self.window, max(0, -((self.start(o) - limit) // self.dilation)))
 
     def taps(self, o: int) -> tuple[int, int]:
-        """Half-open range of the taps of window `o` that fall on real elements: tap t is at start + t *
-        dilation.
-        """
+        """Half-open range of the taps of window `o` that fall on real elements: tap t is at start + t * dilation."""
         first = self._taps_below(o, 0)
         return first, max(first, self._taps_below(o, self.size))
 
@@ -139,12 +137,10 @@ class AxisWindow:
         return [self.positions(o) for o in limits.positions("pooling", self.out)]
 
 
-def extents(
-    op: str, name: str, values: Sequence[int], rank: int, low: int = 1, default: int = 1
-) -> tuple[int, ...]:
-    """One number per spatial axis, checked; empty means `default` everywhere."""
+def extents(op: str, name: str, values: Sequence[int], rank: int, low: int = 1) -> tuple[int, ...]:
+    """One number per spatial axis, checked; empty means the lowest everywhere."""
     if not values:
-        return (default,) * rank
+        return (low,) * rank
     if len(values) != rank:
         raise ArgumentError(f"{op}: {name} {tuple(values)} has {len(values)} numbers for {rank} spatial axes")
     return tuple(limits.within(op, name, int(value), low) for value in values)
@@ -164,13 +160,17 @@ def padding_pairs(op: str, pads: Pairs, rank: int) -> Pairs:
     )
 
 
+def same_pads(total: int, upper: bool) -> tuple[int, int]:
+    """Split a total padding: the odd one goes to the end for SAME_UPPER, to the begin for SAME_LOWER."""
+    small, large = total // 2, total - total // 2
+    return (small, large) if upper else (large, small)
+
+
 def same_axis(size: int, window: int, stride: int, dilation: int, upper: bool) -> AxisWindow:
     """SAME padding: ceil(size / stride) windows, the padding as even as it can be."""
     out = -(-size // stride)
-    total = max(0, (out - 1) * stride + (window - 1) * dilation + 1 - size)
-    small, large = total // 2, total - total // 2
-    begin, end = (small, large) if upper else (large, small)
-    return AxisWindow(size, window, stride, dilation, begin, end, out)
+    pads = same_pads(max(0, (out - 1) * stride + (window - 1) * dilation + 1 - size), upper)
+    return AxisWindow(size, window, stride, dilation, *pads, out)
 
 
 def explicit_axis(

@@ -353,8 +353,7 @@ def _trimmed(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _bound(attributes: Sequence[Any], scope: Scope) -> list[Any]:
-    """Attributes with references to the function's own attributes filled in; unset optional ones fall
-    away."""
+    """Attributes with references to the function's own attributes filled in; unset optional ones fall away."""
     bound = []
     for item in attributes:
         if not item.ref_attr_name:

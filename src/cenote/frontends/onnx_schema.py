@@ -88,8 +88,7 @@ _STILL_RUN = {"GroupNormalization-18"}  # deprecated for scale and bias per grou
 
 
 def check_node(node: Any, attributes: Iterable[Any], domain: str, opset: int) -> None:
-    """Raise when a node with these AttributeProtos does not fit its operator's schema. Without a schema it
-    passes."""
+    """Raise when a node with these AttributeProtos does not fit its operator's schema. Without a schema it passes."""
     schema = schema_of(domain, node.op_type, opset)
     if schema is None:
         return

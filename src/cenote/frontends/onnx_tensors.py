@@ -39,8 +39,7 @@ def dtype_of(data_type: int, what: str) -> np.dtype[Any]:
 
 
 class Tensors:
-    """Reads tensors. `folder` is where external data lies: the model's own folder, or None for a model in
-    memory."""
+    """Reads tensors. `folder` is where external data lies: the model's own folder, or None for a model in memory."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder

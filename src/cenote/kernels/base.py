@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32
+from cenote.codegen.values import F32, Scalar
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, short_name
 from cenote.runtime.program import Slot
@@ -106,6 +106,11 @@ class View:
 
 
 T = TypeVar("T")
+
+
+def pointers_to(element: Scalar, *names: str, may_alias: bool = False) -> tuple[Parameter, ...]:
+    """Words that are pointers to elements of a type."""
+    return tuple(Parameter(name, element, pointer=True, may_alias=may_alias) for name in names)
 
 
 def float_pointers(names: Sequence[str], may_alias: Sequence[str] = ()) -> tuple[Parameter, ...]:

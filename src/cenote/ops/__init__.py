@@ -23,13 +23,12 @@ _FILES: dict[str, str] = {
         "Celu Clip Elu Gelu HardSigmoid HardSwish LeakyRelu Mish Relu Selu Shrink Sigmoid Softplus "
         "Softsign Swish Tanh ThresholdedRelu"
     ),
-    "elementwise.binary": "Add Div Max Mean Min Mul PRelu Pow Sub Sum",
+    "elementwise.binary": "Add Div Max Mean Min Mod Mul PRelu Pow Sub Sum",
     "elementwise.cast": "BitCast Cast CastLike",
     "elementwise.compare": (
         "And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Equal Greater GreaterOrEqual IsInf "
         "IsNaN Less LessOrEqual Not Or Xor"
     ),
-    "elementwise.mod": "Mod",
     "elementwise.unary": (
         "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Neg Reciprocal Round "
         "Sign Sin Sinh Sqrt Tan"
@@ -39,18 +38,15 @@ _FILES: dict[str, str] = {
     "linear.gemm": "Gemm MatMul",
     "linear.spectral": "BlackmanWindow DFT Det HammingWindow HannWindow MelWeightMatrix STFT",
     "movement.channel_gather": "",
-    "movement.concat": "Concat",
     "movement.data_dependent": "Compress NonZero OneHot ReverseSequence Unique",
     "movement.depth_space": "CenterCropPad DepthToSpace SpaceToDepth",
-    "movement.gather": "Gather GatherElements GatherND",
     "movement.grid_sample": "AffineGrid GridSample",
+    "movement.indexing": ("Gather GatherElements GatherND Scatter ScatterElements ScatterND TensorScatter"),
     "movement.pad": "Pad",
+    "movement.parts": "Concat Slice Split",
     "movement.reshape": "Dropout Expand Flatten Identity Reshape Squeeze Unsqueeze",
     "movement.resize": "Resize Upsample",
-    "movement.scatter": "Scatter ScatterElements ScatterND TensorScatter",
     "movement.shape": "ConstantOfShape EyeLike Range Shape Size",
-    "movement.slice": "Slice",
-    "movement.split": "Split",
     "movement.transpose": "Transpose",
     "normalization.batch_normalization": "BatchNormalization",
     "normalization.instance_normalization": "GroupNormalization InstanceNormalization",
@@ -86,8 +82,7 @@ _FILES: dict[str, str] = {
     "roi.pool": "MaxRoiPool",
     "sequence.attention": "Attention",
     "sequence.recurrent": "GRU LSTM RNN",
-    "sequence.rotary_embedding": "RotaryEmbedding",
-    "sequence.sequence_mixers": "CausalConvWithState LinearAttention SwiGLU",
+    "sequence.sequence_mixers": "CausalConvWithState LinearAttention RotaryEmbedding SwiGLU",
 }
 
 

@@ -5,7 +5,6 @@ A new operator is one file in a room of this folder and one line in `ops/__init_
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
@@ -13,9 +12,9 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from cenote.core.errors import CenoteError, DTypeError, ModelError, ShapeError, UnsupportedError
+from cenote.core.errors import CenoteError, ModelError, ShapeError, UnsupportedError
 from cenote.core.target import Target
-from cenote.core.types import BFLOAT16, FLOAT64, PLAIN, Array, Layout, TensorType, is_float
+from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View
 
 Arrays = tuple[Array, ...]
@@ -262,20 +261,22 @@ class Op:
             absent = (None,) * (len(inputs) - 1)
             yield Lowering.shared(Alias.VIEW, (PLAIN, *absent), (PLAIN,))
 
+    def operations(self, outputs: Types, *inputs: Any, **unused: Any) -> int:
+        """What the outputs take, multiply-adds counted as 2; by default one operation per element."""
+        return sum(y.size for y in outputs)
+
     def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        """Operations and bytes; by default one operation per output element."""
+        """Its operations, and every input and output moved once."""
         outputs = self.infer(*inputs)
         moved = sum(x.nbytes for x in (*inputs, *outputs) if x is not None)
-        return Cost(operations=sum(y.size for y in outputs), bytes=moved)
+        return Cost(self.operations(outputs, *(self.arranged(inputs) if self.operands else inputs)), moved)
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         """The boxes of the inputs that a box of the first output needs; by default all of each input."""
         return tuple(None if x is None else Box.whole(x.shape) for x in inputs)
 
     def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
-        """True when the first output is the first input, unchanged: a cast to the same type, a view of
-        equal shape.
-        """
+        """True when the first output is the first input, unchanged: a cast to the same type, a view of equal shape."""
         return self.view and self.infer(*inputs)[0] == inputs[0]
 
     @classmethod
@@ -322,79 +323,3 @@ def _compact(value: object) -> str:
     if isinstance(value, tuple):
         return "(" + ",".join(_compact(item) for item in value) + ")"
     return str(value)
-
-
-def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """NumPy's multidirectional broadcasting, with Cenote's error."""
-    try:
-        return tuple(int(extent) for extent in np.broadcast_shapes(*shapes))
-    except (ValueError, RuntimeError):  # RuntimeError: more axes than NumPy broadcasts
-        shown = " and ".join(str(list(shape)) for shape in shapes)
-        raise ShapeError(
-            f"{op}: shapes {shown} do not broadcast (at most 32 axes, each equal or 1)"
-        ) from None
-
-
-def normalize_axis(op: str, axis: int, rank: int) -> int:
-    """A possibly negative axis as 0..rank-1."""
-    if not -rank <= axis < rank:
-        raise ShapeError(
-            f"{op}: axis {axis} is out of range for rank {rank} (allowed: {-rank} to {rank - 1})"
-        )
-    return axis % rank
-
-
-def require(op: str, x: TensorType | None, what: str) -> TensorType:
-    """The type of an input that must be there."""
-    if x is None:
-        raise ShapeError(f"{op}: input '{what}' is missing")
-    return x
-
-
-def require_same_dtype(op: str, *inputs: TensorType | None) -> np.dtype[Any]:
-    """The one dtype of all inputs that are there."""
-    dtypes = {x.dtype for x in inputs if x is not None}
-    if len(dtypes) != 1:
-        raise DTypeError(
-            f"{op}: inputs have different types ({', '.join(sorted(map(str, dtypes)))}); cast them first"
-        )
-    return dtypes.pop()
-
-
-def wide(x: Array) -> Array:
-    """Float arrays as float64, others as they are: what references compute in."""
-    return x.astype(FLOAT64) if is_float(x.dtype) else x
-
-
-def narrow(y: Array, dtype: np.dtype[Any]) -> Array:
-    """Round a reference's result once, to the declared dtype (no warning on overflow to infinity)."""
-    y = np.asarray(y)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return (odd_float32(y) if dtype == BFLOAT16 else y).astype(dtype)
-
-
-def odd_float32(y: Array) -> Array:
-    """float64 as float32 rounded to odd, from where a second rounding to a smaller type is as good as one.
-
-    ml_dtypes rounds float64 to float32 first: 1 + 2**-8 + 2**-40 would become the bfloat16 1, not 1 + 2**-7. The last
-    bit set in an inexact result stands for all that was cut off (Boldo and Melquiond, "When double rounding is odd").
-    Other types pass unchanged.
-    """
-    if y.dtype != FLOAT64:
-        return y
-    near = y.astype(np.float32)
-    inexact = np.isfinite(y) & (near.astype(FLOAT64) != y)
-    outward = inexact & (np.abs(near.astype(FLOAT64)) > np.abs(y))
-    bits = np.asarray(near).view(np.uint32) - outward.astype(np.uint32)
-    return np.asarray(bits | inexact.astype(np.uint32)).view(np.float32)
-
-
-def seeded(shape: Sequence[int], seed: int = 0, dtype: Any = np.float32) -> Array:
-    """Noise for samples: standard normal for floats, small integers otherwise."""
-    generator = np.random.default_rng(seed + math.prod(shape))
-    if is_float(np.dtype(dtype)):
-        return generator.standard_normal(tuple(shape)).astype(dtype)
-    if np.dtype(dtype) == np.bool_:
-        return generator.integers(0, 2, tuple(shape)).astype(dtype)
-    low = 0 if np.dtype(dtype).kind == "u" else -9
-    return generator.integers(low, 10, tuple(shape)).astype(dtype)

@@ -1,16 +1,18 @@
-"""Checks of what an operator is given, and small conversions, for `types` and for decoders."""
+"""What operators share in reading what they are given: a node's attributes, the content of inputs, checks of both."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
 
+from cenote.core.conv_geometry import pairs_from_onnx
 from cenote.core.errors import ArgumentError, DTypeError, ModelError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import ValueNeeded, normalize_axis
+from cenote.ops.base import Imported, Op, ValueNeeded
 
 _DTYPE_NAMES = (
     "", "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "object", "bool", "float16",
@@ -22,6 +24,44 @@ _DTYPE_NAMES = (
 STRING = np.dtype(object)
 BOOL = np.dtype(np.bool_)
 INDEX_TYPES = ("int32", "int64")
+O = TypeVar("O", bound=Op)
+
+
+def read(
+    op: type[O], node: Imported, *same: str, ignored: Sequence[str] = (), counted: str = "", **renamed: str
+) -> O:
+    """The operator whose fields are attributes of the node, each in the field's type.
+
+    `same` are fields with their attribute's name, `renamed` gives the attribute of other fields, `counted` is the field
+    that gets the number of outputs, `ignored` are attributes that change no result. A field whose attribute is absent
+    keeps its default; without one that is an ArgumentError. Attributes that are not named are refused, those of another
+    opset have been refused by the front end.
+    """
+    attribute_of = {**{name: name for name in same}, **renamed}
+    node.expect(*attribute_of.values(), *ignored)
+    field_of = {item.name: item for item in fields(op)}  # type: ignore[arg-type]  # every operator is a dataclass
+    values: dict[str, Any] = {counted: node.outputs} if counted else {}
+    for name, attribute in attribute_of.items():
+        if node.get(attribute) is not None:
+            values[name] = _as_type(str(field_of[name].type), op.name, node, attribute)
+        elif field_of[name].default is MISSING:
+            raise ArgumentError(f"{node.op}-{node.opset}: attribute {attribute} is missing")
+    return op(**values)
+
+
+def _as_type(kind: str, op: str, node: Imported, attribute: str) -> Any:
+    """An attribute that is there as the type that a field is annotated with."""
+    value = node.get(attribute)
+    kind, optional, _ = kind.partition(" | None")
+    if kind == "bool":
+        return node.flag(attribute)
+    if kind.startswith("tuple[int, "):
+        return as_ints(op, attribute, value)
+    if kind == "Pairs":
+        return pairs_from_onnx(op, value)
+    if kind == "np.dtype[Any]":
+        return None if optional and not value else dtype_from_code(op, int(value))
+    return {"int": int, "float": float, "str": str}[kind](value)
 
 
 def dtype_from_code(op: str, code: int) -> np.dtype[Any]:
@@ -80,6 +120,55 @@ def require_index(op: str, x: TensorType, what: str = "indices") -> TensorType:
     if x.dtype.name not in INDEX_TYPES:
         raise DTypeError(f"{op}: '{what}' has type {x.dtype}, expected int32 or int64; cast it")
     return x
+
+
+def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """NumPy's multidirectional broadcasting, with Cenote's error."""
+    try:
+        return tuple(int(extent) for extent in np.broadcast_shapes(*shapes))
+    except (ValueError, RuntimeError):  # RuntimeError: more axes than NumPy broadcasts
+        shown = " and ".join(str(list(shape)) for shape in shapes)
+        raise ShapeError(
+            f"{op}: shapes {shown} do not broadcast (at most 32 axes, each equal or 1)"
+        ) from None
+
+
+def normalize_axis(op: str, axis: int, rank: int) -> int:
+    """A possibly negative axis as 0..rank-1."""
+    if not -rank <= axis < rank:
+        raise ShapeError(
+            f"{op}: axis {axis} is out of range for rank {rank} (allowed: {-rank} to {rank - 1})"
+        )
+    return axis % rank
+
+
+def require(op: str, x: TensorType | None, what: str) -> TensorType:
+    """The type of an input that must be there."""
+    if x is None:
+        raise ShapeError(f"{op}: input '{what}' is missing")
+    return x
+
+
+def require_same_dtype(op: str, *inputs: TensorType | None) -> np.dtype[Any]:
+    """The one dtype of all inputs that are there."""
+    dtypes = {x.dtype for x in inputs if x is not None}
+    if len(dtypes) != 1:
+        raise DTypeError(
+            f"{op}: inputs have different types ({', '.join(sorted(map(str, dtypes)))}); cast them first"
+        )
+    return dtypes.pop()
+
+
+def require_number(op: str, dtype: np.dtype[Any]) -> None:
+    """Refuse everything but floats and integers."""
+    if not is_float(dtype) and dtype.kind not in "iu":
+        raise DTypeError(f"{op}: type {dtype} is not a number type; cast the input to one first")
+
+
+def require_float(op: str, dtype: np.dtype[Any]) -> None:
+    """Refuse everything but float64, float32, float16 and bfloat16."""
+    if not is_float(dtype):
+        raise DTypeError(f"{op}: type {dtype} is not a float type; cast the input to float32 first")
 
 
 def unique_axes(op: str, axes: Sequence[int], rank: int) -> tuple[int, ...]:

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 
 from cenote.graph.graph import Graph, Node
 from cenote.ops.movement.channel_gather import ChannelGather
-from cenote.ops.movement.concat import Concat
+from cenote.ops.movement.parts import Concat, Split
 from cenote.ops.movement.reshape import Reshape
-from cenote.ops.movement.split import Split
 from cenote.ops.movement.transpose import Transpose
 
 Channel = tuple[str, int]  # a value that an ordinary operator makes, and a channel of it

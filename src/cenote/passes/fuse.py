@@ -19,6 +19,7 @@ from cenote.ops.base import Op
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_lowerings import has_pooled_lowering
 from cenote.ops.conv.conv_transpose import ConvTranspose
+from cenote.ops.conv.gated_conv import GatedConv, is_gateable
 from cenote.ops.elementwise.activation import (
     ActivationOp,
     Clip,
@@ -30,8 +31,7 @@ from cenote.ops.elementwise.activation import (
 )
 from cenote.ops.elementwise.binary import Add, Mul
 from cenote.ops.epilogue import Fusible
-from cenote.ops.movement.concat import Concat
-from cenote.ops.movement.split import Split
+from cenote.ops.movement.parts import Concat, Split
 from cenote.ops.normalization.batch_normalization import BatchNormalization
 from cenote.ops.pool.window import MaxPool
 
@@ -300,3 +300,38 @@ RULES: Mapping[type[Op], tuple[Rule, ...]] = {
     Concat: (join_split_pieces,),
     **dict.fromkeys(ActivationOp.__subclasses__(), (fold_activation,)),
 }
+
+
+def fuse_gates(graph: Graph) -> Graph:
+    """Conv(x * gate) of one number per channel, where the convolution has far fewer weights than x has elements.
+
+        %m = mul %x, %gate                ->    %y = gated_conv(conv=conv) %x, %gate, %w, %b
+        %y = conv %m, %w, %b
+
+    Multiplying the weights, once per inference, takes the place of a pass over the map. It pays where they are at
+    most a quarter as many as the map's elements (480 channels at 14x14 to 80: 9 us either way).
+    """
+    rewriter = Rewriter(graph)
+    for index in range(len(rewriter.nodes)):
+        node = rewriter.nodes[index]
+        if node is not None and isinstance(node.op, Conv):
+            _fuse(rewriter, node, node.op)
+    return rewriter.result()
+
+
+def _fuse(rewriter: Rewriter, node: Node, op: Conv) -> None:
+    found = rewriter.producer(node.inputs[0], Mul)
+    if found is None or node.inputs[0] in node.inputs[1:]:
+        return
+    product, _ = found
+    weights, made = rewriter.type(node.inputs[1]), rewriter.type(node.inputs[0])
+    constants = [name in rewriter.constants for name in node.inputs[1:3] if name]
+    if made.dtype != np.float32 or not all(constants) or not is_gateable(op.shape(made, weights)):
+        return
+    for x, gate in (product.inputs, product.inputs[::-1]):
+        per_channel = (*made.shape[:2], *(1,) * (made.rank - 2))
+        if rewriter.type(x).shape != made.shape or rewriter.type(gate).shape != per_channel:
+            continue
+        if weights.size * made.shape[0] * 4 <= made.size and gate not in rewriter.constants:
+            rewriter.merge(product, node, GatedConv(op), (x, gate, *node.inputs[1:]), node.label)
+            return

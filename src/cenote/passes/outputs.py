@@ -10,7 +10,7 @@ from cenote.graph.graph import Graph, Node
 from cenote.ops.movement.reshape import Identity
 from cenote.ops.pool.window import MaxPool
 from cenote.ops.reorder import Reorder
-from cenote.passes.rename import fresh
+from cenote.passes.cleanup import fresh
 
 
 def own_outputs(graph: Graph) -> Graph:

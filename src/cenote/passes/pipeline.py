@@ -11,11 +11,8 @@ from cenote.graph.verify import verify
 from cenote.ops.conv.conv import Conv
 from cenote.ops.linear.gemm import Gemm
 from cenote.passes.channels import compose_channels
-from cenote.passes.common_subexpressions import eliminate_common
-from cenote.passes.dead_code import eliminate_dead
-from cenote.passes.fuse import fuse
-from cenote.passes.fuse_squeeze_excite import fuse_gates
-from cenote.passes.identity import remove_identities
+from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
+from cenote.passes.fuse import fuse, fuse_gates
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 
 GraphPass = Callable[[Graph], Graph]

@@ -18,14 +18,7 @@ from cenote.core.errors import CapacityError, CenoteError, MissingFileError, Mod
 from cenote.core.files import open_regular
 from cenote.core.options import PRECISIONS, WEIGHTS
 from cenote.plans import fingerprint, format, records
-from cenote.plans.format import (
-    MAGIC,
-    PAGE,
-    StalePlanError,
-    StoredModel,
-    StoredPlan,
-    is_plan_file,
-)
+from cenote.plans.format import MAGIC, PAGE, StalePlanError, StoredModel, StoredPlan, is_plan_file
 from cenote.runtime.memory import address_of
 
 if TYPE_CHECKING:

@@ -16,11 +16,12 @@ from cenote.core.types import Layout, TensorType
 from cenote.kernels.base import View, buffer_elements, dense_strides, halo_offset
 from cenote.kernels.conv.depthwise import suits
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import Sample, wide
+from cenote.ops.base import Sample
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.linear.gemm import Gemm, MatMul
 from cenote.ops.reorder import Reorder
+from cenote.ops.values import wide
 from cenote.runtime.program import Slot
 from tests.harness import Buffer, launch, pack, run_lowering, unpack
 from tests.targets import TARGETS

@@ -12,9 +12,10 @@ from cenote.codegen import jit
 from cenote.core.errors import ShapeError
 from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import Lowering, wide
+from cenote.ops.base import Lowering
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
+from cenote.ops.values import wide
 from tests.harness import run_lowering
 
 TARGET = jit.host_target()

@@ -250,9 +250,7 @@ class _Emitter:
         weights: Pointer,
         weight_offset: int,
     ) -> None:
-        """One channel of one tap: blocks weight vectors, one broadcast per pixel, blocks * pixels multiply-
-        adds.
-        """
+        """One channel of one tap: blocks weight vectors, one broadcast per pixel, blocks * pixels multiply- adds."""
         k, lanes = self.k, self.lanes
         vectors = [weights.load(weight_offset + o * lanes, lanes) for o in range(self.spec.blocks)]
         for origin, row in zip(origins, accumulators, strict=True):
@@ -291,9 +289,7 @@ class _Emitter:
 
 @dataclass
 class Taps:
-    """A chunk of the table: entries begin..end, the filter group's weights, and whether it is the first or
-    last.
-    """
+    """A chunk of the table: entries begin..end, the filter group's weights, and whether it is the first or last."""
 
     begin: Value
     end: Value

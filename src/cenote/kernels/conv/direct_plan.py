@@ -1,6 +1,4 @@
-"""From a convolution's sizes and views to calls of the direct kernel: packed weights, tap table, tiles,
-bands.
-"""
+"""From a convolution's sizes and views to calls of the direct kernel: packed weights, tap table, tiles, bands."""
 
 from __future__ import annotations
 
@@ -206,9 +204,7 @@ class _FilterGroups:
         return sum(begin * step for (begin, _), step in zip(self.shape.pads, steps, strict=True))
 
     def _pack(self) -> Array:
-        """Weights in the order the kernel reads: (group, run, channel block, d, h, w, channel, block,
-        lane).
-        """
+        """Weights in the order the kernel reads: (group, run, channel block, d, h, w, channel, block, lane)."""
         shape, lanes = self.shape, self.lanes
         filters, cg = shape.group_filters, shape.group_channels
         wanted = self.groups * self.each * lanes

@@ -15,7 +15,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Value
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.conv.direct import NUMBERS, ConvDirectSpec, widest
 from cenote.kernels.conv.direct_plan import MACS_PER_SECOND, PIECE, block_runs
 from cenote.kernels.elementwise.activations import Activation
@@ -90,8 +90,7 @@ class PanelSpec(KernelSpec):
     @property
     def words(self) -> tuple[Parameter, ...]:
         numbers = ("rows", "columns", "groups", "image", "row", "column", "to_image")
-        pointers = (Parameter("x", F32, pointer=True), Parameter("y", F32, pointer=True))
-        return (*pointers, *(Parameter(name) for name in numbers), Parameter("alpha", F32))
+        return (*pointers_to(F32, "x", "y"), *numbers_named(numbers), Parameter("alpha", F32))
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cenote.core.conv_geometry import ConvShape, Pairs
+from cenote.core.conv_geometry import ConvShape
+from cenote.core.pool_geometry import Pairs
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Call, View

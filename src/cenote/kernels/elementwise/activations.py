@@ -153,33 +153,13 @@ def clamp(kernel: Kernel, value: Value, low: float, high: float) -> Value:
     return kernel.select(raised > high, kernel.constant(value.type, high), raised)
 
 
-def _relu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return kernel.select(value < 0.0, kernel.constant(value.type, 0.0), value)
-
-
-def _leaky_relu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return kernel.select(value < 0.0, value * alpha, value)
-
-
 def _hard_sigmoid(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
     return clamp(kernel, value * alpha + beta, 0.0, 1.0)
-
-
-def _hard_swish(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return value * _hard_sigmoid(kernel, value, 1.0 / 6.0, 0.5)
-
-
-def _thresholded_relu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return kernel.select(value > alpha, value, kernel.constant(value.type, 0.0))  # NaN: 0
 
 
 def _shrink(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
     lowered = kernel.select(value > alpha, value - beta, kernel.constant(value.type, 0.0))  # NaN: 0
     return kernel.select(value < -alpha, value + beta, lowered)
-
-
-def _softsign(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return value / (kernel.absolute(value) + 1.0)
 
 
 def _apply_shrink(x: Array, alpha: float, beta: float) -> Array:
@@ -191,38 +171,6 @@ def _apply_clip(x: Array, low: float, high: float) -> Array:
     return np.where(raised > high, high, raised)
 
 
-def _sigmoid(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return math.sigmoid(kernel, value)
-
-
-def _tanh(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return math.tanh(kernel, value)
-
-
-def _softplus(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return math.softplus(kernel, value)
-
-
-def _silu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return math.swish(kernel, value)
-
-
-def _swish(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return math.swish(kernel, value, alpha)
-
-
-def _elu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return kernel.select(value < 0.0, math.expm1(kernel, value) * alpha, value)
-
-
-def _selu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return kernel.select(value < 0.0, math.expm1(kernel, value) * alpha, value) * beta
-
-
-def _celu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return kernel.select(value < 0.0, math.expm1(kernel, value / alpha) * alpha, value)
-
-
 def _mish(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
     # tanh(log(1 + e^x)) = ((1 + e^x)² - 1) / ((1 + e^x)² + 1), with e^-|x| so that nothing overflows.
     small = math.exp(kernel, -kernel.absolute(value))
@@ -230,10 +178,6 @@ def _mish(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
     top = kernel.select(negative, kernel.fma(small, small, twice), twice + 1.0)
     rest = kernel.select(negative, kernel.constant(value.type, 2.0), twice * small)
     return value * (top / (top + rest))
-
-
-def _gelu(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
-    return value * 0.5 * (math.erf(kernel, value * ROOT_HALF) + 1.0)
 
 
 def _gelu_tanh(kernel: Kernel, value: Value, alpha: float, beta: float) -> Value:
@@ -254,33 +198,56 @@ def _apply_softplus(x: Array) -> Array:
     return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
 
 
-def _apply_gelu_tanh(x: Array) -> Array:
-    return 0.5 * x * (1.0 + np.tanh(ROOT_TWO_OVER_PI * (x + 0.044715 * x * x * x)))
-
-
 erf = np.vectorize(erf_of_one, otypes=[np.float64])
 
 
-# kind: (instructions, NumPy)
+# kind: (instructions on a value, NumPy on an array), both with alpha and beta
 KINDS: dict[str, tuple[Emit, Apply]] = {
-    "identity": (lambda kernel, value, alpha, beta: value, lambda x, alpha, beta: x),
-    "relu": (_relu, lambda x, alpha, beta: np.where(x < 0, 0, x)),
-    "leaky_relu": (_leaky_relu, lambda x, alpha, beta: np.where(x < 0, alpha * x, x)),  # slope alpha below 0
-    "thresholded_relu": (_thresholded_relu, lambda x, alpha, beta: np.where(x > alpha, x, 0)),
+    "identity": (lambda k, v, a, b: v, lambda x, a, b: x),
+    "relu": (
+        lambda k, v, a, b: k.select(v < 0.0, k.constant(v.type, 0.0), v),
+        lambda x, a, b: np.where(x < 0, 0, x),
+    ),
+    "leaky_relu": (
+        lambda k, v, a, b: k.select(v < 0.0, v * a, v),
+        lambda x, a, b: np.where(x < 0, a * x, x),
+    ),  # slope alpha below 0
+    "thresholded_relu": (  # NaN gives 0
+        lambda k, v, a, b: k.select(v > a, v, k.constant(v.type, 0.0)),
+        lambda x, a, b: np.where(x > a, x, 0),
+    ),
     "clip": (clamp, _apply_clip),  # alpha..beta
     "shrink": (_shrink, _apply_shrink),  # x + beta below -alpha, x - beta above alpha, else 0
-    "hard_sigmoid": (_hard_sigmoid, lambda x, alpha, beta: _apply_clip(alpha * x + beta, 0.0, 1.0)),
-    "hard_swish": (_hard_swish, lambda x, alpha, beta: x * _apply_clip(x / 6.0 + 0.5, 0.0, 1.0)),
-    "softsign": (_softsign, lambda x, alpha, beta: x / (1.0 + np.abs(x))),
-    "sigmoid": (_sigmoid, lambda x, alpha, beta: _apply_sigmoid(x)),
-    "silu": (_silu, lambda x, alpha, beta: x * _apply_sigmoid(x)),
-    "swish": (_swish, lambda x, alpha, beta: x * _apply_sigmoid(alpha * x)),
-    "tanh": (_tanh, lambda x, alpha, beta: np.tanh(x)),
-    "elu": (_elu, lambda x, alpha, beta: np.where(x < 0, alpha * np.expm1(x), x)),
-    "selu": (_selu, lambda x, alpha, beta: beta * np.where(x < 0, alpha * np.expm1(x), x)),
-    "celu": (_celu, lambda x, alpha, beta: np.where(x < 0, alpha * np.expm1(x / alpha), x)),
-    "softplus": (_softplus, lambda x, alpha, beta: _apply_softplus(x)),
-    "mish": (_mish, lambda x, alpha, beta: x * np.tanh(_apply_softplus(x))),
-    "gelu": (_gelu, lambda x, alpha, beta: 0.5 * x * (1.0 + erf(x * ROOT_HALF))),
-    "gelu_tanh": (_gelu_tanh, lambda x, alpha, beta: _apply_gelu_tanh(x)),
+    "hard_sigmoid": (_hard_sigmoid, lambda x, a, b: _apply_clip(a * x + b, 0.0, 1.0)),
+    "hard_swish": (
+        lambda k, v, a, b: v * _hard_sigmoid(k, v, 1.0 / 6.0, 0.5),
+        lambda x, a, b: x * _apply_clip(x / 6.0 + 0.5, 0.0, 1.0),
+    ),
+    "softsign": (lambda k, v, a, b: v / (k.absolute(v) + 1.0), lambda x, a, b: x / (1.0 + np.abs(x))),
+    "sigmoid": (lambda k, v, a, b: math.sigmoid(k, v), lambda x, a, b: _apply_sigmoid(x)),
+    "silu": (lambda k, v, a, b: math.swish(k, v), lambda x, a, b: x * _apply_sigmoid(x)),
+    "swish": (lambda k, v, a, b: math.swish(k, v, a), lambda x, a, b: x * _apply_sigmoid(a * x)),
+    "tanh": (lambda k, v, a, b: math.tanh(k, v), lambda x, a, b: np.tanh(x)),
+    "elu": (
+        lambda k, v, a, b: k.select(v < 0.0, math.expm1(k, v) * a, v),
+        lambda x, a, b: np.where(x < 0, a * np.expm1(x), x),
+    ),
+    "selu": (
+        lambda k, v, a, b: k.select(v < 0.0, math.expm1(k, v) * a, v) * b,
+        lambda x, a, b: b * np.where(x < 0, a * np.expm1(x), x),
+    ),
+    "celu": (
+        lambda k, v, a, b: k.select(v < 0.0, math.expm1(k, v / a) * a, v),
+        lambda x, a, b: np.where(x < 0, a * np.expm1(x / a), x),
+    ),
+    "softplus": (lambda k, v, a, b: math.softplus(k, v), lambda x, a, b: _apply_softplus(x)),
+    "mish": (_mish, lambda x, a, b: x * np.tanh(_apply_softplus(x))),
+    "gelu": (
+        lambda k, v, a, b: v * 0.5 * (math.erf(k, v * ROOT_HALF) + 1.0),
+        lambda x, a, b: 0.5 * x * (1.0 + erf(x * ROOT_HALF)),
+    ),
+    "gelu_tanh": (
+        _gelu_tanh,
+        lambda x, a, b: 0.5 * x * (1.0 + np.tanh(ROOT_TWO_OVER_PI * (x + 0.044715 * x * x * x))),
+    ),
 }

@@ -21,7 +21,7 @@ from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.elementwise.elementwise import vector_lanes
 from cenote.kernels.strided_axes import axis_names, axis_words, joined_axes, nested
 
@@ -56,8 +56,7 @@ class Normalized:
 
 
 def _parameters(dtype: np.dtype[Any], numbers: Sequence[str]) -> tuple[Parameter, ...]:
-    pointers = (Parameter(name, Scalar.of(dtype), pointer=True) for name in ("y", "x"))
-    return (*pointers, *numbers_named(numbers))
+    return (*pointers_to(Scalar.of(dtype), "y", "x"), *numbers_named(numbers))
 
 
 def _compute(x: Pointer) -> Scalar:

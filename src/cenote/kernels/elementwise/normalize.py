@@ -23,7 +23,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.elementwise.elementwise import vector_lanes
 from cenote.kernels.strided_axes import (
     axis_names,
@@ -174,8 +174,8 @@ class NormalizeBlocked(KernelSpec):
     @property
     def words(self) -> tuple[Parameter, ...]:
         element = Scalar.of(self.dtype)
-        pointers = [Parameter(name, element, pointer=True, may_alias=True) for name in ("y", "x")]
-        pointers += [Parameter(name, self.compute, pointer=True) for name in ("scale", "bias")]
+        pointers = pointers_to(element, "y", "x", may_alias=True)
+        pointers += pointers_to(self.compute, "scale", "bias")
         numbers = [
             "blocks",
             "y_picture",

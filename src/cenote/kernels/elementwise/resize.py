@@ -23,7 +23,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, Array
-from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.elementwise.elementwise import vector_lanes
 from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
 
@@ -45,9 +45,8 @@ class ResizeSpec(KernelSpec):
     def words(self) -> tuple[Parameter, ...]:
         element = Scalar.of(self.dtype)
         weight = F64 if self.dtype == FLOAT64 else F32
-        pointers = [Parameter("y", element, pointer=True), Parameter("x", element, pointer=True)]
-        pointers += [Parameter(name, I64, pointer=True) for name in ("row_offset", "column_offset")]
-        pointers += [Parameter(name, weight, pointer=True) for name in ("row_weight", "column_weight")]
+        pointers = (*pointers_to(element, "y", "x"), *pointers_to(I64, "row_offset", "column_offset"))
+        pointers += pointers_to(weight, "row_weight", "column_weight")
         numbers = ["rows", "columns", "x_columns", "y_row", *axis_names(self.outer, ("y", "x"))]
         return (*pointers, *numbers_named(numbers))
 

@@ -20,7 +20,7 @@ from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.elementwise.elementwise import vector_lanes
 from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
 
@@ -38,8 +38,7 @@ class SoftmaxSpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        element = Scalar.of(self.dtype)
-        pointers = (Parameter(name, element, pointer=True, may_alias=True) for name in ("y", "x"))
+        pointers = pointers_to(Scalar.of(self.dtype), "y", "x", may_alias=True)
         numbers = ["count", "y_step", "x_step", "columns", *axis_names(self.outer, ("y", "x"))]
         return (*pointers, *numbers_named(numbers))
 

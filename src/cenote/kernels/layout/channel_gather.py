@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 
 Sources = tuple[tuple[int, int], ...]
 STRIDES = ("image", "block", "plane", "row")
@@ -38,8 +38,8 @@ class ChannelGatherSpec(KernelSpec):
     def words(self) -> tuple[Parameter, ...]:
         element = Scalar("i32", "int", 32, "i32")
         numbers = [f"{name}_{axis}" for name in self.names for axis in STRIDES]
-        pointers = (Parameter(name, element, pointer=True) for name in self.names)
-        return (*pointers, *numbers_named([*numbers, "rows", "planes", "width"]))
+        words = numbers_named([*numbers, "rows", "planes", "width"])
+        return (*pointers_to(element, *self.names), *words)
 
     def emit(self, target: Target) -> Kernel:
         lanes, names, k = target.lanes(), self.names, self.kernel(target)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import U8
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 
 NUMBERS = ("run", "middle", "inner", "x0", "x1", "x2", "y0", "y1", "y2")  # bytes, rows, strides in bytes
 
@@ -26,7 +26,7 @@ class MemcpySpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        return (Parameter("x", U8, pointer=True), Parameter("y", U8, pointer=True), *numbers_named(NUMBERS))
+        return (*pointers_to(U8, "x", "y"), *numbers_named(NUMBERS))
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)

@@ -14,7 +14,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import U8, U16, U32, U64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import Layout
-from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, padded_spatial
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, padded_spatial, pointers_to
 from cenote.kernels.lanes import transposed
 
 BITS: dict[int, Scalar] = {1: U8, 2: U16, 4: U32, 8: U64}  # moves keep bits: a type is its size
@@ -33,10 +33,6 @@ def _strides(name: str, strides: Sequence[int]) -> dict[str, int]:
     return {f"{name}_{axis}": stride for axis, stride in zip(AXES, strides, strict=True)}
 
 
-def _pointers(names: str, nbytes: int) -> list[Parameter]:
-    return [Parameter(name, BITS[nbytes], pointer=True) for name in names]
-
-
 def deep_sizes(view: View) -> tuple[int, int, int]:
     """Spatial extents over (depth, height, width)."""
     spatial = view.shape[2:]
@@ -46,9 +42,7 @@ def deep_sizes(view: View) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class ReorderSpec(KernelSpec):
-    """Plain to blocked (`to_blocked`) or back. `bytes` is an element's size; `unit`: a plain row is
-    contiguous.
-    """
+    """Plain to blocked (`to_blocked`) or back. `bytes` is an element's size; `unit`: a plain row is contiguous."""
 
     to_blocked: bool
     lanes: int
@@ -59,7 +53,7 @@ class ReorderSpec(KernelSpec):
     def words(self) -> tuple[Parameter, ...]:
         strides = (f"{side}_{axis}" for side in "pb" for axis in AXES)
         numbers = ["channels", "blocks", "height", "depth", "width", *strides]
-        return (*_pointers("xy", self.bytes), *numbers_named(numbers))
+        return (*pointers_to(BITS[self.bytes], "x", "y"), *numbers_named(numbers))
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
@@ -149,7 +143,7 @@ class HaloSpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        return (*_pointers("y", self.bytes), *numbers_named(HALO_NUMBERS))
+        return (*pointers_to(BITS[self.bytes], "y"), *numbers_named(HALO_NUMBERS))
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
@@ -225,7 +219,7 @@ class PadSpec(KernelSpec):
             "w_begin",
         )
         strides = (f"x_{axis}" for axis in AXES)
-        return (*_pointers("xy", self.bytes), *numbers_named([*strides, "channels", *sizes]))
+        return (*pointers_to(BITS[self.bytes], "x", "y"), *numbers_named([*strides, "channels", *sizes]))
 
     def emit(self, target: Target) -> Kernel:
         element, k = BITS[self.bytes], self.kernel(target)
@@ -258,9 +252,7 @@ class PadSpec(KernelSpec):
 
 
 def pad_call(x: View, y: View, begins: Sequence[int]) -> Call:
-    """Copy plain x into the dense plain y of larger spatial extents, `begins` zeros before it along each
-    axis.
-    """
+    """Copy plain x into the dense plain y of larger spatial extents, `begins` zeros before it along each axis."""
     (depth, height, width), to = deep_sizes(x), deep_sizes(y)
     first = (0,) * (3 - len(begins)) + tuple(begins)
     items = x.shape[0] * x.shape[1] * to[0] * to[1]

@@ -23,7 +23,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import TensorType
-from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.lanes import transposed
 from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
@@ -41,7 +41,7 @@ class TransposeSpec(KernelSpec):
     def words(self) -> tuple[Parameter, ...]:
         element = Scalar.of(np.dtype(f"u{self.nbytes}"))
         numbers = ["rows", "columns", "y_row", "x_row", "x_column", *axis_names(self.outer, ("y", "x"))]
-        return (*(Parameter(name, element, pointer=True) for name in ("y", "x")), *numbers_named(numbers))
+        return (*pointers_to(element, "y", "x"), *numbers_named(numbers))
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)

@@ -21,15 +21,7 @@ from cenote.codegen.builder import Kernel, Parameter, Variable
 from cenote.codegen.values import I32, I64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.lanes import every_second, in_order, second_order
-from cenote.kernels.pool.common import (
-    INDEX_PARAMETERS,
-    MAXIMUM,
-    SLACK,
-    PoolSpec,
-    Strip,
-    spans,
-    taps_inside,
-)
+from cenote.kernels.pool.common import INDEX_PARAMETERS, MAXIMUM, SLACK, PoolSpec, Strip, spans, taps_inside
 from cenote.kernels.pool.problem import (
     Candidate,
     Partition,

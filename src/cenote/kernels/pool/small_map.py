@@ -19,16 +19,7 @@ from functools import cache
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
 from cenote.core.target import Target
-from cenote.kernels.pool.common import (
-    SLACK,
-    SUM,
-    NanGuard,
-    PoolSpec,
-    Strip,
-    combine_all,
-    load,
-    spans,
-)
+from cenote.kernels.pool.common import SLACK, SUM, NanGuard, PoolSpec, Strip, combine_all, load, spans
 from cenote.kernels.pool.horizontal import Across
 from cenote.kernels.pool.problem import (
     Candidate,

@@ -30,16 +30,7 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.pool import horizontal
-from cenote.kernels.pool.common import (
-    SLACK,
-    NanGuard,
-    PoolSpec,
-    Strip,
-    choose,
-    combine_all,
-    fill_blank,
-    load,
-)
+from cenote.kernels.pool.common import SLACK, NanGuard, PoolSpec, Strip, choose, combine_all, fill_blank, load
 from cenote.kernels.pool.problem import (
     Candidate,
     Geometry,

@@ -27,7 +27,7 @@ from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import KernelSpec
+from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.pool.common import compute_type, spans
 from cenote.kernels.pool_variants.power import product, real_power
 
@@ -73,18 +73,12 @@ class PoolAverageBackward(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
         storage = Scalar.of(self.dtype)
-        pointers = [Parameter(name, storage, pointer=True) for name in ("y", "x")]
-        pointers.append(Parameter("g", self.compute if self.slope != PLAIN_SLOPE else storage, pointer=True))
-        pointers += [Parameter(name, I64, pointer=True) for name in TABLES]
-        pointers += [Parameter(name, self.compute, pointer=True) for name in WEIGHTS]
         return (
-            *pointers,
-            *(Parameter(word) for word in WORDS),
-            Parameter("exponent", F64),
-            Parameter("floor", F64),
-        )
+            *pointers_to(storage, "y", "x"), *pointers_to(self.compute if self.slope != PLAIN_SLOPE else storage, "g"),
+            *pointers_to(I64, *TABLES), *pointers_to(self.compute, *WEIGHTS), *numbers_named(WORDS),
+            Parameter("exponent", F64), Parameter("floor", F64),
+        )  # fmt: skip
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)

@@ -18,7 +18,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Scalar
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.plane_items import (
     channels_of,
     group_width,
@@ -43,13 +43,10 @@ class PoolIndexGather(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
         element = Scalar.of(np.dtype(f"u{self.dtype.itemsize}"))
-        pointers = [Parameter("y", element, pointer=True), Parameter("g", element, pointer=True)]
-        pointers += [Parameter("index", I64, pointer=True), Parameter("found", I64, pointer=True)]
         numbers = ["channels", "groups", "planes", "rows", "columns", "depth", "height", "breadth"]
         numbers += stride_names("y", "g", "index")
-        return (*pointers, *(Parameter(name) for name in numbers))
+        return (*pointers_to(element, "y", "g"), *pointers_to(I64, "index", "found"), *numbers_named(numbers))
 
     def emit(self, target: Target) -> Kernel:
         element = Scalar.of(np.dtype(f"u{self.dtype.itemsize}"))

@@ -24,7 +24,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I64, U64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.plane_items import (
     Item,
     Planes,
@@ -65,12 +65,13 @@ class PoolIndexScatter(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
-        pointers = [Parameter("y", self.element, pointer=True), Parameter("x", self.element, pointer=True)]
-        pointers += [Parameter("index", I64, pointer=True), Parameter("found", I64, pointer=True)]
         numbers = ["channels", "groups", "planes", "rows", "columns", "y_planes", "y_rows", "y_columns"]
         numbers += ["depth", "height", "breadth", *stride_names("y", "x", "index")]
-        return (*pointers, *(Parameter(name) for name in numbers))
+        return (
+            *pointers_to(self.element, "y", "x"),
+            *pointers_to(I64, "index", "found"),
+            *numbers_named(numbers),
+        )
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)

@@ -23,7 +23,7 @@ from cenote.codegen.values import I64, Pointer, Scalar, Value
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import SUM, combine_all, compute_type, spans
 from cenote.kernels.pool.problem import fitting
@@ -59,11 +59,8 @@ class PoolBlur(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
-        storage = Scalar.of(self.dtype)
-        pointers = [Parameter(name, storage, pointer=True) for name in ("y", "x")]
-        pointers += [Parameter(name, I64, pointer=True) for name in ("rows", "border")]
-        return (*pointers, *(Parameter(name) for name in WORDS))
+        pointers = pointers_to(Scalar.of(self.dtype), "y", "x")
+        return (*pointers, *pointers_to(I64, "rows", "border"), *numbers_named(WORDS))
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)

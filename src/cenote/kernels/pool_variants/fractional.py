@@ -20,7 +20,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Pointer, Scalar, Value
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.plane_items import channels_of, named, planes_of
 from cenote.kernels.pool.common import MAXIMUM, compute_type, spans
 from cenote.kernels.pool.problem import fitting
@@ -58,19 +58,11 @@ class PoolFractional(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
         storage, real = Scalar.of(self.dtype), Scalar.of(self.samples)
-        pointers = [
-            *(Parameter(name, storage, pointer=True) for name in ("y", "x")),
-            Parameter("index", I64, pointer=True),
-            Parameter("samples", real, pointer=True),
-            Parameter("found", I64, pointer=True),
-        ]
-        numbers = [
-            *(Parameter(name) for name in WORDS),
-            *(Parameter(f"alpha_{axis}", real) for axis in AXES),
-        ]
-        return (*pointers, *numbers)
+        return (
+            *pointers_to(storage, "y", "x"), *pointers_to(I64, "index"), *pointers_to(real, "samples"),
+            *pointers_to(I64, "found"), *numbers_named(WORDS), *(Parameter(f"alpha_{axis}", real) for axis in AXES),
+        )  # fmt: skip
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)

@@ -39,7 +39,6 @@ class PowerSpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
         types = zip(TENSORS, self.dtypes, strict=True)
         pointers = [Parameter(name, Scalar.of(dtype), pointer=True) for name, dtype in types]
         return (*pointers, Parameter("size"), Parameter("exponent", F64), Parameter("floor", F64))

@@ -22,7 +22,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, Pointer, Scalar, Value
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
-from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.lanes import deinterleave
 from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import SUM, compute_type, spans
@@ -63,11 +63,8 @@ class WholeWindowSpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
-        storage = Scalar.of(self.dtype)
-        pointers = [Parameter(name, storage, pointer=True) for name in ("y", "x")]
-        pointers += [Parameter(name, I32, pointer=True) for name in ("row_counts", "column_counts")]
-        return (*pointers, *(Parameter(word) for word in WORDS))
+        pointers = pointers_to(Scalar.of(self.dtype), "y", "x")
+        return (*pointers, *pointers_to(I32, "row_counts", "column_counts"), *numbers_named(WORDS))
 
     def band(self, k: Kernel, image: Value, unit: Value, first: Value) -> WindowBand:
         """One item of work."""

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F64, I64, Pointer, Scalar, Value
+from cenote.codegen.values import I64, Pointer, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64
 from cenote.kernels.base import Argument, Call, View
@@ -51,12 +51,7 @@ class RoiAlignSpec(BoxSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
-        element = Scalar.of(self.dtype)
-        pointers = [Parameter(name, element, pointer=True) for name in ("y", "x", "rois")]
-        pointers += [Parameter("batches", Scalar.of(self.index), pointer=True)]
-        pointers += [Parameter("found", I64, pointer=True)]
-        return (*pointers, *(Parameter(word) for word in WORDS), Parameter("scale", F64))
+        return self.words_with(("y", "x", "rois"), WORDS)
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F64, I64, Scalar, Value
+from cenote.codegen.values import I64, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, View
 from cenote.kernels.plane_items import named, vectors
@@ -38,12 +38,7 @@ class RoiAlignBackward(BoxSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        """The words of a call, by name and in order."""
-        element = Scalar.of(self.dtype)
-        pointers = [Parameter(name, element, pointer=True) for name in ("y", "g", "rois")]
-        pointers += [Parameter("batches", Scalar.of(self.index), pointer=True)]
-        pointers += [Parameter("found", I64, pointer=True)]
-        return (*pointers, *(Parameter(word) for word in WORDS), Parameter("scale", F64))
+        return self.words_with(("y", "g", "rois"), WORDS)
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)

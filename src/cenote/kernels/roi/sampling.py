@@ -6,15 +6,16 @@ box (NOT_FINITE, NO_IMAGE, TOO_LARGE), and the image it names.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import Kernel
+from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, I64, U64, Pointer, Scalar, Value
 from cenote.core.types import FLOAT64
-from cenote.kernels.base import KernelSpec
+from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 
 NOT_FINITE, NO_IMAGE, TOO_LARGE = 1, 2, 3
 MOST_SAMPLES = 1 << 20  # along an axis of a bin
@@ -35,6 +36,13 @@ class BoxSpec(KernelSpec):
     @property
     def real(self) -> Scalar:
         return F64 if self.dtype == FLOAT64 else F32
+
+    def words_with(self, tensors: Sequence[str], numbers: Sequence[str]) -> tuple[Parameter, ...]:
+        """Pointers to tensors of the map's type, the images of the boxes, what is found, numbers, the scale."""
+        return (
+            *pointers_to(Scalar.of(self.dtype), *tensors), *pointers_to(Scalar.of(self.index), "batches"),
+            *pointers_to(I64, "found"), *numbers_named(numbers), Parameter("scale", F64),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

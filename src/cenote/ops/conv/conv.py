@@ -3,54 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
-from cenote.core.conv_geometry import (
-    ConvShape,
-    Pairs,
-    output_size,
-    pairs_from_onnx,
-    per_axis,
-    resolve_pads,
-)
+from cenote.core.conv_geometry import ConvShape, output_size, resolve_pads
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
+from cenote.core.pool_geometry import Pairs, extents
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Decoder,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require_same_dtype,
-    seeded,
-    wide,
-)
+from cenote.ops.base import Arrays, Box, Imported, Lowering, Sample, Types
+from cenote.ops.checks import read, require_same_dtype
 from cenote.ops.conv.conv_lowerings import conv_lowerings
 from cenote.ops.epilogue import Epilogue, Fusible
+from cenote.ops.values import narrow, seeded, wide
 
 
-def decode_conv(node: Imported) -> Op:
+def decode_conv(node: Imported) -> Conv:
     """Conv of ai.onnx 1, 11 and 22 (they differ in types and wording only)."""
-    node.expect("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-    return Conv(
-        strides=tuple(node.get("strides", ())),
-        pads=pairs_from_onnx("conv", node.get("pads", ())),
-        dilations=tuple(node.get("dilations", ())),
-        groups=int(node.get("group", 1)),
-        auto_pad=str(node.get("auto_pad", "NOTSET")) or "NOTSET",
-        window=tuple(node.get("kernel_shape", ())),
-    )
+    return read(Conv, node, "strides", "pads", "dilations", "auto_pad", groups="group", window="kernel_shape")
 
 
 @dataclass(frozen=True)
@@ -81,9 +54,9 @@ class Conv(Fusible):
     exact: bool = False
     pool: bool = False
 
-    name: ClassVar[str] = "conv"
-    operands: ClassVar[tuple[str, ...]] = ("x", "w", "bias?", "residual?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Conv": decode_conv}
+    name = "conv"
+    operands = ("x", "w", "bias?", "residual?")
+    from_onnx = {"Conv": decode_conv}
 
     def shape(self, x: TensorType, w: TensorType) -> ConvShape:
         """The resolved sizes; raises where they do not fit."""
@@ -107,8 +80,8 @@ class Conv(Fusible):
                 f"conv: x {x} has {channels} channels, weights {w} in {self.groups} groups take "
                 f"{w.shape[1] * self.groups}"
             )
-        strides = per_axis("conv", "strides", self.strides, rank)
-        dilations = per_axis("conv", "dilations", self.dilations, rank)
+        strides = extents("conv", "strides", self.strides, rank)
+        dilations = extents("conv", "dilations", self.dilations, rank)
         reach = tuple((k - 1) * d + 1 for k, d in zip(window, dilations, strict=True))
         pads = resolve_pads("conv", self.auto_pad, self.pads, x.shape[2:], reach, strides)
         out = output_size("conv", x.shape[2:], reach, strides, pads)
@@ -166,13 +139,16 @@ class Conv(Fusible):
         )
         yield from conv_lowerings(self.shape(x, w), inputs, fused, target, exact=self.exact)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x, w, bias, residual = self.arranged(inputs)
-        (y,) = self.infer(*inputs)
-        extra = sum((bias is not None, residual is not None, not self.activation.is_identity))
-        moved = sum(value.nbytes for value in (x, w, bias, residual, y) if value is not None)
-        pixels = y.size * (4 if self.pool else 1)
-        return Cost(self.shape(x, w).operations + (extra + self.pool) * pixels, moved)
+    def operations(
+        self,
+        outputs: Types,
+        x: TensorType,
+        w: TensorType,
+        bias: TensorType | None,
+        residual: TensorType | None,
+    ) -> int:
+        extra = sum((bias is not None, residual is not None, not self.activation.is_identity, self.pool))
+        return self.shape(x, w).operations + extra * outputs[0].size * (4 if self.pool else 1)
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         x, w, bias, _ = self.arranged(inputs)

@@ -2,59 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
-from cenote.core.conv_geometry import (
-    AUTO_PADS,
-    ConvShape,
-    Pairs,
-    check_pads,
-    pairs_from_onnx,
-    per_axis,
-    same_pads,
-)
+from cenote.core.conv_geometry import ConvShape, check_auto_pad
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
+from cenote.core.pool_geometry import Pairs, extents, padding_pairs, same_pads
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Decoder,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require_same_dtype,
-    seeded,
-    wide,
-)
+from cenote.ops.base import Arrays, Box, Lowering, Sample, Types
+from cenote.ops.checks import read, require_same_dtype
 from cenote.ops.conv.conv_lowerings import transpose_lowerings
 from cenote.ops.epilogue import Epilogue, Fusible
-
-
-def decode_conv_transpose(node: Imported) -> Op:
-    """ConvTranspose of ai.onnx 1, 11 and 22 (the split of an odd padding follows the text of 11)."""
-    node.expect(
-        "auto_pad", "dilations", "group", "kernel_shape", "output_padding", "output_shape", "pads", "strides"
-    )
-    return ConvTranspose(
-        strides=tuple(node.get("strides", ())),
-        pads=pairs_from_onnx("conv_transpose", node.get("pads", ())),
-        dilations=tuple(node.get("dilations", ())),
-        groups=int(node.get("group", 1)),
-        auto_pad=str(node.get("auto_pad", "NOTSET")) or "NOTSET",
-        output_padding=tuple(node.get("output_padding", ())),
-        output_shape=tuple(node.get("output_shape", ())),
-        window=tuple(node.get("kernel_shape", ())),
-    )
+from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)
@@ -78,9 +41,22 @@ class ConvTranspose(Fusible):
     window: tuple[int, ...] = ()
     activation: Activation = field(default_factory=Activation)
 
-    name: ClassVar[str] = "conv_transpose"
-    operands: ClassVar[tuple[str, ...]] = ("x", "w", "bias?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"ConvTranspose": decode_conv_transpose}
+    name = "conv_transpose"
+    operands = ("x", "w", "bias?")
+    from_onnx = {
+        "ConvTranspose": lambda node: read(
+            ConvTranspose,
+            node,
+            "strides",
+            "pads",
+            "dilations",
+            "auto_pad",
+            "output_padding",
+            "output_shape",
+            groups="group",
+            window="kernel_shape",
+        )
+    }
 
     def shape(self, x: TensorType, w: TensorType) -> ConvShape:
         """The sizes of this operator; `size` is the input's, `out` the output's extent."""
@@ -98,8 +74,8 @@ class ConvTranspose(Fusible):
             raise ShapeError(f"{name}: x {x} has {x.shape[1]} channels, weights {w} take {w.shape[0]}")
         if self.groups < 1 or x.shape[1] % self.groups:
             raise ArgumentError(f"{name}: groups {self.groups} must divide the {x.shape[1]} channels")
-        strides = per_axis(name, "strides", self.strides, rank)
-        dilations = per_axis(name, "dilations", self.dilations, rank)
+        strides = extents(name, "strides", self.strides, rank)
+        dilations = extents(name, "dilations", self.dilations, rank)
         pads, out = self._extents(x.shape[2:], window, strides, dilations)
         filters = w.shape[1] * self.groups
         return ConvShape(
@@ -114,24 +90,21 @@ class ConvTranspose(Fusible):
         dilations: tuple[int, ...],
     ) -> tuple[Pairs, tuple[int, ...]]:
         rank = len(size)
-        extra = per_axis(self.name, "output_padding", self.output_padding, rank, low=0)
+        extra = extents(self.name, "output_padding", self.output_padding, rank, low=0)
         full = [
             stride * (extent - 1) + more + (k - 1) * dilation + 1 if extent else 0
             for extent, stride, more, k, dilation in zip(size, strides, extra, window, dilations, strict=True)
         ]
-        if self.auto_pad not in AUTO_PADS:
-            raise ArgumentError(
-                f"{self.name}: auto_pad '{self.auto_pad}' is not known ({', '.join(AUTO_PADS)})"
-            )
+        check_auto_pad(self.name, self.auto_pad)
         wanted = self.output_shape[-rank:]  # some exporters write the whole shape
         if not wanted and self.auto_pad.startswith("SAME"):
             wanted = tuple(extent * stride for extent, stride in zip(size, strides, strict=True))
         if wanted:
-            wanted = per_axis(self.name, "output_shape", wanted, rank, low=0)
+            wanted = extents(self.name, "output_shape", wanted, rank, low=0)
             upper = self.auto_pad == "SAME_UPPER"
             pads = tuple(same_pads(max(0, f - o), upper) for f, o in zip(full, wanted, strict=True))
             return pads, wanted
-        pads = ((0, 0),) * rank if self.auto_pad == "VALID" else check_pads(self.name, self.pads, rank)
+        pads = ((0, 0),) * rank if self.auto_pad == "VALID" else padding_pairs(self.name, self.pads, rank)
         out = tuple(f - begin - end for f, (begin, end) in zip(full, pads, strict=True))
         if any(extent < 0 or (extent == 0 and given) for extent, given in zip(out, size, strict=True)):
             raise ShapeError(f"{self.name}: pads {pads} crop more than the output's {full}; use smaller pads")
@@ -160,12 +133,9 @@ class ConvTranspose(Fusible):
         fused = Epilogue(None if bias is None else 2, None, self.activation)
         yield from transpose_lowerings(self.shape(x, w), inputs, fused, target)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x, w, bias = self.arranged(inputs)
-        (y,) = self.infer(*inputs)
-        moved = sum(value.nbytes for value in (*inputs, y) if value is not None)
+    def operations(self, outputs: Types, x: TensorType, w: TensorType, bias: TensorType | None) -> int:
         extra = sum((bias is not None, not self.activation.is_identity))
-        return Cost(2 * x.size * (w.size // max(1, w.shape[0])) + extra * y.size, moved)
+        return 2 * x.size * (w.size // max(1, w.shape[0])) + extra * outputs[0].size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         x, w, _ = self.arranged(inputs)
@@ -192,9 +162,7 @@ class ConvTranspose(Fusible):
 
 
 def scatter(x: Array, w: Array, shape: ConvShape) -> Array:
-    """The plain sum in the arrays' own type: every tap adds one matrix product at a stride, then the pads
-    crop.
-    """
+    """The plain sum in the arrays' own type: every tap adds one matrix product at a stride, then the pads crop."""
     groups, images = shape.groups, shape.n
     sizes = zip(shape.size, shape.strides, shape.reach, shape.pads, shape.out, strict=True)
     extents = [max(s * (e - 1) + r, pad + o, 0) for e, s, r, (pad, _), o in sizes]

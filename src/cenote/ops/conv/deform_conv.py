@@ -1,57 +1,21 @@
-"""DeformConv: a convolution whose taps read the image at learned places; and Col2Im, columns added up to an
-image.
-"""
+"""DeformConv: a convolution whose taps read the image at learned places; and Col2Im, columns added up to an image."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from cenote.core.conv_geometry import Pairs, check_pads, output_size, pairs_from_onnx, per_axis
+from cenote.core.conv_geometry import output_size
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.pool_geometry import Pairs, extents, padding_pairs
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import int64s, known_ints, require_kind
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import int64s, known_ints, read, require_kind, require_same_dtype
 from cenote.ops.movement.grid_sample import FAR, interpolate
-
-
-def _decode_deform_conv(node: Imported) -> Op:
-    """DeformConv of ai.onnx 19 and 22."""
-    node.expect("dilations", "group", "kernel_shape", "offset_group", "pads", "strides")
-    return DeformConv(
-        strides=tuple(node.get("strides", ())),
-        pads=pairs_from_onnx("deform_conv", node.get("pads", ())),
-        dilations=tuple(node.get("dilations", ())),
-        groups=int(node.get("group", 1)),
-        offset_groups=int(node.get("offset_group", 1)),
-        window=tuple(node.get("kernel_shape", ())),
-    )
-
-
-def _decode_col2im(node: Imported) -> Op:
-    node.expect("dilations", "pads", "strides")
-    return Col2Im(
-        strides=tuple(node.get("strides", ())),
-        pads=pairs_from_onnx("col2im", node.get("pads", ())),
-        dilations=tuple(node.get("dilations", ())),
-    )
+from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)
@@ -71,17 +35,28 @@ class DeformConv(Op):
     offset_groups: int = 1
     window: tuple[int, ...] = ()
 
-    name: ClassVar[str] = "deform_conv"
-    operands: ClassVar[tuple[str, ...]] = ("x", "w", "offset", "bias?", "mask?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"DeformConv": _decode_deform_conv}
+    name = "deform_conv"
+    operands = ("x", "w", "offset", "bias?", "mask?")
+    from_onnx = {
+        "DeformConv": lambda node: read(
+            DeformConv,
+            node,
+            "strides",
+            "pads",
+            "dilations",
+            groups="group",
+            offset_groups="offset_group",
+            window="kernel_shape",
+        )
+    }
 
     def geometry(self, x: TensorType, w: TensorType) -> tuple[tuple[int, ...], Pairs, tuple[int, ...]]:
         """Strides, pads and dilations, one per spatial axis."""
         rank = x.rank - 2
         return (
-            per_axis(self.name, "strides", self.strides, rank),
-            check_pads(self.name, self.pads, rank),
-            per_axis(self.name, "dilations", self.dilations, rank),
+            extents(self.name, "strides", self.strides, rank),
+            padding_pairs(self.name, self.pads, rank),
+            extents(self.name, "dilations", self.dilations, rank),
         )
 
     def types(
@@ -149,11 +124,8 @@ class DeformConv(Op):
             y = y + wide(bias).reshape(-1, *(1,) * len(out))
         return (narrow(y, result.dtype),)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        w = require(self.name, inputs[1], "w")
-        (y,) = self.infer(*inputs)
-        moved = sum(x.nbytes for x in (*inputs, y) if x is not None)
-        return Cost(2 * y.size * math.prod(w.shape[1:]), moved)
+    def operations(self, outputs: Types, x: TensorType, w: TensorType, *rest: TensorType | None) -> int:
+        return 2 * outputs[0].size * math.prod(w.shape[1:])
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -180,18 +152,18 @@ class Col2Im(Op):
     pads: Pairs = ()
     dilations: tuple[int, ...] = ()
 
-    name: ClassVar[str] = "col2im"
-    operands: ClassVar[tuple[str, ...]] = ("columns", "image_shape", "block_shape")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Col2Im": _decode_col2im}
+    name = "col2im"
+    operands = ("columns", "image_shape", "block_shape")
+    from_onnx = {"Col2Im": lambda node: read(Col2Im, node, "strides", "pads", "dilations")}
 
     def geometry(
         self, image: tuple[int, ...], block: tuple[int, ...]
     ) -> tuple[tuple[int, ...], Pairs, tuple[int, ...], tuple[int, ...]]:
         """Strides, pads, dilations and the number of blocks, one per spatial axis."""
         rank = len(image)
-        strides = per_axis(self.name, "strides", self.strides, rank)
-        pads = check_pads(self.name, self.pads, rank)
-        dilations = per_axis(self.name, "dilations", self.dilations, rank)
+        strides = extents(self.name, "strides", self.strides, rank)
+        pads = padding_pairs(self.name, self.pads, rank)
+        dilations = extents(self.name, "dilations", self.dilations, rank)
         reach = tuple((k - 1) * d + 1 for k, d in zip(block, dilations, strict=True))
         return strides, pads, dilations, output_size(self.name, image, reach, strides, pads)
 

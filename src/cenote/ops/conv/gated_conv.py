@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -16,8 +15,10 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.conv.scale_weights import room_for, scaled_calls
 from cenote.kernels.cost_model import moved_seconds
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, require, seeded, wide
+from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
+from cenote.ops.checks import require
 from cenote.ops.conv.conv import Conv
+from cenote.ops.values import seeded, wide
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class GatedConv(Op):
 
     conv: Conv = field(default_factory=Conv)
 
-    name: ClassVar[str] = "gated_conv"
-    operands: ClassVar[tuple[str, ...]] = ("x", "gate", "w", "bias?", "residual?")
+    name = "gated_conv"
+    operands = ("x", "gate", "w", "bias?", "residual?")
 
     def types(self, x: TensorType, gate: TensorType, w: TensorType, *rest: TensorType | None) -> Types:
         wanted = (*x.shape[:2], *(1,) * (x.rank - 2))
@@ -77,10 +78,8 @@ class GatedConv(Op):
             in_place=tuple(place + 1 for place in option.in_place),
         )
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x, gate = require("gated_conv", inputs[0], "x"), require("gated_conv", inputs[1], "gate")
-        whole = self.conv.cost((x, *inputs[2:]))
-        return Cost(whole.operations + x.size, whole.bytes + gate.nbytes)
+    def operations(self, outputs: Types, x: TensorType, gate: TensorType, *rest: TensorType | None) -> int:
+        return self.conv.cost((x, *rest)).operations + x.size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         x = require("gated_conv", inputs[0], "x")

@@ -15,9 +15,11 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types, require_same_dtype, seeded
-from cenote.ops.elementwise.pointwise import Pointwise, plain, require_number, unary_samples
-from cenote.ops.elementwise.pointwise_lowerings import Function
+from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types
+from cenote.ops.checks import read, require_number, require_same_dtype
+from cenote.ops.elementwise.pointwise import Function, Pointwise, unary_samples
+from cenote.ops.family import operator
+from cenote.ops.values import seeded
 
 # Relative to the largest output, in float32; the exact ones do nothing but compare.
 _TOLERANCES = {"identity": 0.0, "relu": 0.0, "clip": 0.0, "thresholded_relu": 0.0, "leaky_relu": 2e-7}
@@ -57,60 +59,28 @@ def activation_of(op: Op, inputs: Sequence[TensorType | None]) -> Activation | N
     return op.bounds_of(inputs) if isinstance(op, Clip) else None
 
 
-def _read(node: Imported, op: Op, **renamed: str) -> Op:
-    """The operator with its fields read from attributes (`renamed`: field = attribute)."""
-    node.expect(*renamed.values())
-    given = {field: float(node.get(name)) for field, name in renamed.items() if node.get(name) is not None}
-    return dataclasses.replace(op, **given)  # type: ignore[type-var]  # every operator is a dataclass
-
-
-@dataclass(frozen=True)
-class Relu(ActivationOp):
-    """max(x, 0), NaN stays."""
-
-    name = "relu"
-    from_onnx = {"Relu": lambda node: plain(Relu, node)}
-    integers = True
-    weight = 1
-
-
-@dataclass(frozen=True)
-class LeakyRelu(ActivationOp):
-    """x, or alpha * x below 0."""
-
-    name = "leaky_relu"
-    from_onnx = {"LeakyRelu": lambda node: _read(node, LeakyRelu(), alpha="alpha")}
-    alpha: float = 0.01
-
-
-@dataclass(frozen=True)
-class ThresholdedRelu(ActivationOp):
-    """x where it is above alpha, else 0: so too where x or alpha is NaN, as the comparison is false then."""
-
-    name = "thresholded_relu"
-    from_onnx = {"ThresholdedRelu": lambda node: _read(node, ThresholdedRelu(), alpha="alpha")}
-    alpha: float = 1.0
-
-
-@dataclass(frozen=True)
-class Elu(ActivationOp):
-    """x, or alpha * (exp(x) - 1) below 0."""
-
-    name = "elu"
-    from_onnx = {"Elu": lambda node: _read(node, Elu(), alpha="alpha")}
-    weight = 20
-    alpha: float = 1.0
-
-
-@dataclass(frozen=True)
-class Selu(ActivationOp):
-    """gamma * x, or gamma * alpha * (exp(x) - 1) below 0."""
-
-    name = "selu"
-    from_onnx = {"Selu": lambda node: _read(node, Selu(), alpha="alpha", gamma="gamma")}
-    weight = 20
-    alpha: float = 1.67326319217681884765625
-    gamma: float = 1.05070102214813232421875
+Relu = operator(ActivationOp, "Relu", "max(x, 0), NaN stays.", integers=True, weight=1)
+LeakyRelu = operator(ActivationOp, "LeakyRelu", "x, or alpha * x below 0.", {"alpha": 0.01})
+ThresholdedRelu = operator(
+    ActivationOp,
+    "ThresholdedRelu",
+    "x where it is above alpha, else 0: so too where x or alpha is NaN, as the comparison is false then.",
+    {"alpha": 1.0},
+)
+Elu = operator(ActivationOp, "Elu", "x, or alpha * (exp(x) - 1) below 0.", {"alpha": 1.0}, weight=20)
+Selu = operator(
+    ActivationOp,
+    "Selu",
+    "gamma * x, or gamma * alpha * (exp(x) - 1) below 0.",
+    {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
+    weight=20,
+)
+Sigmoid = operator(ActivationOp, "Sigmoid", "1 / (1 + exp(-x)).", weight=20)
+HardSwish = operator(ActivationOp, "HardSwish", "x * max(0, min(1, x / 6 + 0.5)).", weight=4)
+Softplus = operator(ActivationOp, "Softplus", "log(1 + exp(x)), without overflow.", weight=40)
+Softsign = operator(ActivationOp, "Softsign", "x / (1 + |x|).", weight=6)
+Tanh = operator(ActivationOp, "Tanh", "Hyperbolic tangent.", weight=20)
+Mish = operator(ActivationOp, "Mish", "x * tanh(softplus(x)).", weight=60)
 
 
 @dataclass(frozen=True)
@@ -118,7 +88,7 @@ class Celu(ActivationOp):
     """x, or alpha * (exp(x / alpha) - 1) below 0; alpha must not be 0."""
 
     name = "celu"
-    from_onnx = {"Celu": lambda node: _read(node, Celu(), alpha="alpha")}
+    from_onnx = {"Celu": lambda node: read(Celu, node, "alpha")}
     weight = 20
     alpha: float = 1.0
 
@@ -129,58 +99,13 @@ class Celu(ActivationOp):
 
 
 @dataclass(frozen=True)
-class Sigmoid(ActivationOp):
-    """1 / (1 + exp(-x))."""
-
-    name = "sigmoid"
-    from_onnx = {"Sigmoid": lambda node: plain(Sigmoid, node)}
-    weight = 20
-
-
-@dataclass(frozen=True)
 class HardSigmoid(ActivationOp):
     """alpha * x + beta, held within 0..1."""
 
     name = "hard_sigmoid"
-    from_onnx = {"HardSigmoid": lambda node: _read(node, HardSigmoid(), alpha="alpha", beta="beta")}
+    from_onnx = {"HardSigmoid": lambda node: read(HardSigmoid, node, "alpha", "beta")}
     alpha: float = 0.2
     beta: float = 0.5
-
-
-@dataclass(frozen=True)
-class HardSwish(ActivationOp):
-    """x * max(0, min(1, x / 6 + 0.5))."""
-
-    name = "hard_swish"
-    from_onnx = {"HardSwish": lambda node: plain(HardSwish, node)}
-    weight = 4
-
-
-@dataclass(frozen=True)
-class Softplus(ActivationOp):
-    """log(1 + exp(x)), without overflow."""
-
-    name = "softplus"
-    from_onnx = {"Softplus": lambda node: plain(Softplus, node)}
-    weight = 40
-
-
-@dataclass(frozen=True)
-class Softsign(ActivationOp):
-    """x / (1 + |x|)."""
-
-    name = "softsign"
-    from_onnx = {"Softsign": lambda node: plain(Softsign, node)}
-    weight = 6
-
-
-@dataclass(frozen=True)
-class Tanh(ActivationOp):
-    """Hyperbolic tangent."""
-
-    name = "tanh"
-    from_onnx = {"Tanh": lambda node: plain(Tanh, node)}
-    weight = 20
 
 
 @dataclass(frozen=True)
@@ -188,7 +113,7 @@ class Gelu(ActivationOp):
     """x * Phi(x): `approximate` is "none" (by erf) or "tanh"."""
 
     name = "gelu"
-    from_onnx = {"Gelu": lambda node: _decode_gelu(node)}
+    from_onnx = {"Gelu": lambda node: read(Gelu, node, "approximate")}
     weight = 25
     approximate: str = "none"
 
@@ -207,26 +132,12 @@ class Gelu(ActivationOp):
         yield from unary_samples(Gelu("tanh"), integers=False)
 
 
-def _decode_gelu(node: Imported) -> Op:
-    node.expect("approximate")
-    return Gelu(node.get("approximate", "none"))
-
-
-@dataclass(frozen=True)
-class Mish(ActivationOp):
-    """x * tanh(softplus(x))."""
-
-    name = "mish"
-    from_onnx = {"Mish": lambda node: plain(Mish, node)}
-    weight = 60
-
-
 @dataclass(frozen=True)
 class Swish(ActivationOp):
     """x * sigmoid(alpha * x); SiLU when alpha is 1."""
 
     name = "swish"
-    from_onnx = {"Swish": lambda node: _read(node, Swish(), alpha="alpha")}
+    from_onnx = {"Swish": lambda node: read(Swish, node, "alpha")}
     weight = 20
     alpha: float = 1.0
 
@@ -245,7 +156,7 @@ class Shrink(ActivationOp):
     """x + bias below -threshold, x - bias above threshold, else 0: so too where x or threshold is NaN."""
 
     name = "shrink"
-    from_onnx = {"Shrink": lambda node: _read(node, Shrink(), threshold="lambd", bias="bias")}
+    from_onnx = {"Shrink": lambda node: read(Shrink, node, "bias", threshold="lambd")}
     integers = True
     weight = 4
     threshold: float = 0.5

@@ -1,18 +1,21 @@
-"""Arithmetic of tensors with NumPy's broadcasting: Add, Sub, Mul, Div, Pow, Min, Max, Sum, Mean, PRelu."""
+"""Arithmetic of tensors with NumPy's broadcasting: Add, Sub, Mul, Div, Pow, Min, Max, Sum, Mean, PRelu, Mod."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ShapeError
 from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import Sample, Types, broadcast_shapes, seeded
-from cenote.ops.elementwise.pointwise import Pointwise, binary_samples, plain, require_number
-from cenote.ops.elementwise.pointwise_lowerings import Function
+from cenote.ops.base import Sample, Types
+from cenote.ops.checks import broadcast_shapes, read, require_number
+from cenote.ops.elementwise.pointwise import Function, Pointwise, binary_samples
+from cenote.ops.family import operator
+from cenote.ops.values import seeded
 
 MOST_OPERANDS = 8  # a kernel of more would need more registers for addresses than there are
 _POWERS = {1.0: "identity", 2.0: "square", 3.0: "cube", 0.5: "square_root_power", -1.0: "reciprocal"}
@@ -26,31 +29,14 @@ class Binary(Pointwise):
         return binary_samples(cls())
 
 
-@dataclass(frozen=True)
-class Add(Binary):
-    """a + b; integers wrap around."""
-
-    name = formula = "add"
-    from_onnx = {"Add": lambda node: plain(Add, node)}
-    elements = staticmethod(np.add)
+def binary(onnx: str, elements: Callable[..., Array], meaning: str) -> type[Binary]:
+    """An operator that ONNX calls `onnx`, of which kernels have a formula."""
+    return operator(Binary, onnx, meaning, elements=staticmethod(elements), formula=onnx.lower())
 
 
-@dataclass(frozen=True)
-class Sub(Binary):
-    """a - b; integers wrap around."""
-
-    name = formula = "sub"
-    from_onnx = {"Sub": lambda node: plain(Sub, node)}
-    elements = staticmethod(np.subtract)
-
-
-@dataclass(frozen=True)
-class Mul(Binary):
-    """a * b; integers wrap around."""
-
-    name = formula = "mul"
-    from_onnx = {"Mul": lambda node: plain(Mul, node)}
-    elements = staticmethod(np.multiply)
+Add = binary("Add", np.add, "a + b; integers wrap around.")
+Sub = binary("Sub", np.subtract, "a - b; integers wrap around.")
+Mul = binary("Mul", np.multiply, "a * b; integers wrap around.")
 
 
 def _quotient(a: Array, b: Array) -> Array:
@@ -67,7 +53,7 @@ class Div(Binary):
     """a / b. Integers divide toward zero, as in C (NumPy's // rounds down); by zero they give 0."""
 
     name = formula = "div"
-    from_onnx = {"Div": lambda node: plain(Div, node)}
+    from_onnx = {"Div": lambda node: read(Div, node)}
     elements = staticmethod(_quotient)
 
     @classmethod
@@ -93,7 +79,7 @@ class Pow(Pointwise):
     """
 
     name = "pow"
-    from_onnx = {"Pow": lambda node: plain(Pow, node)}
+    from_onnx = {"Pow": lambda node: read(Pow, node)}
     weight = 20
 
     elements = staticmethod(_power)
@@ -141,44 +127,29 @@ class _Variadic(Pointwise):
         yield Sample(op, tuple(seeded((2, 9, 3, 4), n) for n in range(5)), f"{op.name} of five")
 
 
-@dataclass(frozen=True)
-class Max(_Variadic):
-    """Largest of one or more tensors; NaN where any is NaN."""
-
-    name = formula = "max"
-    from_onnx = {"Max": lambda node: plain(Max, node)}
-    elements = staticmethod(lambda *inputs: reduce(np.maximum, inputs))
+def variadic(onnx: str, elements: Callable[..., Array], meaning: str, **members: Any) -> type[_Variadic]:
+    """An operator that ONNX calls `onnx`, of which kernels have a formula."""
+    return operator(
+        _Variadic, onnx, meaning, elements=staticmethod(elements), formula=onnx.lower(), **members
+    )
 
 
-@dataclass(frozen=True)
-class Min(_Variadic):
-    """Smallest of one or more tensors; NaN where any is NaN."""
-
-    name = formula = "min"
-    from_onnx = {"Min": lambda node: plain(Min, node)}
-    elements = staticmethod(lambda *inputs: reduce(np.minimum, inputs))
-
-
-@dataclass(frozen=True)
-class Sum(_Variadic):
-    """Sum of one or more tensors."""
-
-    name = formula = "sum"
-    tolerance = 1e-6
-    from_onnx = {"Sum": lambda node: plain(Sum, node)}
-    integers = False
-    elements = staticmethod(lambda *inputs: reduce(np.add, inputs))
-
-
-@dataclass(frozen=True)
-class Mean(_Variadic):
-    """Mean of one or more tensors."""
-
-    name = formula = "mean"
-    tolerance = 1e-6
-    from_onnx = {"Mean": lambda node: plain(Mean, node)}
-    integers = False
-    elements = staticmethod(lambda *inputs: reduce(np.add, inputs) / len(inputs))
+Max = variadic(
+    "Max", lambda *x: reduce(np.maximum, x), "Largest of one or more tensors; NaN where any is NaN."
+)
+Min = variadic(
+    "Min", lambda *x: reduce(np.minimum, x), "Smallest of one or more tensors; NaN where any is NaN."
+)
+Sum = variadic(
+    "Sum", lambda *x: reduce(np.add, x), "Sum of one or more tensors.", tolerance=1e-6, integers=False
+)
+Mean = variadic(
+    "Mean",
+    lambda *x: reduce(np.add, x) / len(x),
+    "Mean of one or more tensors.",
+    tolerance=1e-6,
+    integers=False,
+)
 
 
 @dataclass(frozen=True)
@@ -186,7 +157,7 @@ class PRelu(Pointwise):
     """x where it is not negative, else slope * x. The slope broadcasts to x, never the other way."""
 
     name = formula = "prelu"
-    from_onnx = {"PRelu": lambda node: plain(PRelu, node)}
+    from_onnx = {"PRelu": lambda node: read(PRelu, node)}
 
     operands = ("x", "slope")
     elements = staticmethod(lambda x, slope: np.where(x < 0, slope * x, x))
@@ -205,3 +176,32 @@ class PRelu(Pointwise):
             x, slope = sample.inputs
             if x is not None and slope is not None and np.broadcast_shapes(x.shape, slope.shape) == x.shape:
                 yield sample
+
+
+@dataclass(frozen=True)
+class Mod(Pointwise):
+    """a - floor(a / b) * b with the sign of b (Python's %), or, with `truncate`, C's fmod with the sign of a.
+
+    Special values as in `numpy.mod` and `numpy.fmod`; an integer b of 0 gives 0, where ONNX says nothing. Before opset
+    28 floats were said to need fmod, which nothing enforced.
+    """
+
+    truncate: bool = False
+
+    name = "mod"
+    from_onnx = {"Mod": lambda node: read(Mod, node, truncate="fmod")}
+
+    def elements(self, a: Array, b: Array) -> Array:
+        return np.asarray(np.fmod(a, b) if self.truncate else np.mod(a, b))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        a = np.array([-5.5, 5.5, 0.0, -0.0, np.inf, np.nan, 1.0, 3.0], np.float32)
+        b = np.array([[2.0], [-2.0], [np.inf], [0.0]], np.float32)
+        for truncate in (False, True):
+            op = Mod(truncate)
+            yield Sample(op, (a, b), "special values")
+            yield Sample(op, (np.array([-7, 7, -8], np.int8), np.array([[3], [-3]], np.int8)))
+            yield Sample(op, (seeded((2, 3), 1, np.uint64), np.array(4, np.uint64)))
+            yield Sample(op, (np.array([4], np.int32), np.array([0], np.int32)), "zero")
+            yield Sample(op, (seeded((0, 2), 1, np.float16), seeded((2,), 2, np.float16)))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, UnsupportedError
-from cenote.core.types import BFLOAT16, FLOAT32, Array, TensorType, is_float
-from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, narrow, odd_float32, seeded
-from cenote.ops.checks import STRING, dtype_from_code, one_of
+from cenote.core.types import BFLOAT16, Array, TensorType, is_float
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import STRING, one_of, read
+from cenote.ops.values import narrow, odd_float32, seeded
 
 FLOAT8 = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
 SCALE8 = "float8_e8m0fnu"  # powers of two, no sign, no zero
@@ -26,30 +27,6 @@ SMALL_INTEGERS: Mapping[str, tuple[int, int]] = {
 SMALL_FLOATS = frozenset({"float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"})  # finite values only
 
 
-def _rules(node: Imported) -> dict[str, Any]:
-    """Attributes that say how to round to 8-bit floats: saturate from opset 19 on, round_mode from 25 on."""
-    return {"saturate": node.flag("saturate", 1), "round_mode": str(node.get("round_mode", "up"))}
-
-
-def _known_names(node: Imported) -> tuple[str, ...]:
-    return ("saturate",) * (node.opset >= 19) + ("round_mode",) * (node.opset >= 24)
-
-
-def _decode_cast(node: Imported) -> Op:
-    node.expect("to", *_known_names(node))
-    return Cast(dtype=dtype_from_code("cast", int(node.get("to", 0))), **_rules(node))
-
-
-def _decode_cast_like(node: Imported) -> Op:
-    node.expect(*_known_names(node))
-    return CastLike(**_rules(node))
-
-
-def _decode_bit_cast(node: Imported) -> Op:
-    node.expect("to")
-    return BitCast(dtype=dtype_from_code("bit_cast", int(node.get("to", 0))))
-
-
 @dataclass(frozen=True)
 class Cast(Op):
     """The data in another element type.
@@ -61,13 +38,13 @@ class Cast(Op):
     the type that holds only powers of two.
     """
 
-    dtype: np.dtype[Any] = FLOAT32
+    dtype: np.dtype[Any]
     saturate: bool = True
     round_mode: str = "up"
 
-    name: ClassVar[str] = "cast"
-    operands: ClassVar[tuple[str, ...]] = ("data",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Cast": _decode_cast}
+    name = "cast"
+    operands = ("data",)
+    from_onnx = {"Cast": lambda node: read(Cast, node, "saturate", "round_mode", dtype="to")}
 
     def types(self, data: TensorType) -> Types:
         one_of(self.name, "round_mode", self.round_mode, ROUND_MODES)
@@ -102,9 +79,9 @@ class CastLike(Op):
     saturate: bool = True
     round_mode: str = "up"
 
-    name: ClassVar[str] = "cast_like"
-    operands: ClassVar[tuple[str, ...]] = ("data", "target")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"CastLike": _decode_cast_like}
+    name = "cast_like"
+    operands = ("data", "target")
+    from_onnx = {"CastLike": lambda node: read(CastLike, node, "saturate", "round_mode")}
 
     def types(self, data: TensorType, target: TensorType) -> Types:
         one_of(self.name, "round_mode", self.round_mode, ROUND_MODES)
@@ -124,11 +101,11 @@ class CastLike(Op):
 class BitCast(Op):
     """The same bits read as another element type of the same width."""
 
-    dtype: np.dtype[Any] = FLOAT32
+    dtype: np.dtype[Any]
 
-    name: ClassVar[str] = "bit_cast"
-    operands: ClassVar[tuple[str, ...]] = ("data",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"BitCast": _decode_bit_cast}
+    name = "bit_cast"
+    operands = ("data",)
+    from_onnx = {"BitCast": lambda node: read(BitCast, node, dtype="to")}
 
     def types(self, data: TensorType) -> Types:
         for dtype in (data.dtype, self.dtype):

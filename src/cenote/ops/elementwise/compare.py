@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core.errors import DTypeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    broadcast_shapes,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import BOOL, STRING, one_of, require_kind
+from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types
+from cenote.ops.checks import BOOL, STRING, broadcast_shapes, one_of, read, require_kind, require_same_dtype
+from cenote.ops.family import operator
+from cenote.ops.values import seeded, wide
 
 _COMPARISONS: Mapping[str, tuple[str, Any]] = {
     "Equal": ("equal", np.equal),
@@ -44,25 +34,18 @@ _BITS: Mapping[str, tuple[str, Any]] = {
 }
 
 
-def _plain(make: Callable[[], Op], node: Imported) -> Op:
-    node.expect()
-    return make()
+def _decoders(make: Callable[[str], Op], table: Mapping[str, tuple[str, Any]]) -> Mapping[str, Decoder]:
+    def decode(node: Imported) -> Op:
+        node.expect()
+        return make(table[node.op][0])
 
-
-def _decode_bit_shift(node: Imported) -> Op:
-    node.expect("direction")
-    return BitShift(direction=str(node.get("direction", "")))
-
-
-def _decode_is_inf(node: Imported) -> Op:
-    node.expect("detect_negative", "detect_positive")
-    return IsInf(node.flag("detect_positive", 1), node.flag("detect_negative", 1))
+    return dict.fromkeys(table, decode)
 
 
 class _Pair(Op):
     """Two inputs of one type that broadcast."""
 
-    operands: ClassVar[tuple[str, ...]] = ("a", "b")
+    operands = ("a", "b")
 
     def joined(self, a: TensorType, b: TensorType, kinds: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
         """Their type, checked, and the broadcast shape."""
@@ -76,8 +59,8 @@ class Compare(_Pair):
 
     relation: str = "equal"
 
-    name: ClassVar[str] = "compare"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+    name = "compare"
+    from_onnx = _decoders(lambda name: Compare(name), _COMPARISONS)
 
     def types(self, a: TensorType, b: TensorType) -> Types:
         one_of(self.name, "relation", self.relation, [name for name, _ in _COMPARISONS.values()])
@@ -105,8 +88,8 @@ class Logic(_Pair):
 
     operation: str = "and"
 
-    name: ClassVar[str] = "logic"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+    name = "logic"
+    from_onnx = _decoders(lambda name: Logic(name), _LOGIC)
 
     def types(self, a: TensorType, b: TensorType) -> Types:
         one_of(self.name, "operation", self.operation, [name for name, _ in _LOGIC.values()])
@@ -122,33 +105,13 @@ class Logic(_Pair):
 
 
 @dataclass(frozen=True)
-class Not(Op):
-    """The opposite of a bool tensor."""
-
-    name: ClassVar[str] = "not"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
-
-    def types(self, x: TensorType) -> Types:
-        return (TensorType(require_kind(self.name, x, "b", "x").dtype, x.shape),)
-
-    def compute(self, x: Array) -> Arrays:
-        return (np.asarray(~x),)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        yield Sample(Not(), (seeded((2, 3), dtype=np.bool_),))
-        yield Sample(Not(), (seeded((), dtype=np.bool_),))
-
-
-@dataclass(frozen=True)
 class Bitwise(_Pair):
     """and, or, xor of the bits of two integer tensors."""
 
     operation: str = "and"
 
-    name: ClassVar[str] = "bitwise"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+    name = "bitwise"
+    from_onnx = _decoders(lambda name: Bitwise(name), _BITS)
 
     def types(self, a: TensorType, b: TensorType) -> Types:
         one_of(self.name, "operation", self.operation, [name for name, _ in _BITS.values()])
@@ -164,24 +127,31 @@ class Bitwise(_Pair):
             yield Sample(Bitwise(operation), (seeded((0,), 1, np.uint8), seeded((), 2, np.uint8)))
 
 
-@dataclass(frozen=True)
-class BitwiseNot(Op):
-    """All bits of an integer tensor flipped."""
+class _Inverted(Op):
+    """Base: all bits flipped, of tensors of some kinds."""
 
-    name: ClassVar[str] = "bitwise_not"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+    operands = ("x",)
+    kinds: ClassVar[str]
+    samples_of: ClassVar[tuple[tuple[tuple[int, ...], Any], ...]]
 
     def types(self, x: TensorType) -> Types:
-        return (TensorType(require_kind(self.name, x, "iu", "x").dtype, x.shape),)
+        return (TensorType(require_kind(self.name, x, self.kinds, "x").dtype, x.shape),)
 
     def compute(self, x: Array) -> Arrays:
         return (np.asarray(~x),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
-        yield Sample(BitwiseNot(), (seeded((2, 3), dtype=np.int16),))
-        yield Sample(BitwiseNot(), (seeded((4,), dtype=np.uint64),))
+        return (Sample(cls(), (seeded(shape, dtype=dtype),)) for shape, dtype in cls.samples_of)
+
+
+Not = operator(
+    _Inverted, "Not", "The opposite of a bool tensor.", kinds="b", samples_of=(((2, 3), bool), ((), bool))
+)
+BitwiseNot = operator(
+    _Inverted, "BitwiseNot", "All bits of an integer tensor flipped.", kinds="iu",
+    samples_of=(((2, 3), np.int16), ((4,), np.uint64)),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -192,10 +162,10 @@ class BitShift(_Pair):
     else 0.
     """
 
-    direction: str = "LEFT"
+    direction: str
 
-    name: ClassVar[str] = "bit_shift"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"BitShift": _decode_bit_shift}
+    name = "bit_shift"
+    from_onnx = {"BitShift": lambda node: read(BitShift, node, "direction")}
 
     def types(self, a: TensorType, b: TensorType) -> Types:
         one_of(self.name, "direction", self.direction, ("LEFT", "RIGHT"))
@@ -226,9 +196,11 @@ class IsInf(Op):
     positive: bool = True
     negative: bool = True
 
-    name: ClassVar[str] = "is_inf"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"IsInf": _decode_is_inf}
+    name = "is_inf"
+    operands = ("x",)
+    from_onnx = {
+        "IsInf": lambda node: read(IsInf, node, positive="detect_positive", negative="detect_negative")
+    }
 
     def types(self, x: TensorType) -> Types:
         return (TensorType(BOOL, _float_like(self.name, x).shape),)
@@ -248,9 +220,9 @@ class IsInf(Op):
 class IsNaN(Op):
     """Where the data is not a number."""
 
-    name: ClassVar[str] = "is_nan"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {}
+    name = "is_nan"
+    operands = ("x",)
+    from_onnx = {"IsNaN": lambda node: read(IsNaN, node)}
 
     def types(self, x: TensorType) -> Types:
         return (TensorType(BOOL, _float_like(self.name, x).shape),)
@@ -269,15 +241,3 @@ def _float_like(op: str, x: TensorType) -> TensorType:
     if x.dtype == STRING or "float" not in x.dtype.name:
         raise DTypeError(f"{op}: 'x' has type {x.dtype}, expected a float")
     return x
-
-
-def _decoders(make: Callable[[str], Op], table: Mapping[str, tuple[str, Any]]) -> Mapping[str, Decoder]:
-    return {key: partial(_plain, partial(make, name)) for key, (name, _) in table.items()}
-
-
-Compare.from_onnx = _decoders(Compare, _COMPARISONS)
-Logic.from_onnx = _decoders(Logic, _LOGIC)
-Bitwise.from_onnx = _decoders(Bitwise, _BITS)
-Not.from_onnx = {"Not": partial(_plain, Not)}
-BitwiseNot.from_onnx = {"BitwiseNot": partial(_plain, BitwiseNot)}
-IsNaN.from_onnx = {"IsNaN": partial(_plain, IsNaN)}

@@ -1,43 +1,151 @@
-"""The base of operators whose output elements depend on one element of each input, after broadcasting."""
+"""The base of operators whose output elements depend on one element of each input, broadcast; their lowerings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from cenote.core.errors import DTypeError
 from cenote.core.target import Target
-from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    broadcast_shapes,
-    narrow,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.elementwise.pointwise_lowerings import Function, pointwise_lowerings
+from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType, is_float
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.elementwise.elementwise import Operand, elementwise_call, operand_of
+from cenote.kernels.elementwise.functions import INTEGER, SINGLE, Number
+from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
+from cenote.ops.checks import broadcast_shapes, require_float, require_number, require_same_dtype
+from cenote.ops.values import hostile, narrow, seeded, wide
 
 
-def require_number(op: str, dtype: np.dtype[Any]) -> None:
-    """Refuse everything but floats and integers."""
-    if not is_float(dtype) and dtype.kind not in "iu":
-        raise DTypeError(f"{op}: type {dtype} is not a number type; cast the input to one first")
+@dataclass(frozen=True)
+class Function:
+    """What an operator is on given inputs: a formula of kernels/elementwise/functions.py on some of the inputs."""
+
+    name: str
+    parameters: tuple[Number, ...] = ()
+    operands: tuple[int, ...] = (0,)
+    tolerance: float = 0.0  # in float32
+    weight: int = 1
+
+    def allowed(self, dtype: np.dtype[Any]) -> bool:
+        """Whether the formula exists for the type."""
+        if is_float(dtype):
+            return dtype != FLOAT64 or self.name not in SINGLE
+        return dtype.kind in "iu" and self.name in INTEGER
 
 
-def require_float(op: str, dtype: np.dtype[Any]) -> None:
-    """Refuse everything but float64, float32, float16 and bfloat16."""
-    if not is_float(dtype):
-        raise DTypeError(f"{op}: type {dtype} is not a float type; cast the input to float32 first")
+def error_of(tolerance: float, dtype: np.dtype[Any]) -> float:
+    """The tolerance in a type, given that of float32: results are rounded to it once more."""
+    if dtype == FLOAT32:
+        return tolerance
+    if dtype == FLOAT64:
+        return tolerance * 1e-8
+    return {2: 2.0**-10 if dtype == np.float16 else 2.0**-7}.get(dtype.itemsize, 0.0)
+
+
+def pointwise_lowerings(
+    function: Function, inputs: Sequence[TensorType | None], output: TensorType, target: Target
+) -> Iterator[Lowering]:
+    """The plain lowering, and the blocked one where the operands' shapes allow it."""
+    if not function.allowed(output.dtype):
+        return
+    operands = [inputs[index] for index in function.operands]
+    moved = output.nbytes + sum(x.nbytes for x in operands if x is not None)
+    seconds = pass_seconds(moved, function.weight * output.size)
+    tolerance = error_of(function.tolerance, output.dtype)
+    used = set(function.operands)
+    reusable = tuple(i for i in dict.fromkeys(function.operands) if _fits(inputs[i], output))
+
+    def bind_plain(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        operands = [operand_of(present(views[i]), outputs[0]) for i in function.operands]
+        call = elementwise_call(
+            function.name, function.parameters, operands, outputs[0], target, function.weight
+        )
+        return [call]
+
+    plain = tuple(PLAIN if i in used else None for i in range(len(inputs)))
+    yield Lowering("elementwise", plain, (PLAIN,), bind_plain, seconds, tolerance, in_place=reusable)
+
+    layouts = _blocked_layouts(function, inputs, output, target)
+    if layouts is None:
+        return
+
+    def bind_blocked(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        operands = [_blocked_operand(present(views[i]), outputs[0]) for i in function.operands]
+        call = elementwise_call(
+            function.name, function.parameters, operands, outputs[0], target, function.weight
+        )
+        return [call]
+
+    blocked = Layout(target.lanes(output.dtype))
+    yield Lowering(
+        "elementwise_blocked",
+        layouts,
+        (blocked,),
+        bind_blocked,
+        seconds,
+        tolerance,
+        in_place=tuple(i for i in reusable if layouts[i] == blocked),
+    )
+
+
+def _fits(x: TensorType | None, output: TensorType) -> bool:
+    return x is not None and x.value is None and x == output
+
+
+def _blocked_layouts(
+    function: Function, inputs: Sequence[TensorType | None], output: TensorType, target: Target
+) -> tuple[Layout | None, ...] | None:
+    """Layouts of the inputs when the output is blocked; None if some operand cannot be read then."""
+    if not 3 <= output.rank <= 5 or not is_float(output.dtype):
+        return None
+    blocked = Layout(target.lanes(output.dtype))
+    layouts: list[Layout | None] = [None] * len(inputs)
+    for index in function.operands:
+        x = inputs[index]
+        if x is None:
+            return None
+        if x.value is None:
+            # A tensor that is broadcast over places (a gate per channel) is fine, over channels it is not.
+            if x.size == 1 and output.size > 1:
+                layouts[index] = PLAIN
+            elif x.rank == output.rank and x.shape[1] == output.shape[1]:
+                layouts[index] = blocked
+            else:
+                return None
+    if not any(layout == blocked for layout in layouts):
+        return None
+    return tuple(layouts)
+
+
+def _blocked_operand(view: View, output: View) -> Operand:
+    """The operand for a blocked output; constants are repacked, channel by channel."""
+    if view.layout.is_blocked:
+        return operand_of(view, output)
+    value = view.type.value
+    if view.type.size == 1 or value is None:
+        return Operand(
+            view if value is None else value.reshape(1), (0,) * len(output.strides), is_scalar=True
+        )
+    lanes = output.layout.lanes
+    packed = blocked_constant(value.reshape((1,) * (len(output.shape) - value.ndim) + value.shape), lanes)
+    shape = packed.shape[:-1]
+    steps = [lanes * int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))]
+    return Operand(packed, tuple(0 if n == 1 else step for n, step in zip(shape, steps, strict=True)))
+
+
+def blocked_constant(value: Array, lanes: int) -> Array:
+    """(n, c, *spatial) as (n, blocks, *spatial, lanes), zeros in junk lanes; one channel fills all lanes."""
+    if value.shape[1] == 1:
+        return np.ascontiguousarray(np.repeat(value[..., None], lanes, axis=-1))
+    blocks = -(-value.shape[1] // lanes)
+    wide = np.zeros((value.shape[0], blocks * lanes, *value.shape[2:]), value.dtype)
+    wide[:, : value.shape[1]] = value
+    return np.ascontiguousarray(
+        np.moveaxis(wide.reshape(value.shape[0], blocks, lanes, *value.shape[2:]), 2, -1)
+    )
 
 
 def broadcast_region(box: Box, x: TensorType | None) -> Box | None:
@@ -86,29 +194,11 @@ class Pointwise(Op):
         result = self.elements(*map(wide, inputs))
         return (narrow(np.broadcast_to(result, output.shape), output.dtype),)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        (output,) = self.infer(*inputs)
-        moved = output.nbytes + sum(x.nbytes for x in inputs if x is not None)
-        return Cost(operations=self.weight * output.size * max(len(inputs) - 1, 1), bytes=moved)
+    def operations(self, outputs: Types, *inputs: Any, **unused: Any) -> int:
+        return self.weight * outputs[0].size * max(len(inputs) - 1, 1)
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         return tuple(broadcast_region(box, x) for x in inputs)
-
-
-def plain(op: type[Op], node: Imported) -> Op:
-    """Decode a node of an operator without attributes."""
-    node.expect()
-    return op()
-
-
-def hostile(shape: Sequence[int], dtype: Any = np.float32, seed: int = 0) -> Array:
-    """Noise with NaN, infinities, both zeros and a denormal number among it, for floats."""
-    array = seeded(shape, seed, dtype)
-    if is_float(np.dtype(dtype)) and array.size >= 8:
-        special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-41, 3e4, -3e4]
-        with np.errstate(over="ignore"):
-            array.reshape(-1)[:: max(1, array.size // 8)][:8] = np.asarray(special).astype(dtype)
-    return array
 
 
 def unary_samples(op: Op, integers: bool) -> Iterable[Sample]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from cenote.core.types import Array
 from cenote.kernels.elementwise.activations import erf
 from cenote.ops.base import Sample
-from cenote.ops.elementwise.pointwise import Pointwise, plain, unary_samples
+from cenote.ops.elementwise.pointwise import Pointwise, unary_samples
+from cenote.ops.family import operator
 
 
 class Unary(Pointwise):
@@ -25,23 +26,11 @@ class Unary(Pointwise):
 
 
 def unary(
-    onnx: str,
-    elements: Callable[..., Array],
-    meaning: str,
-    *,
-    kernel: bool = True,
-    weight: int = 1,
-    tolerance: float = 0.0,
-    integers: bool = False,
+    onnx: str, elements: Callable[..., Array], meaning: str, *, kernel: bool = True, **members: Any
 ) -> type[Unary]:
     """An operator that ONNX calls `onnx`; `kernel`: kernels have a formula of its name."""
-    members = {
-        "__doc__": meaning, "__module__": __name__, "name": onnx.lower(), "formula": onnx.lower() if kernel else "",
-        "from_onnx": {onnx: lambda node: plain(made, node)}, "elements": staticmethod(elements), "weight": weight,
-        "tolerance": tolerance, "integers": integers,
-    }  # fmt: skip
-    made: type[Unary] = dataclass(frozen=True)(type(onnx, (Unary,), members))
-    return made
+    formula = onnx.lower() if kernel else ""
+    return operator(Unary, onnx, meaning, elements=staticmethod(elements), formula=formula, **members)
 
 
 Neg = unary("Neg", np.negative, "-x; integers wrap around.", integers=True)

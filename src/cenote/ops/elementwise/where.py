@@ -2,52 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Decoder,
-    Imported,
-    Op,
-    Rewired,
-    Sample,
-    Types,
-    broadcast_shapes,
-    require_same_dtype,
-    seeded,
-)
-from cenote.ops.checks import int64s, known_ints, require_kind
-
-
-def _decode_where(node: Imported) -> Op:
-    node.expect()
-    return Where()
-
-
-def _decode_tile(node: Imported) -> Op:
-    """Tile of ai.onnx 6 and 13."""
-    node.expect()
-    return Tile()
-
-
-def _decode_trilu(node: Imported) -> Op | Rewired:
-    node.expect("upper")
-    return Trilu(upper=node.flag("upper", 1))
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import broadcast_shapes, int64s, known_ints, read, require_kind, require_same_dtype
+from cenote.ops.values import seeded
 
 
 @dataclass(frozen=True)
 class Where(Op):
     """x where the condition holds, y elsewhere; all three broadcast."""
 
-    name: ClassVar[str] = "where"
-    operands: ClassVar[tuple[str, ...]] = ("condition", "x", "y")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Where": _decode_where}
+    name = "where"
+    operands = ("condition", "x", "y")
+    from_onnx = {"Where": lambda node: read(Where, node)}
 
     def types(self, condition: TensorType, x: TensorType, y: TensorType) -> Types:
         require_kind(self.name, condition, "b", "condition")
@@ -70,9 +43,9 @@ class Where(Op):
 class Tile(Op):
     """The data repeated along each axis."""
 
-    name: ClassVar[str] = "tile"
-    operands: ClassVar[tuple[str, ...]] = ("data", "repeats")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Tile": _decode_tile}
+    name = "tile"
+    operands = ("data", "repeats")
+    from_onnx = {"Tile": lambda node: read(Tile, node)}
 
     def types(self, data: TensorType, repeats: TensorType) -> Types:
         counts = known_ints(self.name, repeats, 1, "repeats")
@@ -103,9 +76,9 @@ class Trilu(Op):
 
     upper: bool = True
 
-    name: ClassVar[str] = "trilu"
-    operands: ClassVar[tuple[str, ...]] = ("data", "k?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Trilu": _decode_trilu}
+    name = "trilu"
+    operands = ("data", "k?")
+    from_onnx = {"Trilu": lambda node: read(Trilu, node, "upper")}
 
     def types(self, data: TensorType, k: TensorType | None) -> Types:
         if data.rank < 2:

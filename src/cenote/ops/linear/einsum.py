@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    broadcast_shapes,
-    narrow,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import require_kind
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import broadcast_shapes, read, require_kind, require_same_dtype
+from cenote.ops.values import narrow, seeded, wide
 
 ELLIPSIS = "..."
-
-
-def _decode_einsum(node: Imported) -> Op:
-    node.expect("equation")
-    return Einsum(str(node.get("equation", "")))
 
 
 @dataclass(frozen=True)
@@ -45,9 +27,9 @@ class Einsum(Op):
 
     equation: str
 
-    name: ClassVar[str] = "einsum"
-    operands: ClassVar[tuple[str, ...]] = ("inputs*",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Einsum": _decode_einsum}
+    name = "einsum"
+    operands = ("inputs*",)
+    from_onnx = {"Einsum": lambda node: read(Einsum, node, "equation")}
 
     def terms(self) -> tuple[list[str], str]:
         """The inputs' terms and the output's, checked for unknown signs."""
@@ -108,11 +90,9 @@ class Einsum(Op):
         y = np.einsum(f"{','.join(terms)}->{result}", *map(wide, inputs))
         return (narrow(y, inputs[0].dtype),)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        present = [x for x in inputs if x is not None]
-        sizes, rest = self.extents(present)
-        products = int(np.prod([*sizes.values(), *rest], dtype=np.float64))
-        return Cost(products * max(len(present), 1), sum(x.nbytes for x in (*present, *self.infer(*inputs))))
+    def operations(self, outputs: Types, *inputs: TensorType) -> int:
+        sizes, rest = self.extents(inputs)
+        return int(np.prod([*sizes.values(), *rest], dtype=np.float64)) * max(len(inputs), 1)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -12,43 +12,13 @@ from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Decoder,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    broadcast_shapes,
-    narrow,
-    require_same_dtype,
-    seeded,
-    wide,
-)
+from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
+from cenote.ops.checks import broadcast_shapes, read, require_same_dtype
 from cenote.ops.epilogue import Fusible
 from cenote.ops.linear.gemm_lowerings import gemm_lowerings, matmul_lowerings
+from cenote.ops.values import narrow, seeded, wide
 
 INTEGERS = ("int32", "int64", "uint32", "uint64")
-
-
-def decode_gemm(node: Imported) -> Op:
-    """Gemm of ai.onnx 7, 9, 11 and 13; C became optional in 11."""
-    node.expect("alpha", "beta", "transA", "transB")
-    return Gemm(
-        alpha=float(node.get("alpha", 1.0)),
-        beta=float(node.get("beta", 1.0)),
-        transpose_a=node.flag("transA", 0),
-        transpose_b=node.flag("transB", 0),
-    )
-
-
-def decode_matmul(node: Imported) -> Op:
-    """MatMul of ai.onnx 1, 9 and 13."""
-    node.expect()
-    return MatMul()
 
 
 @dataclass(frozen=True)
@@ -68,9 +38,11 @@ class Gemm(Fusible):
     activation: Activation = field(default_factory=Activation)
     stored: str = ""
 
-    name: ClassVar[str] = "gemm"
-    operands: ClassVar[tuple[str, ...]] = ("A", "B", "C?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Gemm": decode_gemm}
+    name = "gemm"
+    operands = ("A", "B", "C?")
+    from_onnx = {
+        "Gemm": lambda node: read(Gemm, node, "alpha", "beta", transpose_a="transA", transpose_b="transB")
+    }
 
     def sizes(self, a: TensorType, b: TensorType) -> tuple[int, int, int]:
         """M, N, K."""
@@ -105,12 +77,9 @@ class Gemm(Fusible):
             m, n, k = self.sizes(a, b)
             yield from gemm_lowerings(self, (m, n, k), inputs, target)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        a, b, _ = self.arranged(inputs)
-        (y,) = self.infer(*inputs)
-        extra = sum((len(inputs) > 2 and inputs[2] is not None, not self.activation.is_identity))
-        moved = sum(value.nbytes for value in (*inputs, y) if value is not None)
-        return Cost(2 * y.size * self.sizes(a, b)[2] + extra * y.size, moved)
+    def operations(self, outputs: Types, a: TensorType, b: TensorType, c: TensorType | None) -> int:
+        extra = sum((c is not None, not self.activation.is_identity))
+        return (2 * self.sizes(a, b)[2] + extra) * outputs[0].size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         a, b, _ = self.arranged(inputs)
@@ -161,9 +130,9 @@ class MatMul(Op):
     Types: floats, or int32/int64/uint32/uint64, which wrap around.
     """
 
-    name: ClassVar[str] = "matmul"
-    operands: ClassVar[tuple[str, ...]] = ("A", "B")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"MatMul": decode_matmul}
+    name = "matmul"
+    operands = ("A", "B")
+    from_onnx = {"MatMul": lambda node: read(MatMul, node)}
 
     def types(self, a: TensorType, b: TensorType) -> Types:
         _check_dtype("matmul", require_same_dtype("matmul", a, b))
@@ -183,10 +152,8 @@ class MatMul(Op):
         if a.dtype == np.float32:
             yield from matmul_lowerings(inputs, self.infer(*inputs)[0], target)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        a, b = self.arranged(inputs)
-        (y,) = self.infer(a, b)
-        return Cost(2 * y.size * a.shape[-1], a.nbytes + b.nbytes + y.nbytes)
+    def operations(self, outputs: Types, a: TensorType, b: TensorType) -> int:
+        return 2 * outputs[0].size * a.shape[-1]
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import FLOAT32, Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Decoder,
-    Imported,
-    Op,
-    Rewired,
-    Sample,
-    Types,
-    narrow,
+from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types
+from cenote.ops.checks import (
+    dtype_from_code,
+    known_int,
     normalize_axis,
-    require,
+    one_of,
+    read,
+    require_kind,
     require_same_dtype,
-    seeded,
-    wide,
 )
-from cenote.ops.checks import dtype_from_code, known_int, one_of, require_kind
+from cenote.ops.values import narrow, seeded, wide
 
 WINDOWS: Mapping[str, tuple[float, ...]] = {
     "hann": (0.5, -0.5),
@@ -42,46 +35,26 @@ def _decode_window(node: Imported) -> Op:
     return Window(node.op.removesuffix("Window").lower(), node.flag("periodic", 1), dtype)
 
 
-def _decode_mel(node: Imported) -> Op:
-    node.expect("output_datatype")
-    return MelWeightMatrix(dtype_from_code("mel_weight_matrix", int(node.get("output_datatype", 1))))
-
-
 def _decode_dft(node: Imported) -> Op | Rewired:
     """The axis is an attribute (1) before opset 20, an input (-2) after."""
-    node.expect("inverse", "onesided", *(("axis",) if node.opset < 20 else ()))
-    op = DFT(node.flag("inverse", 0), node.flag("onesided", 0))
+    op = read(DFT, node, "inverse", "onesided", ignored=("axis",))
     if node.opset >= 20:
         return op
     length = 1 if len(node.present) > 1 and node.present[1] else None
     return Rewired(op, (0, length, np.array(node.get("axis", 1), np.int64)))
 
 
-def _decode_stft(node: Imported) -> Op:
-    node.expect("onesided")
-    return STFT(node.flag("onesided", 1))
-
-
-def _decode_det(node: Imported) -> Op:
-    node.expect()
-    return Det()
-
-
 @dataclass(frozen=True)
 class Window(Op):
-    """A Hann, Hamming or Blackman window of `size` values; periodic: the first of a symmetric one of size +
-    1.
-    """
+    """A Hann, Hamming or Blackman window of `size` values; periodic: the first of a symmetric one of size + 1."""
 
     kind: str
     periodic: bool = True
     dtype: np.dtype[Any] = FLOAT32
 
-    name: ClassVar[str] = "window"
-    operands: ClassVar[tuple[str, ...]] = ("size",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {
-        f"{kind.capitalize()}Window": _decode_window for kind in ("hann", "hamming", "blackman")
-    }
+    name = "window"
+    operands = ("size",)
+    from_onnx = {f"{kind.capitalize()}Window": _decode_window for kind in ("hann", "hamming", "blackman")}
 
     def types(self, size: TensorType) -> Types:
         one_of(self.name, "kind", self.kind, tuple(WINDOWS))
@@ -116,9 +89,9 @@ class MelWeightMatrix(Op):
 
     dtype: np.dtype[Any] = FLOAT32
 
-    name: ClassVar[str] = "mel_weight_matrix"
-    operands: ClassVar[tuple[str, ...]] = ("bands", "dft_length", "sample_rate", "low", "high")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"MelWeightMatrix": _decode_mel}
+    name = "mel_weight_matrix"
+    operands = ("bands", "dft_length", "sample_rate", "low", "high")
+    from_onnx = {"MelWeightMatrix": lambda node: read(MelWeightMatrix, node, dtype="output_datatype")}
 
     def types(self, bands: TensorType, dft_length: TensorType, *rest: TensorType) -> Types:
         for x, what in zip(rest, self.operands[2:], strict=True):
@@ -173,9 +146,9 @@ class DFT(Op):
     inverse: bool = False
     onesided: bool = False
 
-    name: ClassVar[str] = "dft"
-    operands: ClassVar[tuple[str, ...]] = ("x", "length?", "axis?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"DFT": _decode_dft}
+    name = "dft"
+    operands = ("x", "length?", "axis?")
+    from_onnx = {"DFT": _decode_dft}
 
     def plan(self, x: TensorType, length: TensorType | None, axis: TensorType | None) -> tuple[int, int]:
         """The axis and the length of the transform."""
@@ -214,10 +187,8 @@ class DFT(Op):
             spectrum = np.fft.ifft(signal, count, along) if self.inverse else np.fft.fft(signal, count, along)
         return (narrow(np.stack((spectrum.real, spectrum.imag), -1), x.dtype),)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        (y,) = self.infer(*inputs)
-        moved = sum(x.nbytes for x in (*inputs, y) if x is not None)
-        return Cost(5 * y.size * max(y.size, 2).bit_length(), moved)
+    def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
+        return 5 * outputs[0].size * max(outputs[0].size, 2).bit_length()
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -245,9 +216,9 @@ class STFT(Op):
 
     onesided: bool = True
 
-    name: ClassVar[str] = "stft"
-    operands: ClassVar[tuple[str, ...]] = ("signal", "step", "window?", "frame_length?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"STFT": _decode_stft}
+    name = "stft"
+    operands = ("signal", "step", "window?", "frame_length?")
+    from_onnx = {"STFT": lambda node: read(STFT, node, "onesided")}
 
     def plan(
         self, signal: TensorType, step: TensorType, window: TensorType | None, length: TensorType | None
@@ -298,9 +269,9 @@ class STFT(Op):
 class Det(Op):
     """The determinant of each square matrix in the last two axes."""
 
-    name: ClassVar[str] = "det"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Det": _decode_det}
+    name = "det"
+    operands = ("x",)
+    from_onnx = {"Det": lambda node: read(Det, node)}
 
     def types(self, x: TensorType) -> Types:
         if require_kind(self.name, x, "f", "x").rank < 2 or x.shape[-1] != x.shape[-2]:
@@ -310,9 +281,8 @@ class Det(Op):
     def compute(self, x: Array) -> Arrays:
         return (narrow(np.linalg.det(wide(x)), x.dtype),)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x = require(self.name, inputs[0], "x")
-        return Cost(math.prod(x.shape) * max(x.shape[-1], 1), x.nbytes + self.infer(x)[0].nbytes)
+    def operations(self, outputs: Types, x: TensorType) -> int:
+        return x.size * max(x.shape[-1], 1)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

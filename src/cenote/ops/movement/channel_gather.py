@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -14,7 +13,9 @@ from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import shuffle_seconds
 from cenote.kernels.layout.channel_gather import Sources, bytes_moved, channel_gather_call
-from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types, require_same_dtype, seeded
+from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types
+from cenote.ops.checks import require_same_dtype
+from cenote.ops.values import seeded
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ class ChannelGather(Op):
 
     sources: Sources = ()
 
-    name: ClassVar[str] = "channel_gather"
-    operands: ClassVar[tuple[str, ...]] = ("x*",)
+    name = "channel_gather"
+    operands = ("x*",)
 
     def types(self, *types: TensorType) -> Types:
         dtype = require_same_dtype("channel_gather", *types)

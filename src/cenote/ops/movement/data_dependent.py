@@ -1,53 +1,26 @@
-"""Operators whose output's size depends on the content: NonZero, Unique, Compress; and OneHot,
-ReverseSequence.
-"""
+"""Operators whose output's size depends on the content: NonZero, Unique, Compress; and OneHot, ReverseSequence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import INT64, Array, TensorType
-from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, normalize_axis, seeded, wide
-from cenote.ops.checks import int64s, known, require_kind
-
-
-def _decode_non_zero(node: Imported) -> Op:
-    node.expect()
-    return NonZero()
-
-
-def _decode_unique(node: Imported) -> Op:
-    node.expect("axis", "sorted")
-    return Unique(node.get("axis"), node.flag("sorted", 1), node.outputs)
-
-
-def _decode_compress(node: Imported) -> Op:
-    node.expect("axis")
-    return Compress(node.get("axis"))
-
-
-def _decode_one_hot(node: Imported) -> Op:
-    node.expect("axis")
-    return OneHot(int(node.get("axis", -1)))
-
-
-def _decode_reverse_sequence(node: Imported) -> Op:
-    node.expect("batch_axis", "time_axis")
-    return ReverseSequence(int(node.get("batch_axis", 1)), int(node.get("time_axis", 0)))
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import int64s, known, normalize_axis, read, require_kind
+from cenote.ops.values import seeded, wide
 
 
 @dataclass(frozen=True)
 class NonZero(Op):
     """The coordinates of the elements that are not zero, as int64 (rank, count) in row-major order."""
 
-    name: ClassVar[str] = "non_zero"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"NonZero": _decode_non_zero}
+    name = "non_zero"
+    operands = ("x",)
+    from_onnx = {"NonZero": lambda node: read(NonZero, node)}
 
     def types(self, x: TensorType) -> Types:
         return self.shape_from_data(x)
@@ -78,9 +51,9 @@ class Unique(Op):
     sorted: bool = True
     count: int = 1
 
-    name: ClassVar[str] = "unique"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Unique": _decode_unique}
+    name = "unique"
+    operands = ("x",)
+    from_onnx = {"Unique": lambda node: read(Unique, node, "axis", "sorted", counted="count")}
 
     def types(self, x: TensorType) -> Types:
         if self.axis is not None:
@@ -121,9 +94,9 @@ class Compress(Op):
 
     axis: int | None = None
 
-    name: ClassVar[str] = "compress"
-    operands: ClassVar[tuple[str, ...]] = ("x", "condition")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Compress": _decode_compress}
+    name = "compress"
+    operands = ("x", "condition")
+    from_onnx = {"Compress": lambda node: read(Compress, node, "axis")}
 
     def types(self, x: TensorType, condition: TensorType) -> Types:
         axis = None if self.axis is None else normalize_axis(self.name, self.axis, x.rank)
@@ -159,9 +132,9 @@ class OneHot(Op):
 
     axis: int = -1
 
-    name: ClassVar[str] = "one_hot"
-    operands: ClassVar[tuple[str, ...]] = ("indices", "depth", "values")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"OneHot": _decode_one_hot}
+    name = "one_hot"
+    operands = ("indices", "depth", "values")
+    from_onnx = {"OneHot": lambda node: read(OneHot, node, "axis")}
 
     def types(self, indices: TensorType, depth: TensorType, values: TensorType) -> Types:
         require_kind(self.name, indices, "iuf", "indices")
@@ -196,9 +169,9 @@ class ReverseSequence(Op):
     batch_axis: int = 1
     time_axis: int = 0
 
-    name: ClassVar[str] = "reverse_sequence"
-    operands: ClassVar[tuple[str, ...]] = ("x", "lengths")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"ReverseSequence": _decode_reverse_sequence}
+    name = "reverse_sequence"
+    operands = ("x", "lengths")
+    from_onnx = {"ReverseSequence": lambda node: read(ReverseSequence, node, "batch_axis", "time_axis")}
 
     def types(self, x: TensorType, lengths: TensorType) -> Types:
         if x.rank < 2 or {self.batch_axis, self.time_axis} != {0, 1}:

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, seeded
-from cenote.ops.checks import as_ints, int64s, known_ints, one_of, unique_axes
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import int64s, known_ints, one_of, read, unique_axes
+from cenote.ops.values import seeded
 
 MODES = ("DCR", "CRD")
-
-
-def _decode_depth_to_space(node: Imported) -> Op:
-    """The mode came with opset 11."""
-    node.expect("blocksize", *(("mode",) if node.opset >= 11 else ()))
-    return DepthToSpace(int(node.get("blocksize", 0)), str(node.get("mode", "DCR")))
-
-
-def _decode_space_to_depth(node: Imported) -> Op:
-    """The mode came with opset 28."""
-    node.expect("blocksize", *(("mode",) if node.opset >= 28 else ()))
-    return SpaceToDepth(int(node.get("blocksize", 0)), str(node.get("mode", "DCR")))
-
-
-def _decode_center_crop_pad(node: Imported) -> Op:
-    node.expect("axes")
-    axes = node.get("axes")
-    return CenterCropPad(None if axes is None else as_ints("center_crop_pad", "axes", axes))
 
 
 @dataclass(frozen=True)
@@ -45,9 +27,9 @@ class DepthToSpace(Op):
     block: int
     mode: str = "DCR"
 
-    name: ClassVar[str] = "depth_to_space"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"DepthToSpace": _decode_depth_to_space}
+    name = "depth_to_space"
+    operands = ("x",)
+    from_onnx = {"DepthToSpace": lambda node: read(DepthToSpace, node, "mode", block="blocksize")}
 
     def types(self, x: TensorType) -> Types:
         n, c, h, w = _checked(self.name, self.block, self.mode, x)
@@ -81,9 +63,9 @@ class SpaceToDepth(Op):
     block: int
     mode: str = "DCR"
 
-    name: ClassVar[str] = "space_to_depth"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"SpaceToDepth": _decode_space_to_depth}
+    name = "space_to_depth"
+    operands = ("x",)
+    from_onnx = {"SpaceToDepth": lambda node: read(SpaceToDepth, node, "mode", block="blocksize")}
 
     def types(self, x: TensorType) -> Types:
         n, c, h, w = _checked(self.name, self.block, self.mode, x)
@@ -109,15 +91,13 @@ class SpaceToDepth(Op):
 
 @dataclass(frozen=True)
 class CenterCropPad(Op):
-    """The middle part of the wanted extents, or the data in the middle of zeros. An odd rest goes to the
-    end.
-    """
+    """The middle part of the wanted extents, or the data in the middle of zeros. An odd rest goes to the end."""
 
     axes: tuple[int, ...] | None = None
 
-    name: ClassVar[str] = "center_crop_pad"
-    operands: ClassVar[tuple[str, ...]] = ("data", "shape")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"CenterCropPad": _decode_center_crop_pad}
+    name = "center_crop_pad"
+    operands = ("data", "shape")
+    from_onnx = {"CenterCropPad": lambda node: read(CenterCropPad, node, "axes")}
 
     def types(self, data: TensorType, shape: TensorType) -> Types:
         axes = range(data.rank) if self.axes is None else unique_axes(self.name, self.axes, data.rank)

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import STRING, int64s, known_ints, one_of, require_kind
+from cenote.ops.base import Arrays, Imported, Op, Sample, Types
+from cenote.ops.checks import STRING, int64s, known_ints, one_of, read, require_kind
+from cenote.ops.values import narrow, seeded, wide
 
 MODES = ("linear", "nearest", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
@@ -33,18 +23,8 @@ FAR = 2.0**40  # places are cut to this, so that they fit an integer
 
 def _decode_grid_sample(node: Imported) -> Op:
     """Modes were bilinear and bicubic in opset 16; linear and cubic since 20."""
-    node.expect("align_corners", "mode", "padding_mode")
-    mode = str(node.get("mode", "linear"))
-    return GridSample(
-        mode={"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode),
-        padding=str(node.get("padding_mode", "zeros")),
-        align_corners=node.flag("align_corners", 0),
-    )
-
-
-def _decode_affine_grid(node: Imported) -> Op:
-    node.expect("align_corners")
-    return AffineGrid(node.flag("align_corners", 0))
+    op = read(GridSample, node, "mode", "align_corners", padding="padding_mode")
+    return replace(op, mode={"bilinear": "linear", "bicubic": "cubic"}.get(op.mode, op.mode))
 
 
 @dataclass(frozen=True)
@@ -62,9 +42,9 @@ class GridSample(Op):
     padding: str = "zeros"
     align_corners: bool = False
 
-    name: ClassVar[str] = "grid_sample"
-    operands: ClassVar[tuple[str, ...]] = ("x", "grid")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"GridSample": _decode_grid_sample}
+    name = "grid_sample"
+    operands = ("x", "grid")
+    from_onnx = {"GridSample": _decode_grid_sample}
 
     def types(self, x: TensorType, grid: TensorType) -> Types:
         one_of(self.name, "mode", self.mode, MODES)
@@ -90,11 +70,9 @@ class GridSample(Op):
             places.append(np.clip(place, -FAR, FAR))
         return (narrow(interpolate(wide(x), places, self.mode, self.padding, self.align_corners), x.dtype),)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        (y,) = self.infer(*inputs)
-        taps = {"nearest": 1, "linear": 2, "cubic": 4}[self.mode] ** (y.rank - 2)
-        moved = sum(x.nbytes for x in (*inputs, y) if x is not None)
-        return Cost(2 * taps * y.size, moved)
+    def operations(self, outputs: Types, *inputs: TensorType) -> int:
+        taps: int = {"nearest": 1, "linear": 2, "cubic": 4}[self.mode] ** (outputs[0].rank - 2)
+        return 2 * taps * outputs[0].size
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -121,9 +99,9 @@ class AffineGrid(Op):
 
     align_corners: bool = False
 
-    name: ClassVar[str] = "affine_grid"
-    operands: ClassVar[tuple[str, ...]] = ("theta", "size")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"AffineGrid": _decode_affine_grid}
+    name = "affine_grid"
+    operands = ("theta", "size")
+    from_onnx = {"AffineGrid": lambda node: read(AffineGrid, node, "align_corners")}
 
     def types(self, theta: TensorType, size: TensorType) -> Types:
         require_kind(self.name, theta, "f", "theta")

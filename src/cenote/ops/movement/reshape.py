@@ -5,9 +5,8 @@ Identity, and Dropout, which is the identity when a model runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -15,32 +14,21 @@ from cenote.core.errors import ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present
-from cenote.ops.base import (
-    Arrays,
-    Decoder,
-    Imported,
-    Lowering,
-    Op,
-    Rewired,
-    Sample,
-    Types,
+from cenote.ops.base import Arrays, Imported, Lowering, Op, Rewired, Sample, Types
+from cenote.ops.checks import (
+    BOOL,
+    as_ints,
     broadcast_shapes,
+    int64s,
+    known,
+    known_ints,
     normalize_axis,
-    seeded,
+    read,
+    require_kind,
+    unique_axes,
 )
-from cenote.ops.checks import BOOL, as_ints, int64s, known, known_ints, require_kind, unique_axes
-from cenote.ops.movement.copy_lowerings import strided_lowerings
-
-
-def _decode_reshape(node: Imported) -> Op:
-    """Reshape of ai.onnx 5, 13, 14 (allowzero) and later."""
-    node.expect("allowzero")
-    return Reshape(allow_zero=node.flag("allowzero", 0))
-
-
-def _decode_flatten(node: Imported) -> Op:
-    node.expect("axis")
-    return Flatten(axis=int(node.get("axis", 1)))
+from cenote.ops.movement.transpose import strided_lowerings
+from cenote.ops.values import seeded
 
 
 def _decode_squeeze(node: Imported) -> Op | Rewired:
@@ -58,37 +46,33 @@ def _decode_unsqueeze(node: Imported) -> Op | Rewired:
     return Rewired(Unsqueeze(), (0, int64s(as_ints("unsqueeze", "axes", node.get("axes")))))
 
 
-def _decode_expand(node: Imported) -> Op:
-    node.expect()
-    return Expand()
-
-
-def _decode_identity(node: Imported) -> Op:
-    node.expect()
-    return Identity()
-
-
 def _decode_dropout(node: Imported) -> Op | Rewired:
-    """Up to opset 11 the ratio is an attribute and there is no training mode; the mask is bool from opset
-    10 on.
-    """
+    """Up to opset 11 the ratio is an attribute and there is no training mode; the mask is bool from opset 10 on."""
     node.expect("ratio", *(("seed",) if node.opset >= 12 else ()))
     op = Dropout(with_mask=node.outputs > 1, mask_like_data=node.opset < 10)
     return op if node.opset >= 12 else Rewired(op, (0,))
 
 
+class _View(Op):
+    """Base: the data's elements in another shape."""
+
+    view = True
+
+    def compute(self, data: Array, *rest: Array | None) -> Arrays:
+        return (data.reshape(self.declared(data, *rest)[0].shape),)
+
+
 @dataclass(frozen=True)
-class Reshape(Op):
+class Reshape(_View):
     """The same elements in another shape. An extent of -1 takes what is left, 0 copies the input's extent
     at that place (with `allow_zero`: means 0).
     """
 
     allow_zero: bool = False
 
-    name: ClassVar[str] = "reshape"
-    view: ClassVar[bool] = True
-    operands: ClassVar[tuple[str, ...]] = ("data", "shape")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Reshape": _decode_reshape}
+    name = "reshape"
+    operands = ("data", "shape")
+    from_onnx = {"Reshape": lambda node: read(Reshape, node, allow_zero="allowzero")}
 
     def resolved(self, shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
         """The output's shape without -1 and copied extents."""
@@ -117,9 +101,6 @@ class Reshape(Op):
     def types(self, data: TensorType, shape: TensorType) -> Types:
         return (TensorType(data.dtype, self.resolved(data.shape, known_ints("reshape", shape, 1, "shape"))),)
 
-    def compute(self, data: Array, shape: Array) -> Arrays:
-        return (data.reshape(self.declared(data, shape)[0].shape),)
-
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for shape, wanted in [
@@ -138,15 +119,14 @@ class Reshape(Op):
 
 
 @dataclass(frozen=True)
-class Flatten(Op):
+class Flatten(_View):
     """A matrix: the axes before `axis` (-rank to rank) are its rows, the rest its columns."""
 
     axis: int = 1
 
-    name: ClassVar[str] = "flatten"
-    view: ClassVar[bool] = True
-    operands: ClassVar[tuple[str, ...]] = ("data",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Flatten": _decode_flatten}
+    name = "flatten"
+    operands = ("data",)
+    from_onnx = {"Flatten": lambda node: read(Flatten, node, "axis")}
 
     def types(self, data: TensorType) -> Types:
         if not -data.rank <= self.axis <= data.rank:
@@ -155,9 +135,6 @@ class Flatten(Op):
             )
         axis = self.axis + data.rank if self.axis < 0 else self.axis
         return (TensorType(data.dtype, (math.prod(data.shape[:axis]), math.prod(data.shape[axis:]))),)
-
-    def compute(self, data: Array) -> Arrays:
-        return (data.reshape(self.declared(data)[0].shape),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -169,13 +146,12 @@ class Flatten(Op):
 
 
 @dataclass(frozen=True)
-class Squeeze(Op):
+class Squeeze(_View):
     """Removes axes of extent 1: those listed, or all without a list."""
 
-    name: ClassVar[str] = "squeeze"
-    view: ClassVar[bool] = True
-    operands: ClassVar[tuple[str, ...]] = ("data", "axes?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Squeeze": _decode_squeeze}
+    name = "squeeze"
+    operands = ("data", "axes?")
+    from_onnx = {"Squeeze": _decode_squeeze}
 
     def types(self, data: TensorType, axes: TensorType | None) -> Types:
         if axes is None:
@@ -190,9 +166,6 @@ class Squeeze(Op):
                 )
         return (TensorType(data.dtype, tuple(e for axis, e in enumerate(data.shape) if axis not in removed)),)
 
-    def compute(self, data: Array, axes: Array | None) -> Arrays:
-        return (data.reshape(self.declared(data, axes)[0].shape),)
-
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield Sample(Squeeze(), (seeded((1, 3, 1, 5)), None))
@@ -204,13 +177,12 @@ class Squeeze(Op):
 
 
 @dataclass(frozen=True)
-class Unsqueeze(Op):
+class Unsqueeze(_View):
     """Inserts axes of extent 1 at the listed places of the output (any order, none twice)."""
 
-    name: ClassVar[str] = "unsqueeze"
-    view: ClassVar[bool] = True
-    operands: ClassVar[tuple[str, ...]] = ("data", "axes")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Unsqueeze": _decode_unsqueeze}
+    name = "unsqueeze"
+    operands = ("data", "axes")
+    from_onnx = {"Unsqueeze": _decode_unsqueeze}
 
     def types(self, data: TensorType, axes: TensorType) -> Types:
         places = known_ints("unsqueeze", axes, 1, "axes")
@@ -220,9 +192,6 @@ class Unsqueeze(Op):
         return (
             TensorType(data.dtype, tuple(1 if axis in inserted else next(extents) for axis in range(rank))),
         )
-
-    def compute(self, data: Array, axes: Array) -> Arrays:
-        return (data.reshape(self.declared(data, axes)[0].shape),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -239,13 +208,11 @@ class Unsqueeze(Op):
 
 @dataclass(frozen=True)
 class Expand(Op):
-    """Repeats axes of extent 1 by broadcasting the data against a shape, both ways: the shape may hold ones
-    too.
-    """
+    """Repeats axes of extent 1 by broadcasting the data against a shape, both ways: the shape may hold ones too."""
 
-    name: ClassVar[str] = "expand"
-    operands: ClassVar[tuple[str, ...]] = ("data", "shape")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Expand": _decode_expand}
+    name = "expand"
+    operands = ("data", "shape")
+    from_onnx = {"Expand": lambda node: read(Expand, node)}
 
     def types(self, data: TensorType, shape: TensorType) -> Types:
         wanted = known_ints("expand", shape, 1, "shape")
@@ -284,10 +251,10 @@ class Expand(Op):
 class Identity(Op):
     """The input, unchanged."""
 
-    name: ClassVar[str] = "identity"
-    view: ClassVar[bool] = True
-    operands: ClassVar[tuple[str, ...]] = ("data",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Identity": _decode_identity}
+    name = "identity"
+    view = True
+    operands = ("data",)
+    from_onnx = {"Identity": lambda node: read(Identity, node)}
 
     def types(self, data: TensorType) -> Types:
         return (data,)
@@ -313,9 +280,9 @@ class Dropout(Op):
     with_mask: bool = False
     mask_like_data: bool = False
 
-    name: ClassVar[str] = "dropout"
-    operands: ClassVar[tuple[str, ...]] = ("data", "ratio?", "training_mode?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Dropout": _decode_dropout}
+    name = "dropout"
+    operands = ("data", "ratio?", "training_mode?")
+    from_onnx = {"Dropout": _decode_dropout}
 
     def types(self, data: TensorType, ratio: TensorType | None, training: TensorType | None) -> Types:
         if (

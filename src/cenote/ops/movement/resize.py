@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -14,26 +15,11 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import SIMPLE, pass_seconds
 from cenote.kernels.elementwise.resize import MOST_TAPS, resize_call
 from cenote.kernels.layout.copy import can_copy
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Imported,
-    Lowering,
-    Op,
-    Rewired,
-    Sample,
-    Types,
-    ValueNeeded,
-    narrow,
-    normalize_axis,
-    require,
-    seeded,
-    wide,
-)
-from cenote.ops.elementwise.pointwise import require_number
-from cenote.ops.elementwise.pointwise_lowerings import error_of
+from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
+from cenote.ops.checks import normalize_axis, read, require, require_number
+from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.movement.resize_taps import COORDINATES, NEAREST, ResizedAxis, Taps, filter_taps, nearest_taps
+from cenote.ops.values import narrow, seeded, wide
 
 MODES = ("nearest", "linear", "cubic")
 POLICIES = ("stretch", "not_larger", "not_smaller")
@@ -208,11 +194,8 @@ class Resize(Op):
     def _is_native(self, x: TensorType) -> bool:
         return can_copy(x.dtype) if self.mode == "nearest" else is_float(x.dtype)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        (output,) = self.infer(*inputs)
-        x = require(self.name, inputs[0], "X")
-        work = {"nearest": 0, "linear": 4, "cubic": 16}[self.mode]
-        return Cost(operations=work * output.size, bytes=x.nbytes + output.nbytes)
+    def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
+        return {"nearest": 0, "linear": 4, "cubic": 16}[self.mode] * outputs[0].size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         ranges = []
@@ -269,37 +252,14 @@ def _content(inputs: Sequence[TensorType | None], index: int) -> tuple[float, ..
     return tuple(given.value.reshape(-1).tolist())
 
 
-_RESIZE_ATTRIBUTES = {
-    10: ("mode",),
-    11: (
-        "coordinate_transformation_mode",
-        "cubic_coeff_a",
-        "exclude_outside",
-        "extrapolation_value",
-        "nearest_mode",
-    ),
-    18: ("antialias", "axes", "keep_aspect_ratio_policy"),
-}
-
-
 def _decode_resize(node: Imported) -> Op | Rewired:
     if node.opset < 11:
         return _decode_upsample(node)
-    node.expect(
-        *(name for since, names in _RESIZE_ATTRIBUTES.items() if since <= node.opset for name in names)
-    )
-    axes = node.get("axes")
-    op = Resize(
-        mode=str(node.get("mode", "nearest")),
-        coordinates=str(node.get("coordinate_transformation_mode", "half_pixel")),
-        nearest_mode=str(node.get("nearest_mode", "round_prefer_floor")),
-        axes=None if axes is None else tuple(int(axis) for axis in axes),
-        policy=str(node.get("keep_aspect_ratio_policy", "stretch")),
-        cubic=float(node.get("cubic_coeff_a", -0.75)),
-        antialias=node.flag("antialias", 0),
-        exclude_outside=node.flag("exclude_outside", 0),
-        extrapolation=float(node.get("extrapolation_value", 0.0)),
-    )
+    op = read(
+        Resize, node, "mode", "nearest_mode", "axes", "antialias", "exclude_outside", cubic="cubic_coeff_a",
+        coordinates="coordinate_transformation_mode", policy="keep_aspect_ratio_policy",
+        extrapolation="extrapolation_value",
+    )  # fmt: skip
     return _folded(node, op, {"roi": 1, "scales": 2, "sizes": 3})
 
 
@@ -312,14 +272,12 @@ def _decode_upsample(node: Imported) -> Op | Rewired:
         return _folded(node, op, {"scales": 1})
     if node.get("scales") is None:
         raise ArgumentError("Upsample-7: attribute scales is missing")
-    return Resize(
-        op.mode, op.coordinates, op.nearest_mode, tuple(float(scale) for scale in node.get("scales"))
-    )
+    return replace(op, scales=tuple(float(scale) for scale in node.get("scales")))
 
 
 def _folded(node: Imported, op: Resize, places: dict[str, int]) -> Op | Rewired:
     """The operator with constant inputs as fields; with others, its inputs are x, roi, scales, sizes."""
-    changes: dict[str, tuple[float, ...] | None] = {}
+    changes: dict[str, Any] = {}
     rest: dict[str, int] = {}
     for field, index in places.items():
         if index >= len(node.present) or not node.present[index]:
@@ -328,7 +286,7 @@ def _folded(node: Imported, op: Resize, places: dict[str, int]) -> Op | Rewired:
         if value is None:
             rest[field] = index
         elif value.size:
-            changes[field] = tuple(value.reshape(-1).tolist())
+            changes[field] = tuple(map(int if field == "sizes" else float, value.reshape(-1).tolist()))
     if op.coordinates != "tf_crop_and_resize":
         changes.pop("roi", None)
         rest.pop("roi", None)
@@ -339,13 +297,4 @@ def _folded(node: Imported, op: Resize, places: dict[str, int]) -> Op | Rewired:
             for f in ("roi", "scales", "sizes")
         )
         return Rewired(op, (0, *inputs))
-    return Rewired(_replaced(op, changes), (0,))
-
-
-def _replaced(op: Resize, changes: dict[str, tuple[float, ...] | None]) -> Resize:
-    sizes = changes.get("sizes")
-    return Resize(
-        op.mode, op.coordinates, op.nearest_mode, changes.get("scales"),
-        None if sizes is None else tuple(int(size) for size in sizes), op.axes, changes.get("roi"), op.policy,
-        op.cubic, op.antialias, op.exclude_outside, op.extrapolation,
-    )  # fmt: skip
+    return Rewired(replace(op, **changes), (0,))

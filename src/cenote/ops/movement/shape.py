@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ModelError, ShapeError, UnsupportedError
 from cenote.core.types import FLOAT32, INT64, Array, TensorType, is_float
-from cenote.ops.base import (
-    Arrays,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import dtype_from_code, int64s, known, known_ints, require_kind
-
-
-def _decode_shape(node: Imported) -> Op:
-    """Start and end came with opset 15."""
-    node.expect(*(("end", "start") if node.opset >= 15 else ()))
-    return Shape(start=int(node.get("start", 0)), end=node.get("end"))
-
-
-def _decode_size(node: Imported) -> Op:
-    node.expect()
-    return Size()
+from cenote.ops.base import Arrays, Imported, Op, Sample, Types
+from cenote.ops.checks import int64s, known, known_ints, read, require_kind, require_same_dtype
+from cenote.ops.values import narrow, seeded, wide
 
 
 def _decode_range(node: Imported) -> Op:
@@ -56,13 +35,6 @@ def _decode_constant_of_shape(node: Imported) -> Op:
     return ConstantOfShape(value=element, dtype=value.dtype)
 
 
-def _decode_eye_like(node: Imported) -> Op:
-    node.expect("dtype", "k")
-    code = node.get("dtype")
-    dtype = None if code is None else dtype_from_code("eye_like", int(code))
-    return EyeLike(diagonal=int(node.get("k", 0)), dtype=dtype)
-
-
 @dataclass(frozen=True)
 class Shape(Op):
     """The shape of the data as int64; `start` and `end` pick a part of it, clamped to the rank, negative
@@ -74,9 +46,9 @@ class Shape(Op):
     start: int = 0
     end: int | None = None
 
-    name: ClassVar[str] = "shape"
-    operands: ClassVar[tuple[str, ...]] = ("data",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Shape": _decode_shape}
+    name = "shape"
+    operands = ("data",)
+    from_onnx = {"Shape": lambda node: read(Shape, node, "start", "end")}
 
     def types(self, data: TensorType) -> Types:
         return (TensorType.known(int64s(data.shape[self.start : self.end])),)
@@ -95,9 +67,9 @@ class Shape(Op):
 class Size(Op):
     """The number of elements, an int64 scalar. `infer` gives it."""
 
-    name: ClassVar[str] = "size"
-    operands: ClassVar[tuple[str, ...]] = ("data",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Size": _decode_size}
+    name = "size"
+    operands = ("data",)
+    from_onnx = {"Size": lambda node: read(Size, node)}
 
     def types(self, data: TensorType) -> Types:
         return (TensorType.known(np.array(data.size, np.int64)),)
@@ -119,9 +91,9 @@ class Range(Op):
     Each element is start + i * delta, rounded once.
     """
 
-    name: ClassVar[str] = "range"
-    operands: ClassVar[tuple[str, ...]] = ("start", "limit", "delta")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Range": _decode_range}
+    name = "range"
+    operands = ("start", "limit", "delta")
+    from_onnx = {"Range": _decode_range}
 
     def types(self, *bounds: TensorType) -> Types:
         dtype = require_same_dtype(self.name, *bounds)
@@ -164,9 +136,9 @@ class ConstantOfShape(Op):
     value: float | int | bool = 0.0
     dtype: np.dtype[Any] = FLOAT32
 
-    name: ClassVar[str] = "constant_of_shape"
-    operands: ClassVar[tuple[str, ...]] = ("shape",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"ConstantOfShape": _decode_constant_of_shape}
+    name = "constant_of_shape"
+    operands = ("shape",)
+    from_onnx = {"ConstantOfShape": _decode_constant_of_shape}
 
     def types(self, shape: TensorType) -> Types:
         extents = known_ints(self.name, shape, 0, "shape")
@@ -192,9 +164,9 @@ class EyeLike(Op):
     diagonal: int = 0
     dtype: np.dtype[Any] | None = None
 
-    name: ClassVar[str] = "eye_like"
-    operands: ClassVar[tuple[str, ...]] = ("data",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"EyeLike": _decode_eye_like}
+    name = "eye_like"
+    operands = ("data",)
+    from_onnx = {"EyeLike": lambda node: read(EyeLike, node, "dtype", diagonal="k")}
 
     def types(self, data: TensorType) -> Types:
         if data.rank != 2:

@@ -1,25 +1,40 @@
-"""Transpose: the same elements with the axes in another order."""
+"""Transpose: the same elements with the axes in another order; and the copy that it and Expand are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ShapeError
 from cenote.core.target import Target
-from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Box, Decoder, Imported, Lowering, Op, Sample, Types, require, seeded
-from cenote.ops.checks import as_ints, unique_axes
-from cenote.ops.movement.copy_lowerings import strided_lowerings
+from cenote.core.types import PLAIN, Array, TensorType
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.layout.copy import can_copy
+from cenote.kernels.layout.transpose import strided_copy_call
+from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
+from cenote.ops.checks import read, require, unique_axes
+from cenote.ops.values import seeded
+
+Walk = Callable[[tuple[int, ...]], tuple[int, Sequence[int]]]
 
 
-def _decode_transpose(node: Imported) -> Op:
-    node.expect("perm")
-    perm = node.get("perm")
-    return Transpose(None if perm is None else as_ints("transpose", "perm", perm))
+def strided_lowerings(
+    inputs: Sequence[TensorType | None], output: TensorType, walk: Walk, target: Target
+) -> Iterator[Lowering]:
+    """`walk` turns the strides of the first input into where the output starts in it, and its strides there."""
+    if not can_copy(output.dtype) or not output.size:
+        return
+
+    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x = present(views[0])
+        start, strides = walk(x.strides)
+        return [strided_copy_call(x.at(start), strides, outputs[0], target)]
+
+    rest = (None,) * (len(inputs) - 1)
+    yield Lowering("strided_copy", (PLAIN, *rest), (PLAIN,), bind, pass_seconds(3 * output.nbytes))
 
 
 @dataclass(frozen=True)
@@ -28,9 +43,9 @@ class Transpose(Op):
 
     order: tuple[int, ...] | None = None
 
-    name: ClassVar[str] = "transpose"
-    operands: ClassVar[tuple[str, ...]] = ("data",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Transpose": _decode_transpose}
+    name = "transpose"
+    operands = ("data",)
+    from_onnx = {"Transpose": lambda node: read(Transpose, node, order="perm")}
 
     def axes(self, rank: int) -> tuple[int, ...]:
         """The order as axes 0..rank-1."""

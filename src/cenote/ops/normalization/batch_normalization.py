@@ -14,23 +14,11 @@ from cenote.kernels.base import Call, View, constant_of, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.elementwise import elementwise_call, operand_of, per_channel
-from cenote.ops.base import (
-    Arrays,
-    Bind,
-    Box,
-    Cost,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    seeded,
-    wide,
-)
-from cenote.ops.elementwise.pointwise import require_float
-from cenote.ops.elementwise.pointwise_lowerings import error_of
+from cenote.ops.base import Arrays, Bind, Box, Imported, Lowering, Op, Sample, Types
+from cenote.ops.checks import read, require_float
+from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.epilogue import Fusible
+from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)
@@ -140,9 +128,8 @@ class BatchNormalization(Fusible):
 
         return bind
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        output = self.infer(*inputs)[0]
-        return Cost(operations=2 * output.size, bytes=2 * output.nbytes)
+    def operations(self, outputs: Types, *inputs: TensorType) -> int:
+        return 2 * outputs[0].size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         if self.training:
@@ -177,16 +164,12 @@ def _inputs(shape: tuple[int, ...], dtype: object) -> tuple[Array, ...]:
 
 
 def _decode(node: Imported) -> Op:
-    if node.opset < 9:
-        node.expect("epsilon", "momentum", "spatial")
-        if not node.get("spatial", 1):
-            raise UnsupportedError("BatchNormalization-7: spatial=0 is not supported; export with opset 9")
-    else:
-        node.expect("epsilon", "momentum", *(("training_mode",) if node.opset >= 14 else ()))
-    training = node.flag("training_mode", 0)
-    if node.outputs > 1 and not training:
+    op = read(BatchNormalization, node, "epsilon", "momentum", training="training_mode", ignored=("spatial",))
+    if not node.get("spatial", 1):
+        raise UnsupportedError("BatchNormalization-7: spatial=0 is not supported; export with opset 9")
+    if node.outputs > 1 and not op.training:
         raise UnsupportedError(
             f"BatchNormalization-{node.opset}: {node.outputs} outputs mean training, which this opset does "
             "not define further; export the model for inference"
         )
-    return BatchNormalization(float(node.get("epsilon", 1e-5)), training, float(node.get("momentum", 0.9)))
+    return op

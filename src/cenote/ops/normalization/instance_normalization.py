@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.elementwise.pointwise import require_float
+from cenote.ops.base import Arrays, Imported, Lowering, Op, Sample, Types
+from cenote.ops.checks import read, require, require_float, require_same_dtype
 from cenote.ops.normalization.layer_normalization import (
+    STASH,
     Normalization,
     check_epsilon,
-    check_stash,
     standardized,
+    stashed,
 )
 from cenote.ops.normalization.normalization_lowerings import group_lowerings, instance_blocked_lowerings
+from cenote.ops.values import narrow, seeded, wide
 
 
 def _check_per_channel(
@@ -51,7 +41,7 @@ class InstanceNormalization(Normalization):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias per item and channel, over all spatial axes."""
 
     name = "instance_normalization"
-    from_onnx = {"InstanceNormalization": lambda node: _decode_instance(node)}
+    from_onnx = {"InstanceNormalization": lambda node: read(InstanceNormalization, node, "epsilon")}
     epsilon: float = 1e-5
 
     def axes(self, rank: int) -> tuple[int, ...]:
@@ -84,11 +74,6 @@ class InstanceNormalization(Normalization):
             yield Sample(cls(), (seeded((2, 9, 3, 5), 1, kind), seeded((9,), 2, kind), seeded((9,), 3, kind)))
 
 
-def _decode_instance(node: Imported) -> Op:
-    node.expect("epsilon")
-    return InstanceNormalization(float(node.get("epsilon", 1e-5)))
-
-
 @dataclass(frozen=True)
 class GroupNormalization(Normalization):
     """Like InstanceNormalization, but over `groups` of neighbouring channels together.
@@ -98,7 +83,7 @@ class GroupNormalization(Normalization):
 
     name = "group_normalization"
     from_onnx = {"GroupNormalization": lambda node: _decode_group(node)}
-    groups: int = 1
+    groups: int
     epsilon: float = 1e-5
     per_group: bool = False
 
@@ -142,9 +127,5 @@ class GroupNormalization(Normalization):
 
 
 def _decode_group(node: Imported) -> Op:
-    node.expect("epsilon", "num_groups", "stash_type")
-    check_stash(node)
-    groups = node.get("num_groups")
-    if groups is None:
-        raise ArgumentError("GroupNormalization: attribute num_groups is missing")
-    return GroupNormalization(int(groups), float(node.get("epsilon", 1e-5)), per_group=node.opset < 21)
+    op = read(GroupNormalization, stashed(node), "epsilon", groups="num_groups", ignored=STASH)
+    return replace(op, per_group=node.opset < 21)

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
+from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Sample, Types
+from cenote.ops.checks import (
     broadcast_shapes,
-    narrow,
     normalize_axis,
+    read,
     require,
+    require_float,
     require_same_dtype,
-    seeded,
-    wide,
 )
-from cenote.ops.elementwise.pointwise import require_float
 from cenote.ops.normalization.normalization_lowerings import row_lowerings
+from cenote.ops.values import narrow, seeded, wide
+
+STASH = ("stash_type",)
 
 
 class Normalization(Op):
@@ -37,9 +32,8 @@ class Normalization(Op):
     def axes(self, rank: int) -> tuple[int, ...]:
         raise NotImplementedError(f"{type(self).__name__}.axes")
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x = require(self.name, inputs[0], "X")
-        return Cost(operations=8 * x.size, bytes=2 * x.nbytes)
+    def operations(self, outputs: Types, *inputs: Any, **unused: Any) -> int:
+        return 8 * outputs[0].size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         x = require(self.name, inputs[0], "X")
@@ -72,7 +66,11 @@ class LayerNormalization(Normalization):
     """
 
     name = "layer_normalization"
-    from_onnx = {"LayerNormalization": lambda node: _decode_layer(node)}
+    from_onnx = {
+        "LayerNormalization": lambda node: read(
+            LayerNormalization, stashed(node), "axis", "epsilon", ignored=STASH, counted="outputs"
+        )
+    }
     axis: int = -1
     epsilon: float = 1e-5
     outputs: int = 1
@@ -129,17 +127,13 @@ class LayerNormalization(Normalization):
             yield Sample(cls(), (seeded((3, 19), 1, kind), seeded((19,), 2, kind), seeded((19,), 3, kind)))
 
 
-def check_stash(node: Imported) -> None:
+def stashed(node: Imported) -> Imported:
+    """The node, when statistics in float32 or wider are what its STASH asks for."""
     if node.get("stash_type", 1) not in (1, 11):
         raise UnsupportedError(
             f"{node.op}: stash_type {node.get('stash_type')} is not supported (1: float32)"
         )
-
-
-def _decode_layer(node: Imported) -> Op:
-    node.expect("axis", "epsilon", "stash_type")
-    check_stash(node)
-    return LayerNormalization(int(node.get("axis", -1)), float(node.get("epsilon", 1e-5)), node.outputs)
+    return node
 
 
 @dataclass(frozen=True)
@@ -150,7 +144,11 @@ class RMSNormalization(Normalization):
     """
 
     name = "rms_normalization"
-    from_onnx = {"RMSNormalization": lambda node: _decode_rms(node)}
+    from_onnx = {
+        "RMSNormalization": lambda node: read(
+            RMSNormalization, stashed(node), "axis", "epsilon", ignored=STASH
+        )
+    }
     axis: int = -1
     epsilon: float = 1e-5
 
@@ -193,18 +191,12 @@ class RMSNormalization(Normalization):
             yield Sample(cls(), (seeded((3, 19), 1, np.dtype(dtype)), seeded((19,), 2, np.dtype(dtype))))
 
 
-def _decode_rms(node: Imported) -> Op:
-    node.expect("axis", "epsilon", "stash_type")
-    check_stash(node)
-    return RMSNormalization(int(node.get("axis", -1)), float(node.get("epsilon", 1e-5)))
-
-
 @dataclass(frozen=True)
 class MeanVarianceNormalization(Normalization):
     """(x - mean) / (deviation + 1e-9) over `over`; by default over all axes but the channel's."""
 
     name = "mean_variance_normalization"
-    from_onnx = {"MeanVarianceNormalization": lambda node: _decode_mean_variance(node)}
+    from_onnx = {"MeanVarianceNormalization": lambda node: read(MeanVarianceNormalization, node, over="axes")}
     over: tuple[int, ...] = (0, 2, 3)
 
     def axes(self, rank: int) -> tuple[int, ...]:
@@ -235,17 +227,12 @@ class MeanVarianceNormalization(Normalization):
         yield Sample(cls((0, 1)), (seeded((4, 9), 1, np.float64),))
 
 
-def _decode_mean_variance(node: Imported) -> Op:
-    node.expect("axes")
-    return MeanVarianceNormalization(tuple(int(axis) for axis in node.get("axes", (0, 2, 3))))
-
-
 @dataclass(frozen=True)
 class LpNormalization(Normalization):
     """x divided by its p-norm (1 or 2) along an axis; a line of zeros stays zero."""
 
     name = "lp_normalization"
-    from_onnx = {"LpNormalization": lambda node: _decode_lp(node)}
+    from_onnx = {"LpNormalization": lambda node: read(LpNormalization, node, "axis", "p")}
     axis: int = -1
     p: int = 2
 
@@ -277,8 +264,3 @@ class LpNormalization(Normalization):
         yield Sample(cls(), (np.zeros((3, 9), np.float32),), "lp_normalization zeros")
         yield Sample(cls(), (seeded((2, 0)),))
         yield Sample(cls(1), (seeded((4, 9), 1, np.float64),))
-
-
-def _decode_lp(node: Imported) -> Op:
-    node.expect("axis", "p")
-    return LpNormalization(int(node.get("axis", -1)), int(node.get("p", 2)))

@@ -13,22 +13,10 @@ from cenote.core.types import FLOAT64, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.lrn import ROOTS, Normalized, lrn_call
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require,
-    seeded,
-    wide,
-)
-from cenote.ops.elementwise.pointwise import require_float
-from cenote.ops.elementwise.pointwise_lowerings import error_of
+from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
+from cenote.ops.checks import read, require, require_float
+from cenote.ops.elementwise.pointwise import error_of
+from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)
@@ -40,7 +28,7 @@ class LRN(Op):
     """
 
     name = "lrn"
-    from_onnx = {"LRN": lambda node: _decode(node)}
+    from_onnx = {"LRN": lambda node: read(LRN, node, "size", "alpha", "beta", "bias")}
     size: int
     alpha: float = 1e-4
     beta: float = 0.75
@@ -83,9 +71,8 @@ class LRN(Op):
             seconds = pass_seconds(2 * x.nbytes, (2 * self.size + 20) * x.size)
             yield Lowering("windows_blocked", (blocked,), (blocked,), bind, seconds, error)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        (output,) = self.infer(*inputs)
-        return Cost(operations=(2 * self.size + 30) * output.size, bytes=2 * output.nbytes)
+    def operations(self, outputs: Types, x: TensorType) -> int:
+        return (2 * self.size + 30) * x.size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         x = require(self.name, inputs[0], "X")
@@ -102,11 +89,3 @@ class LRN(Op):
         yield Sample(cls(5), (seeded((1, 1, 1, 1)),))
         yield Sample(cls(3), (seeded((0, 3, 2)),))
         yield Sample(cls(3), (seeded((2, 9, 4), 1, np.float64),))
-
-
-def _decode(node: Imported) -> Op:
-    node.expect("alpha", "beta", "bias", "size")
-    if node.get("size") is None:
-        raise ArgumentError("LRN: attribute size is missing")
-    alpha, beta, bias = (float(node.get(k, d)) for k, d in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
-    return LRN(int(node.get("size")), alpha, beta, bias)

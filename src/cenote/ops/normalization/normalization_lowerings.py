@@ -11,8 +11,9 @@ from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.normalize import normalize_blocked_call, normalize_rows_call
-from cenote.ops.base import Lowering, narrow
-from cenote.ops.elementwise.pointwise_lowerings import error_of
+from cenote.ops.base import Lowering
+from cenote.ops.elementwise.pointwise import error_of
+from cenote.ops.values import narrow
 
 ERROR = 2e-6  # of the largest output, in float32
 

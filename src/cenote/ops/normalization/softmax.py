@@ -12,23 +12,10 @@ from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.softmax import softmax_call
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    normalize_axis,
-    require,
-    seeded,
-    wide,
-)
-from cenote.ops.elementwise.pointwise import hostile, require_float
-from cenote.ops.elementwise.pointwise_lowerings import error_of
+from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Sample, Types
+from cenote.ops.checks import normalize_axis, require, require_float
+from cenote.ops.elementwise.pointwise import error_of
+from cenote.ops.values import hostile, narrow, seeded, wide
 
 
 class _Softmax(Op):
@@ -74,9 +61,8 @@ class _Softmax(Op):
             "three_passes", (PLAIN,), (PLAIN,), bind, seconds, error_of(1e-6, x.dtype), in_place=(0,)
         )
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        (output,) = self.infer(*inputs)
-        return Cost(operations=24 * output.size, bytes=2 * output.nbytes)
+    def operations(self, outputs: Types, x: TensorType) -> int:
+        return 24 * x.size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         x = require(self.name, inputs[0], "input")

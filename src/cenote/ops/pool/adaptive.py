@@ -15,7 +15,7 @@ from cenote.core.pool_geometry import adaptive_bounds
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, Array, TensorType, is_float
 from cenote.kernels.pool.common import MAXIMUM, SUM
-from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, seeded, wide
+from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types
 from cenote.ops.pool.average import divide, fit
 from cenote.ops.pool.map_lowerings import range_lowerings, search_lowerings
 from cenote.ops.pool.window import (
@@ -36,6 +36,7 @@ from cenote.ops.pool.window import (
     type_of,
     with_spatial,
 )
+from cenote.ops.values import seeded, wide
 
 Bounds = tuple[tuple[tuple[int, int], ...], ...]
 

@@ -15,7 +15,7 @@ from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.kernels.pool.common import SUM
-from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, narrow, seeded, wide
+from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types
 from cenote.ops.pool.algorithms import Pool, window_lowerings
 from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
 from cenote.ops.pool.window import (
@@ -28,6 +28,7 @@ from cenote.ops.pool.window import (
     taps_of,
     type_of,
 )
+from cenote.ops.values import narrow, seeded, wide
 
 ROUNDINGS = ("zero", "even", "away")
 

@@ -17,7 +17,7 @@ from cenote.core.types import BFLOAT16, FLOATS, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import stream_seconds
 from cenote.kernels.pool_variants.blur import OUTSIDE, blur_call, line_bytes
-from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types, narrow, seeded, wide
+from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types
 from cenote.ops.pool.algorithms import TOLERANCES, source
 from cenote.ops.pool.window import (
     as_declared,
@@ -29,6 +29,7 @@ from cenote.ops.pool.window import (
     type_of,
     with_spatial,
 )
+from cenote.ops.values import narrow, seeded, wide
 
 BORDERS = {"reflect": "reflect", "replicate": "edge", "zeros": "constant"}
 MOST_TAPS = (

@@ -15,7 +15,8 @@ import numpy as np
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import FLOATS, INT64, PLAIN, Array, TensorType
-from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types, narrow, require, seeded, wide
+from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types
+from cenote.ops.checks import require
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.pool.average import AveragePool
 from cenote.ops.pool.gradient_lowerings import gradient_lowerings
@@ -35,6 +36,7 @@ from cenote.ops.pool.window import (
     extremum,
     taps_of,
 )
+from cenote.ops.values import narrow, seeded, wide
 
 Slopes = Callable[[Any, Array, tuple[int, ...], tuple[int, ...]], Array]
 """(op, taps (N, C, T), output position, input shape) -> d output / d tap, (N, C, T)."""

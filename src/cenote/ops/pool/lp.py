@@ -15,7 +15,7 @@ from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, Array, TensorType
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM, SUM
 from cenote.kernels.pool.whole_map import Reduce
-from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types, narrow, seeded, wide
+from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types
 from cenote.ops.pool.algorithms import Pool, window_lowerings
 from cenote.ops.pool.map_lowerings import whole_map_lowerings
 from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
@@ -31,6 +31,7 @@ from cenote.ops.pool.window import (
     taps_of,
     type_of,
 )
+from cenote.ops.values import narrow, seeded, wide
 
 
 def decode_lp_pool(node: Imported) -> Op:

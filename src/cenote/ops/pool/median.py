@@ -11,7 +11,7 @@ import numpy as np
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.kernels.pool_variants.median import PoolMedian
-from cenote.ops.base import Arrays, Lowering, Sample, seeded, wide
+from cenote.ops.base import Arrays, Lowering, Sample
 from cenote.ops.pool.average import fit
 from cenote.ops.pool.whole_window_lowerings import whole_window_lowerings
 from cenote.ops.pool.window import (
@@ -25,6 +25,7 @@ from cenote.ops.pool.window import (
     taps_of,
     type_of,
 )
+from cenote.ops.values import seeded, wide
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import numpy as np
 from cenote.core.errors import ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Lowering, Op, Sample, Types, narrow, require, seeded, wide
+from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
+from cenote.ops.checks import require
 from cenote.ops.pool.blur import BORDERS, BlurPool, binomial
 from cenote.ops.pool.fractional import FractionalMaxPool
 from cenote.ops.pool.gradient import IndexGradient, PoolGradient, check_gradient
@@ -22,6 +23,7 @@ from cenote.ops.pool.unpool import MaxUnpool, within_plane
 from cenote.ops.pool.window import as_declared, channels_first, extremum, spatial_of
 from cenote.ops.roi.align import RoiAlign, align_gradient_lowerings, coordinate_type
 from cenote.ops.roi.pool import MaxRoiPool, PsRoiPool, bins
+from cenote.ops.values import narrow, seeded, wide
 
 Gradient = Callable[[Any, Array, tuple[Array, ...]], Array]
 """(op, gradient of the output, inputs) -> gradient of the first input, in float64 or its type."""

@@ -15,7 +15,7 @@ from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, INT64, Array, TensorType
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM
 from cenote.kernels.pool_variants.soft_pool import PoolSoft
-from cenote.ops.base import Arrays, Lowering, Sample, Types, narrow, seeded, wide
+from cenote.ops.base import Arrays, Lowering, Sample, Types
 from cenote.ops.pool.power_lowerings import inner_sum, power_lowerings
 from cenote.ops.pool.whole_window_lowerings import whole_window_lowerings
 from cenote.ops.pool.window import (
@@ -28,6 +28,7 @@ from cenote.ops.pool.window import (
     taps_of,
     type_of,
 )
+from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.kernels.pool.common import MAXIMUM, SUM
 from cenote.kernels.pool.whole_map import Reduce
-from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, Op, Sample, Types, seeded, wide
+from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, Op, Sample, Types
 from cenote.ops.pool.average import divide, fit
 from cenote.ops.pool.map_lowerings import range_lowerings, whole_map_lowerings
 from cenote.ops.pool.window import (
@@ -31,6 +31,7 @@ from cenote.ops.pool.window import (
     type_of,
     with_spatial,
 )
+from cenote.ops.values import seeded, wide
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,11 @@ from cenote.core.pool_geometry import AxisWindow, Pairs, axis_windows, refuse_em
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, INT64, Array, TensorType, is_float
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM
-from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, Op, Sample, Types, require, seeded
+from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, Op, Sample, Types
+from cenote.ops.checks import require
 from cenote.ops.pool.algorithms import Pool, window_lowerings
 from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
+from cenote.ops.values import seeded
 
 DType = np.dtype[Any]
 

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.types import FLOAT32, FLOATS, Array, TensorType, is_float
-from cenote.ops.base import (
-    Arrays,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    normalize_axis,
-    require_same_dtype,
-    seeded,
-)
-from cenote.ops.checks import dtype_from_code
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import normalize_axis, read, require_same_dtype
 from cenote.ops.elementwise.cast import FLOAT8, SCALE8, SMALL_FLOATS, SMALL_INTEGERS, converted
+from cenote.ops.values import narrow, seeded
 
 UINT8 = np.dtype(np.uint8)
 _INTEGERS = {
@@ -31,45 +21,6 @@ _INTEGERS = {
     **{name: (np.iinfo(name).min, np.iinfo(name).max) for name in ("int8", "uint8", "int16", "uint16")},
 }
 QUANTIZED = frozenset(_INTEGERS) | FLOAT8 | SMALL_FLOATS
-
-
-def _names(node: Imported, **since: int) -> tuple[str, ...]:
-    """Attributes of the node's opset."""
-    return tuple(name for name, opset in since.items() if node.opset >= opset)
-
-
-def _optional_dtype(node: Imported, name: str) -> np.dtype[Any] | None:
-    code = int(node.get(name, 0))
-    return dtype_from_code(node.op, code) if code else None
-
-
-def _decode_quantize(node: Imported) -> Op:
-    """QuantizeLinear of ai.onnx 10, 13 (axis), 19 (saturate), 21 (blocks, output type), 23 (precision) and
-    later.
-    """
-    node.expect(*_names(node, axis=13, saturate=19, block_size=21, output_dtype=21, precision=23))
-    return QuantizeLinear(
-        axis=int(node.get("axis", 1)),
-        block=int(node.get("block_size", 0)),
-        dtype=_optional_dtype(node, "output_dtype"),
-        precision=_optional_dtype(node, "precision"),
-        saturate=node.flag("saturate", 1),
-    )
-
-
-def _decode_dequantize(node: Imported) -> Op:
-    """DequantizeLinear of ai.onnx 10, 13 (axis), 19, 21 (blocks), 23 (output type) and later."""
-    node.expect(*_names(node, axis=13, block_size=21, output_dtype=23))
-    return DequantizeLinear(
-        axis=int(node.get("axis", 1)),
-        block=int(node.get("block_size", 0)),
-        dtype=_optional_dtype(node, "output_dtype"),
-    )
-
-
-def _decode_dynamic_quantize(node: Imported) -> Op:
-    node.expect()
-    return DynamicQuantizeLinear()
 
 
 @dataclass(frozen=True)
@@ -88,9 +39,13 @@ class QuantizeLinear(Op):
     precision: np.dtype[Any] | None = None
     saturate: bool = True
 
-    name: ClassVar[str] = "quantize_linear"
-    operands: ClassVar[tuple[str, ...]] = ("x", "scale", "zero_point?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"QuantizeLinear": _decode_quantize}
+    name = "quantize_linear"
+    operands = ("x", "scale", "zero_point?")
+    from_onnx = {
+        "QuantizeLinear": lambda node: read(
+            QuantizeLinear, node, "axis", "precision", "saturate", block="block_size", dtype="output_dtype"
+        )
+    }
 
     def types(self, x: TensorType, scale: TensorType, zero_point: TensorType | None) -> Types:
         for value in (x, scale):
@@ -144,9 +99,13 @@ class DequantizeLinear(Op):
     block: int = 0
     dtype: np.dtype[Any] | None = None
 
-    name: ClassVar[str] = "dequantize_linear"
-    operands: ClassVar[tuple[str, ...]] = ("x", "scale", "zero_point?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"DequantizeLinear": _decode_dequantize}
+    name = "dequantize_linear"
+    operands = ("x", "scale", "zero_point?")
+    from_onnx = {
+        "DequantizeLinear": lambda node: read(
+            DequantizeLinear, node, "axis", block="block_size", dtype="output_dtype"
+        )
+    }
 
     def types(self, x: TensorType, scale: TensorType, zero_point: TensorType | None) -> Types:
         require_same_dtype(self.name, x, zero_point)
@@ -187,9 +146,9 @@ class DynamicQuantizeLinear(Op):
     The scale and the quotients are rounded to the data's type, as ONNX's expansion of the operator does.
     """
 
-    name: ClassVar[str] = "dynamic_quantize_linear"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"DynamicQuantizeLinear": _decode_dynamic_quantize}
+    name = "dynamic_quantize_linear"
+    operands = ("x",)
+    from_onnx = {"DynamicQuantizeLinear": lambda node: read(DynamicQuantizeLinear, node)}
 
     def types(self, x: TensorType) -> Types:
         if x.dtype not in (FLOAT32, np.float64):

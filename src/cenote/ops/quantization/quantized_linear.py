@@ -2,65 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    broadcast_shapes,
-    require,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import require_kind
+from cenote.kernels.base import present
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import broadcast_shapes, read, require, require_kind, require_same_dtype
 from cenote.ops.conv.conv import Conv, correlate, decode_conv
 from cenote.ops.quantization.quantize import saturated
+from cenote.ops.values import seeded, wide
 
 INT32 = np.dtype(np.int32)
 
 
-def _decode_matmul_integer(node: Imported) -> Op:
-    node.expect()
-    return MatMulInteger()
-
-
-def _decode_qlinear_matmul(node: Imported) -> Op:
-    """QLinearMatMul of ai.onnx 10 and 21."""
-    node.expect()
-    return QLinearMatMul()
-
-
-def _conv(node: Imported) -> Conv:
-    conv = decode_conv(node)
-    assert isinstance(conv, Conv)
-    return conv
-
-
-def _decode_conv_integer(node: Imported) -> Op:
-    return ConvInteger(_conv(node))
-
-
-def _decode_qlinear_conv(node: Imported) -> Op:
-    return QLinearConv(_conv(node))
-
-
 class _Product(Op):
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        (y,) = self.infer(*inputs)
-        inner = require(self.name, inputs[0], "a").shape[-1]
-        return Cost(2 * y.size * inner, sum(x.nbytes for x in (*inputs, y) if x is not None))
+    def operations(self, outputs: Types, a: TensorType, *rest: TensorType | None) -> int:
+        return 2 * outputs[0].size * a.shape[-1]
 
 
 @dataclass(frozen=True)
@@ -70,9 +32,9 @@ class MatMulInteger(_Product):
     Zero points are scalars, one per row of a or column of b, or broadcast to them.
     """
 
-    name: ClassVar[str] = "matmul_integer"
-    operands: ClassVar[tuple[str, ...]] = ("a", "b", "a_zero_point?", "b_zero_point?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"MatMulInteger": _decode_matmul_integer}
+    name = "matmul_integer"
+    operands = ("a", "b", "a_zero_point?", "b_zero_point?")
+    from_onnx = {"MatMulInteger": lambda node: read(MatMulInteger, node)}
 
     def types(
         self, a: TensorType, b: TensorType, a_zero: TensorType | None, b_zero: TensorType | None
@@ -104,11 +66,11 @@ class QLinearMatMul(_Product):
     y's are scalars or broadcast to y. Halves round to even before the zero point is added.
     """
 
-    name: ClassVar[str] = "qlinear_matmul"
-    operands: ClassVar[tuple[str, ...]] = (
+    name = "qlinear_matmul"
+    operands = (
         "a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point",
     )  # fmt: skip
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"QLinearMatMul": _decode_qlinear_matmul}
+    from_onnx = {"QLinearMatMul": lambda node: read(QLinearMatMul, node)}
 
     def types(self, *inputs: TensorType) -> Types:
         a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
@@ -146,11 +108,9 @@ class QLinearMatMul(_Product):
 class _ConvHost(Op):
     conv: Conv
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        where = {name: index for index, name in enumerate(self.operands)}
-        x, w = (require(self.name, inputs[where[name]], name) for name in ("x", "w"))
-        moved = sum(value.nbytes for value in (*inputs, *self.infer(*inputs)) if value is not None)
-        return Cost(self.conv.shape(x, w).operations, moved)
+    def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
+        named = dict(zip(self.operands, inputs, strict=True))
+        return self.conv.shape(present(named["x"]), present(named["w"])).operations
 
     def output(
         self, x: TensorType, w: TensorType, x_zero: TensorType | None, w_zero: TensorType | None
@@ -169,9 +129,7 @@ class _ConvHost(Op):
         return (shape.n, shape.filters, *shape.out)
 
     def sums(self, x: Array, w: Array, x_zero: Array | None, w_zero: Array | None) -> Array:
-        """The convolution of what is left when the zero points are taken off, in int64. Pads are the zero
-        point.
-        """
+        """The convolution of what is left when the zero points are taken off, in int64. Pads are the zero point."""
         centered = x.astype(np.int64) - (0 if x_zero is None else _flat(x_zero).astype(np.int64))
         weights = w.astype(np.int64)
         if w_zero is not None:
@@ -181,15 +139,13 @@ class _ConvHost(Op):
 
 @dataclass(frozen=True)
 class ConvInteger(_ConvHost):
-    """Convolution of 8-bit integers around their zero points, as int32, which wraps around; attributes as
-    in Conv.
-    """
+    """Convolution of 8-bit integers around their zero points, as int32, which wraps around; attributes as in Conv."""
 
     conv: Conv = field(default_factory=Conv)
 
-    name: ClassVar[str] = "conv_integer"
-    operands: ClassVar[tuple[str, ...]] = ("x", "w", "x_zero_point?", "w_zero_point?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"ConvInteger": _decode_conv_integer}
+    name = "conv_integer"
+    operands = ("x", "w", "x_zero_point?", "w_zero_point?")
+    from_onnx = {"ConvInteger": lambda node: ConvInteger(decode_conv(node))}
 
     def types(
         self, x: TensorType, w: TensorType, x_zero: TensorType | None, w_zero: TensorType | None
@@ -219,11 +175,11 @@ class QLinearConv(_ConvHost):
 
     conv: Conv = field(default_factory=Conv)
 
-    name: ClassVar[str] = "qlinear_conv"
-    operands: ClassVar[tuple[str, ...]] = (
+    name = "qlinear_conv"
+    operands = (
         "x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "bias?",
     )  # fmt: skip
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"QLinearConv": _decode_qlinear_conv}
+    from_onnx = {"QLinearConv": lambda node: QLinearConv(decode_conv(node))}
 
     def types(self, *inputs: TensorType | None) -> Types:
         x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (

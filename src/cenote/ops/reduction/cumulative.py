@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,15 +10,10 @@ import numpy as np
 
 from cenote.core.errors import ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, narrow, normalize_axis, seeded, wide
-from cenote.ops.checks import require_index, require_kind
-
-
-def _decode_cumulative(node: Imported) -> Op:
-    """CumSum of ai.onnx 11 and 14, CumProd of 26."""
-    node.expect("exclusive", "reverse")
-    make = CumSum if node.op == "CumSum" else CumProd
-    return make(node.flag("exclusive", 0), node.flag("reverse", 0))
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import normalize_axis, require_index, require_kind
+from cenote.ops.family import operator
+from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)
@@ -26,12 +21,9 @@ class _Cumulative(Op):
     exclusive: bool = False
     reverse: bool = False
 
-    operands: ClassVar[tuple[str, ...]] = ("x", "axis")
+    operands = ("x", "axis")
     start: ClassVar[int] = 0
-
-    def accumulated(self, x: Array, axis: int) -> Array:
-        """The running result including each element."""
-        raise NotImplementedError
+    accumulated: ClassVar[Callable[..., Array]]  # the running result including each element
 
     def types(self, x: TensorType, axis: TensorType) -> Types:
         require_kind(self.name, x, "iuf", "x")
@@ -47,7 +39,7 @@ class _Cumulative(Op):
         if self.exclusive and x.shape[along]:
             first = np.full_like(values.take([0], along), self.start)
             values = np.concatenate((first, values.take(range(x.shape[along] - 1), along)), along)
-        total = self.accumulated(values, along)
+        total = self.accumulated(values, along, dtype=values.dtype)
         return (narrow(np.flip(total, along) if self.reverse else total, x.dtype),)
 
     @classmethod
@@ -62,26 +54,13 @@ class _Cumulative(Op):
         yield Sample(cls(), (seeded((5,), dtype=np.float16), np.array(0, np.int64)), "half")
 
 
-@dataclass(frozen=True)
-class CumSum(_Cumulative):
-    """Sum of the elements up to each place along an axis; `exclusive` leaves the place itself out,
-    `reverse` starts at the end.
-    """
-
-    name: ClassVar[str] = "cum_sum"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"CumSum": _decode_cumulative}
-
-    def accumulated(self, x: Array, axis: int) -> Array:
-        return np.asarray(np.cumsum(x, axis, dtype=x.dtype))
-
-
-@dataclass(frozen=True)
-class CumProd(_Cumulative):
-    """Product of the elements up to each place along an axis; `exclusive` and `reverse` as in CumSum."""
-
-    name: ClassVar[str] = "cum_prod"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"CumProd": _decode_cumulative}
-    start: ClassVar[int] = 1
-
-    def accumulated(self, x: Array, axis: int) -> Array:
-        return np.asarray(np.cumprod(x, axis, dtype=x.dtype))
+_ATTRIBUTES = {"exclusive": "exclusive", "reverse": "reverse"}
+CumSum = operator(
+    _Cumulative, "CumSum",
+    "Sum of the elements up to each place along an axis; `exclusive` leaves the place itself out, `reverse` starts at "
+    "the end.", attributes=_ATTRIBUTES, accumulated=staticmethod(np.cumsum),
+)  # fmt: skip
+CumProd = operator(
+    _Cumulative, "CumProd", "Product of the elements up to each place along an axis; `exclusive` and `reverse` as in "
+    "CumSum.", attributes=_ATTRIBUTES, accumulated=staticmethod(np.cumprod), start=1,
+)  # fmt: skip

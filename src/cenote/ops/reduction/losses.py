@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import one_of, require_index, require_kind
+from cenote.ops.base import Arrays, Imported, Op, Sample, Types
+from cenote.ops.checks import one_of, read, require_index, require_kind, require_same_dtype
+from cenote.ops.values import narrow, seeded, wide
 
 REDUCTIONS = ("none", "sum", "mean")
 
 
-def _decode_negative_log_likelihood(node: Imported) -> Op:
-    node.expect("ignore_index", "reduction")
-    return NegativeLogLikelihoodLoss(str(node.get("reduction", "mean")), node.get("ignore_index"))
-
-
 def _decode_softmax_cross_entropy(node: Imported) -> Op:
-    node.expect("ignore_index", "reduction")
-    reduction = str(node.get("reduction", "mean"))
-    return SoftmaxCrossEntropyLoss(reduction, node.get("ignore_index"), node.outputs > 1)
+    op = read(SoftmaxCrossEntropyLoss, node, "reduction", "ignore_index")
+    return replace(op, with_log_probability=node.outputs > 1)
 
 
 @dataclass(frozen=True)
@@ -49,10 +32,12 @@ class NegativeLogLikelihoodLoss(Op):
     reduction: str = "mean"
     ignore_index: int | None = None
 
-    name: ClassVar[str] = "negative_log_likelihood_loss"
-    operands: ClassVar[tuple[str, ...]] = ("x", "target", "weight?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {
-        "NegativeLogLikelihoodLoss": _decode_negative_log_likelihood
+    name = "negative_log_likelihood_loss"
+    operands = ("x", "target", "weight?")
+    from_onnx = {
+        "NegativeLogLikelihoodLoss": lambda node: read(
+            NegativeLogLikelihoodLoss, node, "reduction", "ignore_index"
+        )
     }
 
     def types(self, x: TensorType, target: TensorType, weight: TensorType | None) -> Types:
@@ -96,17 +81,15 @@ class NegativeLogLikelihoodLoss(Op):
 
 @dataclass(frozen=True)
 class SoftmaxCrossEntropyLoss(Op):
-    """NegativeLogLikelihoodLoss of the log-softmax of the scores over axis 1, which is the second output if
-    wanted.
-    """
+    """NegativeLogLikelihoodLoss of the log-softmax of the scores over axis 1, which is the second output if wanted."""
 
     reduction: str = "mean"
     ignore_index: int | None = None
     with_log_probability: bool = False
 
-    name: ClassVar[str] = "softmax_cross_entropy_loss"
-    operands: ClassVar[tuple[str, ...]] = ("scores", "labels", "weights?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"SoftmaxCrossEntropyLoss": _decode_softmax_cross_entropy}
+    name = "softmax_cross_entropy_loss"
+    operands = ("scores", "labels", "weights?")
+    from_onnx = {"SoftmaxCrossEntropyLoss": _decode_softmax_cross_entropy}
 
     @property
     def likelihood(self) -> NegativeLogLikelihoodLoss:

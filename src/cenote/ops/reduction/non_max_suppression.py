@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import INT64, Array, TensorType
-from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types, require_same_dtype, seeded, wide
-from cenote.ops.checks import int64s, require_kind
-
-
-def _decode_non_max_suppression(node: Imported) -> Op:
-    """NonMaxSuppression of ai.onnx 10 and 11."""
-    node.expect("center_point_box")
-    return NonMaxSuppression(node.flag("center_point_box", 0))
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import int64s, read, require_kind, require_same_dtype
+from cenote.ops.values import seeded, wide
 
 
 @dataclass(frozen=True)
@@ -35,9 +29,9 @@ class NonMaxSuppression(Op):
 
     centered: bool = False
 
-    name: ClassVar[str] = "non_max_suppression"
-    operands: ClassVar[tuple[str, ...]] = ("boxes", "scores", "most?", "overlap?", "limit?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"NonMaxSuppression": _decode_non_max_suppression}
+    name = "non_max_suppression"
+    operands = ("boxes", "scores", "most?", "overlap?", "limit?")
+    from_onnx = {"NonMaxSuppression": lambda node: read(NonMaxSuppression, node, centered="center_point_box")}
 
     def types(self, boxes: TensorType, scores: TensorType, *limits: TensorType | None) -> Types:
         require_same_dtype(self.name, require_kind(self.name, boxes, "f", "boxes"), scores)

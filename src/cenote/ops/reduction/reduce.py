@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,27 +13,12 @@ from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
-from cenote.kernels.elementwise.reduce import INTEGER
-from cenote.kernels.elementwise.reduce_plan import ReduceAxis, partial_type, pieces_of, reduce_calls
-from cenote.ops.base import (
-    Arrays,
-    Box,
-    Cost,
-    Imported,
-    Lowering,
-    Op,
-    Rewired,
-    Sample,
-    Types,
-    ValueNeeded,
-    narrow,
-    normalize_axis,
-    require,
-    seeded,
-    wide,
-)
-from cenote.ops.elementwise.pointwise import hostile
-from cenote.ops.elementwise.pointwise_lowerings import error_of
+from cenote.kernels.elementwise.reduce import INTEGER, ReduceAxis, partial_type, pieces_of, reduce_calls
+from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
+from cenote.ops.checks import normalize_axis, require
+from cenote.ops.elementwise.pointwise import error_of
+from cenote.ops.family import operator
+from cenote.ops.values import hostile, narrow, seeded, wide
 
 
 @dataclass(frozen=True)
@@ -46,17 +31,14 @@ class Reduction(Op):
     neutral element, a mean NaN.
     """
 
-    operands: ClassVar[tuple[str, ...]] = ("data", "axes?")
+    operands = ("data", "axes?")
     kind: ClassVar[str] = ""  # what kernels/elementwise/reduce.py calls it
     integers: ClassVar[bool] = True
     booleans: ClassVar[bool] = False
+    reduced: ClassVar[Callable[..., Any]]  # the formula in NumPy (floats come as float64)
     axes: tuple[int, ...] | None = None
     keepdims: bool = True
     noop_with_empty_axes: bool = False
-
-    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        """The formula in NumPy (floats come as float64)."""
-        raise NotImplementedError(f"{type(self).__name__}.reduced")
 
     def resolved(self, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """The axes as 0..rank-1, in order."""
@@ -86,7 +68,7 @@ class Reduction(Op):
 
     def compute(self, x: Array, given: Array | None) -> Arrays:
         axes = self.resolved((TensorType.known(x), None if given is None else TensorType.known(given)))
-        return (narrow(self.reduced(wide(x), axes, self.keepdims), x.dtype),)
+        return (narrow(self.reduced(wide(x), axis=axes, keepdims=self.keepdims), x.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "data")
@@ -133,10 +115,8 @@ class Reduction(Op):
             made.append(ReduceAxis(extent, stride, None if axis in axes else step))
         return made
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        (output,) = self.infer(*inputs)
-        x = require(self.name, inputs[0], "data")
-        return Cost(operations=2 * x.size, bytes=x.nbytes + output.nbytes)
+    def operations(self, outputs: Types, x: TensorType, given: TensorType | None) -> int:
+        return 2 * x.size
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         x = require(self.name, inputs[0], "data")
@@ -186,55 +166,19 @@ def _decode(node: Imported, op: type[Reduction]) -> Op | Rewired:
     return Rewired(op(tuple(int(axis) for axis in axes.reshape(-1)), keepdims, noop), (0,))
 
 
-@dataclass(frozen=True)
-class ReduceSum(Reduction):
-    """Sum; integers wrap around."""
-
-    name = "reduce_sum"
-    kind = "sum"
-    from_onnx = {"ReduceSum": lambda node: _decode(node, ReduceSum)}
-
-    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        return np.asarray(np.sum(x, axis=axes, keepdims=keepdims))
+def reduction(
+    onnx: str, reduced: Callable[..., Any], meaning: str, *, kernel: bool = True, **members: Any
+) -> type[Reduction]:
+    """A reduction that ONNX calls `onnx`; `reduced` is its formula on NumPy's `axis` and `keepdims`."""
+    made = operator(Reduction, onnx, meaning, reduced=staticmethod(reduced), **members)
+    made.kind = made.name.removeprefix("reduce_") if kernel else ""
+    made.from_onnx = {onnx: lambda node: _decode(node, made)}
+    return made
 
 
-@dataclass(frozen=True)
-class ReduceMean(Reduction):
-    """Arithmetic mean; of integers cut toward zero; NaN of nothing."""
-
-    name = "reduce_mean"
-    kind = "mean"
-    from_onnx = {"ReduceMean": lambda node: _decode(node, ReduceMean)}
-
-    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        count = int(np.prod([x.shape[axis] for axis in axes]))
-        return np.asarray(np.sum(x, axis=axes, keepdims=keepdims, dtype=np.float64)) / np.float64(count)
-
-
-@dataclass(frozen=True)
-class ReduceMax(Reduction):
-    """Largest; NaN if any is NaN; of nothing the lowest number of the type (floats: -infinity)."""
-
-    name = "reduce_max"
-    kind = "max"
-    from_onnx = {"ReduceMax": lambda node: _decode(node, ReduceMax)}
-    booleans = True
-
-    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        return np.asarray(np.max(x, axis=axes, keepdims=keepdims, initial=_ends(x.dtype)[0]))
-
-
-@dataclass(frozen=True)
-class ReduceMin(Reduction):
-    """Smallest; NaN if any is NaN; of nothing the highest number of the type (floats: +infinity)."""
-
-    name = "reduce_min"
-    kind = "min"
-    from_onnx = {"ReduceMin": lambda node: _decode(node, ReduceMin)}
-    booleans = True
-
-    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        return np.asarray(np.min(x, axis=axes, keepdims=keepdims, initial=_ends(x.dtype)[1]))
+def _mean(x: Array, **over: Any) -> Any:
+    count = int(np.prod([x.shape[axis] for axis in over["axis"]]))
+    return np.asarray(np.sum(x, **over, dtype=np.float64)) / np.float64(count)
 
 
 def _ends(dtype: np.dtype[Any]) -> tuple[Any, Any]:
@@ -245,77 +189,37 @@ def _ends(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return np.iinfo(dtype).min, np.iinfo(dtype).max
 
 
-@dataclass(frozen=True)
-class ReduceProd(Reduction):
-    """Product; integers wrap around."""
-
-    name = "reduce_prod"
-    kind = "prod"
-    from_onnx = {"ReduceProd": lambda node: _decode(node, ReduceProd)}
-
-    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        return np.asarray(np.prod(x, axis=axes, keepdims=keepdims))
+def _log_sum_exp(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    largest = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    finite = np.where(np.isinf(largest), 0.0, largest)
+    total = np.log(np.sum(np.exp(x - finite), axis=axis, keepdims=True)) + finite
+    return np.asarray(total if keepdims else np.squeeze(total, axis=axis))
 
 
-@dataclass(frozen=True)
-class ReduceL1(Reduction):
-    """Sum of absolute values."""
-
-    name = "reduce_l1"
-    kind = "l1"
-    from_onnx = {"ReduceL1": lambda node: _decode(node, ReduceL1)}
-
-    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        return np.asarray(np.sum(np.abs(x), axis=axes, keepdims=keepdims))
-
-
-@dataclass(frozen=True)
-class ReduceL2(Reduction):
-    """Square root of the sum of squares."""
-
-    name = "reduce_l2"
-    kind = "l2"
-    from_onnx = {"ReduceL2": lambda node: _decode(node, ReduceL2)}
-
-    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        return np.asarray(np.sqrt(np.sum(np.square(x.astype(np.float64)), axis=axes, keepdims=keepdims)))
-
-
-@dataclass(frozen=True)
-class ReduceSumSquare(Reduction):
-    """Sum of squares."""
-
-    name = "reduce_sum_square"
-    kind = "sum_square"
-    from_onnx = {"ReduceSumSquare": lambda node: _decode(node, ReduceSumSquare)}
-
-    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        return np.asarray(np.sum(np.square(x), axis=axes, keepdims=keepdims))
-
-
-@dataclass(frozen=True)
-class ReduceLogSum(Reduction):
-    """Logarithm of the sum: NaN below 0, -infinity of nothing."""
-
-    name = "reduce_log_sum"
-    kind = "log_sum"
-    from_onnx = {"ReduceLogSum": lambda node: _decode(node, ReduceLogSum)}
-    integers = False
-
-    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        return np.asarray(np.log(np.sum(x, axis=axes, keepdims=keepdims)))
-
-
-@dataclass(frozen=True)
-class ReduceLogSumExp(Reduction):
-    """Logarithm of the sum of exponentials, without overflow."""
-
-    name = "reduce_log_sum_exp"
-    from_onnx = {"ReduceLogSumExp": lambda node: _decode(node, ReduceLogSumExp)}
-    integers = False
-
-    def reduced(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        largest = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
-        finite = np.where(np.isinf(largest), 0.0, largest)
-        total = np.log(np.sum(np.exp(x - finite), axis=axes, keepdims=True)) + finite
-        return np.asarray(total if keepdims else np.squeeze(total, axis=axes))
+ReduceSum = reduction("ReduceSum", np.sum, "Sum; integers wrap around.")
+ReduceMean = reduction("ReduceMean", _mean, "Arithmetic mean; of integers cut toward zero; NaN of nothing.")
+ReduceMax = reduction(
+    "ReduceMax", lambda x, **over: np.max(x, **over, initial=_ends(x.dtype)[0]),
+    "Largest; NaN if any is NaN; of nothing the lowest number of the type (floats: -infinity).", booleans=True,
+)  # fmt: skip
+ReduceMin = reduction(
+    "ReduceMin", lambda x, **over: np.min(x, **over, initial=_ends(x.dtype)[1]),
+    "Smallest; NaN if any is NaN; of nothing the highest number of the type (floats: +infinity).", booleans=True,
+)  # fmt: skip
+ReduceProd = reduction("ReduceProd", np.prod, "Product; integers wrap around.")
+ReduceL1 = reduction("ReduceL1", lambda x, **over: np.sum(np.abs(x), **over), "Sum of absolute values.")
+ReduceL2 = reduction(
+    "ReduceL2", lambda x, **over: np.sqrt(np.sum(np.square(x.astype(np.float64)), **over)),
+    "Square root of the sum of squares.",
+)  # fmt: skip
+ReduceSumSquare = reduction(
+    "ReduceSumSquare", lambda x, **over: np.sum(np.square(x), **over), "Sum of squares."
+)
+ReduceLogSum = reduction(
+    "ReduceLogSum", lambda x, **over: np.log(np.sum(x, **over)),
+    "Logarithm of the sum: NaN below 0, -infinity of nothing.", integers=False,
+)  # fmt: skip
+ReduceLogSumExp = reduction(
+    "ReduceLogSumExp", _log_sum_exp, "Logarithm of the sum of exponentials, without overflow.", kernel=False,
+    integers=False,
+)  # fmt: skip

@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.types import INT64, Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Decoder,
-    Imported,
-    Op,
-    Rewired,
-    Sample,
-    Types,
-    normalize_axis,
-    require,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import int64s, known_int, require_kind
+from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types
+from cenote.ops.checks import int64s, known_int, normalize_axis, read, require_kind
+from cenote.ops.family import operator
+from cenote.ops.values import seeded, wide
 
 
 def _decode_top_k(node: Imported) -> Op | Rewired:
-    """k is an attribute before opset 10, an input after; largest and sorted came with 11."""
-    names = ("axis",) + ("k",) * (node.opset < 10) + ("largest", "sorted") * (node.opset >= 11)
-    node.expect(*names)
-    op = TopK(int(node.get("axis", -1)), node.flag("largest", 1))  # unsorted: any order, so sorted will do
+    """k is an attribute before opset 10, an input after. Unsorted means any order, so sorted will do."""
+    op = read(TopK, node, "axis", "largest", ignored=("k", "sorted"))
     return op if node.opset >= 10 else Rewired(op, (0, int64s((int(node.get("k", 0)),))))
-
-
-def _decode_arg_reduce(node: Imported) -> Op:
-    """ArgMax and ArgMin of ai.onnx 1, 11, 12 (select_last_index) and 13."""
-    node.expect("axis", "keepdims", *(("select_last_index",) if node.opset >= 12 else ()))
-    make = ArgMax if node.op == "ArgMax" else ArgMin
-    last = node.flag("select_last_index", 0)
-    return make(int(node.get("axis", 0)), node.flag("keepdims", 1), last)
 
 
 def _decode_hardmax(node: Imported) -> Op:
@@ -61,9 +40,9 @@ class TopK(Op):
     axis: int = -1
     largest: bool = True
 
-    name: ClassVar[str] = "top_k"
-    operands: ClassVar[tuple[str, ...]] = ("x", "k")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"TopK": _decode_top_k}
+    name = "top_k"
+    operands = ("x", "k")
+    from_onnx = {"TopK": _decode_top_k}
 
     def types(self, x: TensorType, k: TensorType) -> Types:
         axis = normalize_axis(self.name, self.axis, require_kind(self.name, x, "iuf", "x").rank)
@@ -83,10 +62,8 @@ class TopK(Op):
         order = np.take(order, np.arange(int(k.item())), self.axis).astype(np.int64)
         return np.take_along_axis(x, order, self.axis), order
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x = require(self.name, inputs[0], "x")
-        steps = max(x.shape[self.axis] - 1, 1).bit_length() if x.rank else 1
-        return Cost(x.size * steps, x.nbytes + sum(y.nbytes for y in self.infer(*inputs)))
+    def operations(self, outputs: Types, x: TensorType, k: TensorType) -> int:
+        return x.size * (max(x.shape[self.axis] - 1, 1).bit_length() if x.rank else 1)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -106,7 +83,8 @@ class _ArgReduce(Op):
     keep_axis: bool = True
     last: bool = False
 
-    operands: ClassVar[tuple[str, ...]] = ("x",)
+    operands = ("x",)
+    picked: ClassVar[Callable[..., Any]]  # index of the first pick along the axis
 
     def types(self, x: TensorType) -> Types:
         axis = normalize_axis(self.name, self.axis, require_kind(self.name, x, "iufb", "x").rank)
@@ -116,13 +94,9 @@ class _ArgReduce(Op):
             )
         return (TensorType(INT64, (*x.shape[:axis], *(1,) * self.keep_axis, *x.shape[axis + 1 :])),)
 
-    def picked(self, x: Array) -> Array:
-        """Index of the first pick along the axis."""
-        raise NotImplementedError
-
     def compute(self, x: Array) -> Arrays:
         values = wide(x)
-        index = self.picked(np.flip(values, self.axis) if self.last else values)
+        index = self.picked(np.flip(values, self.axis) if self.last else values, self.axis)
         index = x.shape[self.axis] - 1 - index if self.last else index
         return (index.astype(np.int64).reshape(self.declared(x)[0].shape),)
 
@@ -138,44 +112,29 @@ class _ArgReduce(Op):
         yield Sample(cls(0), (np.array([1.0, np.nan, 3.0, np.nan], np.float32),), "NaN")
 
 
-@dataclass(frozen=True)
-class ArgMax(_ArgReduce):
-    """Index (int64) of the largest element along an axis; the first of equals, with `last` the last. NaN
-    wins.
-    """
-
-    name: ClassVar[str] = "arg_max"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"ArgMax": _decode_arg_reduce}
-
-    def picked(self, x: Array) -> Array:
-        return np.asarray(np.argmax(x, self.axis))
-
-
-@dataclass(frozen=True)
-class ArgMin(_ArgReduce):
-    """Index (int64) of the smallest element along an axis; the first of equals, with `last` the last. NaN
-    wins.
-    """
-
-    name: ClassVar[str] = "arg_min"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"ArgMin": _decode_arg_reduce}
-
-    def picked(self, x: Array) -> Array:
-        return np.asarray(np.argmin(x, self.axis))
+_ATTRIBUTES = {"axis": "axis", "keep_axis": "keepdims", "last": "select_last_index"}
+ArgMax = operator(
+    _ArgReduce, "ArgMax",
+    "Index (int64) of the largest element along an axis; the first of equals, with `last` the last. NaN wins.",
+    attributes=_ATTRIBUTES, picked=staticmethod(np.argmax),
+)  # fmt: skip
+ArgMin = operator(
+    _ArgReduce, "ArgMin",
+    "Index (int64) of the smallest element along an axis; the first of equals, with `last` the last. NaN wins.",
+    attributes=_ATTRIBUTES, picked=staticmethod(np.argmin),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Hardmax(Op):
-    """1 at the first largest element along an axis, 0 elsewhere; `merged` takes all axes from it on as
-    one.
-    """
+    """1 at the first largest element along an axis, 0 elsewhere; `merged` takes all axes from it on as one."""
 
     axis: int = -1
     merged: bool = False
 
-    name: ClassVar[str] = "hardmax"
-    operands: ClassVar[tuple[str, ...]] = ("x",)
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Hardmax": _decode_hardmax}
+    name = "hardmax"
+    operands = ("x",)
+    from_onnx = {"Hardmax": _decode_hardmax}
 
     def types(self, x: TensorType) -> Types:
         axis = normalize_axis(self.name, self.axis, require_kind(self.name, x, "f", "x").rank)

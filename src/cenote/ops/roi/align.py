@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -18,23 +18,11 @@ from cenote.kernels.cost_model import BIN, stream_seconds
 from cenote.kernels.roi.align import roi_align_call
 from cenote.kernels.roi.align_backward import align_backward_call
 from cenote.kernels.roi.sampling import MOST_SAMPLES, NO_IMAGE, NOT_FINITE, TOO_LARGE, table_capacity
-from cenote.ops.base import (
-    Arrays,
-    Check,
-    Cost,
-    Decoder,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require,
-    seeded,
-    wide,
-)
+from cenote.ops.base import Arrays, Check, Imported, Lowering, Op, Sample, Types
+from cenote.ops.checks import require
 from cenote.ops.pool.algorithms import TOLERANCES, layouts
 from cenote.ops.pool.window import INTEGERS, check_dtype
+from cenote.ops.values import narrow, seeded, wide
 
 MODES = ("avg", "max")
 ITEMS = 16  # pieces of work at least, where there are channels enough
@@ -92,15 +80,11 @@ class RoiAlign(Op):
     mode: str = "avg"
     max_of_terms: bool = False
 
-    name: ClassVar[str] = "roi_align"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"RoiAlign": decode_roi_align}
+    name = "roi_align"
+    operands = ("x", "rois", "batch_indices")
+    from_onnx = {"RoiAlign": decode_roi_align}
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        if len(inputs) != 3:
-            raise ShapeError(f"roi_align: takes x, rois and batch_indices, got {len(inputs)} inputs")
-        x, rois, batches = (
-            require("roi_align", value, what) for value, what in zip(inputs, _INPUTS, strict=True)
-        )
+    def types(self, x: TensorType, rois: TensorType, batches: TensorType) -> Types:
         if self.mode not in MODES:
             raise ArgumentError(f"roi_align: mode '{self.mode}' is not known (allowed: {', '.join(MODES)})")
         limits.within("roi_align", "sampling_ratio", self.sampling_ratio, 0, MOST_SAMPLES)
@@ -109,12 +93,8 @@ class RoiAlign(Op):
             raise ShapeError(f"roi_align: batch_indices must be {rois.shape[0]} integers, got {batches}")
         return (TensorType(x.dtype, (rois.shape[0], x.shape[1], *self.output)),)
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        x, rois, batches = inputs
-        assert x is not None
-        assert rois is not None
-        assert batches is not None
-        (result,) = self.infer(*(TensorType.of(value.dtype, value.shape) for value in (x, rois, batches)))
+    def compute(self, x: Array, rois: Array, batches: Array) -> Arrays:
+        (result,) = self.declared(x, rois, batches)
         check_region_values("roi_align", rois, batches, x.shape[0])
         y = np.zeros(result.shape, np.float64)
         for region, (box, image) in enumerate(zip(rois, batches, strict=True)):
@@ -203,11 +183,9 @@ class RoiAlign(Op):
                 "boxes", (layout, PLAIN, PLAIN), (layout,), bind, seconds, error, (noted,), check=check
             )
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+    def operations(self, outputs: Types, *inputs: TensorType) -> int:
         """Eight operations per sample; adaptive grids are counted as 2 x 2."""
-        (y,) = self.infer(*inputs)
-        moved = sum(value.nbytes for value in (*inputs, y) if value is not None)
-        return Cost(8 * y.size * (self.sampling_ratio or 2) ** 2, moved)
+        return 8 * outputs[0].size * (self.sampling_ratio or 2) ** 2
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -265,9 +243,6 @@ def align_gradient_lowerings(
 def units_of_item(units: int, boxes: int) -> int:
     """Planes or channel blocks of a piece of work."""
     return -(-units // max(1, min(units // PART, -(-ITEMS // boxes))))
-
-
-_INPUTS = ("x", "rois", "batch_indices")
 
 
 def coordinate_type(dtype: Any) -> Any:

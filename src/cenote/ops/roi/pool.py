@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -12,23 +13,11 @@ from cenote.core.errors import ShapeError
 from cenote.core.pool_geometry import adaptive_bounds
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, PLAIN, Array, TensorType
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import BIN, stream_seconds
 from cenote.kernels.roi.pool import FARTHEST, roi_pool_call
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Decoder,
-    Imported,
-    Lowering,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require,
-    seeded,
-    wide,
-)
+from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
+from cenote.ops.checks import read
 from cenote.ops.pool.algorithms import TOLERANCES, layouts
 from cenote.ops.pool.window import extremum
 from cenote.ops.roi.align import (
@@ -38,13 +27,7 @@ from cenote.ops.roi.align import (
     coordinate_type,
     units_of_item,
 )
-
-
-def decode_max_roi_pool(node: Imported) -> Op:
-    """MaxRoiPool of ai.onnx 1, 22."""
-    node.expect("pooled_shape", "spatial_scale")
-    height, width = node.get("pooled_shape", (0, 0))
-    return MaxRoiPool((int(height), int(width)), float(node.get("spatial_scale", 1.0)))
+from cenote.ops.values import narrow, seeded, wide
 
 
 @dataclass(frozen=True)
@@ -59,12 +42,15 @@ class RegionPool(Op):
     output: tuple[int, int] = (1, 1)
     spatial_scale: float = 1.0
 
-    def check(self, inputs: Sequence[TensorType | None]) -> tuple[TensorType, TensorType]:
-        if len(inputs) != 2:
-            raise ShapeError(f"{self.name}: takes the input and boxes, got {len(inputs)} inputs")
-        x, rois = require(self.name, inputs[0], "x"), require(self.name, inputs[1], "rois")
+    operands = ("x", "rois")
+
+    def channels(self, x: TensorType) -> int:
+        """Those of the result; the regions' own checks."""
+        raise NotImplementedError(f"{type(self).__name__}.channels")
+
+    def types(self, x: TensorType, rois: TensorType) -> Types:
         check_regions(self.name, x, rois, 5, self.output, self.spatial_scale)
-        return x, rois
+        return (TensorType(x.dtype, (rois.shape[0], self.channels(x), *self.output)),)
 
     def corners(self, x: Array, rois: Array) -> Iterable[tuple[int, list[int]]]:
         """The image and the rounded corners of each box."""
@@ -80,7 +66,7 @@ class RegionPool(Op):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         """Boxes as they are, maps plain or (maxima) blocked."""
-        x, rois = self.check(inputs)
+        x, rois = self.arranged(inputs)
         (y,) = self.infer(*inputs)
         if not y.size:
             return
@@ -93,9 +79,7 @@ class RegionPool(Op):
             def bind(
                 inputs: Sequence[View | None], outputs: Sequence[View], part: int = part
             ) -> Sequence[Call]:
-                source, boxes = inputs
-                assert source is not None
-                assert boxes is not None
+                source, boxes = map(present, inputs)
                 call = roi_pool_call(
                     source, boxes, outputs[0], outputs[1], target, bins=self.output, scale=self.spatial_scale,
                     largest=largest, part=part,
@@ -108,11 +92,9 @@ class RegionPool(Op):
             error = 0.0 if largest else TOLERANCES[x.dtype.name]
             yield Lowering("boxes", (layout, PLAIN), (layout,), bind, seconds, error, (noted,), check=check)
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
+    def operations(self, outputs: Types, x: TensorType, rois: TensorType) -> int:
         """As if every region were the whole map."""
-        x, rois = self.check(inputs)
-        (y,) = self.infer(*inputs)
-        return Cost(rois.shape[0] * x.shape[1] * x.shape[2] * x.shape[3], x.nbytes + rois.nbytes + y.nbytes)
+        return rois.shape[0] * math.prod(x.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -124,18 +106,14 @@ class MaxRoiPool(RegionPool):
     widens there.
     """
 
-    name: ClassVar[str] = "max_roi_pool"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"MaxRoiPool": decode_max_roi_pool}
+    name = "max_roi_pool"
+    from_onnx = {"MaxRoiPool": lambda node: read(MaxRoiPool, node, "spatial_scale", output="pooled_shape")}
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x, rois = self.check(inputs)
-        return (TensorType(x.dtype, (rois.shape[0], x.shape[1], *self.output)),)
+    def channels(self, x: TensorType) -> int:
+        return x.shape[1]
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        x, rois = inputs
-        assert x is not None
-        assert rois is not None
-        (result,) = self.infer(*(TensorType.of(value.dtype, value.shape) for value in (x, rois)))
+    def compute(self, x: Array, rois: Array) -> Arrays:
+        (result,) = self.declared(x, rois)
         y = np.zeros(result.shape, x.dtype)
         for region, (image, (x1, y1, x2, y2)) in enumerate(self.corners(x, rois)):
             rows = bins(y1, max(y2 - y1 + 1, 1), self.output[0], x.shape[2])
@@ -160,23 +138,19 @@ class PsRoiPool(RegionPool):
     The second corner does not belong to the box. As torchvision's ps_roi_pool.
     """
 
-    name: ClassVar[str] = "ps_roi_pool"
+    name = "ps_roi_pool"
 
-    def infer(self, *inputs: TensorType | None) -> Types:
-        x, rois = self.check(inputs)
+    def channels(self, x: TensorType) -> int:
         bins_total = self.output[0] * self.output[1]
         if x.shape[1] % bins_total:
             raise ShapeError(
                 f"ps_roi_pool: the input's {x.shape[1]} channels must be a multiple of the {bins_total} "
                 f"bins of output_size {self.output}"
             )
-        return (TensorType(x.dtype, (rois.shape[0], x.shape[1] // bins_total, *self.output)),)
+        return x.shape[1] // bins_total
 
-    def reference(self, *inputs: Array | None) -> Arrays:
-        x, rois = inputs
-        assert x is not None
-        assert rois is not None
-        (result,) = self.infer(*(TensorType.of(value.dtype, value.shape) for value in (x, rois)))
+    def compute(self, x: Array, rois: Array) -> Arrays:
+        (result,) = self.declared(x, rois)
         y = np.zeros(result.shape, np.float64)
         groups = wide(x).reshape(x.shape[0], result.shape[1], *self.output, *x.shape[2:])
         for region, (image, (x1, y1, x2, y2)) in enumerate(self.corners(x, rois)):

@@ -3,52 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    broadcast_shapes,
-    narrow,
-    require,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import BOOL, int64s, require_kind
-
-_NAMES = (
-    "is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "scale", "softcap", "softmax_precision",
-)  # fmt: skip
+from cenote.ops.base import Arrays, Imported, Op, Sample, Types
+from cenote.ops.checks import BOOL, broadcast_shapes, int64s, read, require_kind, require_same_dtype
+from cenote.ops.values import narrow, seeded, wide
 
 
 def _decode_attention(node: Imported) -> Op:
-    """Attention of ai.onnx 23, 24 and 25 (windows). All work is in float64, so the softmax's precision is
-    no matter.
-    """
-    node.expect(*_NAMES, *(("left_window_size", "right_window_size") if node.opset >= 25 else ()))
-    scale = node.get("scale")
-    return Attention(
-        query_heads=int(node.get("q_num_heads", 0)),
-        key_heads=int(node.get("kv_num_heads", 0)),
-        scale=None if scale is None else float(scale),
-        softcap=float(node.get("softcap", 0.0)),
-        causal=node.flag("is_causal", 0),
-        window=(int(node.get("left_window_size", -1)), int(node.get("right_window_size", -1))),
-        score_stage=int(node.get("qk_matmul_output_mode", 0)),
-        outputs=node.outputs,
-    )
+    """Attention of ai.onnx 23, 24 and 25 (windows). All work is in float64, so the softmax's precision is no matter."""
+    sides = ("left_window_size", "right_window_size")
+    op = read(
+        Attention, node, "scale", "softcap", query_heads="q_num_heads", key_heads="kv_num_heads", causal="is_causal",
+        score_stage="qk_matmul_output_mode", counted="outputs", ignored=(*sides, "softmax_precision"),
+    )  # fmt: skip
+    return replace(op, window=(int(node.get(sides[0], -1)), int(node.get(sides[1], -1))))
 
 
 @dataclass(frozen=True)
@@ -77,9 +51,9 @@ class Attention(Op):
     score_stage: int = 0
     outputs: int = 1
 
-    name: ClassVar[str] = "attention"
-    operands: ClassVar[tuple[str, ...]] = ("q", "k", "v", "mask?", "past_key?", "past_value?", "key_lengths?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"Attention": _decode_attention}
+    name = "attention"
+    operands = ("q", "k", "v", "mask?", "past_key?", "past_value?", "key_lengths?")
+    from_onnx = {"Attention": _decode_attention}
 
     def shapes(self, q: TensorType, k: TensorType, v: TensorType) -> tuple[tuple[int, ...], ...]:
         """Q, K and V as (batch, heads, length, size)."""
@@ -190,9 +164,7 @@ class Attention(Op):
         return results[: self.outputs]
 
     def _bias(self, queries: int, keys: int, offset: int, mask: Array | None, lengths: Array | None) -> Array:
-        """What is added to the scores: minus infinity where a query may not look. (batch or 1, heads or 1,
-        ...)
-        """
+        """What is added to the scores: minus infinity where a query may not look. (batch or 1, heads or 1, ...)"""
         offsets = np.reshape(offset if lengths is None else lengths - queries, (-1, 1, 1, 1))
         ahead = np.arange(keys) - np.arange(queries)[:, None] - offsets
         open_ = np.ones(ahead.shape, bool)
@@ -211,13 +183,12 @@ class Attention(Op):
         missing = [(0, 0)] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])]
         return np.asarray(bias + np.pad(extra, missing, constant_values=-np.inf))
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        q, k, v = (require(self.name, x, what) for x, what in zip(inputs[:3], "QKV", strict=True))
+    def operations(
+        self, outputs: Types, q: TensorType, k: TensorType, v: TensorType, *rest: TensorType | None
+    ) -> int:
         (batch, heads, queries, size), keys, values = self.shapes(q, k, v)
-        past = inputs[4] if len(inputs) > 4 else None
-        total = keys[2] + (0 if past is None else past.shape[2])
-        moved = sum(x.nbytes for x in (*inputs, *self.infer(*inputs)) if x is not None)
-        return Cost(2 * batch * heads * queries * total * (size + values[3]), moved)
+        total = keys[2] + (0 if rest[1] is None else rest[1].shape[2])
+        return 2 * batch * heads * queries * total * (size + values[3])
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

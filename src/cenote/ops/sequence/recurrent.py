@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,21 +11,9 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present
-from cenote.ops.base import (
-    Arrays,
-    Cost,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import one_of, require_kind
+from cenote.ops.base import Arrays, Imported, Op, Sample, Types
+from cenote.ops.checks import one_of, read, require, require_kind, require_same_dtype
+from cenote.ops.values import narrow, seeded, wide
 
 Function = tuple[str, float, float]  # activation with its alpha and beta
 DIRECTIONS = ("forward", "reverse", "bidirectional")
@@ -65,22 +53,13 @@ def _functions(node: Imported) -> tuple[Function, ...]:
 
 def _decode_recurrent(node: Imported) -> Op:
     """RNN, LSTM and GRU of ai.onnx 7, 14 (layout) and 22."""
-    own = {"LSTM": "input_forget", "GRU": "linear_before_reset"}.get(node.op)
-    common = ("activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size")
-    node.expect(*common, *(("layout",) if node.opset >= 14 else ()), *((own,) if own else ()))
-    settings: dict[str, Any] = {
-        "direction": str(node.get("direction", "forward")),
-        "functions": _functions(node),
-        "clip": float(node.get("clip", 0.0)),
-        "hidden": int(node.get("hidden_size", 0)),
-        "batch_first": node.flag("layout", 0),
-        "outputs": node.outputs,
-    }
-    if node.op == "LSTM":
-        return LSTM(**settings, coupled=node.flag("input_forget", 0))
-    if node.op == "GRU":
-        return GRU(**settings, linear_before_reset=node.flag("linear_before_reset", 0))
-    return RNN(**settings)
+    makes: dict[str, type[_Recurrent]] = {"RNN": RNN, "GRU": GRU, "LSTM": LSTM}
+    own = {"GRU": {"linear_before_reset": "linear_before_reset"}, "LSTM": {"coupled": "input_forget"}}
+    op = read(
+        makes[node.op], node, "direction", "clip", hidden="hidden_size", batch_first="layout", counted="outputs",
+        ignored=("activations", "activation_alpha", "activation_beta"), **own.get(node.op, {}),
+    )  # fmt: skip
+    return replace(op, functions=_functions(node))
 
 
 @dataclass(frozen=True)
@@ -187,9 +166,7 @@ class _Recurrent(Op):
     def _sweep(
         self, x: Array, starts: list[Array], lengths: Array, backwards: bool, weights: _Weights
     ) -> tuple[Array, Array, Array]:
-        """All states, the last one and the last cell of one direction. A sample past its end keeps its
-        state.
-        """
+        """All states, the last one and the last cell of one direction. A sample past its end keeps its state."""
         state, cell = starts
         y = np.zeros((*x.shape[:2], state.shape[1]))
         for time in reversed(range(x.shape[0])) if backwards else range(x.shape[0]):
@@ -199,10 +176,9 @@ class _Recurrent(Op):
             y[time] = np.where(running, new_state, 0)
         return y, state, cell
 
-    def cost(self, inputs: Sequence[TensorType | None]) -> Cost:
-        x, w, r = (require(self.name, value, what) for value, what in zip(inputs[:3], "xwr", strict=True))
-        moved = sum(value.nbytes for value in (*inputs, *self.infer(*inputs)) if value is not None)
-        return Cost(2 * x.shape[0] * x.shape[1] * (w.size + r.size), moved)
+    def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
+        x, w, r = map(present, inputs[:3])
+        return 2 * x.shape[0] * x.shape[1] * (w.size + r.size)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -222,9 +198,7 @@ class _Recurrent(Op):
 
 @dataclass(frozen=True)
 class _Weights:
-    """One direction: per gate (gates, features, hidden) and (gates, hidden, hidden), biases (gates,
-    hidden).
-    """
+    """One direction: per gate (gates, features, hidden) and (gates, hidden, hidden), biases (gates, hidden)."""
 
     w: Array
     r: Array
@@ -251,8 +225,8 @@ class _Weights:
 class RNN(_Recurrent):
     """h = f(x w + h r + biases)."""
 
-    name: ClassVar[str] = "rnn"
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"RNN": _decode_recurrent}
+    name = "rnn"
+    from_onnx = {"RNN": _decode_recurrent}
 
     def step(self, x: Array, state: Array, cell: Array, weights: _Weights) -> tuple[Array, Array]:
         return weights.apply(0, weights.from_input(x, 0) + weights.from_state(state, 0)), cell
@@ -267,10 +241,10 @@ class GRU(_Recurrent):
 
     linear_before_reset: bool = False
 
-    name: ClassVar[str] = "gru"
+    name = "gru"
     gates: ClassVar[int] = 3
     defaults: ClassVar[tuple[Function, ...]] = (("sigmoid", 0.0, 0.0), ("tanh", 0.0, 0.0))
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"GRU": _decode_recurrent}
+    from_onnx = {"GRU": _decode_recurrent}
 
     def step(self, x: Array, state: Array, cell: Array, weights: _Weights) -> tuple[Array, Array]:
         update, reset = (
@@ -293,15 +267,15 @@ class LSTM(_Recurrent):
 
     coupled: bool = False
 
-    name: ClassVar[str] = "lstm"
-    operands: ClassVar[tuple[str, ...]] = (*_Recurrent.operands, "first_cell?", "peepholes?")
+    name = "lstm"
+    operands = (*_Recurrent.operands, "first_cell?", "peepholes?")
     gates: ClassVar[int] = 4
     defaults: ClassVar[tuple[Function, ...]] = (
         ("sigmoid", 0.0, 0.0),
         ("tanh", 0.0, 0.0),
         ("tanh", 0.0, 0.0),
     )
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"LSTM": _decode_recurrent}
+    from_onnx = {"LSTM": _decode_recurrent}
 
     def step(self, x: Array, state: Array, cell: Array, weights: _Weights) -> tuple[Array, Array]:
         total = [weights.from_input(x, k) + weights.from_state(state, k) for k in range(4)]

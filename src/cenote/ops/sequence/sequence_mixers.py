@@ -1,53 +1,20 @@
-"""CausalConvWithState, LinearAttention, SwiGLU: the mixing layers of recent sequence models."""
+"""CausalConvWithState, LinearAttention, SwiGLU, RotaryEmbedding: layers of recent sequence models."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import (
-    Arrays,
-    Decoder,
-    Imported,
-    Op,
-    Sample,
-    Types,
-    narrow,
-    require_same_dtype,
-    seeded,
-    wide,
-)
-from cenote.ops.checks import one_of, require_kind
+from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.checks import checked_indices, one_of, read, require_index, require_kind, require_same_dtype
+from cenote.ops.values import narrow, seeded, wide
 
 RULES = ("linear", "gated", "delta", "gated_delta")
-
-
-def _decode_causal_conv(node: Imported) -> Op:
-    node.expect("activation")
-    return CausalConvWithState(str(node.get("activation", "none")), node.outputs)
-
-
-def _decode_linear_attention(node: Imported) -> Op:
-    """The chunk size only says how to compute, not what."""
-    node.expect("chunk_size", "kv_num_heads", "q_num_heads", "scale", "update_rule")
-    return LinearAttention(
-        query_heads=int(node.get("q_num_heads", 0)),
-        key_heads=int(node.get("kv_num_heads", 0)),
-        rule=str(node.get("update_rule", "gated_delta")),
-        scale=float(node.get("scale", 0.0)),
-        outputs=node.outputs,
-    )
-
-
-def _decode_swiglu(node: Imported) -> Op:
-    node.expect("alpha")
-    return SwiGLU(float(node.get("alpha", 1.0)))
 
 
 @dataclass(frozen=True)
@@ -56,9 +23,9 @@ class SwiGLU(Op):
 
     alpha: float = 1.0
 
-    name: ClassVar[str] = "swiglu"
-    operands: ClassVar[tuple[str, ...]] = ("a", "b")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"SwiGLU": _decode_swiglu}
+    name = "swiglu"
+    operands = ("a", "b")
+    from_onnx = {"SwiGLU": lambda node: read(SwiGLU, node, "alpha")}
 
     def types(self, a: TensorType, b: TensorType) -> Types:
         require_same_dtype(self.name, require_kind(self.name, a, "f", "a"), b)
@@ -90,9 +57,11 @@ class CausalConvWithState(Op):
     activation: str = "none"
     outputs: int = 2
 
-    name: ClassVar[str] = "causal_conv_with_state"
-    operands: ClassVar[tuple[str, ...]] = ("x", "w", "bias?", "past?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"CausalConvWithState": _decode_causal_conv}
+    name = "causal_conv_with_state"
+    operands = ("x", "w", "bias?", "past?")
+    from_onnx = {
+        "CausalConvWithState": lambda node: read(CausalConvWithState, node, "activation", counted="outputs")
+    }
 
     def types(self, x: TensorType, w: TensorType, bias: TensorType | None, past: TensorType | None) -> Types:
         one_of(self.name, "activation", self.activation, ("none", "silu", "swish"))
@@ -146,9 +115,20 @@ class LinearAttention(Op):
     scale: float = 0.0
     outputs: int = 2
 
-    name: ClassVar[str] = "linear_attention"
-    operands: ClassVar[tuple[str, ...]] = ("query", "key", "value", "past?", "decay?", "beta?")
-    from_onnx: ClassVar[Mapping[str, Decoder]] = {"LinearAttention": _decode_linear_attention}
+    name = "linear_attention"
+    operands = ("query", "key", "value", "past?", "decay?", "beta?")
+    from_onnx = {
+        "LinearAttention": lambda node: read(
+            LinearAttention,
+            node,
+            "scale",
+            query_heads="q_num_heads",
+            key_heads="kv_num_heads",
+            rule="update_rule",
+            ignored=("chunk_size",),
+            counted="outputs",
+        )
+    }
 
     def types(
         self,
@@ -231,3 +211,76 @@ class LinearAttention(Op):
         yield Sample(LinearAttention(4, 2, "delta"), (*qkv, None, None, beta))
         yield Sample(LinearAttention(4, 2), (*qkv, past, decay[:, :, :2].copy(), beta))
         yield Sample(LinearAttention(4, 2, "linear", outputs=1), tuple(x[:, :0] for x in qkv), "no steps")
+
+
+@dataclass(frozen=True)
+class RotaryEmbedding(Op):
+    """Turns the first `turned` features (0: all) of each head, in pairs (i, i + half) or, `interleaved`,
+    neighbours.
+
+    x is (batch, heads, length, size) or, with `heads`, (batch, length, heads * size). Cosines and sines are
+    (batch, length, half) or, with positions (batch, length), tables (positions, half).
+    """
+
+    heads: int = 0
+    turned: int = 0
+    interleaved: bool = False
+
+    name = "rotary_embedding"
+    operands = ("x", "cosines", "sines", "positions?")
+    from_onnx = {
+        "RotaryEmbedding": lambda node: read(
+            RotaryEmbedding, node, "interleaved", heads="num_heads", turned="rotary_embedding_dim"
+        )
+    }
+
+    def types(
+        self, x: TensorType, cosines: TensorType, sines: TensorType, positions: TensorType | None
+    ) -> Types:
+        require_same_dtype(self.name, require_kind(self.name, x, "f", "x"), cosines, sines)
+        if x.rank not in (3, 4) or (x.rank == 3 and (self.heads < 1 or x.shape[2] % self.heads)):
+            raise ShapeError(
+                f"{self.name}: {x} must be (batch, heads, length, size) or divide into {self.heads} heads"
+            )
+        size = x.shape[3] if x.rank == 4 else x.shape[2] // self.heads
+        turned, place = self.turned or size, (x.shape[0], x.shape[2] if x.rank == 4 else x.shape[1])
+        if turned % 2 or turned > size:
+            raise ShapeError(f"{self.name}: cannot turn {turned} of {size} features of {x} in pairs")
+        table = (cosines.shape[:1] if positions is not None else place) + (turned // 2,)
+        if cosines.shape != table or sines.shape != table:
+            raise ShapeError(
+                f"{self.name}: cosines {cosines} and sines {sines} must have shape {list(table)}"
+            )
+        if positions is not None and require_index(self.name, positions, "positions").shape != place:
+            raise ShapeError(f"{self.name}: positions {positions} must have shape {list(place)}")
+        return (TensorType(x.dtype, x.shape),)
+
+    def compute(self, x: Array, cosines: Array, sines: Array, positions: Array | None) -> Arrays:
+        y = (
+            x.transpose(0, 2, 1, 3)
+            if x.ndim == 4
+            else x.reshape(*x.shape[:2], self.heads, x.shape[2] // self.heads)
+        )
+        y = wide(y).copy()  # (batch, length, heads, size)
+        if positions is not None:
+            places = checked_indices(self.name, positions, cosines.shape[0])
+            cosines, sines = cosines[places], sines[places]
+        cosine, sine = wide(cosines)[:, :, None], wide(sines)[:, :, None]
+        turned = self.turned or y.shape[3]
+        half = turned // 2
+        first = slice(0, turned, 2) if self.interleaved else slice(0, half)
+        second = slice(1, turned, 2) if self.interleaved else slice(half, turned)
+        a, b = y[..., first].copy(), y[..., second].copy()
+        y[..., first], y[..., second] = cosine * a - sine * b, sine * a + cosine * b
+        y = y.transpose(0, 2, 1, 3) if x.ndim == 4 else y.reshape(x.shape)
+        return (narrow(y, x.dtype),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        x, tables = seeded((2, 3, 5, 8)), (seeded((2, 5, 4), 1), seeded((2, 5, 4), 2))
+        for interleaved in (False, True):
+            yield Sample(RotaryEmbedding(interleaved=interleaved), (x, *tables))
+            rows = (seeded((9, 2), 1), seeded((9, 2), 2), np.arange(10).reshape(2, 5) % 9)
+            yield Sample(RotaryEmbedding(turned=4, interleaved=interleaved), (x, *rows), "positions")
+        flat = x.transpose(0, 2, 1, 3).reshape(2, 5, 24)
+        yield Sample(RotaryEmbedding(heads=3), (flat, *tables), "three axes")

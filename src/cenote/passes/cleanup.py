@@ -1,0 +1,195 @@
+"""Removes what a graph can do without: operators that pass on their input, what is made twice or never read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping, MutableSet
+from dataclasses import replace
+
+import numpy as np
+
+from cenote.core.types import Array
+from cenote.graph.graph import Graph, Node
+
+
+def rename_values(node: Node, names: Mapping[str, str]) -> Node:
+    """The node with values renamed, in its inputs and outputs; the same object when nothing changes."""
+    inputs = tuple(names.get(name, name) for name in node.inputs)
+    outputs = tuple(names.get(name, name) for name in node.outputs)
+    if inputs == node.inputs and outputs == node.outputs:
+        return node
+    return Node(node.op, inputs, outputs, node.label)
+
+
+def fresh(stem: str, taken: MutableSet[str]) -> str:
+    """A value name that is not taken; it is from then on."""
+    count = 0
+    while f"{stem}.{count}" in taken:
+        count += 1
+    taken.add(f"{stem}.{count}")
+    return f"{stem}.{count}"
+
+
+def remove_identities(graph: Graph) -> Graph:
+    """Drop nodes of a specialised graph whose operator says that it forwards its input (`Op.forwards`).
+
+        %a = relu %x                      %a = relu %x
+        %b = identity %a            ->    %c = sigmoid %a
+        %c = sigmoid %b                   return %c
+        return %c
+
+    Identity, inference Dropout, casts to the same type, reshapes to the same shape. A node stays when another
+    of its outputs is read, or when it joins an output of the graph to an input, a constant or another output.
+    """
+    users = graph.users()
+    renamed: dict[str, str] = {}
+    kept: list[Node] = []
+    fixed = {declared.name for declared in graph.inputs} | set(graph.constants)
+    outputs = set(graph.outputs)
+
+    def now(name: str) -> str:
+        """What a value is called: what it was a copy of, which may have got the name of an output later."""
+        name = renamed.get(name, name)
+        return renamed.get(name, name)
+
+    for node in graph.nodes:
+        extra = [name for name in node.outputs[1:] if name in users or name in outputs]
+        if extra or not node.outputs[0] or not _forwards(graph, node):
+            kept.append(node)
+            continue
+        source, result = now(node.inputs[0]), node.outputs[0]
+        if result not in outputs:
+            renamed[result] = source
+        elif source in fixed or source in outputs:
+            kept.append(node)
+        else:  # the maker of the source makes the output of the graph instead
+            renamed[source] = result
+    names = {name: now(name) for name in renamed}
+    kept = [rename_values(node, names) for node in kept]
+    made = fixed | {name for node in kept for name in node.outputs if name}
+    return graph.replace(
+        nodes=tuple(kept),
+        types={name: kind for name, kind in graph.types.items() if name in made},
+        layouts={name: layout for name, layout in graph.layouts.items() if name in made},
+    )
+
+
+def _forwards(graph: Graph, node: Node) -> bool:
+    if any(name and graph.type_of(name) is None for name in node.inputs):
+        return False
+    return bool(node.inputs) and bool(node.inputs[0]) and node.op.forwards(graph.input_types(node))
+
+
+def eliminate_common(graph: Graph) -> Graph:
+    """Keep one of equal constants, and one of nodes with equal operators and inputs.
+
+        %a = relu %x                      %a = relu %x
+        %b = relu %x                ->    %c = add %a, %a
+        %c = add %a, %b                   return %c
+        return %c
+
+    Outputs of the graph keep their names, so a node that makes one stays.
+    """
+    outputs = set(graph.outputs)
+    renamed = _equal_constants(graph)
+    first: dict[Hashable, Node] = {}
+    kept: list[Node] = []
+    for original in graph.nodes:
+        node = rename_values(original, renamed)
+        key = _key(node)
+        twin = first.setdefault(key, node) if key is not None else node
+        if twin is node or not outputs.isdisjoint(node.outputs) or not _covers(twin, node):
+            kept.append(node)
+            continue
+        renamed.update({mine: its for mine, its in zip(node.outputs, twin.outputs, strict=False) if mine})
+    gone = set(renamed)
+    return graph.replace(
+        nodes=tuple(kept),
+        constants={name: value for name, value in graph.constants.items() if name not in gone},
+        types={name: kind for name, kind in graph.types.items() if name not in gone},
+        layouts={name: layout for name, layout in graph.layouts.items() if name not in gone},
+    )
+
+
+def _covers(twin: Node, node: Node) -> bool:
+    """True when the twin makes every output that the node makes."""
+    return all(
+        not name or (position < len(twin.outputs) and twin.outputs[position])
+        for position, name in enumerate(node.outputs)
+    )
+
+
+def _key(node: Node) -> Hashable | None:
+    """Equal for nodes that compute the same; None for nodes that must not be merged.
+
+    The printed operator is part of it because equality alone takes 0.0 for -0.0 and 1 for True.
+    """
+    if not node.op.pure:
+        return None
+    try:
+        hash(node.op)
+    except TypeError:  # an attribute that is an array
+        return None
+    return node.op, repr(node.op), node.inputs
+
+
+def _equal_constants(graph: Graph) -> dict[str, str]:
+    """Constant -> the first one with the same content, for those that are not outputs of the graph."""
+    samples: dict[Hashable, list[str]] = {}
+    for name, value in graph.constants.items():
+        samples.setdefault(_sample(value), []).append(name)
+    renamed: dict[str, str] = {}
+    outputs = set(graph.outputs)
+    for names in samples.values():
+        if len(names) == 1:
+            continue  # weights usually differ in a few elements already: no need to hash 500 MB
+        first: dict[bytes, str] = {}
+        for name in names:
+            twin = first.setdefault(_digest(graph.constants[name]), name)
+            if twin != name and name not in outputs:
+                renamed[name] = twin
+    return renamed
+
+
+def _sample(value: Array) -> Hashable:
+    """Type, shape and a few elements."""
+    flat = value.reshape(-1)
+    few = flat[:: max(1, flat.size // 16)]
+    content = repr(few.tolist()).encode() if value.dtype == np.object_ else few.tobytes()
+    return value.dtype.str, value.dtype.name, value.shape, content
+
+
+def _digest(value: Array) -> bytes:
+    if value.dtype == np.object_:
+        return repr(value.tolist()).encode()
+    return hashlib.blake2b(
+        np.ascontiguousarray(value).reshape(-1).view(np.uint8).data, digest_size=16
+    ).digest()
+
+
+def eliminate_dead(graph: Graph) -> Graph:
+    """Drop nodes, constants, types and layouts that no output needs; unread outputs become absent.
+
+        %a = relu %x                      %a = relu %x
+        %b = sigmoid %x             ->    return %a
+        return %a
+
+    Inputs stay, because they are the model's signature.
+    """
+    needed = set(graph.outputs)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if needed.isdisjoint(node.outputs):
+            continue
+        outputs = tuple(name if name in needed else "" for name in node.outputs)
+        while not outputs[-1]:
+            outputs = outputs[:-1]
+        kept.append(node if outputs == node.outputs else replace(node, outputs=outputs))
+        needed.update(name for name in node.inputs if name)
+    values = needed | {declared.name for declared in graph.inputs}
+    return graph.replace(
+        nodes=tuple(reversed(kept)),
+        constants={name: value for name, value in graph.constants.items() if name in needed},
+        types={name: kind for name, kind in graph.types.items() if name in values},
+        layouts={name: layout for name, layout in graph.layouts.items() if name in values},
+    )
