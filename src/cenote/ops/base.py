@@ -169,9 +169,8 @@ class Imported:
 
 @dataclass(frozen=True)
 class Rewired:
-    """What a decoder returns when the operator's inputs are not the node's: an int picks an input of the
-    node, an array becomes a constant, None an absent input.
-    """
+    """What a decoder returns when the operator's inputs are not the node's: an int picks an input of the node, an array
+    becomes a constant, None an absent input."""
 
     op: Op
     inputs: tuple[int | Array | None, ...]
@@ -203,8 +202,7 @@ class Op:
     def types(self, *inputs: Any, **unused: Any) -> Types:
         """Check the operands' types and give those of the outputs: the only place where either is done.
 
-        Raises ShapeError, DTypeError, ArgumentError or UnsupportedError; `ValueNeeded` when a constant is
-        needed.
+        Raises ShapeError, DTypeError, ArgumentError or UnsupportedError; `ValueNeeded` when a constant is needed.
         """
         raise NotImplementedError(f"{type(self).__name__}.types")
 
@@ -239,6 +237,8 @@ class Op:
 
     def arranged(self, inputs: Sequence[T | None]) -> list[Any]:
         """One entry per operand (absent optional ones are None); ShapeError for missing and surplus inputs."""
+        if len(inputs) == len(self.operands) and all(x is not None for x in inputs):
+            return [*inputs]
         variadic = bool(self.operands) and self.operands[-1].endswith("*")
         given = list(inputs)
         while len(given) > len(self.operands) and given[-1] is None:
@@ -273,9 +273,7 @@ class Op:
         return tuple(None if x is None else Box.whole(x.shape) for x in inputs)
 
     def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
-        """True when the first output is the first input, unchanged: a cast to the same type, a view of
-        equal shape.
-        """
+        """True when the first output is the first input, unchanged: a cast to the same type, a view of equal shape."""
         return self.view and self.infer(*inputs)[0] == inputs[0]
 
     @classmethod
@@ -326,6 +324,8 @@ def _compact(value: object) -> str:
 
 def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """NumPy's multidirectional broadcasting, with Cenote's error."""
+    if len(set(shapes)) == 1 and len(shapes[0]) <= 32:
+        return shapes[0]
     try:
         return tuple(int(extent) for extent in np.broadcast_shapes(*shapes))
     except (ValueError, RuntimeError):  # RuntimeError: more axes than NumPy broadcasts

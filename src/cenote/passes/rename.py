@@ -9,6 +9,8 @@ from cenote.graph.graph import Node
 
 def rename_values(node: Node, names: Mapping[str, str]) -> Node:
     """The node with values renamed, in its inputs and outputs; the same object when nothing changes."""
+    if not names:
+        return node
     inputs = tuple(names.get(name, name) for name in node.inputs)
     outputs = tuple(names.get(name, name) for name in node.outputs)
     if inputs == node.inputs and outputs == node.outputs:
