@@ -11,6 +11,7 @@ import pytest
 
 import cenote.functional as F
 from cenote.core.errors import CenoteError, DTypeError, InputError, ShapeError
+from cenote.core.types import BFLOAT16
 from cenote.functional import backward
 from cenote.functional import max as maximum
 from cenote.ops.roi.align import RoiAlign
@@ -161,6 +162,28 @@ def test_lp_of_zeros() -> None:
     for p in (1.0, 1.5, 2.0, 3.0, np.inf):
         got = F.lp_pool1d_backward(np.ones((1, 1, 2)), np.zeros((1, 1, 4)), p, 2)
         np.testing.assert_array_equal(got, 0)
+
+
+SIZES = [
+    (2.0, BFLOAT16, (1e-39, 6e37)),
+    (2.0, np.float32, (1e-41, 6e37)),
+    (3.0, np.float32, (1e-41, 1e-30, 1e30)),
+    (8.0, np.float32, (1e-30, 1e-6, 1e6, 1e30)),
+]
+
+
+@pytest.mark.parametrize(
+    ("p", "dtype", "size"), [(p, dtype, size) for p, dtype, sizes in SIZES for size in sizes]
+)
+def test_norms_whose_powers_float32_does_not_hold(p: float, dtype: Any, size: float) -> None:
+    """x^(p - 1) and norm^(1 - p) are huge and tiny, their product is about 1: that of the same windows of size 1."""
+    x = (distinct(1, 3, 4, 6) * size).astype(dtype)
+    grad = np.random.default_rng(0).standard_normal((1, 3, 2, 3)).astype(dtype)
+    got = F.lp_pool2d_backward(grad, x, p, 2)
+    wanted = F.lp_pool2d_backward(grad.astype(np.float64), x.astype(np.float64) / size, p, 2)
+    np.testing.assert_allclose(
+        got.astype(np.float64), wanted, rtol=1e-5 if dtype == np.float32 else 1e-2, atol=1e-7
+    )
 
 
 @pytest.mark.parametrize(("p", "value"), [(1.0, 0.0), (2.0, np.nan), (3.0, np.nan), (np.inf, 0.0)])

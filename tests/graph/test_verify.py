@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
+from cenote.codegen import jit
 from cenote.core.errors import CapacityError, InputError, ModelError, ShapeError
 from cenote.core.types import TensorType
-from cenote.graph.graph import Graph
+from cenote.graph import verify as verification
+from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate, infer_node, run_node
 from cenote.graph.verify import verify
-from tests.passes.toys import Add, Fill, Positive, Scale, graph, node
+from cenote.passes.pipeline import optimize
+from tests.passes.toys import Add, Fill, Positive, Same, Scale, graph, node
 
 F2, F3 = TensorType.of(np.float32, (2,)), TensorType.of(np.float32, (3,))
 INTEGERS = TensorType.of(np.int64, (2,))
@@ -89,3 +94,26 @@ def test_a_graph_verified_before_is_not_verified_again_but_any_change_is(change:
     assert verify(before.replace(), since=before) is before
     with pytest.raises(ModelError):
         verify(before.replace(**change), since=before)
+
+
+def test_types_just_inferred_are_not_asked_for_again_but_those_of_new_nodes_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = graph(
+        node(Scale(2), "x", "a"), node(Same(), "a", "b _"), node(Scale(3), "b", "y"),
+        types=dict.fromkeys(("x", "a", "b", "y"), F2),
+    )  # fmt: skip
+    asked: list[str] = []
+
+    def asking(asked_for: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        asked.append(str(asked_for.op))
+        return infer_node(asked_for, inputs)
+
+    monkeypatch.setattr(verification, "infer_node", asking)
+    optimize(before, jit.host_target(), inferred=True)
+    assert asked == ["scale(by=3)"]  # reads %a now
+    optimize(before, jit.host_target())
+    assert sorted(asked[1:]) == ["scale(by=2)", "scale(by=3)"]
+    wrong = before.replace(types={**before.types, "y": F3})
+    with pytest.raises(ModelError, match="its type says"):
+        optimize(wrong, jit.host_target(), inferred=True)

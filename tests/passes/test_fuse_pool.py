@@ -86,7 +86,7 @@ def test_pool_becomes_a_field_of_the_convolution(ops: tuple[Op, ...]) -> None:
     ]
     check_values(before, after)
     (node,) = after.nodes
-    types = [after.types[name] for name in node.inputs]
+    types = after.input_types(node)
     assert {lowering.name for lowering in node.op.lowerings(types, jit.host_target())} >= {"winograd_f2_pool"}
 
 
@@ -150,4 +150,4 @@ def test_exact_precision_pools_apart() -> None:
     assert len(optimize(before, target).nodes) == 1
     apart = optimize(before, target, exact=True)
     assert [node.op.name for node in apart.nodes] == ["conv", "max_pool"]
-    assert all(list(node.op.lowerings([apart.types[n] for n in node.inputs], target)) for node in apart.nodes)
+    assert all(list(node.op.lowerings(apart.input_types(node), target)) for node in apart.nodes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cenote.kernels.base import Call
@@ -111,6 +111,9 @@ class _Span:
     others: int = _NEVER
     read: int = _NEVER
 
+    def copy(self) -> _Span:
+        return _Span(self.root, self.wrote, self.zeroed, self.others, self.read)
+
     def belong_to(self, root: str) -> None:
         """From now on these are bytes of that buffer."""
         if self.root != root:
@@ -161,17 +164,21 @@ class _Touched:
             self.of_host = max(self.of_host, level)
             return
         for extent in step.reads:
-            for span in self._cut(extent):
+            spans = self._cut(extent)
+            for span in spans:
                 span.read = max(span.read, level)
-            self._join(extent, _MOST_SPANS)
+            if len(spans) > _MOST_SPANS:
+                self._join(extent)
         for extent in step.writes:
-            for span in self._cut(extent):
+            spans = self._cut(extent)
+            for span in spans:
                 span.belong_to(extent.root)
                 if step.halo_of:
                     span.zeroed = max(span.zeroed, level)
                 else:
                     span.wrote = max(span.wrote, level)
-            self._join(extent, _MOST_SPANS if step.halo_of else 1)
+            if len(spans) > (_MOST_SPANS if step.halo_of else 1):
+                self._join(extent)
 
     def _over(self, extent: Extent) -> Sequence[_Span]:
         """The spans that an extent touches."""
@@ -186,20 +193,23 @@ class _Touched:
 
     def _cut(self, extent: Extent) -> Sequence[_Span]:
         """The spans that an extent consists of, after cuts at its ends."""
+        if not extent.nbytes:
+            return ()
         key, begin = (extent.slot.kind, extent.slot.index), extent.slot.offset
-        starts, spans = self.starts.setdefault(key, [_FIRST]), self.spans.setdefault(key, [_Span()])
-        for place in (begin, begin + extent.nbytes) if extent.nbytes else ():
+        if key not in self.starts:
+            self.starts[key], self.spans[key] = [_FIRST], [_Span()]
+        starts, spans, ends = self.starts[key], self.spans[key], []
+        for place in (begin, begin + extent.nbytes):
             at = bisect.bisect_left(starts, place)
             if at == len(starts) or starts[at] != place:
                 starts.insert(at, place)
-                spans.insert(at, replace(spans[at - 1]))
-        return self._over(extent)
+                spans.insert(at, spans[at - 1].copy())
+            ends.append(at)
+        return spans[ends[0] : ends[1]]
 
-    def _join(self, extent: Extent, most: int) -> None:
-        """Make one span of those of an extent, if they are more than `most`."""
+    def _join(self, extent: Extent) -> None:
+        """Make one span of those of an extent."""
         first, stop = self._range(extent)
-        if stop - first <= most:
-            return
         key = (extent.slot.kind, extent.slot.index)
         starts, spans = self.starts[key], self.spans[key]
         for span in spans[first + 1 : stop]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,8 @@ def compile_graph(
     handover = source if isinstance(source, OwnedGraph) else OwnedGraph(source)
 
     def make() -> Schedule:
-        return schedule(optimize(handover.take(), target, exact=exact, weights=weights), target, decide)
+        optimized = optimize(handover.take(), target, exact=exact, weights=weights, inferred=True)
+        return schedule(optimized, target, decide)
 
     return assemble(make, threads, pool)
 
@@ -116,7 +118,10 @@ def _in_memory(scheduled: Schedule) -> tuple[Schedule, MemoryPlan]:
 def _without_weights(scheduled: Schedule) -> Schedule:
     """The same, but for the constants, and the binds, which have them in their closures."""
     graph = scheduled.graph
-    types = {name: TensorType(type.dtype, type.shape) for name, type in graph.types.items()}
+    types = {
+        name: type if type.value is None else TensorType(type.dtype, type.shape)
+        for name, type in graph.types.items()
+    }
     types.update({name: TensorType(x.dtype, x.shape) for name, x in graph.constants.items()})
     lowerings = tuple(option and replace(option, bind=no_calls) for option in scheduled.lowerings)
     return Schedule(graph.replace(constants={}, types=types), lowerings, scheduled.reasons)
@@ -184,6 +189,7 @@ class _Assembler:
         self.constants: list[Array] = []
         self.constant_slots: dict[int, Slot] = {}
         self.weight_names = list(weights)
+        self.weight_slots: dict[str, Slot] = {}
         self.outputs = set(self.graph.outputs)
         self.halos: dict[int, list[Buffer]] = {}  # buffers with a halo, by the first step that touches them
         for buffer in memory.buffers:
@@ -194,9 +200,6 @@ class _Assembler:
 
     def program(self, threads: int, alone: bool) -> Program:
         for index, (node, option) in enumerate(zip(self.graph.nodes, self.lowerings, strict=True)):
-            bind, self.binds[index] = self.binds[index], None
-            option = option and replace(option, bind=bind or no_calls)
-            del bind
             self._zero_halos(index)
             with errors_at(node.where):
                 self._add_node(index, node, option)
@@ -239,11 +242,13 @@ class _Assembler:
             self.steps.append(zeros)
 
     def _add_node(self, index: int, node: Node, option: Lowering | None) -> None:
+        bind, self.binds[index] = self.binds[index], None
         if index in self.memory.aliased:
             return
         if option is not None and option.alias is Alias.VIEW:  # it could not share memory after all
             option = self._reorder(node) if self._moves(node) else None
-        if option is None:
+            bind = None if option is None else option.bind
+        if option is None or bind is None:
             self._add_host(index, node)
             return
         if option.alias is not None:
@@ -251,7 +256,7 @@ class _Assembler:
         inputs = [self._input(name) for name in node.inputs]
         outputs = [self.memory.views[name] for name in node.outputs if name]
         temporaries, batch = self.memory.temporaries.get(index, ()), 0
-        for number, call in enumerate(option.bind(inputs, [*outputs, *temporaries])):
+        for number, call in enumerate(bind(inputs, [*outputs, *temporaries])):
             batch = batch if call.independent else number
             call = self._kept(call)
             origin = Origin(index, StepKind.KERNEL, option.name)
@@ -280,10 +285,12 @@ class _Assembler:
         def placed(argument: Argument) -> Argument:
             if not isinstance(argument, View) or argument.slot.kind != "constant":
                 return argument
-            slot = self._constant(self.weights[self.weight_names[argument.slot.index]])
-            return replace(argument, slot=replace(slot, offset=argument.slot.offset))
+            slot = self._weight(self.weight_names[argument.slot.index])
+            return replace(argument, slot=Slot(slot.kind, slot.index, argument.slot.offset))
 
-        call = replace(call, arguments=tuple(map(placed, call.arguments)))
+        arguments = [placed(argument) for argument in call.arguments]
+        if any(map(is_not, arguments, call.arguments)):
+            call = replace(call, arguments=tuple(arguments))
         return with_constants(call, self._constant)
 
     def _moves(self, node: Node) -> bool:
@@ -316,7 +323,13 @@ class _Assembler:
         self.steps.append(PendingStep(host.label, Origin(index, StepKind.HOST, "reference"), None, host))
 
     def _host_slot(self, name: str) -> Slot:
-        return self._constant(self.weights[name]) if name in self.weights else self.memory.views[name].slot
+        return self._weight(name) if name in self.weights else self.memory.views[name].slot
+
+    def _weight(self, name: str) -> Slot:
+        """Where a weight lies that some step reads as it is."""
+        if name not in self.weight_slots:
+            self.weight_slots[name] = self._constant(self.weights[name])
+        return self.weight_slots[name]
 
     def _extent_of(self, name: str) -> Extent:
         """A piece of a concat is one run of memory when there is one picture; otherwise take the whole buffer."""

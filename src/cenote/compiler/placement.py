@@ -83,7 +83,10 @@ def _by_size(buffers: Sequence[Buffer]) -> list[int]:
 def _by_fullest_step(buffers: Sequence[Buffer]) -> list[int]:
     """Those alive at the fullest step first, then those of the next fullest."""
     steps = sorted({buffer.first for buffer in buffers})
-    live = {step: [i for i, b in enumerate(buffers) if b.first <= step <= b.last] for step in steps}
+    live: dict[int, list[int]] = {step: [] for step in steps}
+    for i, buffer in enumerate(buffers):
+        for step in steps[bisect.bisect_left(steps, buffer.first) : bisect.bisect_right(steps, buffer.last)]:
+            live[step].append(i)
     order: dict[int, None] = {}
     for step in sorted(steps, key=lambda s: -sum(buffers[i].nbytes for i in live[s])):
         order.update(dict.fromkeys(sorted(live[step], key=lambda i: -buffers[i].nbytes)))

@@ -79,6 +79,7 @@ class _Scheduler:
         self.reasons: list[str] = []
         self.converted: dict[tuple[str, int], str] = {}
         self.candidates = [self._candidates(node) for node in graph.nodes]
+        self.accepted: dict[tuple[int, int], set[int]] = {}
         self.users: dict[str, list[tuple[int, int]]] = {}
         for index, node in enumerate(graph.nodes):
             for position, name in enumerate(node.inputs):
@@ -116,10 +117,9 @@ class _Scheduler:
         rivals = [Rival(option, total - option.seconds) for total, option in close if option.alias is None]
         if best.alias is not None:
             return best, ""
-        types = self.graph.input_types(node)
         decided = None
         if self.decide is not None and len(rivals) > 1:
-            decided = self.decide(node, types, rivals[:_RIVALS])
+            decided = self.decide(node, self.graph.input_types(node), rivals[:_RIVALS])
         if decided is None:
             return best, _estimates(best, [options[index] for _, index in ranked])
         return rivals[decided[0]].option, decided[1]
@@ -146,18 +146,23 @@ class _Scheduler:
         type, seconds = self._type(name), 0.0
         wanted: set[int] = set()
         for index, position in self.users.get(name, ()):
-            accepted = {
-                option.inputs[position].lanes  # type: ignore[union-attr]  # filtered below
-                for option in self.candidates[index]
-                if option.inputs[position] is not None
-            } or {0}
+            accepted = self._accepted(index, position)
             if lanes not in accepted:
-                wanted.update(sorted(accepted)[:1])
+                wanted.add(min(accepted))
         if name in self.outputs and lanes:
             wanted.add(0)
         for other in wanted:
             seconds += _conversion_seconds(type, lanes, other)
         return seconds
+
+    def _accepted(self, index: int, position: int) -> set[int]:
+        """The lanes that a node's candidates take an input in."""
+        found = self.accepted.get((index, position))
+        if found is None:
+            layouts = [option.inputs[position] for option in self.candidates[index]]
+            found = {layout.lanes for layout in layouts if layout is not None} or {0}
+            self.accepted[index, position] = found
+        return found
 
     def _type(self, name: str) -> TensorType:
         if name in self.graph.constants:
@@ -176,7 +181,8 @@ class _Scheduler:
         for position, name in enumerate(node.outputs):
             if name and option is not None:
                 self.layouts[name] = Layout(option.outputs[position].lanes)
-        node = replace(node, inputs=tuple(inputs))
+        if tuple(inputs) != node.inputs:
+            node = replace(node, inputs=tuple(inputs))
         if option is not None and option.alias is Alias.PARTS:
             self._commit_parts(node, option)
         else:

@@ -81,12 +81,11 @@ class Graph:
         """Type of a value; None for "" (an absent input). Constants carry their content."""
         if not name:
             return None
-        if name in self.constants:
-            return TensorType.known(self.constants[name])
-        return self.types[name]
+        content = self.constants.get(name)
+        return self.types[name] if content is None else TensorType.known(content)
 
     def input_types(self, node: Node) -> tuple[TensorType | None, ...]:
-        return tuple(self.type_of(name) for name in node.inputs)
+        return tuple([self.type_of(name) for name in node.inputs])
 
     def producers(self) -> dict[str, Node]:
         """Which node makes each value."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cenote.core.errors import FAULTS, CapacityError, CenoteError, InputError, ModelError, ShapeError
-from cenote.core.limits import check_extents
+from cenote.core.limits import MOST_BYTES, check_extents
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Arrays, ShapeFromData, Types, ValueNeeded
@@ -35,11 +35,12 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> Types:
     if len(types) < len(node.outputs):
         raise ModelError(f"{node.where}: gives {len(types)} outputs, but {len(node.outputs)} are asked for")
     for kind in types:
-        if any(extent < 0 for extent in kind.shape):
+        if kind.shape and min(kind.shape) < 0:
             raise ShapeError(
                 f"{node.where}: output would be {kind}, with a negative extent, from {_shown(inputs)}"
             )
-        check_extents(f"{node.where}: an output", kind.shape, kind.dtype.itemsize)
+        if not 0 < kind.nbytes < MOST_BYTES:
+            check_extents(f"{node.where}: an output", kind.shape, kind.dtype.itemsize)
     return types
 
 

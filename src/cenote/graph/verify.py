@@ -106,11 +106,14 @@ def _verify_types(graph: Graph, infer: bool, since: Graph) -> None:
 
 def _same_types(graph: Graph, since: Graph, node: Node) -> bool:
     """Whether a node reads and makes the same types and constants in both graphs."""
-    return all(
-        graph.constants.get(name) is since.constants.get(name)
-        and (name in graph.constants or graph.types.get(name) is since.types.get(name))
-        for name in (*node.inputs, *node.outputs)
-    )
+    now, before = graph.constants, since.constants
+    for name in (*node.inputs, *node.outputs):
+        content = now.get(name)
+        if content is not before.get(name):
+            return False
+        if content is None and graph.types.get(name) is not since.types.get(name):
+            return False
+    return True
 
 
 def _verify_inferred(graph: Graph, node: Node) -> None:

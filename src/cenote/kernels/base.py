@@ -224,6 +224,8 @@ def float_word(value: float) -> int:
 
 def word_of(argument: Argument) -> int | Slot:
     """What goes into the argument record; an address is a slot until the program has memory."""
+    if type(argument) is int:
+        return argument
     if argument is None:
         return 0
     if isinstance(argument, View):

@@ -26,8 +26,10 @@ def with_constants(call: Call, constant: Callable[[Array], Slot]) -> Call:
     def placed(argument: Argument) -> Argument:
         if not isinstance(argument, np.ndarray):
             return argument
-        return View(TensorType.of(argument.dtype, argument.shape), PLAIN, (), constant(argument))
+        return View(TensorType(argument.dtype, argument.shape), PLAIN, (), constant(argument))
 
+    if not [argument for argument in call.arguments if isinstance(argument, np.ndarray)]:
+        return call
     return replace(call, arguments=tuple(map(placed, call.arguments)))
 
 

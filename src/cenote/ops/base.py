@@ -168,9 +168,8 @@ class Imported:
 
 @dataclass(frozen=True)
 class Rewired:
-    """What a decoder returns when the operator's inputs are not the node's: an int picks an input of the
-    node, an array becomes a constant, None an absent input.
-    """
+    """What a decoder returns when the operator's inputs are not the node's: an int picks an input of the node, an array
+    becomes a constant, None an absent input."""
 
     op: Op
     inputs: tuple[int | Array | None, ...]
@@ -202,8 +201,7 @@ class Op:
     def types(self, *inputs: Any, **unused: Any) -> Types:
         """Check the operands' types and give those of the outputs: the only place where either is done.
 
-        Raises ShapeError, DTypeError, ArgumentError or UnsupportedError; `ValueNeeded` when a constant is
-        needed.
+        Raises ShapeError, DTypeError, ArgumentError or UnsupportedError; `ValueNeeded` when a constant is needed.
         """
         raise NotImplementedError(f"{type(self).__name__}.types")
 
@@ -238,6 +236,8 @@ class Op:
 
     def arranged(self, inputs: Sequence[T | None]) -> list[Any]:
         """One entry per operand (absent optional ones are None); ShapeError for missing and surplus inputs."""
+        if len(inputs) == len(self.operands) and all(x is not None for x in inputs):
+            return [*inputs]
         variadic = bool(self.operands) and self.operands[-1].endswith("*")
         given = list(inputs)
         while len(given) > len(self.operands) and given[-1] is None:

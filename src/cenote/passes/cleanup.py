@@ -14,6 +14,8 @@ from cenote.graph.graph import Graph, Node
 
 def rename_values(node: Node, names: Mapping[str, str]) -> Node:
     """The node with values renamed, in its inputs and outputs; the same object when nothing changes."""
+    if not names:
+        return node
     inputs = tuple(names.get(name, name) for name in node.inputs)
     outputs = tuple(names.get(name, name) for name in node.outputs)
     if inputs == node.inputs and outputs == node.outputs:
@@ -92,12 +94,11 @@ def eliminate_common(graph: Graph) -> Graph:
     """
     outputs = set(graph.outputs)
     renamed = _equal_constants(graph)
-    first: dict[Hashable, Node] = {}
+    first: dict[Hashable, list[Node]] = {}
     kept: list[Node] = []
     for original in graph.nodes:
         node = rename_values(original, renamed)
-        key = _key(node)
-        twin = first.setdefault(key, node) if key is not None else node
+        twin = _twin(node, first)
         if twin is node or not outputs.isdisjoint(node.outputs) or not _covers(twin, node):
             kept.append(node)
             continue
@@ -119,18 +120,23 @@ def _covers(twin: Node, node: Node) -> bool:
     )
 
 
-def _key(node: Node) -> Hashable | None:
-    """Equal for nodes that compute the same; None for nodes that must not be merged.
+def _twin(node: Node, first: dict[Hashable, list[Node]]) -> Node:
+    """The first node that computes the same; the node itself where there is none, or it must not be merged.
 
-    The printed operator is part of it because equality alone takes 0.0 for -0.0 and 1 for True.
+    Operators must print the same too, because equality alone takes 0.0 for -0.0 and 1 for True.
     """
     if not node.op.pure:
-        return None
+        return node
     try:
-        hash(node.op)
+        equal = first.setdefault((node.op, node.inputs), [])
     except TypeError:  # an attribute that is an array
-        return None
-    return node.op, repr(node.op), node.inputs
+        return node
+    text = repr(node.op) if equal else ""
+    for twin in equal:
+        if repr(twin.op) == text:
+            return twin
+    equal.append(node)
+    return node
 
 
 def _equal_constants(graph: Graph) -> dict[str, str]:

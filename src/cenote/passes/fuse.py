@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from operator import is_
 from typing import TypeVar
 
 import numpy as np
@@ -80,10 +81,15 @@ class Rewriter:
         return self.graph.types[name]
 
     def result(self) -> Graph:
-        graph = self.graph.replace(
-            nodes=tuple(n for n in self.nodes if n is not None), constants=self.constants
-        )
-        return graph.replace(types={name: self.type(name) for name in graph.values()})
+        """The graph as it is now: the same object where no rule applied."""
+        if all(map(is_, self.nodes, self.graph.nodes)):
+            return self.graph
+        nodes = tuple(node for node in self.nodes if node is not None)
+        known = self.graph.types
+        made = (*self.constants, *(name for node in nodes for name in node.outputs if name))
+        names = (*(declared.name for declared in self.graph.inputs), *made)
+        types = {name: known[name] if name in known else self.type(name) for name in names}
+        return self.graph.replace(nodes=nodes, constants=self.constants, types=types)
 
 
 Rule = Callable[[Rewriter, Node], bool]

@@ -54,9 +54,12 @@ def narrow_weights(graph: Graph, weights: str) -> Graph:
     return graph.replace(nodes=nodes)
 
 
-def optimize(graph: Graph, target: Target, *, exact: bool = False, weights: str = "float32") -> Graph:
-    """Run every pass over a specialised graph."""
-    verified: Graph | None = None
+def optimize(
+    graph: Graph, target: Target, *, exact: bool = False, weights: str = "float32", inferred: bool = False
+) -> Graph:
+    """Run every pass over a specialised graph. `inferred`: its types are what `Op.infer` says, because `specialize` has
+    just asked; only nodes that passes make or whose values they change are asked again."""
+    verified = verify(graph, types=False) if inferred else None
     for graph_pass in passes(target, exact, weights):
         verified = graph = verify(graph_pass(graph), since=verified)
     return graph

@@ -212,10 +212,10 @@ class _Specializer:
         if types and all(kind.value is not None for kind in types):
             values = [np.asarray(kind.value) for kind in types]
         else:
-            available = sum(kind.nbytes for kind in inputs if kind is not None)
-            size = sum(kind.nbytes for kind in types)
             if not self._constant_inputs(node) or not node.op.pure:
                 return False
+            available = sum(kind.nbytes for kind in inputs if kind is not None)
+            size = sum(kind.nbytes for kind in types)
             if size > max(FOLD_BYTES, FOLD_RATIO * available):
                 return False
             values = list(run_node(node, [self.constants[name] if name else None for name in node.inputs]))

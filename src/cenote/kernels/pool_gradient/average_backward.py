@@ -12,7 +12,9 @@
 
 Every element of the gradient gathers what it gets, in one order: no two items write the same element and the result is
 the same bits for any number of threads. Rows are taken before columns, because rows of grad_output are short. The
-weights hold the reciprocal divisors, axis by axis. Sums are taken in at least float32.
+weights hold the reciprocal divisors, axis by axis. Sums are taken in at least float32; in float64 where x makes
+something of them, because neither factor need be a number that the type of the gradient holds: of a norm of 1e-6 with
+p 8, norm^(1 - p) is 1e42.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import numpy as np
 
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
+from cenote.codegen.values import F64, I64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.pool.common import compute_type, spans
@@ -44,6 +46,11 @@ WORDS = (
 )  # fmt: skip
 WEIGHTS = ("row_weights", "plane_weights", "column_weights")
 TABLES = ("rows", "row_taps", "planes_of", "plane_taps", "columns", "column_taps")
+
+
+def sum_type(dtype: np.dtype[Any], slope: str) -> Scalar:
+    """The type that gradients are added up in."""
+    return compute_type("sum", dtype) if slope == PLAIN_SLOPE else F64
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class PoolAverageBackward(KernelSpec):
 
     @property
     def compute(self) -> Scalar:
-        return compute_type("sum", self.dtype)
+        return sum_type(self.dtype, self.slope)
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -286,9 +293,9 @@ __all__ = [
     "BY_POWER",
     "BY_SIGN",
     "BY_X",
-    "F32",
     "PLAIN_SLOPE",
     "PoolAverageBackward",
     "power",
     "sloped",
+    "sum_type",
 ]

@@ -13,9 +13,14 @@ from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, View
 from cenote.kernels.plane_items import named, planes_of
-from cenote.kernels.pool.common import compute_type
 from cenote.kernels.pool.problem import fitting
-from cenote.kernels.pool_gradient.average_backward import ABOVE, BY_POWER, PLAIN_SLOPE, PoolAverageBackward
+from cenote.kernels.pool_gradient.average_backward import (
+    ABOVE,
+    BY_POWER,
+    PLAIN_SLOPE,
+    PoolAverageBackward,
+    sum_type,
+)
 from cenote.kernels.pool_variants.power import doubled
 
 ITEM = 1 << 16  # bytes of the gradient that an item makes, about
@@ -67,10 +72,10 @@ def average_backward_call(
     axes: Sequence[AxisSpread], g: View, x: View, y: View, target: Target, *, channels_last: bool,
     slope: str = PLAIN_SLOPE, exponent: float = 0.0, floor: float = 0.0,
 ) -> Call:  # fmt: skip
-    """The launch for plain views: `axes` are the spatial ones, g the gradient of the pool's output (in the type that
-    sums are taken in when there is a slope), x the pool's input, y its gradient."""
+    """The launch for plain views: `axes` are the spatial ones, g the gradient of the pool's output (float64 when there
+    is a slope), x the pool's input, y its gradient."""
     planes, rows, columns = (ONE,) * (3 - len(axes)) + tuple(axes)
-    compute = compute_type("sum", y.type.dtype)
+    compute = sum_type(y.type.dtype, slope)
     real = np.dtype(np.float64 if compute.bits == 64 else np.float32)
     step = y.shape[-1] if channels_last else 1
     width, stride, dilation, pad = _regular(columns)

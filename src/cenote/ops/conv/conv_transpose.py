@@ -28,7 +28,8 @@ class ConvTranspose(Fusible):
     (in - 1) + output_padding + reach - begin - end, unless `output_shape` (spatial extents) gives them or
     `auto_pad` SAME_UPPER or SAME_LOWER makes them in * stride; then the pads are what is left over, the odd
     one at the end for SAME_UPPER and at the begin otherwise (ONNX 11; ONNX 1 said the opposite). `pads` crop
-    the output. Output pixels that no window reaches hold the bias.
+    the output. Output pixels that no window reaches hold the bias: of an empty axis the formula may leave some,
+    as ONNX and ONNX Runtime have it (reach - stride for one without pads).
     """
 
     strides: tuple[int, ...] = ()
@@ -92,7 +93,7 @@ class ConvTranspose(Fusible):
         rank = len(size)
         extra = extents(self.name, "output_padding", self.output_padding, rank, low=0)
         full = [
-            stride * (extent - 1) + more + (k - 1) * dilation + 1 if extent else 0
+            stride * (extent - 1) + more + (k - 1) * dilation + 1
             for extent, stride, more, k, dilation in zip(size, strides, extra, window, dilations, strict=True)
         ]
         check_auto_pad(self.name, self.auto_pad)
@@ -107,7 +108,10 @@ class ConvTranspose(Fusible):
         pads = ((0, 0),) * rank if self.auto_pad == "VALID" else padding_pairs(self.name, self.pads, rank)
         out = tuple(f - begin - end for f, (begin, end) in zip(full, pads, strict=True))
         if any(extent < 0 or (extent == 0 and given) for extent, given in zip(out, size, strict=True)):
-            raise ShapeError(f"{self.name}: pads {pads} crop more than the output's {full}; use smaller pads")
+            raise ShapeError(
+                f"{self.name}: {list(size)} pixels spread over {full}, of which pads {pads} leave nothing; use "
+                "smaller pads, or a larger input where it is empty"
+            )
         return pads, out
 
     def types(self, x: TensorType, w: TensorType, bias: TensorType | None) -> Types:

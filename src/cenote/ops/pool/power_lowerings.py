@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
-from cenote.core.types import FLOAT32, FLOAT64, PLAIN, TensorType
+from cenote.core.types import FLOAT64, PLAIN, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import POWER
 from cenote.kernels.pool.common import SUM
@@ -95,9 +95,8 @@ def power_gradient(
             ),
         ]  # fmt: skip
 
-    compute = FLOAT64 if x.dtype == FLOAT64 else FLOAT32
-    wide = TensorType(FLOAT64, x.shape), TensorType(FLOAT64, g.shape)
-    made = (*wide, TensorType(compute, g.shape), *inner.temporaries)
+    powers, sums = TensorType(FLOAT64, x.shape), TensorType(FLOAT64, g.shape)
+    made = (powers, sums, sums, *inner.temporaries)
     seconds = inner.seconds + (2 * x.size + g.size) * POWER
     error = 2 * TOLERANCES[x.dtype.name]
     yield Lowering("powers, spread", (PLAIN, PLAIN), (PLAIN,), bind, seconds, error, made)
