@@ -30,6 +30,7 @@ COMMON = ("core", "codegen", "runtime")
 SHARED = (
     *COMMON,
     "ops/base.py",
+    "ops/checks.py",
     *(f"kernels/{name}.py" for name in ("base", "launch", "driver", "cost_model", "lanes")),
 )
 ROOMS = ("frontends", "passes", "graph")  # rows of the table of a load that are folders
