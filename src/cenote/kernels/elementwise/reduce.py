@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen import math
-from cenote.codegen.builder import Kernel, Parameter, Variable
+from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
+from cenote.codegen.variables import Variable
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec
 from cenote.kernels.strided_axes import nested, slab_names, slab_pointers

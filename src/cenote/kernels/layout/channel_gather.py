@@ -36,6 +36,7 @@ class ChannelGatherSpec(KernelSpec):
             parameters += [Parameter(f"{name}_{axis}", I64) for axis in ("image", "block", "plane", "row")]
         parameters += [Parameter(name, I64) for name in ("rows", "planes", "width")]
         k = Kernel(self.symbol, target, parameters)
+        k.moves_addresses = True
         for item in k.range(k.begin, k.end):
             row, rest = item % k.number("rows"), item // k.number("rows")
             plane, image = rest % k.number("planes"), rest // k.number("planes")
