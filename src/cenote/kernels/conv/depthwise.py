@@ -67,7 +67,8 @@ WORDS = (*float_pointers(POINTERS, ("residual", "y")), TABLE, *numbers_named(NUM
 
 @dataclass(frozen=True)
 class DepthwiseSpec(KernelSpec):
-    """`width` pixels per tile (fewer than fit only in rows under 42 pixels: `direct.cut`); a window row of `taps` columns, pixels `stride` apart in x (both in vectors).
+    """`width` pixels per tile (fewer than fit only in rows under 42 pixels: `direct.cut`); a window row of `taps`
+    columns, pixels `stride` apart in x (both in vectors).
 
     `group`: channels of a group, as many filters as channels; more than 1 goes with 1 tap.
     """
