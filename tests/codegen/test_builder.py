@@ -252,3 +252,33 @@ def test_the_first_example() -> None:
     kernel = names["k"]
     assert isinstance(kernel, Kernel)
     assert jit.assembly(kernel)
+
+
+def test_a_kernel_that_moves_its_addresses_is_compiled_as_written_and_others_are_not(target: Target) -> None:
+    """The switch is the process's: it must be back when the next kernel comes."""
+
+    def code(moves: bool) -> str:
+        kernel = Kernel("strided", target, [Parameter("x", F32, pointer=True), Parameter("step")])
+        kernel.moves_addresses = moves
+        x, step = kernel.pointer("x"), kernel.number("step")
+        for i in kernel.range(kernel.begin, kernel.end):
+            x.store(x.load(i * step) * 2.0, i * step)
+        return jit.assembly(kernel)
+
+    first, as_written, second = code(False), code(True), code(False)
+    assert first == second
+    assert first != as_written
+
+
+def test_cursors_move_by_constants_and_values(target: Target) -> None:
+    def build(k: Kernel) -> None:
+        place = k.cursor(k.pointer("a"))
+        for i in k.range(0, 3):
+            place.at.store(i.to(F32))
+            place.at.store(k.constant(F32, -1.0), 1)
+            place.move(2)
+            place.move(k.number("n0"))
+
+    memory = np.zeros(12, np.float32)
+    run(target, "cursor", build, [memory], [3])
+    np.testing.assert_array_equal(memory, [0, -1, 0, 0, 0, 1, -1, 0, 0, 0, 2, -1])

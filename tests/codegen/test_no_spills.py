@@ -101,7 +101,7 @@ def hot_specs(target: Target) -> list[KernelSpec]:
         (blocks, widest(blocks, target.registers))
         for blocks in ((2, 3, 4) if target.registers > 16 else (1, 2, 3))
     ]
-    tiles += [(8, 1), (4, 2)]
+    tiles += [(blocks, widest(blocks, target.registers)) for blocks in (4, 8)]  # of few pixels
     lanes = target.lanes()
     specs: list[KernelSpec] = [
         ConvDirectSpec(
@@ -127,12 +127,11 @@ def hot_specs(target: Target) -> list[KernelSpec]:
         for group in (2, 4)
         for stride in (1, 2)
     ]
-    wide = widest(2, target.registers)
     for sizes in ((4, 3, 4, 3), (2, 3, 2, 3), (2, 5, 2, 5), (1, 1, 2, 7)):
-        specs.append(WinogradSpec("fused", *sizes, 2, wide, False, False, relu))
+        specs.append(WinogradSpec("fused", *sizes, 2, False, False, relu))
     for m in (4, 2):
-        specs.append(WinogradSpec("fused", m, 3, m, 3, 2, wide, False, False, relu, pool=True))
-    specs.append(WinogradSpec("product", 4, 3, 4, 3, 3, widest(3, target.registers), False, True, relu))
+        specs.append(WinogradSpec("fused", m, 3, m, 3, 2, False, False, relu, pool=True))
+    specs.append(WinogradSpec("product", 4, 3, 4, 3, 3, False, True, relu))
     return specs
 
 
@@ -146,7 +145,7 @@ def fused_targets() -> list[Target]:
     [pytest.param(t, spec, id=f"{t.name}-{spec.symbol}") for t in fused_targets() for spec in hot_specs(t)],
 )
 def test_inner_loops_keep_vectors_in_registers(target: Target, spec: KernelSpec) -> None:
-    least = 64 if isinstance(spec, WinogradSpec) else 0  # its transforms may spill: they are a few percent
+    least = 40 if isinstance(spec, WinogradSpec) else 0  # its transforms may spill: they are a few percent
     text = jit.assembly(spec.emit(target))
     found = spills(text, least)
     assert not found, f"{len(found)} vector spills, first: {found[0].strip()}"

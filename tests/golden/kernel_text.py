@@ -135,14 +135,19 @@ def kernels_of_sample(sample: Any) -> Iterator[tuple[str, dict[str, Kernels]]]:
 
 
 def kernels_of_lowering(lowering: Any, types: Any, outputs: Any, target: Target) -> Kernels:
-    """Digests of a lowering's calls, bound to buffers of their own."""
+    """Digests of a lowering's calls."""
+    calls = bound_calls(lowering, types, outputs, target)
+    return [[text_digest(call.spec, target), launch_digest(call)] for call in calls]
+
+
+def bound_calls(lowering: Any, types: Any, outputs: Any, target: Target) -> list[Any]:
+    """A lowering's calls, bound to buffers of their own."""
     pairs = zip(types, lowering.inputs, strict=True)
     inputs = [None if t is None else _view(t, layout, i) for i, (t, layout) in enumerate(pairs)]
     made = [*zip(outputs, lowering.outputs, strict=True), *((t, None) for t in lowering.temporaries)]
     results = [_view(type, layout, len(inputs) + i) for i, (type, layout) in enumerate(made)]
     with np.errstate(all="ignore"):
-        calls = lowering.bind(inputs, results)
-        return [[text_digest(call.spec, target), launch_digest(call)] for call in calls]
+        return list(lowering.bind(inputs, results))
 
 
 def _view(type: TensorType, layout: Layout | None, index: int) -> View:

@@ -2,16 +2,24 @@
 
 The pipeline is SROA, instcombine, simplifycfg: the builder's text is already what we want, and the O2 pipeline adds
 70-130 ms per kernel and buys nothing (measured on the convolution kernels, LLVM 22).
+
+Loop strength reduction, which is no pass of the pipeline but a part of code generation, is off for kernels that say
+that they move their addresses themselves (`Kernel.moves_addresses`). Its search grows with the square of an unrolled
+loop's addresses: 1.1 of 1.25 s for a large Winograd kernel, and past 200 addresses it gives up. Limits of the search
+(-lsr-complexity-limit) save nothing. Other kernels keep it: without it, those that multiply a counter by a stride for
+every load take longer (a global pool of blocked channels 20 %).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol
 
 from llvmlite import binding as llvm
 
+from cenote.codegen.builder import MOVES_ADDRESSES
 from cenote.codegen.loader import keep_for_good
 from cenote.core.errors import CodegenError
 from cenote.core.locks import LLVM
@@ -59,6 +67,19 @@ def target_machine(target: Target) -> Any:
     )
 
 
+@contextmanager
+def _strength_reduction_as_wanted(text: str) -> Iterator[None]:
+    """The switch is the process's, and others (Numba) may use LLVM here: it is off for as long as one kernel takes."""
+    off = MOVES_ADDRESSES in text
+    if off:
+        llvm.set_option("cenote", "-disable-lsr=true")
+    try:
+        yield
+    finally:
+        if off:
+            llvm.set_option("cenote", "-disable-lsr=false")
+
+
 def optimized_module(text: str, target: Target) -> Any:
     """Parse, verify and run the light pipeline."""
     machine = target_machine(target)
@@ -79,19 +100,17 @@ def optimized_module(text: str, target: Target) -> Any:
 
 def assembly(kernel: Emitted) -> str:
     """The machine code of a kernel as text."""
-    with LLVM.lock:
-        text: str = target_machine(kernel.target).emit_assembly(
-            optimized_module(kernel.module(), kernel.target)
-        )
-    return text
+    text = kernel.module()
+    with LLVM.lock, _strength_reduction_as_wanted(text):
+        code: str = target_machine(kernel.target).emit_assembly(optimized_module(text, kernel.target))
+    return code
 
 
 def object_code(kernel: Emitted) -> bytes:
     """The kernel as an object file."""
-    with LLVM.lock:
-        code: bytes = target_machine(kernel.target).emit_object(
-            optimized_module(kernel.module(), kernel.target)
-        )
+    text = kernel.module()
+    with LLVM.lock, _strength_reduction_as_wanted(text):
+        code: bytes = target_machine(kernel.target).emit_object(optimized_module(text, kernel.target))
     return code
 
 

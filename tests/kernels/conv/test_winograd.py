@@ -10,7 +10,7 @@ import pytest
 from cenote.codegen import jit
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, Layout, TensorType
-from cenote.kernels.conv.winograd_plan import WinogradPlan, cover
+from cenote.kernels.conv.winograd_plan import WinogradPlan
 from cenote.kernels.conv.winograd_transforms import filtering, shortened, transform_weights
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Lowering
@@ -211,12 +211,3 @@ def test_groups_that_share_an_input_are_several_and_ragged() -> None:
     target = dataclasses.replace(TARGET, vector_bytes=32, registers=16)
     product = WinogradPlan(shape, 4, 4, target).numbers("product")
     assert (product["bundle"], product["groups"] % product["group_share"]) == (2, 1)
-
-
-def test_tiles_cover_counts() -> None:
-    for width in range(1, 9):
-        for count in range(1, 100):
-            wide, narrow = cover(count, width)
-            total = wide * width + narrow * (width - 1)
-            assert total >= count
-            assert total - count < max(width, 2)

@@ -27,12 +27,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cenote.codegen.builder import Kernel, Parameter, Variable
+from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Pointer, Value
+from cenote.codegen.variables import Variable
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, float_pointers, numbers_named
+from cenote.kernels.conv.direct import cut
 from cenote.kernels.elementwise.activations import Activation, activated
 from cenote.kernels.layout.reorder import deep_strides
 
@@ -65,7 +67,8 @@ WORDS = (*float_pointers(POINTERS, ("residual", "y")), TABLE, *numbers_named(NUM
 
 @dataclass(frozen=True)
 class DepthwiseSpec(KernelSpec):
-    """`width` pixels per tile; a window row of `taps` columns, pixels `stride` apart in x (both in vectors).
+    """`width` pixels per tile (fewer than fit only in rows under 42 pixels: `direct.cut`); a window row of `taps`
+    columns, pixels `stride` apart in x (both in vectors).
 
     `group`: channels of a group, as many filters as channels; more than 1 goes with 1 tap.
     """
@@ -191,11 +194,9 @@ def depthwise_call(
         d * steps[0] + h * steps[1] + w * steps[2] - origin for d, h, w in itertools.product(*rows, columns)
     ]
     widest = widest_row(taps_in_row, target.registers) if group == 1 else widest_group(target.registers)
-    tiles = max(1, -(-shape.out[2] // widest))
-    narrow, wide = divmod(shape.out[2], tiles)
-    narrow, wide = (narrow, wide) if wide else (narrow - 1, tiles)
+    width, tiles, wide = cut(shape.out[2], widest)
     spec = DepthwiseSpec(
-        narrow + 1, shape.window[2] if unrolled else 1, stride, residual is not None, activation, group
+        width, shape.window[2] if unrolled else 1, stride, residual is not None, activation, group
     )
     taps = shape.taps
     packed = np.zeros((blocks * lanes, group, taps), np.float32)
@@ -210,7 +211,7 @@ def depthwise_call(
     bands = -(-all_rows // band)
     band = max(1, -(-all_rows // max(1, bands)))
     numbers = {
-        "rows": len(table), "wide": wide, "tiles": tiles, "narrow": narrow, "blocks": blocks, "out_d": shape.out[0],
+        "rows": len(table), "wide": wide, "tiles": tiles, "narrow": width - 1, "blocks": blocks, "out_d": shape.out[0],
         "out_h": shape.out[1], "band": band, "bands": bands, "slab": taps * group * lanes,
     }  # fmt: skip
     for side, (n, c, d, h, _) in strides.items():

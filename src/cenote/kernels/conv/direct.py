@@ -21,8 +21,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cenote.codegen.builder import Kernel, Parameter, Variable
+from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Pointer, Value
+from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
 from cenote.kernels.elementwise.activations import Activation, Destination, store_activated
@@ -51,6 +52,19 @@ def widest(blocks: int, registers: int) -> int:
     return max(1, min(8, (registers - 1 - blocks) // blocks))
 
 
+def cut(pixels: int, most: int) -> tuple[int, int, int]:
+    """Tiles of `width` and of one pixel less that cover so many pixels exactly: (width, tiles, those of `width`).
+
+    As few tiles as `most` pixels in one allow. The width is `most` wherever it can be (for 6, from 20 pixels on), so
+    that kernels do not differ by the size of the map; smaller numbers need a width of their own, of at most `most`.
+    """
+    width = most
+    while width > 2 and pixels < -(-pixels // width) * (width - 1):
+        width -= 1
+    tiles = max(1, -(-pixels // width))
+    return width, tiles, pixels - tiles * (width - 1)
+
+
 TABLE = Parameter("table", I32, pointer=True)
 WORDS = (*float_pointers(POINTERS, ("residual", "y")), TABLE, *numbers_named(NUMBERS))
 
@@ -62,7 +76,8 @@ class ConvDirectSpec(KernelSpec):
     `unroll`: channels (or columns of the window, for a plain input) per tap; `ragged`: some taps have fewer channels;
     `flat_x`, `flat_y`: pixels lie one after the other in x, or in y and the residual, so that their addresses are
     constants; `residual`: a tensor is added before the activation; `joined`: a tile may span images or depths; `clip`:
-    y is a plain matrix whose columns past `columns` are not touched.
+    y is a plain matrix whose columns past `columns` are not touched. Sizes decide `width` under 42 pixels (`cut`),
+    `blocks` under 4 (`block_runs`), and `joined`: tiles of several images only where a map has under 24 pixels.
     """
 
     blocks: int
@@ -82,6 +97,7 @@ class ConvDirectSpec(KernelSpec):
 
     def emit(self, target: Target) -> Kernel:
         kernel = self.kernel(target)
+        kernel.moves_addresses = True
         _Emitter(self, kernel, target.lanes()).run()
         return kernel
 
@@ -202,14 +218,14 @@ class _Emitter:
         k = self.k
         pixels = list(self.pixels(walk, width))
         accumulators = self.begin(pixels, taps)
-        weights = k.variable(taps.begin * (self.spec.unroll * self.row))
+        weights = k.cursor(taps.slab + taps.begin * (self.spec.unroll * self.row))
         origins = [self.x + pixel.x for pixel in pixels]
         for entry in k.range(taps.begin, taps.end):
             offset = k.pointer("table").load(entry).to(I64)
-            now = weights.value
+            now = weights.at
             for channel in range(self.spec.unroll):
-                self.multiply(accumulators, origins, offset, channel, taps.slab + now, channel * self.row)
-            weights.value = now + self.spec.unroll * self.row
+                self.multiply(accumulators, origins, offset, channel, now, channel * self.row)
+            weights.move(self.spec.unroll * self.row)
         if self.spec.ragged:
             self.ragged_taps(accumulators, origins, weights, taps)
         self.finish(accumulators, pixels, taps)
@@ -262,7 +278,7 @@ class _Emitter:
         self,
         accumulators: Sequence[Sequence[Variable]],
         origins: Sequence[Pointer],
-        weights: Variable,
+        weights: Cursor,
         taps: Taps,
     ) -> None:
         """The taps of the last channel block: only its real channels, for the other lanes hold junk."""
@@ -271,9 +287,8 @@ class _Emitter:
         for tap in k.range(0, stop):
             offset = k.pointer("table").load(k.number("entries") + tap).to(I64)
             for channel in k.range(0, k.number("rest_channels")):
-                now = weights.value
-                self.multiply(accumulators, origins, offset, channel, taps.slab + now, 0)
-                weights.value = now + self.row
+                self.multiply(accumulators, origins, offset, channel, weights.at, 0)
+                weights.move(self.row)
 
     def finish(self, accumulators: Sequence[Sequence[Variable]], pixels: Sequence[Pixel], taps: Taps) -> None:
         """Each sum through the activation, after the last tap, and out."""

@@ -14,7 +14,7 @@ from cenote.core.errors import UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, View
-from cenote.kernels.conv.direct import ConvDirectSpec, widest
+from cenote.kernels.conv.direct import ConvDirectSpec, cut, widest
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
 
@@ -145,12 +145,9 @@ class _FilterGroups:
     def call(self) -> Call:
         rest_channels = 0 if self.problem.plain else self.shape.group_channels % self.lanes
         table, entries = self._table()
-        tiles = max(1, -(-self.pixels // widest(self.each, self.target.registers)))
-        narrow, wide = divmod(self.pixels, tiles)
-        if wide == 0:
-            narrow, wide = narrow - 1, tiles
+        width, tiles, wide = cut(self.pixels, widest(self.each, self.target.registers))
         spec = ConvDirectSpec(
-            blocks=self.each, width=narrow + 1, unroll=self.inner, ragged=rest_channels > 0,
+            blocks=self.each, width=width, unroll=self.inner, ragged=rest_channels > 0,
             flat_x=self.flat_x, flat_y=self.flat_y, residual=self.residual is not None,
             activation=self.problem.activation, joined=self.joined,
         )  # fmt: skip
@@ -159,13 +156,13 @@ class _FilterGroups:
         bias = self._bias()
         numbers = {
             "entries": entries, "chunk": self._chunk(entries, slab), "rest": len(table) - entries,
-            "rest_channels": rest_channels, "wide": wide, "tiles": tiles, "narrow": narrow,
+            "rest_channels": rest_channels, "wide": wide, "tiles": tiles, "narrow": width - 1,
             "filter_groups": self.shape.groups * self.groups, "per_group": self.groups,
             "out_w": self.shape.out[2], "out_h": self.shape.out[1],
             "slab": slab, "weights_image": 0, "columns": 0, "bias_group": self.groups * self.each * self.lanes,
             **self._steps(),
         }  # fmt: skip
-        items, grain, shares = self._split(tiles, narrow + 1, slab)
+        items, grain, shares = self._split(tiles, width, slab)
         numbers |= shares
         pointers: dict[str, Argument] = {
             "x": self.x,

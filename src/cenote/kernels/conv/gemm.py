@@ -16,7 +16,7 @@ from cenote.codegen.values import F32, Pointer, Value
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
-from cenote.kernels.conv.direct import NUMBERS, ConvDirectSpec, widest
+from cenote.kernels.conv.direct import NUMBERS, ConvDirectSpec, cut, widest
 from cenote.kernels.conv.direct_plan import MACS_PER_SECOND, PIECE, block_runs
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.lanes import transposed
@@ -172,11 +172,9 @@ class Product:
         inner = UNROLL if self.a.column == 1 else 1
         entries, rest = divmod(depth, inner)
         table = (np.arange(entries + (rest > 0)) * inner * self.a.column).astype(np.int32)
-        tiles = -(-self.m // widest(each, target.registers))
-        narrow, wide = divmod(self.m, tiles)
-        narrow, wide = (narrow, wide) if wide else (narrow - 1, tiles)
+        width, tiles, wide = cut(self.m, widest(each, target.registers))
         spec = ConvDirectSpec(
-            blocks=each, width=narrow + 1, unroll=inner, ragged=rest > 0, flat_x=False, flat_y=False,
+            blocks=each, width=width, unroll=inner, ragged=rest > 0, flat_x=False, flat_y=False,
             residual=self.residual is not None, activation=self.activation, clip=clip,
         )  # fmt: skip
         slab = depth * each * lanes
@@ -184,18 +182,16 @@ class Product:
         r_block = lanes * r.column
         numbers = dict.fromkeys(NUMBERS, 0) | {
             "entries": entries, "chunk": self._chunk(entries, inner, each, tiles, target), "rest": int(rest > 0),
-            "rest_channels": rest, "wide": wide, "tiles": tiles, "narrow": narrow,
+            "rest_channels": rest, "wide": wide, "tiles": tiles, "narrow": width - 1,
             "filter_groups": groups, "per_group": groups, "out_w": self.m, "out_h": 1,
             "x_w": self.a.row, "x_image": self.a.image, "y_w": self.y.row, "y_image": self.y.image, "y_block": lanes,
             "r_w": r.row, "r_image": r.image, "r_block": r_block,
             "slab": slab, "weights_image": 0 if self.shared else self.panels.size,
             "columns": self.panels.columns - first,
         }  # fmt: skip
-        per_tile = max(1, slab) * (narrow + 1) / MACS_PER_SECOND
+        per_tile = max(1, slab) * width / MACS_PER_SECOND
         piece = min(PIECE, max(5e-6, per_tile * tiles * groups * self.images / 32))
-        band = min(
-            max(1, int(piece / per_tile)), max(4, target.l2_bytes // 2 // max(1, (narrow + 1) * depth * 4))
-        )
+        band = min(max(1, int(piece / per_tile)), max(4, target.l2_bytes // 2 // max(1, width * depth * 4)))
         bands = -(-tiles // band)
         band = -(-tiles // bands)
         bands = -(-tiles // band)

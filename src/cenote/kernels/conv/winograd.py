@@ -5,7 +5,7 @@
         d = window of the halo'd input; V[xi][channel block][tile] = B^T d B
       for bundle of groups of `blocks` filter vectors:                 phase "product"
         for xi (a * a products), group of the bundle:                  emitted
-          for `width` or `width - 1` tiles: M[xi][tile] = sum over channels of V[xi] * U[xi]    as in direct.py
+          for runs of up to `widest` tiles: M[xi][tile] = sum over channels of V[xi] * U[xi]    as in direct.py
         for group, tile, filter vector: y = activation(A^T M A + bias + residual), or the maxima of 2x2 of these
 
 "fused" runs both phases per block of tiles, with V and M in the thread's scratch; "input" and "product" are two calls
@@ -16,6 +16,10 @@ A map that is no multiple of the tile ends in shorter tiles: F(2, 3) after F(4, 
 transformed weights are the same, and the products of the other points leave them out (14x14: 484 tile products instead
 of 576). Tiles are sorted so that each product's lie together: last column, inner ones, last row, corner.
 
+No size of the data is in the text. A tile's transforms are chosen by its own outputs down and across, one after the
+other, so that four lengths (F(4, 3)) make eight pieces of code and not sixteen pairs; the products have code for every
+number of tiles in registers, and a count of tiles is cut into runs that differ by one.
+
 With `pool` the map's extents are even (an odd map's last row or column is in no window), so tiles start on even rows
 and columns, and the output transform keeps the largest of every 2x2: a quarter of the stores, no step for the pool.
 
@@ -25,19 +29,20 @@ manycore CPUs" (PPoPP 2018); the transforms are those of winograd_transforms.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cenote.codegen.builder import Kernel, Parameter, Variable
+from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I64, Pointer, Value
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
+from cenote.kernels.conv.winograd_products import Products
 from cenote.kernels.conv.winograd_transforms import Filtering, apply_input, apply_output, filtering, shortened
 from cenote.kernels.elementwise.activations import Activation, activated
 
 NUMBERS = (
     "channels", "channel_blocks", "filter_blocks", "groups", "group_share", "group_parts", "bundle",
-    "tiles", "block", "rows", "columns", "columns_end", "inner_end", "rows_end",
+    "tiles", "block", "rows", "columns", "columns_end", "inner_end", "rows_end", "last_v", "last_h",
     "x_n", "x_block", "x_h", "y_n", "y_block", "y_h", "r_n", "r_block", "r_h",
     "v_xi", "v_block", "v_item", "m_xi", "m_group", "u_xi", "table_bytes", "temporary_bytes", "v_bytes",
 )  # fmt: skip
@@ -45,18 +50,15 @@ WORDS = (
     *float_pointers(("x", "u", "bias", "residual", "y", "v"), ("residual", "y")),
     *numbers_named(NUMBERS),
 )
-LINE = 16  # floats of a cache line
 TABLE = 3  # words per tile: offset in x, offset in y, offset in r
+KINDS = 4  # of tiles, in their order: last in their row, inner ones, last in their column, both
 
 
 @dataclass(frozen=True)
 class WinogradSpec(KernelSpec):
-    """F(mv, rv) down and F(mh, rh) across; `blocks` filter vectors by `width` tiles in registers.
+    """F(mv, rv) down and F(mh, rh) across; `blocks` filter vectors in registers, by as many tiles as fit.
 
-    `last_v`, `last_h`: outputs of the last tile of a column, of a row, if fewer; else 0.
-
-    `ahead`: cache lines of the next product's weights that are asked for per step of a tile's sums (a channel block):
-    they come from memory while this product's are in use. 20 % less time for 512 channels at 14x14.
+    The words `last_v`, `last_h` are the outputs of the last tile of a column, of a row, if fewer; else 0.
     """
 
     phase: str
@@ -65,14 +67,10 @@ class WinogradSpec(KernelSpec):
     mh: int
     rh: int
     blocks: int
-    width: int
     ragged: bool
     residual: bool
     activation: Activation
     pool: bool = False
-    ahead: int = 0
-    last_v: int = 0
-    last_h: int = 0
 
     @property
     def step(self) -> int:
@@ -93,34 +91,31 @@ class WinogradSpec(KernelSpec):
         return self.vertical.a * self.horizontal.a
 
     @property
-    def kinds(self) -> list[tuple[bool, bool]]:
-        """Kinds of tiles in their order: whether they are last in their column, in their row."""
-        wanted = ((False, True), (False, False), (True, False), (True, True))
-        return [(v, h) for v, h in wanted if (self.last_v or not v) and (self.last_h or not h)]
-
-    @property
     def words(self) -> tuple[Parameter, ...]:
         return WORDS
 
     def emit(self, target: Target) -> Kernel:
         kernel = self.kernel(target)
-        _Emitter(self, kernel, target.lanes()).run()
+        kernel.moves_addresses = True
+        _Emitter(self, kernel, target).run()
         return kernel
 
 
 @dataclass(frozen=True)
 class _Tiles:
-    """Tiles of one kind in a block: from `begin` to `end`, with their filterings and where those products lie."""
+    """Tiles of one kind in a block: from `begin` to `end`; `down` by `across` outputs each."""
 
     begin: Value
     end: Value
-    down: Filtering
-    across: Filtering
+    is_last_row: Value
+    is_last_column: Value
+    down: Value
+    across: Value
 
 
 class _Emitter:
-    def __init__(self, spec: WinogradSpec, k: Kernel, lanes: int) -> None:
-        self.spec, self.k, self.lanes = spec, k, lanes
+    def __init__(self, spec: WinogradSpec, k: Kernel, target: Target) -> None:
+        self.spec, self.k, self.lanes = spec, k, target.lanes()
         self.table = k.scratch.cast(I64)
         self.temporary = (k.scratch + k.number("table_bytes")).cast(F32)
         after = k.scratch + (k.number("table_bytes") + k.number("temporary_bytes"))
@@ -133,8 +128,8 @@ class _Emitter:
         for item in k.range(k.begin, k.end):
             block, part = item // parts, item % parts
             first = block * k.number("block")
-            count = k.min_drop_nan(k.number("block"), k.number("tiles") - first)
-            self.sort(first, count)
+            self.count = k.min_drop_nan(k.number("block"), k.number("tiles") - first)
+            self.sort(first)
             self.locate(first)
             v = self.v if spec.phase == "fused" else self.v + block * k.number("v_item")
             if spec.phase == "input":
@@ -147,53 +142,54 @@ class _Emitter:
             end = k.min_drop_nan(begin + k.number("group_share"), k.number("groups"))
             for first_group in k.range(begin, end, k.number("bundle")):
                 last_group = k.min_drop_nan(first_group + k.number("bundle"), end)
-                self.products(v, first_group, last_group, count)
+                products = Products(k, self.lanes, spec.blocks, spec.vertical, spec.horizontal, self.ends)
+                products.emit(v, self.m, first_group, last_group)
                 for group in k.range(first_group, last_group):
                     self.output(group, self.m + (group - first_group) * k.number("m_group"))
 
     # ---- where the tiles are ----------------------------------------------------------------------------------
 
-    def sort(self, first: Value, count: Value) -> None:
+    def sort(self, first: Value) -> None:
         """Where each kind of tile begins and ends in the block."""
-        k, spec = self.k, self.spec
-        ends = []
+        k = self.k
+        self.ends = [k.integer(0)]
         for name in ("columns_end", "inner_end", "rows_end"):
             left = k.number(name) - first
-            ends.append(k.select(left < 0, k.integer(0), k.min_drop_nan(left, count)))
-        self.columns_end, self.inner_end, self.rows_end = ends
-        limits = {
-            (False, True): (k.integer(0), self.columns_end),
-            (False, False): (self.columns_end, self.inner_end),
-            (True, False): (self.inner_end, self.rows_end),
-            (True, True): (self.rows_end, count),
-        }
-        self.kinds = {
-            (v, h): _Tiles(
-                *limits[v, h],
-                shortened(spec.vertical, spec.last_v) if v else spec.vertical,
-                shortened(spec.horizontal, spec.last_h) if h else spec.horizontal,
-            )
-            for v, h in spec.kinds
-        }
+            self.ends.append(k.select(left < 0, k.integer(0), k.min_drop_nan(left, self.count)))
+        self.ends.append(self.count)
+
+    def pick(self, kind: Value, values: Sequence[Value]) -> Value:
+        """The value of a kind of tiles."""
+        found = values[-1]
+        for index in reversed(range(KINDS - 1)):
+            found = self.k.select(kind.equals(index), values[index], found)
+        return found
+
+    def kinds(self) -> Iterator[tuple[Value, _Tiles]]:
+        """An emitted loop over the kinds of tiles."""
+        k, spec = self.k, self.spec
+        for kind in k.range(0, KINDS):
+            last_row, last_column = kind >= 2, kind.equals(0) | kind.equals(3)
+            yield kind, _Tiles(
+                self.pick(kind, self.ends[:-1]), self.pick(kind, self.ends[1:]), last_row, last_column,
+                k.select(last_row, k.number("last_v"), k.integer(spec.mv)),
+                k.select(last_column, k.number("last_h"), k.integer(spec.mh)),
+            )  # fmt: skip
 
     def locate(self, first: Value) -> None:
         """Fill the table: per tile its offsets."""
         k, spec = self.k, self.spec
-        rows, columns, zero = k.number("rows"), k.number("columns"), k.integer(0)
-        before = {
-            (False, True): zero,
-            (False, False): k.number("columns_end"),
-            (True, False): k.number("inner_end"),
-            (True, True): k.number("rows_end"),
-        }
-        for (v, h), tiles in self.kinds.items():
-            across = k.integer(1) if h else columns
-            per_image = across if v else rows * across
+        rows, columns, one = k.number("rows"), k.number("columns"), k.integer(1)
+        before = [k.integer(0), *(k.number(name) for name in ("columns_end", "inner_end", "rows_end"))]
+        for kind, tiles in self.kinds():
+            across = k.select(tiles.is_last_column, one, columns)
+            per_image = k.select(tiles.is_last_row, one, rows) * across
+            skipped = self.pick(kind, before)
             for index in k.range(tiles.begin, tiles.end):
-                tile = first + index - before[v, h]
+                tile = first + index - skipped
                 n, rest = tile // per_image, tile % per_image
-                top = (rows if v else rest // across) * spec.mv
-                left = (columns if h else rest % across) * spec.mh
+                top = k.select(tiles.is_last_row, rows, rest // across) * spec.mv
+                left = k.select(tiles.is_last_column, columns, rest % across) * spec.mh
                 for offset, side in enumerate("xyr"):
                     row, column = (top, left) if side == "x" else (top // spec.step, left // spec.step)
                     place = n * k.number(f"{side}_n") + row * k.number(f"{side}_h") + column * self.lanes
@@ -201,199 +197,128 @@ class _Emitter:
 
     # ---- transforms -------------------------------------------------------------------------------------------
 
+    def lengths(self, outputs: Value, full: Filtering) -> Iterator[Filtering]:
+        """Every filtering that a tile may have along an axis, each emitted for tiles of so many outputs."""
+        with self.k.when(outputs.equals(full.m)):
+            yield full
+        shorter = range(full.m - self.spec.step, 0, -self.spec.step)
+        if shorter:
+            with self.k.when(outputs < full.m):
+                for m in shorter:
+                    with self.k.when(outputs.equals(m)):
+                        yield shortened(full, m)
+
+    def place(self, index: Value, count: Value, full: Filtering) -> Value:
+        """Where a point's product is among the full filtering's: the same, but infinity is always the last."""
+        return self.k.select(index.equals(count - 1), self.k.integer(full.a - 1), index)
+
     def input(self, v: Pointer, begin: Value, end: Value) -> None:
         """V of the channel blocks begin..end."""
         k, lanes = self.k, self.lanes
+        self.x_rows = [k.number("x_h") * i for i in range(self.spec.vertical.a)]
+        self.v_columns = [k.number("v_xi") * j for j in range(self.spec.horizontal.a)]
         for block in k.range(begin, end):
             mask = k.tail_mask(k.number("channels") - block * lanes, lanes) if self.spec.ragged else None
-            for tiles in self.kinds.values():
+            x_block, v_block = k.pointer("x") + block * k.number("x_block"), v + block * k.number("v_block")
+            for _, tiles in self.kinds():
                 for index in k.range(tiles.begin, tiles.end):
-                    x = k.pointer("x") + (self.table.load(index * TABLE) + block * k.number("x_block"))
-                    to = v + (block * k.number("v_block") + index * lanes)
-                    self.input_tile(x, to, mask, tiles.down, tiles.across)
+                    x = x_block + self.table.load(index * TABLE)
+                    self.input_tile(x, v_block + index * lanes, mask, tiles.down, tiles.across)
 
-    def input_tile(
-        self, x: Pointer, to: Pointer, mask: Value | None, down: Filtering, across: Filtering
-    ) -> None:
+    def input_tile(self, x: Pointer, to: Pointer, mask: Value | None, down: Value, across: Value) -> None:
         """One tile of one channel block: down the columns into a small square, then along its rows."""
-        k, lanes, spec = self.k, self.lanes, self.spec
+        k, lanes, full_v, full_h = self.k, self.lanes, self.spec.vertical, self.spec.horizontal
+        rows, columns = down + (full_v.r - 1), across + (full_h.r - 1)
 
-        def load(i: int, j: Value | int) -> Value:
-            value = x.load(k.number("x_h") * i + j * lanes, lanes)
+        def load(place: Pointer) -> Value:
+            value = place.load(0, lanes)
             return value if mask is None else k.select(mask, value, k.constant(F32, 0.0, lanes))
 
-        def store(i: Value | int, results: Sequence[Value]) -> None:
-            row = self.place(i, down, spec.vertical) * spec.horizontal.a
-            for j, value in enumerate(results):
-                column = self.place(j, across, spec.horizontal)
-                to.store(value, k.number("v_xi") * row + k.number("v_xi") * column)
+        def along(f: Filtering, d: Sequence[Value], row: Pointer) -> None:
+            for j, value in enumerate(d if f.is_trivial else apply_input(k, f, d)):
+                row.store(value, self.v_columns[_place(j, f, full_h)])
 
-        self.down_then_across(
-            load, down.a, across.a,
-            lambda d: apply_input(k, down, d), lambda d: apply_input(k, across, d), down.a, store,
-        )  # fmt: skip
-
-    def place(self, index: Value | int, f: Filtering, full: Filtering) -> Value | int:
-        """Where a point's product is among the full filtering's: the same, but infinity is always the last."""
-        if f.a == full.a:
-            return index
-        if isinstance(index, int):
-            return full.a - 1 if index == f.a - 1 else index
-        return self.k.select(index.equals(f.a - 1), self.k.integer(full.a - 1), index)
-
-    def down_then_across(
-        self,
-        load: Callable[[int, Value | int], Value],
-        rows_in: int,
-        columns: int,
-        down: Callable[[Sequence[Value]], list[Value]],
-        across: Callable[[Sequence[Value]], list[Value]],
-        rows_out: int,
-        store: Callable[[Value | int, Sequence[Value]], None],
-        step: int = 1,
-    ) -> None:
-        """A separable transform: through a square in scratch, or along the one row there is.
-
-        `store` gets the results of `step` rows at once; `rows_out` counts these.
-        """
-        k, lanes = self.k, self.lanes
-        if rows_in == 1:
-            store(0, across([load(0, j) for j in range(columns)]))
+        if full_v.is_trivial:
+            for f in self.lengths(across, full_h):
+                along(f, [load(x + j * lanes) for j in range(f.a)], to)
             return
-        for j in k.range(0, columns):
-            for i, value in enumerate(down([load(i, j) for i in range(rows_in)])):
-                self.temporary.store(value, j * lanes + i * columns * lanes)
-        for row in k.range(0, rows_out):
-            if columns == 1:
-                store(row, [self.temporary.load(row * lanes, lanes)])
-            else:
-                results: list[Value] = []
-                for i in range(step):
-                    square = self.temporary + (row * (step * columns * lanes) + i * columns * lanes)
-                    results += across([square.load(j * lanes, lanes) for j in range(columns)])
-                store(row, results)
+        for f in self.lengths(down, full_v):
+            for j in k.range(0, columns):
+                column = x + j * lanes
+                self.store_column(j, apply_input(k, f, [load(column + self.x_rows[i]) for i in range(f.a)]))
+        for f in self.lengths(across, full_h):
+            for i in k.range(0, rows):
+                row = to + k.number("v_xi") * (self.place(i, rows, full_v) * full_h.a)
+                along(f, self.square_row(i, f), row)
+
+    def store_column(self, j: Value, values: Sequence[Value]) -> None:
+        """A column of the square between the two transforms of a tile."""
+        for i, value in enumerate(values):
+            self.temporary.store(value, j * self.lanes + i * self.spec.horizontal.a * self.lanes)
+
+    def square_row(self, i: Value, f: Filtering) -> list[Value]:
+        row = self.temporary + i * (self.spec.horizontal.a * self.lanes)
+        return [row.load(j * self.lanes, self.lanes) for j in range(f.a)]
 
     def output(self, group: Value, products: Pointer) -> None:
         """y of the group's filter vectors, tile by tile."""
         k, lanes, spec = self.k, self.lanes, self.spec
+        self.m_rows = [k.number("m_xi") * (i * spec.horizontal.a) for i in range(spec.vertical.a)]
         left = k.number("filter_blocks") - group * spec.blocks
-        for tiles in self.kinds.values():
+        blocks = k.min_drop_nan(k.integer(spec.blocks), left)
+        for _, tiles in self.kinds():
             for index in k.range(tiles.begin, tiles.end):
-                for o in k.range(0, k.min_drop_nan(k.integer(spec.blocks), left)):
+                for o in k.range(0, blocks):
                     block = group * spec.blocks + o
                     m = products + (index * (spec.blocks * lanes) + o * lanes)
                     self.output_tile(m, index, block, tiles.down, tiles.across)
 
-    def output_tile(self, m: Pointer, index: Value, block: Value, down: Filtering, across: Filtering) -> None:
+    def output_tile(self, m: Pointer, index: Value, block: Value, down: Value, across: Value) -> None:
         k, lanes, spec = self.k, self.lanes, self.spec
-        y = k.pointer("y") + (self.table.load(index * TABLE + 1) + block * k.number("y_block"))
-        r = k.pointer("residual") + (self.table.load(index * TABLE + 2) + block * k.number("r_block"))
-        bias = k.pointer("bias").load(block * lanes, lanes)
-        step = k.number("m_xi")
+        full_v, full_h = spec.vertical, spec.horizontal
+        self.y = k.pointer("y") + (self.table.load(index * TABLE + 1) + block * k.number("y_block"))
+        self.r = k.pointer("residual") + (self.table.load(index * TABLE + 2) + block * k.number("r_block"))
+        self.bias = k.pointer("bias").load(block * lanes, lanes)
+        columns = across + (full_h.r - 1)
+        if full_v.is_trivial:
+            for f in self.lengths(across, full_h):
+                places = [k.number("m_xi") * _place(j, f, full_h) for j in range(f.a)]
+                self.finish_row(k.integer(0), f, [[m.load(place, lanes) for place in places]])
+            return
+        for f in self.lengths(down, full_v):
+            for j in k.range(0, columns):
+                column = m + k.number("m_xi") * self.place(j, columns, full_h)
+                d = [column.load(self.m_rows[_place(i, f, full_v)], lanes) for i in range(f.a)]
+                self.store_column(j, apply_output(k, f, d))
+        for f in self.lengths(across, full_h):
+            for i in k.range(0, down // spec.step):
+                self.finish_row(i, f, [self.square_row(i * spec.step + s, f) for s in range(spec.step)])
 
-        def load(i: int, j: Value | int) -> Value:
-            row = self.place(i, down, spec.vertical) * spec.horizontal.a
-            return m.load(step * row + step * self.place(j, across, spec.horizontal), lanes)
-
-        def finish(values: Sequence[Value], i: Value | int) -> list[Value]:
-            totals = [value + bias for value in values]
-            if spec.residual:
-                row = r + k.number("r_h") * i
-                totals = [total + row.load(j * lanes, lanes) for j, total in enumerate(totals)]
-            return activated(k, spec.activation, totals)
-
+    def finish_row(self, i: Value, f: Filtering, rows: Sequence[Sequence[Value]]) -> None:
+        """Row i of the tile's part of y, from one row of the square; from two where their maxima are taken."""
+        k, spec, lanes = self.k, self.spec, self.lanes
+        results: list[list[Value]] = []
         # A maximum is the same before and after what never decreases, and there are fewer after it.
         late = not spec.pool or spec.activation.never_decreases
-
-        def along(d: Sequence[Value]) -> list[Value]:
-            values = apply_output(k, across, d)
+        for d in rows:
+            values = list(d) if f.is_trivial else apply_output(k, f, d)
             if not late:
-                values = finish(values, 0)
-            return list(map(k.maximum, values[::2], values[1::2])) if spec.pool else values
+                values = self.finish(values, i)
+            results.append(list(map(k.maximum, values[::2], values[1::2])) if spec.pool else values)
+        final = list(map(k.maximum, *results)) if spec.pool else results[0]
+        row = self.y + k.number("y_h") * i
+        for j, value in enumerate(self.finish(final, i) if late else final):
+            row.store(value, j * lanes)
 
-        def store(i: Value | int, results: Sequence[Value]) -> None:
-            if spec.pool:
-                half = len(results) // 2
-                results = list(map(k.maximum, results[:half], results[half:]))
-            for j, value in enumerate(finish(results, i) if late else results):
-                y.store(value, k.number("y_h") * i + j * lanes)
-
-        self.down_then_across(
-            load, down.a, across.a, lambda d: apply_output(k, down, d), along, down.m // spec.step, store,
-            spec.step,
-        )  # fmt: skip
-
-    # ---- products ---------------------------------------------------------------------------------------------
-
-    def products(self, v: Pointer, begin: Value, end: Value, count: Value) -> None:
-        """M[group][xi] = V[xi] U[group][xi] for all xi and the groups begin..end, which share V[xi] while it is near.
-
-        Tiles past those that a product is for are computed from whatever V holds there.
-        """
+    def finish(self, values: Sequence[Value], i: Value) -> list[Value]:
         k, spec = self.k, self.spec
-        panel, groups = k.number("u_xi"), end - begin
-        to_next_group = panel * spec.products
-        to_next_product = panel - (groups - 1) * to_next_group
-        for xi in k.range(0, spec.products):
-            start, stop = self.involved(xi, count)
-            source = v + xi * k.number("v_xi")
-            passes = (stop - start + (spec.width - 1)) // spec.width
-            narrow = k.min_drop_nan(passes, passes * spec.width - (stop - start))
-            wide = passes - narrow if spec.width > 1 else passes
-            for index in k.range(0, groups):
-                weights = k.pointer("u") + ((begin + index) * spec.products + xi) * panel
-                to = self.m + (index * k.number("m_group") + xi * k.number("m_xi"))
-                ahead = k.variable(k.select((index + 1) < groups, to_next_group, to_next_product))
-                for tile in k.range(0, wide):
-                    self.product(source, to, weights, start + tile * spec.width, spec.width, ahead)
-                if spec.width > 1:
-                    for tile in k.range(0, narrow):
-                        first = start + wide * spec.width + tile * (spec.width - 1)
-                        self.product(source, to, weights, first, spec.width - 1, ahead)
+        totals = [value + self.bias for value in values]
+        if spec.residual:
+            row = self.r + k.number("r_h") * i
+            totals = [total + row.load(j * self.lanes, self.lanes) for j, total in enumerate(totals)]
+        return activated(k, spec.activation, totals)
 
-    def involved(self, xi: Value, count: Value) -> tuple[Value, Value]:
-        """The tiles that have the product xi: short ones lack some points."""
-        k, spec, zero = self.k, self.spec, self.k.integer(0)
-        start, stop = zero, count
-        if spec.last_h:
-            short = shortened(spec.horizontal, spec.last_h)
-            has_all = self.is_point(xi % spec.horizontal.a, short, spec.horizontal)
-            start = k.select(has_all, zero, self.columns_end)
-            stop = k.select(has_all, count, self.rows_end)
-        if spec.last_v:
-            short = shortened(spec.vertical, spec.last_v)
-            has_all = self.is_point(xi // spec.horizontal.a, short, spec.vertical)
-            stop = k.select(has_all, stop, self.inner_end)
-        return start, stop
 
-    def is_point(self, index: Value, f: Filtering, full: Filtering) -> Value:
-        """Whether a shorter filtering has the point."""
-        k = self.k
-        one, zero = k.integer(1), k.integer(0)
-        found = k.select(index.equals(full.a - 1), one, k.select(index < (f.a - 1), one, zero))
-        return found.differs(0)
-
-    def product(
-        self, v: Pointer, m: Pointer, weights: Pointer, tile: Value, width: int, ahead: Variable
-    ) -> None:
-        k, lanes, blocks = self.k, self.lanes, self.spec.blocks
-        row = blocks * lanes
-        zero = k.constant(F32, 0.0, lanes)
-        sums: list[list[Variable]] = [[k.variable(zero) for _ in range(blocks)] for _ in range(width)]
-        source = v + tile * lanes
-        for block in k.range(0, k.number("channel_blocks")):
-            here, factors = source + block * k.number("v_block"), weights + block * (lanes * row)
-            if self.spec.ahead:
-                soon = ahead.value
-                for line in range(self.spec.ahead):
-                    k.prefetch(weights, soon + line * LINE)
-                ahead.value = soon + self.spec.ahead * LINE
-            for channel in range(lanes):
-                vectors = [factors.load(channel * row + o * lanes, lanes) for o in range(blocks)]
-                for i in range(width):
-                    spread = here.broadcast(i * lanes + channel, lanes)
-                    for o in range(blocks):
-                        sums[i][o].value = k.fma(spread, vectors[o], sums[i][o].value)
-        for i in range(width):
-            for o in range(blocks):
-                m.store(sums[i][o].value, (tile + i) * row + o * lanes)
+def _place(index: int, f: Filtering, full: Filtering) -> int:
+    """`_Emitter.place` of an index that is known."""
+    return full.a - 1 if index == f.a - 1 else index

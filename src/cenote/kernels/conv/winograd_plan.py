@@ -11,8 +11,8 @@ from cenote.core.conv_geometry import ConvShape
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Call, View
-from cenote.kernels.conv.direct import widest
-from cenote.kernels.conv.winograd import LINE, TABLE, WinogradSpec
+from cenote.kernels.conv.winograd import TABLE, WinogradSpec
+from cenote.kernels.conv.winograd_products import widths
 from cenote.kernels.conv.winograd_transforms import Filtering, filtering, shortened, transform_weights
 from cenote.kernels.cost_model import peak_seconds, weight_seconds
 from cenote.kernels.elementwise.activations import Activation
@@ -132,75 +132,31 @@ class WinogradPlan:
     def blocks(self) -> int:
         return -(-self.tiles // self.block)
 
-    @cached_property
-    def involved(self) -> tuple[tuple[int, int, int], ...]:
-        """How many products have which tiles (first, last) of a block, for all kinds of blocks that there are."""
-        shorter = [
-            shortened(f, last).a if last else f.a
-            for f, last in ((self.vertical, self.last_v), (self.horizontal, self.last_h))
-        ]
-        (down, across), total = shorter, (self.vertical.a, self.horizontal.a)
-        found = set()
-        for first in range(0, self.tiles, self.block):
-            count = min(self.block, self.tiles - first)
-            columns, inner, rows = (min(max(end - first, 0), count) for end in self.ends)
-            found.add((columns, inner, rows, count))
-        cases = []
-        for columns, inner, rows, count in sorted(found):
-            cases += [
-                (down * across, 0, count),
-                (down * (total[1] - across), columns, rows),
-                ((total[0] - down) * across, 0, inner),
-                ((total[0] - down) * (total[1] - across), columns, inner),
-            ]
-        return tuple(case for case in cases if case[0])
+    @property
+    def spare(self) -> int:
+        """Tiles that V and each group's M have room for at their end: a run may reach past a product's tiles.
 
-    @cached_property
-    def width(self) -> int:
-        """Tiles in registers: what takes least time for all kinds of blocks.
-
-        A pass of few sums waits for the multiply-adds' latency, and each costs as much as a third of a tile besides.
+        Not in their strides: what it reads and writes there is never used, and 49 tiles 50 apart took 4 % more time.
         """
-        least = 8 / self.group_blocks
-
-        def cost(width: int) -> float:
-            total = 0.0
-            for products, first, last in self.involved:
-                wide, narrow = cover(last - first, width)
-                total += products * (wide * (max(width, least) + 0.35))
-                total += products * (narrow * (max(width - 1, least) + 0.35))
-            return total
-
-        return min(range(widest(self.group_blocks, self.target.registers), 0, -1), key=cost)
-
-    @property
-    def capacity(self) -> int:
-        """Tiles that V and M have room for: the last pass of a product may reach past its tiles."""
-        reach = [self.block]
-        for _, first, last in self.involved:
-            wide, narrow = cover(last - first, self.width)
-            reach.append(first + wide * self.width + narrow * (self.width - 1))
-        return max(reach)
-
-    @property
-    def ahead(self) -> int:
-        """Cache lines of the next product's weights that are asked for per channel block and tile of registers."""
-        lines = self.lanes * self.group_blocks * self.lanes // LINE
-        passes = -(-self.block // self.width)
-        return next(n for n in (1, 2, 4, 8, lines) if n * passes >= lines or n >= lines)
+        return widths(self.group_blocks, self.target.registers)[0] - 1
 
     @property
     def v_xi(self) -> int:
-        return self.channel_blocks * self.capacity * self.lanes + SKEW
+        return self.channel_blocks * self.block * self.lanes + SKEW
 
     @property
     def m_xi(self) -> int:
-        return self.capacity * self.group_blocks * self.lanes + SKEW
+        return self.block * self.group_blocks * self.lanes + SKEW
 
     @property
     def v_elements(self) -> int:
         """Floats of V of one block."""
-        return self.products * self.v_xi
+        return self.products * self.v_xi + self.spare * self.lanes
+
+    @property
+    def m_elements(self) -> int:
+        """Floats of M of one group."""
+        return self.products * self.m_xi + self.spare * self.group_blocks * self.lanes
 
     @property
     def temporary_elements(self) -> int:
@@ -288,10 +244,8 @@ class WinogradPlan:
         is_input = phase == "input"
         spec = WinogradSpec(
             phase, self.mv, rows[-2], self.mh, rows[-1], 1 if is_input else self.group_blocks,
-            1 if is_input else self.width, self.shape.channels % self.lanes > 0 and phase != "product",
-            residual and not is_input, Activation() if is_input else activation,
-            self.pool and not is_input, 0 if is_input else self.ahead,
-            self.last_v, self.last_h,
+            self.shape.channels % self.lanes > 0 and phase != "product",
+            residual and not is_input, Activation() if is_input else activation, self.pool and not is_input,
         )  # fmt: skip
         numbers = self.numbers(phase)
         for side, (n, block, h) in steps.items():
@@ -314,8 +268,9 @@ class WinogradPlan:
             "group_parts": -(-pieces // share), "bundle": self._bundle(share),
             "tiles": self.tiles, "block": self.block, "rows": self.rows, "columns": self.columns,
             "columns_end": columns_end, "inner_end": inner_end, "rows_end": rows_end,
-            "v_xi": self.v_xi, "v_block": self.capacity * self.lanes, "v_item": self.v_elements,
-            "m_xi": self.m_xi, "m_group": self.products * self.m_xi,
+            "last_v": self.last_v, "last_h": self.last_h,
+            "v_xi": self.v_xi, "v_block": self.block * self.lanes, "v_item": self.v_elements,
+            "m_xi": self.m_xi, "m_group": self.m_elements,
             "u_xi": self.channel_blocks * self.lanes * self.group_blocks * self.lanes,
             "table_bytes": -(-self.block * TABLE * 8 // 64) * 64,
             "temporary_bytes": -(-(self.products + 1) * self.lanes * 4 // 64) * 64,
@@ -329,20 +284,13 @@ class WinogradPlan:
         """
         if not self.split:
             return 1
-        return max(1, min(share, self.target.l2_bytes // 2 // (4 * self.products * self.m_xi)))
+        return max(1, min(share, self.target.l2_bytes // 2 // (4 * self.m_elements)))
 
     def _share(self, pieces: int, is_input: bool) -> int:
         """Channel blocks, or filter groups, per piece of work: some 16 pieces in all, none very small."""
         wanted = max(1, -(-16 // self.blocks))
         least = max(1, 64 // self.block) if is_input else 1
         return min(pieces, max(least, pieces // wanted))
-
-
-def cover(count: int, width: int) -> tuple[int, int]:
-    """How many tiles of `width` and of `width - 1` cover a count; exactly, where that is possible."""
-    total = -(-count // width)
-    narrow = min(total, total * width - count) if width > 1 else 0
-    return total - narrow, narrow
 
 
 def _steps(view: View) -> tuple[int, int, int]:

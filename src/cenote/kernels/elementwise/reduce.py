@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen import math
-from cenote.codegen.builder import Kernel, Parameter, Variable
+from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
+from cenote.codegen.variables import Variable
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, is_float
 from cenote.kernels.base import Argument, Call, KernelSpec, View, dense_strides, numbers_named

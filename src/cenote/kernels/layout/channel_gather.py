@@ -43,6 +43,7 @@ class ChannelGatherSpec(KernelSpec):
 
     def emit(self, target: Target) -> Kernel:
         lanes, names, k = target.lanes(), self.names, self.kernel(target)
+        k.moves_addresses = True
         for item in k.range(k.begin, k.end):
             row, rest = item % k.number("rows"), item // k.number("rows")
             plane, image = rest % k.number("planes"), rest // k.number("planes")

@@ -42,7 +42,7 @@ MOST_TAPS = 96  # of an axis that are unrolled, where windows differ
 class PoolAdaptive(PoolSpec):
     """`bounds` holds (begin, end) of every output plane, then row, then column. Every window has at least `fewest`
     columns and `fewest_rows` rows. `columns`: the ranges of columns where they are few enough to be part
-    of the machine code (plain), else empty."""
+    of the machine code (plain), else empty. With 1, 1 and no columns the kernel does ranges of any size."""
 
     fewest: int
     fewest_rows: int

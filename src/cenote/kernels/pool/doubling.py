@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cenote.codegen.builder import Kernel, Variable
+from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
+from cenote.codegen.variables import Variable
 from cenote.kernels.lanes import lanes_from
 
 Combine = Callable[..., Value]

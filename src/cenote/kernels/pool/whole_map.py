@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from cenote.codegen.builder import Kernel, Parameter, Variable
+from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, Emitter, Pointer, Scalar, Value
+from cenote.codegen.variables import Variable
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec
@@ -102,7 +103,7 @@ class GlobalSpec(KernelSpec):
 @dataclass(frozen=True)
 class GlobalPlanes(GlobalSpec):
     """Plain layout. `group` is `lanes` (that many short planes per item, y dense) or 1 (one plane, or a piece of it).
-    `length` is that of a run short enough to unroll, else 0."""
+    `length` is that of a run short enough to unroll, else 0: any length."""
 
     length: int
     group: int

@@ -1,0 +1,57 @@
+"""What generated code may change: values and addresses in stack slots, which LLVM's SROA pass turns into registers."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from cenote.codegen.values import I64, Emitter, Pointer, Value
+
+
+class SlotEmitter(Emitter, Protocol):
+    """What variables ask of the kernel they belong to."""
+
+    def line(self, text: str) -> None: ...
+
+    def stack_slot(self, ir: str) -> str: ...
+
+
+class Variable:
+    """A value that changes while generated code runs (an accumulator)."""
+
+    def __init__(self, kernel: SlotEmitter, initial: Value) -> None:
+        self.kernel, self.type, self.lanes = kernel, initial.type, initial.lanes
+        self.slot = kernel.stack_slot(initial.ir)
+        self.value = initial
+
+    @property
+    def value(self) -> Value:
+        return self.kernel.assign(
+            f"load {self.type.vector(self.lanes)}, ptr {self.slot}", self.type, self.lanes
+        )
+
+    @value.setter
+    def value(self, new: Value) -> None:
+        self.kernel.line(f"store {new.ir} {new.text}, ptr {self.slot}")
+
+
+class Cursor:
+    """An address that generated code moves: what lies at constants from it is reached without arithmetic."""
+
+    def __init__(self, kernel: SlotEmitter, start: Pointer) -> None:
+        self.kernel, self.element = kernel, start.element
+        self.slot = kernel.stack_slot("ptr")
+        self._put(start)
+
+    @property
+    def at(self) -> Pointer:
+        """Where it is now."""
+        return Pointer(
+            self.kernel, self.element, self.kernel.assign(f"load ptr, ptr {self.slot}", I64, 1).text
+        )
+
+    def move(self, elements: Value | int) -> None:
+        """On by so many elements; it may leave the memory that it was in, where nothing may be read or written."""
+        self._put(self.at.offset_unchecked(elements))
+
+    def _put(self, place: Pointer) -> None:
+        self.kernel.line(f"store ptr {place.text}, ptr {self.slot}")

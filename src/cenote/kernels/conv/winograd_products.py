@@ -1,0 +1,150 @@
+"""The matrix products of a Winograd convolution, for a block of tiles: M[xi] = V[xi] U[xi] at every point xi.
+
+A run of tiles by a group's filter vectors stays in registers while the channels pass, as in direct.py. There is code
+for every length of a run that may be needed, and a number of tiles is cut into runs that differ by one, so that nothing
+is computed in vain and no kernel depends on how many tiles there are.
+
+While a product's weights are in use, the next product's are asked for, line by line: they come from memory, or from a
+far cache. All of them, once: by the first `ahead` runs, which ask for one line per `ahead` lines read. (Asking for too
+much where a block has few tiles cost a third of the time: 512 channels at 14x14, 25 tiles, 16 lanes, 64 lines per
+channel block and run 5.3 ms, 8 lines 3.4 ms. Asking for too little cost a quarter with 8 lanes: 512 channels at 7x7.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import F32, Pointer, Value
+from cenote.codegen.variables import Cursor, Variable
+from cenote.kernels.conv.direct import widest
+from cenote.kernels.conv.winograd_transforms import Filtering
+
+LINE = 16  # floats of a cache line
+SHORT = 4  # channels unrolled for runs that are rare; all of a vector take 3 to 10 % less time where a core is shared
+
+
+def widths(blocks: int, registers: int) -> range:
+    """Tiles that may be in registers at once: from as few as hide the multiply-adds' latency to as many as fit.
+
+    Under eight sums a run takes as long as with eight.
+    """
+    most = widest(blocks, registers)
+    return range(min(most, -(-8 // blocks)), most + 1)
+
+
+@dataclass(frozen=True)
+class Products:
+    """What emits them. `blocks`: filter vectors of a group; `ends`: where each kind of tiles in the block ends."""
+
+    k: Kernel
+    lanes: int
+    blocks: int
+    vertical: Filtering
+    horizontal: Filtering
+    ends: Sequence[Value]
+
+    @property
+    def widths(self) -> range:
+        return widths(self.blocks, self.k.target.registers)
+
+    @property
+    def ahead(self) -> int:
+        """Runs that ask for the next product's weights: an instruction in 40 of the innermost loop's."""
+        return max(1, self.lanes // 4)
+
+    def emit(self, v: Pointer, m: Pointer, begin: Value, end: Value) -> None:
+        """M[group][xi] = V[xi] U[group][xi] for all xi and the groups begin..end, which share V[xi] while it is near.
+
+        Where there are fewer tiles than the narrowest run has, whatever V holds past them is computed too.
+        """
+        k, products = self.k, self.vertical.a * self.horizontal.a
+        panel, groups = k.number("u_xi"), end - begin
+        to_next_group = panel * products
+        to_next_product = panel - (groups - 1) * to_next_group
+        most = self.widths[-1]
+        for xi in k.range(0, products):
+            start, stop = self.involved(xi)
+            source = v + (xi * k.number("v_xi") + start * self.lanes)
+            count = stop - start
+            runs = (count + (most - 1)) // most
+            least = count // k.max_drop_nan(runs, k.integer(1))
+            longer = count - runs * least  # runs of one tile more
+            for index in k.range(0, groups):
+                weights = k.pointer("u") + ((begin + index) * products + xi) * panel
+                to = m + (
+                    index * k.number("m_group") + xi * k.number("m_xi") + start * (self.blocks * self.lanes)
+                )
+                ahead = k.select((index + 1) < groups, to_next_group, to_next_product)
+                self.run_of_tiles(source, to, weights, ahead, (longer, least + 1), (runs - longer, least))
+
+    def run_of_tiles(
+        self, v: Pointer, m: Pointer, weights: Pointer, ahead: Value, longer: tuple[Value, Value],
+        shorter: tuple[Value, Value],
+    ) -> None:  # fmt: skip
+        """The products of one group: first the runs of more tiles. Each is (number of runs, tiles in one)."""
+        k, lanes = self.k, self.lanes
+        asked = k.cursor(weights.offset_unchecked(ahead))
+        done = longer[0] * longer[1]
+        for turn in k.range(0, 2):
+            is_first = turn.equals(0)
+            count, tiles = (k.select(is_first, a, b) for a, b in zip(longer, shorter, strict=True))
+            first = k.select(is_first, k.integer(0), done)
+            tiles = k.max_drop_nan(tiles, k.integer(self.widths[0]))
+            for width in reversed(self.widths):
+                with k.when(tiles.equals(width)):
+                    for run in k.range(0, count):
+                        tile = first + run * width
+                        to = m + tile * (self.blocks * lanes)
+                        asks = (run + k.select(is_first, k.integer(0), longer[0])) < self.ahead
+                        self.product(v + tile * lanes, to, weights, width, asked, asks)
+
+    def involved(self, xi: Value) -> tuple[Value, Value]:
+        """The tiles that have the product xi: short ones lack some points."""
+        k = self.k
+        _, columns_end, inner_end, rows_end, count = self.ends
+        has_all = self.is_point(xi % self.horizontal.a, k.number("last_h"), self.horizontal)
+        start = k.select(has_all, k.integer(0), columns_end)
+        stop = k.select(has_all, count, rows_end)
+        has_all = self.is_point(xi // self.horizontal.a, k.number("last_v"), self.vertical)
+        return start, k.select(has_all, stop, inner_end)
+
+    def is_point(self, index: Value, outputs: Value, full: Filtering) -> Value:
+        """Whether a shorter filtering, of so many outputs, has the point."""
+        return index.equals(full.a - 1) | (index < outputs + (full.r - 2))
+
+    def product(
+        self, v: Pointer, m: Pointer, weights: Pointer, width: int, asked: Cursor, asks: Value
+    ) -> None:
+        """Sums of `width` tiles by the group's filter vectors; where it `asks`, the lines from `asked` on.
+
+        What the innermost loop reads lies at constants from two addresses that it moves itself: indexed addresses cost
+        up to 20 %.
+        """
+        k, lanes, blocks = self.k, self.lanes, self.blocks
+        row, zero = blocks * lanes, k.constant(F32, 0.0, lanes)
+        unroll = lanes if width >= self.widths[-1] - 1 else min(SHORT, lanes)
+        sums: list[list[Variable]] = [[k.variable(zero) for _ in range(blocks)] for _ in range(width)]
+        source, factors = k.cursor(v), k.cursor(weights)
+        step = k.select(asks, k.integer(unroll * row // self.ahead), k.integer(0))
+        to_next_block = k.number("v_block") - lanes
+        for _ in k.range(0, k.number("channel_blocks")):
+            for _ in k.steps(lanes, unroll):
+                soon = asked.at
+                for line in range(0, unroll * row, self.ahead * LINE):
+                    k.prefetch(soon, line // self.ahead)
+                asked.move(step)
+                here, now = source.at, factors.at
+                for channel in range(unroll):
+                    vectors = [now.load(channel * row + o * lanes, lanes) for o in range(blocks)]
+                    for i in range(width):
+                        spread = here.broadcast(i * lanes + channel, lanes)
+                        for o in range(blocks):
+                            sums[i][o].value = k.fma(spread, vectors[o], sums[i][o].value)
+                source.move(unroll)
+                factors.move(unroll * row)
+            source.move(to_next_block)
+        for i in range(width):
+            for o in range(blocks):
+                m.store(sums[i][o].value, i * row + o * lanes)
