@@ -40,8 +40,10 @@ from functools import cache
 
 from cenote.codegen import jit
 from cenote.core.target import Target
+from cenote.kernels.driver_affinity import KEEP_APART, NO_KEEP_APART
 from cenote.kernels.driver_parts import (
     ACTIVE,
+    CALLER_CPU,
     CHANGE,
     CLOCK,
     CONTROL_WORDS,
@@ -67,6 +69,8 @@ from cenote.kernels.driver_parts import (
     STOP,
     STRETCH,
     STRIDE,
+    TEAM_WORDS,
+    THREAD_IDS,
     THREADS,
     field,
 )
@@ -79,6 +83,8 @@ CONTROL = {
     "scratch": SCRATCH,
     "scratch_stride": SCRATCH_STRIDE,
     "spin": SPIN,
+    "caller_cpu": CALLER_CPU,
+    "thread_ids": THREAD_IDS,
 }
 
 _RUN = f"""
@@ -132,6 +138,7 @@ pause:
 team:
   br i1 %resumed, label %go.on, label %begin
 begin:
+  call void @keep_apart(ptr %control, i64 %threads)
   %odd = atomicrmw add ptr %control, i32 1 seq_cst          ; odd: the job's description is being written
   %number = add i32 %odd, 2
   %wide = zext i32 %number to i64
@@ -286,7 +293,13 @@ def driver_abi() -> DriverAbi:
     """The driver for this machine, loaded."""
     found = jit.addresses(driver_sources(jit.host_target()), jit.host_target())
     return DriverAbi(
-        found["cenote_run"], found["cenote_work"], found["cenote_halt"], CONTROL, CONTROL_WORDS, STEP_WORDS
+        found["cenote_run"],
+        found["cenote_work"],
+        found["cenote_halt"],
+        CONTROL,
+        CONTROL_WORDS,
+        TEAM_WORDS,
+        STEP_WORDS,
     )
 
 
@@ -377,8 +390,9 @@ class Driver:
         triple = self.target.triple
         arm, x86 = triple.startswith(("aarch64", "arm64")), triple.startswith(("x86_64", "amd64"))
         modes = MODES["arm" if arm else "x86" if x86 else ""]
+        apart = KEEP_APART if "linux" in triple else NO_KEEP_APART
         bodies = {
-            "cenote_run": modes + CLOCK + STRETCH + RESTAMP + CHANGE + HELPERS + _RUN,
+            "cenote_run": modes + CLOCK + STRETCH + RESTAMP + CHANGE + HELPERS + apart + _RUN,
             "cenote_work": modes + CLOCK + CHANGE + HELPERS + _WORK,
             "cenote_halt": RESTAMP + CHANGE + _HALT,
             "cenote_call": modes + CLOCK + STRETCH + _CALL,

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from cenote.core.settings import MAXIMUM_THREADS
+
 STEP_WORDS = 24
 FLUSH, STRIDE, TAKEN, DONE = 6, 7, 8, 16
 CONTROL_WORDS = 80
@@ -16,6 +18,10 @@ STEP_AT, ITEM_AT, JOB, STOP = (
     49,
     50,
 )  # where an interrupted run goes on; the job; workers are to leave
+# Of a team only: the CPU (plus 1) of the last caller, the CPUs that its workers were given, and their thread ids.
+CALLER_CPU, CPUS, CPU_WORDS = 51, CONTROL_WORDS, 128  # a bit for each of the 8,192 CPUs that Linux can have
+THREAD_IDS = CPUS + CPU_WORDS
+TEAM_WORDS = THREAD_IDS + MAXIMUM_THREADS
 
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 _ALL = 2**31 - 1
