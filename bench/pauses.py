@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 
 from bench.arguments import chosen_engines, output_folder, shared_parser, thread_counts
-from bench.cases import POOL_CASES, PoolCase
+from bench.cases import INPUT_SEED, POOL_CASES, PoolCase
 from bench.engines import MODEL_ENGINES, POOL_ENGINES, EngineSpec
 from bench.files import MODEL_FOLDER, ModelFiles, require
 from bench.loaded import endless_loops
-from bench.machine import describe_markdown, survey
+from bench.machine import describe, describe_markdown
 from bench.pool_reference import error, reference
-from bench.pooling import INPUT_SEED
 from bench.process import EngineError
 from bench.report import milliseconds, table
 from bench.rounds import Contender, Plan, in_turn
@@ -235,7 +234,7 @@ def main() -> None:
 def run(work: list[tuple[Any, ...]], rests: Rests, arguments: argparse.Namespace) -> None:
     """Measures everything that was asked for and writes the report after every line."""
     threads = thread_counts(arguments.threads)
-    machine, folder = survey(threads), output_folder(arguments.output)
+    machine, folder = describe(), output_folder(arguments.output)
     results: list[Pauses] = []
     text = ""
     for job in work:
