@@ -72,11 +72,13 @@ def start_thread(function: Callable[..., object], arguments: tuple[object, ...])
 def _live(abi: DriverAbi, control: Array, index: int, present: set[int]) -> None:
     """A worker's whole life. Its frame keeps the control block. While it lives, its caller may say where it runs."""
     place = abi.words["thread_ids"] + index
-    control[place] = _thread.get_native_id()
-    control[abi.words["caller_cpu"]] = 0  # so that the next call tells this worker, too
-    abi.work(address_of(control), index)
-    control[place] = 0
-    present.discard(index)
+    try:
+        control[place] = _thread.get_native_id()
+        control[abi.words["caller_cpu"]] = 0  # so that the next call tells this worker, too
+        abi.work(address_of(control), index)
+    finally:
+        control[place] = 0  # the system may give the number to another thread
+        present.discard(index)
 
 
 class Team:
