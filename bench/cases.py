@@ -73,6 +73,7 @@ def times(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 
 
+INPUT_SEED = 11
 LARGE = (1, 3, 2048, 2048)
 VOLUME = (1, 32, 32, 112, 112)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bench.arguments import chosen_engines, output_folder, shared_parser, thread_counts
-from bench.cases import POOL_CASES, PoolCase
+from bench.cases import INPUT_SEED, POOL_CASES, PoolCase
 from bench.chart import draw
 from bench.engines import POOL_ENGINES, EngineSpec
 from bench.machine import survey
@@ -14,8 +14,6 @@ from bench.pool_reference import error, reference
 from bench.report import closing, legend, say, times_table, value_table, verdict_lines, write_json
 from bench.rounds import Plan, compare
 from bench.verdict import Row
-
-INPUT_SEED = 11
 
 
 def measure(case: PoolCase, specs: list[EngineSpec], plans: list[Plan]) -> list[Row]:

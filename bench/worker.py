@@ -28,6 +28,7 @@ class Host:
     def __init__(self) -> None:
         self.engine: Any = None
         self.input: Any = None
+        self.answers: list[bytes] = []
 
     def start(self, spec: EngineSpec, threads: int) -> dict[str, Any]:
         """Imports the engine."""
@@ -144,6 +145,31 @@ class Host:
         """Resident size now, in megabytes."""
         gc.collect()
         return resident("VmRSS")
+
+    def after_pauses(self, pause: float, bursts: int, calls: int) -> tuple[list[list[float]], bool]:
+        """Rests so many seconds, then makes a burst of calls, several times: each call's seconds, and whether the last
+        answers of all bursts have the same bits as an answer before."""
+        run, x, clock = self.engine.run, self.input, time.perf_counter
+        self.answers = self.answers or self.bits(run(x))
+        gc.collect()
+        gc.disable()
+        rows, same = [], True
+        for _ in range(bursts):
+            time.sleep(pause)
+            row = []
+            for _ in range(calls):
+                y = None  # so that its memory is free, as in `measure`
+                begin = clock()
+                y = run(x)
+                row.append(clock() - begin)
+            rows.append(row)
+            same = same and self.bits(y) == self.answers
+        gc.enable()
+        return rows, same
+
+    def bits(self, y: Any) -> list[bytes]:
+        """What a run gave, bit for bit."""
+        return [array.tobytes() for array in self.engine.outputs(y)]
 
     def peak_memory(self) -> float:
         """Largest resident size so far, in megabytes."""

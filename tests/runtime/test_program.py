@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -54,6 +55,25 @@ def chain(length: int, threads: int, host: bool = False) -> Program:
         double = HostStep("double", Double(), ((arena, TYPE),), ((arena, TYPE),))
         steps.insert(length // 2, double)
     return Program(tuple(steps), (TYPE,), (TYPE,), (), SIZE * 4, driver_abi(), threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("items", "grain"), [(1, 1), (2, 1), (65_535, 1), (65_536, 1), (200_003, 1), (200_003, 3)]
+)
+def test_every_piece_is_done_once_however_many_there_are(items: int, grain: int, threads: int) -> None:
+    """In place in the arena, so that a piece done twice shows."""
+    address = jit.addresses([add_one_kernel()], jit.named_target("generic"))["test_add_one"]
+    places = Slot("input", 0), *[Slot("arena", 0)] * 3, Slot("output", 0)
+    steps = tuple(
+        KernelStep(str(index), "test_add_one", address, (source, result), items, grain, 0)
+        for index, (source, result) in enumerate(itertools.pairwise(places))
+    )
+    type = TensorType.of(np.float32, (items * 4,))
+    program = Program(steps, (type,), (type,), (), items * 16, driver_abi(), threads)
+    x = np.arange(items * 4, dtype=np.float32)
+    for _ in range(3):
+        assert np.array_equal(program.run([x])[0], x + 4)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])

@@ -64,7 +64,10 @@ PLAN_CACHE = Setting(
     most=1 << 30,
 )
 SPIN = Setting(
-    "CENOTE_SPIN", "50", "Microseconds a waiting thread spins before it sleeps, up to 100000.", most=100_000
+    "CENOTE_SPIN",
+    "50",
+    "Microseconds a waiting thread spins before it sleeps (between calls three times as long), up to 100000.",
+    most=100_000,
 )
 DENORMALS = Setting(
     "CENOTE_DENORMALS",

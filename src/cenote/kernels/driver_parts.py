@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from cenote.core.settings import MAXIMUM_THREADS
+
 STEP_WORDS = 24
-FLUSH, STRIDE, TAKEN, DONE = 6, 7, 8, 16
+FLUSH, STRIDE, TAKEN, CHUNKS, DONE = 6, 7, 8, 9, 16
 CONTROL_WORDS = 80
 SEQUENCE, GENERATION, ACTIVE, SLEEPING_WORKERS, SLEEPING_AT_BARRIER = 0, 8, 16, 24, 32
 THREADS, STEPS, FIRST, LAST, SCRATCH, SCRATCH_STRIDE, SPIN = 40, 41, 42, 43, 44, 45, 46
@@ -16,11 +18,16 @@ STEP_AT, ITEM_AT, JOB, STOP = (
     49,
     50,
 )  # where an interrupted run goes on; the job; workers are to leave
+# Of a team only: the CPU (plus 1) of the last caller, the CPUs that its workers were given, and their thread ids.
+CALLER_CPU, CPUS, CPU_WORDS = 51, CONTROL_WORDS, 128  # a bit for each of the 8,192 CPUs that Linux can have
+THREAD_IDS = CPUS + CPU_WORDS
+TEAM_WORDS = THREAD_IDS + MAXIMUM_THREADS
 
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 _ALL = 2**31 - 1
 SLICE, _SHORT = 50_000_000, 4_000_000  # nanoseconds
 NEVER = 2**63 - 1
+BETWEEN_JOBS = 3  # times as long a worker spins that waits for a job
 _COARSE_CLOCK = 6  # CLOCK_MONOTONIC_COARSE
 _MODE, _MODE_FLUSH = 0x1F80, 0x9FC0  # MXCSR: all exceptions masked; and FTZ, DAZ
 _ARM_FLUSH = 1 << 24 | 1 << 19  # FPCR: FZ, FZ16
@@ -111,10 +118,13 @@ no:
   ret i1 false
 }}
 
-; Work on a job. The step at which the time was up, or -1 when the job is over.
-define internal i64 @walk(ptr %control, ptr %steps, i64 %first, i64 %last, ptr %scratch, i64 %job, i64 %deadline)
-    nounwind noinline {{
+; Work on a job, as the thread of that index. The step at which the time was up, or -1 when the job is over.
+define internal i64 @walk(ptr %control, ptr %steps, i64 %first, i64 %last, ptr %scratch, i64 %job, i64 %deadline,
+    i64 %index) nounwind noinline {{
 entry:
+  %odd = and i64 %index, 1
+  %from.back = icmp ne i64 %odd, 0
+  %claim = select i1 %from.back, i64 65536, i64 1
   %longest = alloca [2 x i64]
   %nanoseconds = getelementptr i64, ptr %longest, i64 1
   store i64 0, ptr %longest
@@ -139,9 +149,11 @@ open:
 {field("barrier.p", "%record", 4)}
 {field("group.p", "%record", 5)}
 {field("taken.p", "%record", TAKEN)}
+{field("chunks.p", "%record", CHUNKS)}
 {field("done.p", "%record", DONE)}
   %items = load i64, ptr %items.p
   %grain = load i64, ptr %grain.p
+  %chunks = load i64, ptr %chunks.p
   %wall = load i64, ptr %barrier.p
   br label %look
 look:
@@ -151,15 +163,22 @@ grab:
   %seen = phi i64 [ %taken, %look ], [ %actual, %lost ]
   %stamp = and i64 %seen, -4294967296
   %mine = icmp eq i64 %stamp, %job
-  %from = and i64 %seen, 4294967295
-  %some = icmp slt i64 %from, %items
+  %front = and i64 %seen, 65535
+  %upper = lshr i64 %seen, 16
+  %back = and i64 %upper, 65535
+  %gone = add i64 %front, %back
+  %some = icmp ult i64 %gone, %chunks
   %go = and i1 %mine, %some
   br i1 %go, label %try, label %step.done
 try:
+  %beyond = sub i64 %chunks, %back
+  %hindmost = sub i64 %beyond, 1
+  %this = select i1 %from.back, i64 %hindmost, i64 %front
+  %from = mul i64 %this, %grain
   %upto = add i64 %from, %grain
   %short = icmp slt i64 %upto, %items
   %to = select i1 %short, i64 %upto, i64 %items
-  %claimed = or i64 %job, %to
+  %claimed = add i64 %seen, %claim
   %pair = cmpxchg ptr %taken.p, i64 %seen, i64 %claimed monotonic monotonic
   %actual = extractvalue {{ i64, i1 }} %pair, 0
   %won = extractvalue {{ i64, i1 }} %pair, 1
@@ -333,6 +352,41 @@ clear:
   store atomic i64 %job, ptr %done.p monotonic, align 8
   %c.next = add i64 %c, 1
   br label %reset
+done:
+  ret void
+}}
+"""
+
+HALT = f"""
+declare i32 @usleep(i32)
+
+define void @cenote_halt(ptr %control, ptr %steps, i64 %first, i64 %last, i64 %stop) nounwind {{
+entry:
+{field("active", "%control", ACTIVE)}
+{field("sleepers", "%control", SLEEPING_WORKERS)}
+{field("first.p", "%control", FIRST)}
+{field("last.p", "%control", LAST)}
+{field("stop.p", "%control", STOP)}
+  %odd = atomicrmw add ptr %control, i32 1 seq_cst
+  %number = add i32 %odd, 2
+  %wide = zext i32 %number to i64
+  %job = shl i64 %wide, 32
+  call void @restamp(ptr %steps, i64 %first, i64 %last, i64 %job)    ; who works on the old job finds nothing more
+  store i64 0, ptr %first.p                                          ; the new one is empty
+  store i64 0, ptr %last.p
+  store i64 %stop, ptr %stop.p
+  call void @change(ptr %control, ptr %sleepers)
+{field("generation", "%control", GENERATION)}
+{field("at.barrier", "%control", SLEEPING_AT_BARRIER)}
+  call void @change(ptr %generation, ptr %at.barrier)
+  br label %look
+look:
+  %inside = load atomic i64, ptr %active seq_cst, align 8
+  %none = icmp eq i64 %inside, 0
+  br i1 %none, label %done, label %wait
+wait:
+  %r = call i32 @usleep(i32 50)
+  br label %look
 done:
   ret void
 }}

@@ -79,6 +79,7 @@ Step = KernelStep | HostStep
 
 
 _KEPT_BYTES = 64 << 20  # of waiting arenas
+_MOST_CHUNKS = (1 << 16) - 1  # of a step: the driver counts those that are taken in 16 bits
 
 
 @dataclass(frozen=True)
@@ -198,8 +199,9 @@ class Instance:
             if not self._segments or isinstance(self._segments[-1], HostStep):
                 group = row
             record = self._table[row * size :]
-            head = (step.address, start + word * 8, step.items, step.grain, int(step.barrier), group)
-            record[:8] = *head, int(self.program.flush), step.grain
+            grain = step.grain * max(1, -(-step.items // (step.grain * _MOST_CHUNKS)))
+            head = (step.address, start + word * 8, step.items, grain, int(step.barrier), group)
+            record[:10] = *head, int(self.program.flush), step.grain, 0, -(-step.items // grain)
             if step.barrier:
                 group = row + 1
             for item in step.words:

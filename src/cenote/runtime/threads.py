@@ -33,11 +33,19 @@ MAXIMUM_THREADS = settings.MAXIMUM_THREADS
 class DriverAbi:
     """The driver's functions and the shape of its records, set once by the compiler.
 
-    `words` says where in the control block of `size` words a field lies; a step record has `step_words`.
+    `words` says where in the control block of `size` words, or `team_size` for several threads, a field lies; a step
+    record has `step_words`.
     """
 
     def __init__(
-        self, run: int, work: int, halt: int, words: dict[str, int], size: int, step_words: int
+        self,
+        run: int,
+        work: int,
+        halt: int,
+        words: dict[str, int],
+        size: int,
+        team_size: int,
+        step_words: int,
     ) -> None:
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         self.run = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, number, number)(run)
@@ -45,6 +53,7 @@ class DriverAbi:
         self.halt = ctypes.CFUNCTYPE(None, pointer, pointer, number, number, number)(halt)
         self.words = words
         self.size = size
+        self.team_size = team_size
         self.step_words = step_words
 
 
@@ -60,10 +69,16 @@ def start_thread(function: Callable[..., object], arguments: tuple[object, ...])
     return True
 
 
-def _live(work: Callable[[int, int], None], control: Array, index: int, present: set[int]) -> None:
-    """A worker's whole life. Its frame keeps the control block."""
-    work(address_of(control), index)
-    present.discard(index)
+def _live(abi: DriverAbi, control: Array, index: int, present: set[int]) -> None:
+    """A worker's whole life. Its frame keeps the control block. While it lives, its caller may say where it runs."""
+    place = abi.words["thread_ids"] + index
+    try:
+        control[place] = _thread.get_native_id()
+        control[abi.words["caller_cpu"]] = 0  # so that the next call tells this worker, too
+        abi.work(address_of(control), index)
+    finally:
+        control[place] = 0  # the system may give the number to another thread
+        present.discard(index)
 
 
 class Team:
@@ -78,7 +93,8 @@ class Team:
         self.guard = Guard()
         self.busy = False  # a run is in progress, by the holder of the guard
         self.lost = False  # in a forked child: the workers are in the parent
-        self.control = aligned_bytes(abi.size * 8, "a thread team").view(np.int64)
+        words = abi.size if threads == 1 else abi.team_size
+        self.control = aligned_bytes(words * 8, "a thread team").view(np.int64)
         self.address = address_of(self.control)
         self.scratch: Array = aligned_bytes(0, "scratch memory")
         self.stride = 0
@@ -94,7 +110,7 @@ class Team:
             if index in self.present:
                 continue
             self.present.add(index)
-            if start_thread(_live, (self.abi.work, self.control, index, self.present)):
+            if start_thread(_live, (self.abi, self.control, index, self.present)):
                 continue
             self.present.discard(index)
             warnings.warn(
