@@ -18,7 +18,7 @@ from cenote.kernels.conv.depthwise import DepthwiseSpec, widest_group, widest_ro
 from cenote.kernels.conv.direct import ConvDirectSpec, widest
 from cenote.kernels.conv.winograd import WinogradSpec
 from cenote.kernels.elementwise.activations import Activation
-from tests.targets import on_newest, runnable
+from tests.targets import anywhere, runnable
 
 pytestmark = pytest.mark.skipif(
     not jit.host_target().triple.startswith("x86_64"), reason="reads x86-64 assembly only"
@@ -137,7 +137,7 @@ def hot_specs(target: Target) -> list[KernelSpec]:
 
 def fused_targets() -> list[Target]:
     """Those with fused multiply-add (without, a product needs a register of its own), whether or not they run here."""
-    return [runnable(name) or on_newest(name) for name in ("avx512", "avx2")]
+    return [runnable(name) or anywhere(name) for name in ("avx512", "avx2")]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_ctrl_c_leaves_neither_files_nor_descriptors(tmp_path: Path) -> None:
 
 def test_ctrl_c_leaves_a_target_its_name() -> None:
     """Digests are made of its text, which must not shrink to "..."."""
-    host = target.choose_target("x86-64", {}, "x86_64-unknown-linux-gnu", "generic")
+    host = target.choose_target((), "x86_64-unknown-linux-gnu", "generic")
     whole = repr(host)
     for moment in range(1, 100):
         try:

@@ -6,7 +6,7 @@ never sees half of one; it carries a digest of its name and content, so a damage
 Nothing that goes wrong here is an error: the cache only saves time.
 
 The key covers all that the code depends on: the kernel's spec, the source text of the generator, LLVM's version, the
-target. A change to any kernel's source makes new keys; what has not been used for 90 days is
+target's level. A change to any kernel's source makes new keys; what has not been used for 90 days is
 removed when kernels are compiled.
 """
 
@@ -103,7 +103,7 @@ def _installed_version() -> str:
 
 @cache
 def _world(target: Target) -> str:
-    return "\0".join((generator_digest(), llvm_version(), repr(target)))
+    return "\0".join((generator_digest(), llvm_version(), repr(target.of_level())))
 
 
 def key(symbol: str, target: Target) -> str:

@@ -1,27 +1,27 @@
-"""From a kernel to an address in this process: out of the cache, or compiled; then loaded.
+"""From a kernel to an address in this process: out of the cache, out of the package, or compiled; then loaded.
 
-Only what is not in the cache needs LLVM, which is imported then. `named_target` and `host_target` say for which machine
-code is generated; the host's description is kept in the cache too, because asking LLVM means importing it.
+Only what is in neither needs LLVM, which is imported then. `named_target` and `host_target` say for which machine code
+is generated.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import json
+import logging
 import os
 import stat
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from cenote.codegen import bundle, loader, worker
 from cenote.codegen import cache as object_cache
-from cenote.codegen import loader, worker
-from cenote.core import settings
+from cenote.core import cpuid, settings
 from cenote.core.errors import CodegenError
 from cenote.core.locks import LLVM, Guard
 from cenote.core.target import Target, choose_target
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cenote.codegen.llvm import Emitted
     from cenote.codegen.worker import Source
 
+_log = logging.getLogger(__name__)
 _guard = Guard()
 PERF_FOLDER = "/tmp"  # where Linux perf looks
 
@@ -49,37 +50,12 @@ def _llvm() -> Any:
 
 
 @cache
-def _host() -> tuple[str, dict[str, bool], str]:
-    """CPU name, features and triple, from the cache if this very CPU has been described before."""
-    key = f"host-{_cpu_digest()}.json"
-    kept = _described(object_cache.read_text(key))
-    if kept is not None:
-        return kept
-    described = worker.ask_for_host() or _llvm().host()
-    object_cache.write_text(key, json.dumps(described))
-    return described
-
-
-def _described(text: str | None) -> tuple[str, dict[str, bool], str] | None:
-    """A description as it was kept; None for what is none."""
-    try:
-        name, features, triple = json.loads(text or "")
-    except (ValueError, TypeError, RecursionError):
-        return None
-    sound = isinstance(name, str) and isinstance(triple, str) and isinstance(features, dict)
-    return (name, features, triple) if sound and all(type(on) is bool for on in features.values()) else None
-
-
-def _cpu_digest() -> str:
-    """What identifies the CPU as the system describes it; empty knowledge makes a key of its own per machine type."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0].splitlines()
-    except OSError:
-        lines = [str(os.uname())]
-    stable = [line for line in lines if not line.startswith(("cpu MHz", "bogomips", "processor", "apicid"))]
-    # The machine type too: an emulator may show its host's description.
-    known = [*stable, os.uname().machine, object_cache.llvm_version()]
-    return hashlib.sha256("\n".join(known).encode()).hexdigest()[:32]
+def _machine() -> tuple[frozenset[str], str]:
+    """The processor's features and the system's triple. LLVM would know both, but takes 0.1 s to import."""
+    if sys.platform == "linux" and cpuid.can_ask():
+        return cpuid.features(), "x86_64-unknown-linux-gnu"
+    _, features, triple = _llvm().host()
+    return frozenset(name for name, on in features.items() if on), triple
 
 
 @cache
@@ -88,8 +64,8 @@ def named_target(name: str) -> Target:
 
     Raises ArgumentError when the host cannot run it.
     """
-    cpu, features, triple = _host()
-    return choose_target(cpu, features, triple, name)
+    features, triple = _machine()
+    return choose_target(features, triple, name)
 
 
 def host_target() -> Target:
@@ -137,7 +113,7 @@ def watching(progress: Progress) -> Iterator[None]:
 
 
 def addresses(sources: Iterable[Source], target: Target) -> dict[str, int]:
-    """Addresses of kernels by symbol: from this process, from the disk cache, or built now; loaded all at once.
+    """Addresses of kernels by symbol: from this process, the disk cache, the package, or built now; loaded all at once.
 
     Many at once are compiled by worker processes on all cores. Raises CodegenError when LLVM refuses a kernel or the
     system forbids executable memory.
@@ -148,13 +124,21 @@ def addresses(sources: Iterable[Source], target: Target) -> dict[str, int]:
         missing: list[Source] = []
         for symbol, source in wanted.items():
             if (symbol, target) not in _addresses:
-                code = object_cache.read(symbol, target)
+                code = object_cache.read(symbol, target) or bundle.read(symbol, target)
                 if code is None:
                     missing.append(source)
                 else:
                     found[symbol] = code
+        if found or missing:
+            _log.debug(
+                "kernels for %s: %d found compiled, %d to compile", target.name, len(found), len(missing)
+            )
         if missing:
+            begin = time.perf_counter()
             _compile(missing, target, found)
+            _log.info(
+                "compiled %d kernels for %s in %.2f s", len(missing), target.name, time.perf_counter() - begin
+            )
             object_cache.prune()
         _remember(found, target)
         return {symbol: _addresses[symbol, target] for symbol in wanted}
@@ -173,13 +157,15 @@ def _compile(missing: list[Source], target: Target, found: dict[str, bytes]) -> 
     if worker.worth_processes(total) or LLVM.orphaned:
         missing = worker.compile_in_processes(missing, target, done)
     for source in missing:
-        done(source.symbol, _object_code(source, target))
+        with worker.timed(source.symbol):
+            code = _object_code(source, target)
+        done(source.symbol, code)
 
 
 def _object_code(source: Source, target: Target) -> bytes:
     """Compile in this process. The main thread has another do it: Ctrl-C must not wait for LLVM, which takes 3 s for a
     large kernel. Nobody waits for that thread then but the interpreter at exit, and who wants LLVM next."""
-    compile_now, emitted = _llvm().object_code, source.emit(target)
+    compile_now, emitted = _llvm().object_code, source.emit(target.of_level())
     answers: SimpleQueue[bytes | Exception] = SimpleQueue()
 
     def work() -> None:

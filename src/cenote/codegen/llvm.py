@@ -25,6 +25,11 @@ from cenote.core.errors import CodegenError
 from cenote.core.locks import LLVM
 from cenote.core.target import Target
 
+# LLVM's plain tuning keeps more in registers than the level's own: the AVX-512 kernels of five networks spill 744
+# vectors against 1147 (tuned for Sapphire Rapids 1085, for Zen 4 2396). Those for AVX2 spill 1096 with the level's
+# tuning, 1189 with the plain one.
+_TUNED_FOR = {"x86-64-v4": "generic"}
+
 
 class Emitted(Protocol):
     """What can be compiled: a kernel, or anything else that knows its symbol, target and module text."""
@@ -63,7 +68,12 @@ def target_machine(target: Target) -> Any:
     """LLVM's description of the target."""
     initialize()
     return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=3, jit=True, reloc="pic", codemodel="small"
+        cpu=_TUNED_FOR.get(target.cpu, target.cpu),
+        features=target.features,
+        opt=3,
+        jit=True,
+        reloc="pic",
+        codemodel="small",
     )
 
 

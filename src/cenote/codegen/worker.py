@@ -8,12 +8,14 @@ threads would not help; and a process that has compiled keeps 60 MB of LLVM that
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import pickle
 import signal
 import struct
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from cenote.codegen.llvm import Emitted
 
+_log = logging.getLogger(__name__)
 _FEW = 4  # kernels that are compiled sooner than a worker has started (0.3 s)
 _EACH = 6  # kernels that make another worker worth its start
 
@@ -44,6 +47,14 @@ class Source(Protocol):
 def worth_processes(kernels: int) -> bool:
     """Are there so many kernels that workers are done sooner?"""
     return kernels > _FEW and bool(sys.executable)
+
+
+@contextmanager
+def timed(symbol: str) -> Iterator[None]:
+    """Logs how long a kernel took to compile."""
+    begin = time.perf_counter()
+    yield
+    _log.debug("compiled %s in %.0f ms", symbol, 1e3 * (time.perf_counter() - begin))
 
 
 def compile_in_processes(
@@ -114,7 +125,8 @@ class _Server:
                         source = self.work.popleft()
                     except IndexError:
                         break
-                    answer = _ask(process, (source, self.target))
+                    with timed(source.symbol):
+                        answer = _ask(process, (source, self.target))
                     self.answers.put((source, answer))
                     if answer is None:
                         break
@@ -122,13 +134,6 @@ class _Server:
                     process.kill()
         finally:
             self.answers.put(None)
-
-
-def ask_for_host() -> tuple[str, dict[str, bool], str] | None:
-    """What LLVM says of this machine, asked in another process; None when none can be started."""
-    with _worker() as process:
-        answer = None if process is None else _ask(process, None)
-    return pickle.loads(answer) if isinstance(answer, bytes) else None
 
 
 @contextmanager
@@ -203,10 +208,8 @@ def serve_forever() -> None:
     llvm = importlib.import_module("cenote.codegen.llvm")
     while question := _receive(sys.stdin.buffer):
         try:
-            asked = pickle.loads(question)
-            answer = b"+" + (
-                pickle.dumps(llvm.host()) if asked is None else llvm.object_code(asked[0].emit(asked[1]))
-            )
+            source, target = pickle.loads(question)
+            answer = b"+" + llvm.object_code(source.emit(target.of_level()))
         except Exception as error:  # whatever it is, the caller raises it
             answer = b"-" + f"{type(error).__name__}: {error}".encode()
         _send(answers, answer)

@@ -22,6 +22,7 @@ from cenote.compiler.compile import Plan, assemble
 from cenote.compiler.schedule import Rival, Schedule, shown_seconds
 from cenote.core.errors import ArgumentError, CenoteError
 from cenote.core.options import TUNINGS
+from cenote.core.target import processor
 from cenote.core.types import Array, Declared, Layout, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Lowering
@@ -158,9 +159,10 @@ def label(option: Lowering) -> str:
 
 
 def record_name(node: Node, types: Types) -> str:
-    """The name in the cache of what is known about a layer: its operator, its inputs' types, target and generator."""
+    """The name in the cache of what is known about a layer: operator, its inputs' types, processor and generator."""
     inputs = ",".join("-" if type is None else f"{type}{'=' * (type.value is not None)}" for type in types)
-    return f"tune-{cache.key(f'{node.op!r} {inputs}', jit.host_target())}.json"
+    target = jit.host_target()
+    return f"tune-{cache.key(f'{node.op!r} {inputs} {target!r} {processor()}', target)}.json"
 
 
 def _parsed(text: str | None) -> dict[str, float]:

@@ -13,7 +13,7 @@ from cenote.codegen.jit import host_target, llvm_version, named_target
 from cenote.core import settings
 from cenote.core.errors import ArgumentError
 from cenote.core.settings import Setting
-from cenote.core.target import cache_sizes, physical_cores
+from cenote.core.target import cache_sizes, physical_cores, processor
 from cenote.core.version import __version__
 from cenote.runtime.threads import resolve_threads
 
@@ -126,19 +126,7 @@ def _machine() -> Machine:
     l1_bytes, l2_bytes, l3_bytes = cache_sizes()
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
-    return Machine(system, _processor(), physical_cores(), allowed, l1_bytes, l2_bytes, l3_bytes, _memory())
-
-
-def _processor() -> str:
-    """The processor's own name where the system tells it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                return value.strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    return Machine(system, processor(), physical_cores(), allowed, l1_bytes, l2_bytes, l3_bytes, _memory())
 
 
 def _memory() -> int:

@@ -1,0 +1,63 @@
+"""What the processor says of itself, against what LLVM and the system say of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cenote.codegen import llvm
+from cenote.core import cpuid
+from cenote.core.errors import ArgumentError
+from cenote.core.target import LEVELS, choose_target
+
+pytestmark = pytest.mark.skipif(not cpuid.can_ask(), reason="asks x86-64 processors only")
+
+TRIPLE = "x86_64-unknown-linux-gnu"
+ALL = [0xFFFFFFFF] * 4
+
+
+def test_it_agrees_with_llvm() -> None:
+    _, known, triple = llvm.host()
+    assert triple == TRIPLE
+    assert {name: name in cpuid.features() for name in cpuid._BITS} == {
+        name: known[name] for name in cpuid._BITS
+    }
+
+
+def test_every_feature_of_a_level_is_asked_for() -> None:
+    assert {feature for level in LEVELS.values() for feature in level} == cpuid._BITS.keys()
+
+
+def test_registers_that_the_system_does_not_save_do_not_count() -> None:
+    answers = dict.fromkeys((1, 7, 2147483649), ALL)
+    assert cpuid.supported(answers, lambda: 0xE7) == cpuid._BITS.keys()
+    without_zmm = cpuid.supported(answers, lambda: 0x7)
+    assert choose_target(without_zmm, TRIPLE).name == "avx2"
+    assert choose_target(cpuid.supported(answers, lambda: 0x3), TRIPLE).name == "generic"
+    no_osxsave = answers | {1: [0, 0, 0xFFFFFFFF & ~(1 << 27), 0]}
+    assert "avx" not in cpuid.supported(no_osxsave, lambda: pytest.fail("XGETBV would fault"))
+
+
+def test_an_old_processor_has_fewer_leaves() -> None:
+    found = cpuid.supported({1: ALL}, lambda: 0xE7)
+    assert "avx" in found
+    assert not found & {"avx2", "avx512f", "lzcnt"}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_processor_that_lacks_one_feature_of_a_level_is_below_it(level: str) -> None:
+    name = {"x86-64-v3": "avx2", "x86-64-v4": "avx512"}[level]
+    assert choose_target(LEVELS[level], TRIPLE).name == name
+    for missing in LEVELS[level]:
+        features = set(LEVELS[level]) - {missing}
+        assert choose_target(features, TRIPLE).name != name
+        with pytest.raises(ArgumentError, match="this CPU cannot run it"):
+            choose_target(features, TRIPLE, name)
+
+
+def test_memory_that_may_not_be_executed_means_no_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forbids:
+        def mprotect(self, *given: object) -> int:
+            return -1
+
+    monkeypatch.setattr(cpuid.ctypes, "CDLL", lambda name: Forbids())
+    assert cpuid.features.__wrapped__() == frozenset()
