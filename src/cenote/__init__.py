@@ -6,6 +6,7 @@ y = model(x)
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,11 @@ from cenote.model import Model
 if TYPE_CHECKING:
     from cenote import functional
     from cenote.profile.info import Info, info
+    from cenote.profile.stored import CachedFile, cache_contents, clear_cache
 
 __all__ = [
     "ArgumentError",
+    "CachedFile",
     "CapacityError",
     "CenoteError",
     "CodegenError",
@@ -45,6 +48,8 @@ __all__ = [
     "ShapeError",
     "UnsupportedError",
     "__version__",
+    "cache_contents",
+    "clear_cache",
     "functional",
     "info",
     "load",
@@ -56,15 +61,27 @@ def __dir__() -> list[str]:
     return __all__
 
 
+_ON_DEMAND = {
+    "Info": "cenote.profile.info",
+    "info": "cenote.profile.info",
+    "CachedFile": "cenote.profile.stored",
+    "cache_contents": "cenote.profile.stored",
+    "clear_cache": "cenote.profile.stored",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """`info` and `functional` are imported when they are asked for: not every program asks."""
+    """What not every program asks for is imported when it is asked for."""
     if name == "functional":
         with importing():
             return import_module("cenote.functional")
-    if name in ("Info", "info"):
+    if name in _ON_DEMAND:
         with importing():
-            from cenote.profile import info as module
-
-        globals().update(Info=module.Info, info=module.info)
-        return globals()[name]
+            value = getattr(import_module(_ON_DEMAND[name]), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# Silent until the program says where messages go: logging.basicConfig(level=logging.INFO), say.
+logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
     from cenote.core.types import Declared
     from cenote.graph.graph import Graph, OwnedGraph
+
+_log = logging.getLogger(__name__)
 
 
 def load(
@@ -73,10 +77,15 @@ def _load_graph(source: Any, options: Options) -> Model:
         source, {"precision": options.precision, "weights": options.weights, "tune": options.tune}
     )
     stored = None if cache_entry is None else cache_entry.find(None, options.threads)
+    shown = source if isinstance(source, str | os.PathLike) else f"a model of type {type(source).__name__}"
     if cache_entry is not None and stored is not None:
+        _log.info("%s: from the cache", shown)
         return Model.from_stored(stored, options, cache_entry, _graph_of(source, cache_entry))
+    start = time.perf_counter()
     graph, outputs, metadata = _imported(source, cache_entry)
-    return Model.from_graph(graph, outputs, metadata, options, cache_entry)
+    model = Model.from_graph(graph, outputs, metadata, options, cache_entry)
+    _log.info("%s: not in the cache, prepared in %.2f s", shown, time.perf_counter() - start)
+    return model
 
 
 @collector_paused()
@@ -140,6 +149,7 @@ def _load_plan(path: str | os.PathLike[str], threads: int | None, denormals: Den
         raise type(problem)(
             f"{problem}; the model that it was made from, {made_from.path}, has changed since and is not used"
         ) from problem
+    _log.info("%s; compiled anew from %s", problem, made_from.path)
     options: dict[str, Any] = dict(made_from.options)  # checked when the plan was read
     model = load(made_from.path, threads=threads, denormals=denormals, **options)
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import cenote
+from cenote.codegen import bundle
 from tests.cli.conftest import Command, save_model
 
 
@@ -122,7 +123,8 @@ def test_info_tells_the_settings_in_force(
     assert cenote.__version__ in text
     assert all(item.variable in text for item in cenote.info().settings)
     found = json.loads(cenote_command("info", "--json").out)
-    counts = {"files": 0, "nbytes": 0, "plans": 0, "plan_bytes": 0, "problem": ""}
+    bundled = dict(zip(("bundled", "bundled_bytes"), bundle.size(), strict=True))
+    counts = {"files": 0, "nbytes": 0, "plans": 0, "plan_bytes": 0, "problem": "", **bundled}
     assert found["cache"] == {"folder": str(tmp_path / "kernels"), **counts}
     for folder, nbytes in (("objects", 10), ("plans", 300)):
         (tmp_path / "kernels" / folder).mkdir(exist_ok=True)
@@ -130,7 +132,7 @@ def test_info_tells_the_settings_in_force(
     text = " ".join(cenote_command("info").out.split())  # a long folder wraps the line
     assert "1 kernels" in text
     assert "1 models" in text
-    counts = {"files": 1, "nbytes": 10, "plans": 1, "plan_bytes": 300, "problem": ""}
+    counts |= {"files": 1, "nbytes": 10, "plans": 1, "plan_bytes": 300}
     assert json.loads(cenote_command("info", "--json").out)["cache"] == {
         "folder": str(tmp_path / "kernels"),
         **counts,

@@ -11,11 +11,13 @@ import typer
 
 import cenote
 from cenote.cli.bench import bench
+from cenote.cli.cache import cache
 from cenote.cli.compile import compile_model
-from cenote.cli.console import err
+from cenote.cli.console import err, show_messages
 from cenote.cli.info import info
 from cenote.cli.inspect import inspect
 from cenote.cli.run import run
+from cenote.cli.warm import warm
 
 app = typer.Typer(
     name="cenote",
@@ -29,6 +31,8 @@ app.command()(run)
 app.command()(inspect)
 app.command()(bench)
 app.command("compile")(compile_model)
+app.command()(warm)
+app.add_typer(cache, name="cache")
 app.command()(info)
 
 
@@ -43,8 +47,16 @@ def common(
     version: bool = typer.Option(
         False, "--version", help="Print the version and stop.", callback=_version, is_eager=True
     ),
+    verbose: int = typer.Option(
+        0,
+        "--verbose",
+        "-v",
+        count=True,
+        help="Say what is compiled and found in the cache; -vv: each kernel.",
+    ),
 ) -> None:
     """Options before the command."""
+    show_messages(verbose)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +68,24 @@ def waiting(what: str) -> Iterator[None]:
 
         with cenote.watch_compilation(compiled):
             yield
+
+
+class _Messages(logging.Handler):
+    """Messages of the package as lines on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        shown = f"{record.levelname.lower()}: {record.getMessage()}"
+        err().print(shown, markup=False, soft_wrap=True)
+
+
+_messages = _Messages()
+
+
+def show_messages(verbose: int) -> None:
+    """Show warnings of the package; from 1 on what it does, from 2 on in detail."""
+    package = logging.getLogger("cenote")
+    package.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)])
+    package.addHandler(_messages)
 
 
 def seconds(value: float) -> str:

@@ -40,6 +40,8 @@ def info(
     table.add_row("cache", f"{cache.folder}: {kernels}; {models}" if cache.folder else "off")
     if cache.problem:
         table.add_row("", f"not used: {cache.problem}")
+    if cache.bundled:
+        table.add_row("package", f"{cache.bundled} compiled kernels, {size(cache.bundled_bytes)}")
     table.add_row("versions", ", ".join(f"{name} {version}" for name, version in found.versions.items()))
     out().print(table)
     settings = Table(box=None, pad_edge=False, title="settings (environment variables)", title_justify="left")

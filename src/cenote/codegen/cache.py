@@ -3,7 +3,7 @@
 An object file is executable content, so the folder must belong to the user and be writable by nobody else (mode 0700),
 which is checked at every use (`core.files`); otherwise it is not used. A file is written aside and renamed, so a reader
 never sees half of one; it carries a digest of its name and content, so a damaged or misplaced one is compiled anew.
-Nothing that goes wrong here is an error: the cache only saves time.
+Nothing that goes wrong here is an error, for the cache only saves time; it is logged once.
 
 The key covers all that the code depends on: the kernel's spec, the source text of the generator, LLVM's version, the
 target's level. A change to any kernel's source makes new keys; what has not been used for 90 days is
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import time
 from contextlib import AbstractContextManager
@@ -26,6 +27,7 @@ from cenote.core.settings import cache_folder
 from cenote.core.target import Target
 from cenote.core.version import __version__
 
+_log = logging.getLogger(__name__)
 _MAGIC = b"cenote-object-2\n"
 _DIGEST = 32
 _LARGEST = 64 << 20  # bytes of a file that is read: object code is some 10 KB
@@ -115,9 +117,17 @@ def folder(name: str = "objects") -> AbstractContextManager[PrivateFolder | None
     """A folder of the cache, open and checked; None where it cannot be used (`problem` says why)."""
     base = cache_folder()
     if base is not None:
-        with contextlib.suppress(OSError, ValueError):
+        try:
             return private_folder(base, name)
+        except (OSError, ValueError) as error:
+            _tell(str(error))
     return contextlib.nullcontext()
+
+
+@cache
+def _tell(problem: str) -> None:
+    """Say once in a process what is wrong with the cache."""
+    _log.warning("the cache is not used: %s (CENOTE_CACHE names another folder; 'off' does without)", problem)
 
 
 def problem() -> str:
@@ -138,7 +148,7 @@ def read(symbol: str, target: Target) -> bytes | None:
 
 
 def write(symbol: str, target: Target, code: bytes) -> None:
-    """Keep object code; quietly does nothing when it cannot."""
+    """Keep object code; where that cannot be done, it is only logged."""
     _write(key(symbol, target), code)
 
 
@@ -178,9 +188,13 @@ def _read(name: str) -> bytes | None:
 
 def _write(name: str, body: bytes) -> None:
     with folder() as place:
-        if place is not None:
-            with contextlib.suppress(OSError), place.replacing(name) as file:
+        if place is None:
+            return
+        try:
+            with place.replacing(name) as file:
                 file.write(_MAGIC + _digest(name, body) + body)
+        except OSError as error:
+            _tell(place.problem() or f"{place.path}: {error.strerror}")
 
 
 def prune() -> int:

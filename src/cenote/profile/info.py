@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cenote.codegen import cache
+from cenote.codegen import bundle, cache
 from cenote.codegen.jit import host_target, llvm_version, named_target
 from cenote.core import settings
 from cenote.core.errors import ArgumentError
 from cenote.core.settings import Setting
 from cenote.core.target import cache_sizes, physical_cores, processor
 from cenote.core.version import __version__
+from cenote.profile.stored import cache_contents
 from cenote.runtime.threads import resolve_threads
 
 _PACKAGES = ("numpy", "llvmlite", "onnx", "ml_dtypes", "pillow", "typer", "rich")
@@ -48,6 +49,7 @@ class TargetInfo:
 class CacheInfo:
     """The cache: `files` and `nbytes` are those of compiled kernels, `plans` and `plan_bytes` those of compiled models.
 
+    `bundled` kernels came with the package, in a file of `bundled_bytes`; both are 0 where it was built without.
     `folder` is empty when caching is off; `problem` says why nothing is read from it or written to it, if so.
     """
 
@@ -57,6 +59,8 @@ class CacheInfo:
     plans: int = 0
     plan_bytes: int = 0
     problem: str = ""
+    bundled: int = 0
+    bundled_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -138,17 +142,15 @@ def _memory() -> int:
 
 
 def _cache(folder: Path | None) -> CacheInfo:
+    bundled, bundled_bytes = bundle.size()
     if folder is None:
-        return CacheInfo("", 0, 0)
-    kernels, plans = list[int](), list[int]()
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            try:
-                size = (Path(parent) / name).stat().st_size
-            except OSError:
-                continue  # removed meanwhile
-            (plans if Path(parent).name == "plans" else kernels).append(size)
-    return CacheInfo(str(folder), len(kernels), sum(kernels), len(plans), sum(plans), cache.problem())
+        return CacheInfo("", 0, 0, bundled=bundled, bundled_bytes=bundled_bytes)
+    found = cache_contents()
+    plans = [each.nbytes for each in found if each.kind == "model"]
+    others = [each.nbytes for each in found if each.kind != "model"]
+    return CacheInfo(
+        str(folder), len(others), sum(others), len(plans), sum(plans), cache.problem(), bundled, bundled_bytes
+    )
 
 
 def _versions() -> dict[str, str]:

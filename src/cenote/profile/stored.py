@@ -1,0 +1,65 @@
+"""What the cache holds, and emptying it. `cenote cache` prints and calls this."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from cenote.codegen import cache
+
+Kind = Literal["kernel", "model", "note"]
+_FOLDERS = ("objects", "plans")
+_KERNEL = re.compile(r"[0-9a-f]{64}")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CachedFile:
+    """A file of the cache: a compiled kernel, a part of a compiled model, or a note (what was measured, digests).
+
+    `used` is when it was last written or, as far as the system notes that, read: seconds since 1970.
+    """
+
+    kind: Kind
+    name: str
+    nbytes: int
+    used: float
+
+
+def cache_contents() -> tuple[CachedFile, ...]:
+    """All files of the cache; none where it is off or cannot be used (`info().cache.problem` says why)."""
+    found = []
+    for name in _FOLDERS:
+        with cache.folder(name) as place:
+            for file, state in [] if place is None else place.files():
+                if not file.startswith("."):  # being written
+                    used = max(state.st_mtime, state.st_atime if name == "objects" else 0.0)
+                    found.append(CachedFile(_kind(name, file), file, state.st_size, used))
+    return tuple(sorted(found, key=lambda each: (each.kind, -each.used, each.name)))
+
+
+def clear_cache(*, kernels: bool = True, models: bool = True) -> int:
+    """Remove compiled kernels, compiled models or both from the cache (with both, its notes too); how many files went.
+
+    Running processes keep what they have loaded. Quietly leaves what cannot be removed.
+    """
+    wanted = {"kernel": kernels, "model": models, "note": kernels and models}
+    removed = 0
+    for name in _FOLDERS:
+        with cache.folder(name) as place:
+            for file, _ in [] if place is None else place.files():
+                if place is not None and not file.startswith(".") and wanted[_kind(name, file)]:
+                    with contextlib.suppress(OSError):
+                        place.remove(file)
+                        removed += 1
+    _log.info("removed %d files from the cache", removed)
+    return removed
+
+
+def _kind(folder: str, name: str) -> Kind:
+    if folder == "plans":
+        return "model"
+    return "kernel" if _KERNEL.fullmatch(name) else "note"
