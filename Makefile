@@ -3,6 +3,7 @@
 # make targets  the test suite once for each instruction set that this CPU runs
 # make fuzz   random cases that must not crash, hang or answer wrongly: MINUTES=10, or ARGS="--full"
 # make check  formatting, lint, types, layout of the source
+# make wheel  a wheel in dist/ that carries compiled kernels of common networks (takes minutes)
 # make bench  Cenote and its peers, measured side by side (takes long; see bench/README.md)
 #
 # Each makes .venv on first use and installs what it needs; afterwards that costs nothing.
@@ -20,7 +21,7 @@ ARGS ?=
 # How long `make fuzz` takes.
 MINUTES ?= 10
 
-.PHONY: run test targets fuzz check format bench docs clean
+.PHONY: run test targets fuzz check format bench docs wheel clean
 
 run: $(VENV)/.run
 	$(BIN)/cenote run $(ARGS)
@@ -54,6 +55,13 @@ bench: $(VENV)/.bench
 # The pages that are generated from the code: the table of settings.
 docs: $(VENV)/.run
 	$(BIN)/python docs/generate.py
+
+# The kernels lie in the package only while the wheel is packed: a checkout compiles its own.
+wheel: $(VENV)/.run
+	$(BIN)/python -m bundle
+	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
+	rm src/cenote/data/kernels.bundle
+	@ls -l dist
 
 clean:
 	rm -rf $(VENV) build dist .ruff_cache .mypy_cache .pytest_cache .hypothesis

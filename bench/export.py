@@ -1,6 +1,6 @@
 """Writes the benchmark networks as ONNX files, each with a seeded input and torch's answers.
 
-    python -m bench.export               all fourteen, into bench/.models
+    python -m bench.export               all of them, into bench/.models
     python -m bench.export resnet18 --output elsewhere
 
 For every network: `<name>.onnx`; `<name>.npz` with the input `x`, torch's float32 output `y`, the output

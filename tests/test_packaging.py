@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -17,6 +18,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import cenote
+from cenote.codegen import bundle, jit
+from cenote.core import cpuid
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -142,3 +145,45 @@ def test_batches_differ_by_rounding_alone() -> None:
     together, alone = model(x), np.concatenate([model(x[i : i + 1]) for i in range(16)])
     np.testing.assert_allclose(together, alone, rtol=0, atol=1e-5 * np.abs(alone).max())
     np.testing.assert_array_equal(model(x), together)
+
+
+def test_the_wheel_takes_compiled_kernels_along() -> None:
+    """hatch leaves out what git ignores, but for its artifacts."""
+    path = bundle.PATH.relative_to(ROOT).as_posix()
+    assert WHEEL["artifacts"] == [path]
+    assert path in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert "python -m bundle\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "bundle" in PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+
+
+@pytest.mark.skipif(not cpuid.can_ask(), reason="the package carries kernels for x86-64 only")
+def test_a_network_of_the_bundle_needs_no_compiler(tmp_path: Path) -> None:
+    """From its file without weights to an answer: compiled for both levels by one process, and then by none."""
+    made = tmp_path / "kernels.bundle"
+    arguments = ("-m", "bundle", "--networks", "lenet5", "--output", str(made))
+    done = python(*arguments, path=[ROOT, ROOT / "src"], folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    code = (
+        "import sys; sys.modules['llvmlite'] = None\n"
+        "import os; from pathlib import Path; from cenote.codegen import bundle\n"
+        f"bundle.PATH = Path({str(made)!r}); os.environ['CENOTE_CACHE'] = 'off'\n"
+        "import cenote, numpy as np; from bundle.networks import network\n"
+        "print(cenote.load(network('lenet5'))(np.ones((1, 1, 28, 28), np.float32)).shape)"
+    )
+    for target in ("avx2", "avx512"):
+        with contextlib.suppress(cenote.ArgumentError):
+            jit.named_target(target)
+            forced = f"import os; os.environ['CENOTE_TARGET'] = '{target}'\n{code}"
+            done = python("-c", forced, path=[ROOT, ROOT / "src"], folder=tmp_path)
+            assert done.stdout == "(1, 10)\n", done.stderr
+
+
+def test_a_wheel_without_compiled_kernels_works(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from cenote.codegen import bundle; bundle.PATH = Path('nowhere')\n"
+        "import cenote, numpy as np; from importlib.resources import files\n"
+        "model = cenote.load((files('cenote') / 'data' / 'fashion.onnx').read_bytes())\n"
+        "print(model(np.ones((1, 1, 28, 28), np.float32)).shape, cenote.info().cache.bundled)"
+    )
+    done = python("-c", code, path=[installed(tmp_path / "site")], folder=tmp_path)
+    assert done.stdout == "(1, 10) 0\n", done.stderr

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from bench.networks import inception, mobile, plain, residual, yolo
+from bench.networks import inception, mobile, newer, plain, residual, yolo
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,10 @@ NETWORKS: dict[str, Network] = {
     "shufflenet_v2_x1": Network(mobile.shufflenet_v2_x1),
     "efficientnet_b0": Network(mobile.efficientnet_b0),
     "yolov8n": Network(yolo.YoloV8Nano, (1, 3, 640, 640)),
+    # Not among the fourteen that bench.models measures.
+    "unet": Network(newer.UNet, (1, 3, 256, 256)),
+    "convnext_tiny": Network(newer.convnext_tiny),
+    "vit_small": Network(newer.VisionTransformer),
 }
 
 

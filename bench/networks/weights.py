@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from bench.networks.catalogue import NETWORKS
+from bench.networks.newer import Scale, VisionTransformer
 
 # Large images calibrate on fewer samples: the statistics run over pixels too, and memory is finite.
 LARGE_IMAGE = 400
@@ -32,8 +33,14 @@ def restore(name: str, weights: Path) -> nn.Module:
 
 
 def fill(layer: nn.Module, generator: torch.Generator) -> None:
-    """He-normal weights, small biases, batch-norm scales around one."""
-    if isinstance(layer, nn.Conv2d | nn.Linear):
+    """He-normal weights, small biases, scales around one."""
+    if isinstance(layer, nn.LayerNorm):
+        nn.init.uniform_(layer.weight, 0.7, 1.3, generator=generator)
+        nn.init.normal_(layer.bias, 0.0, 0.1, generator=generator)
+    elif isinstance(layer, Scale | VisionTransformer):  # what they hold besides layers
+        for parameter in layer.parameters(recurse=False):
+            nn.init.normal_(parameter, 0.0, 0.1, generator=generator)
+    elif isinstance(layer, nn.Conv2d | nn.ConvTranspose2d | nn.Linear):
         nn.init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=generator)
         if layer.bias is not None:
             nn.init.normal_(layer.bias, 0.0, 0.05, generator=generator)
