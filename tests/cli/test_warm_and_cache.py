@@ -164,3 +164,12 @@ def test_the_package_is_silent_by_default() -> None:
     code = "import os; os.environ['CENOTE_CACHE'] = '/dev/null/x'; import cenote; cenote.info()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == ""
+
+
+def test_what_numpy_computes_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    from tests.test_model import parsed
+
+    model = parsed("g (float[3,3] x) => (float y) { y = Det(x) }")
+    with caplog.at_level(logging.DEBUG, logger="cenote"):
+        cenote.load(model)
+    assert "runs as NumPy" in caplog.text

@@ -190,3 +190,13 @@ def test_a_record_belongs_to_operator_types_and_target(
 def test_a_bad_mode_is_refused(mode: Any) -> None:
     with pytest.raises(ArgumentError, match="tune"):
         cenote.load(model_of(), tune=mode)
+
+
+def test_figures_of_another_processor_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels serve a whole level, but their times are those of one processor."""
+    clock = Clock(direct=1.0)
+    load(clock, "full", monkeypatch)
+    asked = len(clock.asked)
+    monkeypatch.setattr(tune, "processor", lambda: "another")
+    load(clock, "full", monkeypatch)
+    assert len(clock.asked) == 2 * asked > 0

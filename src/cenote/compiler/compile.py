@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import is_not
@@ -31,6 +32,7 @@ from cenote.passes.pipeline import optimize
 from cenote.runtime.memory import reserved_bytes
 from cenote.runtime.program import HostStep, Program, Slot
 
+_log = logging.getLogger(__name__)
 _LARGE = 1 << 20  # bytes from which an array has pages of its own anyway, and is not worth copying
 _WORTH_THREADS = (
     60e-6  # seconds of work below which waking and meeting other threads costs more than they bring
@@ -319,6 +321,7 @@ class _Assembler:
         outputs = tuple(
             (self.memory.views[name].slot, self.graph.types[name]) if name else None for name in node.outputs
         )
+        _log.debug("%s runs as NumPy", node.title)
         host = HostStep(f"{node.title}: host", node.op, inputs, outputs, node.where)
         self.steps.append(PendingStep(host.label, Origin(index, StepKind.HOST, "reference"), None, host))
 
