@@ -21,12 +21,12 @@ from statistics import median
 import numpy as np
 
 from bench.arguments import output_folder
-from bench.files import MODEL_FOLDER, ModelFiles
+from bench.files import FURTHER_MODELS, MODEL_FOLDER, ModelFiles
 from bench.process import ROOT
 from examples.real_models import fetch
 
 MODELS = (
-    "resnet50,mobilenet_v2,unet,convnext_tiny,vit_small,text_detection,text_direction,text_recognition,"
+    f"resnet50,mobilenet_v2,{FURTHER_MODELS},text_detection,text_direction,text_recognition,"
     "vgg16,inception_v3,densenet121"
 )
 ENGINES = ("onnxruntime", "wheel", "checkout")

@@ -14,6 +14,8 @@ ALL_MODELS = (
     "resnet50,yolov8n,inception_v3,vgg16,vgg16_bn"
 )
 
+FURTHER_MODELS = "unet,convnext_tiny,vit_small"  # bench.cold_start measures them too
+
 
 @dataclass(frozen=True)
 class ModelFiles:
