@@ -6,6 +6,8 @@ They need not run here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -58,6 +60,24 @@ def test_avx2_holds_nothing_wider(op: type[Op]) -> None:
 def test_generic_holds_nothing_wider(op: type[Op]) -> None:
     found = encodings_of(specs_of(listed(op)[:1], anywhere("generic")), anywhere("generic"))
     assert all(each == {"legacy"} for each in found.values()), found
+
+
+class WithoutCaches(Target):
+    """A target that nobody may ask for the sizes of its caches."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("l1_bytes", "l2_bytes", "l3_bytes"):
+            raise AssertionError(f"code depends on {name}")
+        return super().__getattribute__(name)
+
+
+@each_operator
+def test_code_depends_on_no_cache(op: type[Op]) -> None:
+    """Object code serves a whole level: what depends on a machine's caches is an argument, or a field of the spec."""
+    target = anywhere("avx512")
+    bare = WithoutCaches(**{field.name: getattr(target, field.name) for field in fields(target)})
+    for spec in specs_of(listed(op)[:2], target):
+        assert spec.emit(bare).module()
 
 
 @pytest.mark.parametrize(("name", "allowed"), [("generic", {"legacy"}), ("avx2", {"legacy", "VEX"})])

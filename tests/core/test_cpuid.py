@@ -8,6 +8,7 @@ from cenote.codegen import llvm
 from cenote.core import cpuid
 from cenote.core.errors import ArgumentError
 from cenote.core.target import LEVELS, choose_target
+from tests.targets import TARGETS, anywhere
 
 pytestmark = pytest.mark.skipif(not cpuid.can_ask(), reason="asks x86-64 processors only")
 
@@ -41,6 +42,12 @@ def test_an_old_processor_has_fewer_leaves() -> None:
     found = cpuid.supported({1: ALL}, lambda: 0xE7)
     assert "avx" in found
     assert not found & {"avx2", "avx512f", "lzcnt"}
+
+
+def test_code_for_a_level_is_the_same_everywhere() -> None:
+    """What the wheel carries is made from a target that is described; here it is found by one that was asked."""
+    for target in TARGETS:
+        assert anywhere(target.name).of_level() == target.of_level()
 
 
 @pytest.mark.parametrize("level", LEVELS)
