@@ -3,7 +3,8 @@
     python -m bundle.networks bench/.models/resnet50.onnx …      adds them to bundle/networks, or replaces them
 
 A kernel depends on the shapes of weights, not on their content, so a file keeps of each large tensor type and shape
-alone; `network` fills them again. Small ones and all integers stay: they may be shapes, bounds or exponents.
+alone; `network` fills them again. Small ones and all integers stay: they may be shapes, bounds or exponents. (Of the
+benchmark networks vgg16_bn is left out: once folded it has the kernels of vgg16.)
 """
 
 from __future__ import annotations
