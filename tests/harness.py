@@ -26,7 +26,7 @@ from cenote.kernels.base import (
 )
 from cenote.kernels.launch import with_constants
 from cenote.ops.base import Lowering, Op
-from cenote.runtime.program import Slot
+from cenote.runtime.steps import Slot
 
 GUARD = 256  # bytes on either side of a buffer
 NAN_GUARD = (

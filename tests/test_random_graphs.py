@@ -15,7 +15,7 @@ import cenote
 import cenote.compiler.compile
 from cenote.frontends.onnx import load_onnx
 from cenote.graph.interpreter import evaluate
-from cenote.runtime.program import KernelStep, Step
+from cenote.runtime.steps import KernelStep, Step
 from tests.random_graphs import networks
 
 TOLERANCE = 1e-4

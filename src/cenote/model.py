@@ -20,12 +20,13 @@ from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
 from cenote.plans import reader
 from cenote.plans.cache import CacheEntry
-from cenote.plans.format import StoredModel, StoredPlan, is_plan_at
+from cenote.plans.format import SizedPlan, StoredModel, StoredPlan, is_plan_at
 from cenote.runtime.arrays import same
 from cenote.runtime.batches import ahead, batches
 from cenote.runtime.inputs import fitting, foreign
-from cenote.runtime.signature import Signature
+from cenote.runtime.signature import Shapes, Signature
 from cenote.runtime.threads import resolve_threads
+from cenote.sized import SizedPlans
 from cenote.stage import NoPlan, Options, Stage, get_or_make
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Model:
         self._source: Callable[[], Graph] | None = None  # of a model with symbolic dimensions: its graph
         self._stages: OrderedDict[Any, Stage] = OrderedDict()
         self._signature = Signature(inputs)
+        self._sized = SizedPlans(self._signature)
 
     @staticmethod
     def from_graph(
@@ -107,6 +109,7 @@ class Model:
         model._source = source
         for shapes, plan in stored.plans.items():
             model._adopt(shapes, plan)
+        model._sized.plans.extend(stored.sized)
         return model
 
     @staticmethod
@@ -142,11 +145,11 @@ class Model:
             from cenote.plans.source import with_source
 
         with refusals(f"a plan file of {len(self._stages)} sets of shapes"):
-            stored = self._stored(list(self._stages))
+            stored = self._stored(list(self._own_stages()), self._sized.plans)
             writer.save(path, with_source(stored, source, self._origin) if source else stored)
 
-    def _stored(self, shapes: Sequence[Any]) -> StoredModel:
-        """The model and its plans for these shapes, to be written down."""
+    def _stored(self, shapes: Sequence[Any], sized: Sequence[tuple[Shapes, SizedPlan]]) -> StoredModel:
+        """The model and its plans for these shapes and for classes of sizes, to be written down."""
         return StoredModel(
             self.inputs,
             self._declared_outputs,
@@ -154,13 +157,19 @@ class Model:
             self._options.precision,
             self._options.weights,
             {key: self._stages[key].plan for key in shapes},
+            sized,
         )
 
     def _keep(self, shapes: tuple[tuple[int, ...], ...] | None) -> None:
         """Put the plan for these shapes into the cache; None: what there is when the model has been loaded."""
-        wanted = [key for key in self._stages if shapes is None or key == shapes]
-        if self._cache_entry is not None and all(self._stages[key].rest is None for key in wanted):
-            self._cache_entry.keep(shapes, self._stored(wanted))
+        stages = self._own_stages()
+        wanted = [key for key in stages if key == shapes or (shapes is None and self._source is None)]
+        if self._cache_entry is not None and all(stages[key].rest is None for key in wanted):
+            self._cache_entry.keep(shapes, self._stored(wanted, self._sized.plans if shapes is None else ()))
+
+    def _own_stages(self) -> Mapping[Any, Stage]:
+        """The stages that were compiled for their shapes alone."""
+        return {key: stage for key, stage in self._stages.items() if stage.plan.program.arenas is None}
 
     def _adopt(self, shapes: tuple[tuple[int, ...], ...], plan: Plan | StoredPlan) -> Stage:
         """A stage of a plan that was read."""
@@ -347,9 +356,17 @@ class Model:
 
     def _new_stage(self, shapes: tuple[tuple[int, ...], ...], types: Mapping[str, TensorType]) -> Stage:
         """A stage for shapes that this model has not seen: out of the cache, or compiled."""
+        plan = self._sized.find(shapes)
+        if plan is not None:
+            return self._adopt(shapes, plan)
         stored = None if self._cache_entry is None else self._cache_entry.find(shapes, self.threads)
         if stored is not None and shapes in stored.plans:
             return self._adopt(shapes, stored.plans[shapes])
+        if self._source is not None:
+            plan = self._sized.compile(self._source, shapes, self._options)
+            if plan is not None:
+                self._keep(None)
+                return self._adopt(shapes, plan)
         if self._source is None:
             kept_shapes = "; ".join(str([list(shape) for shape in key]) for key in self._stages)
             raise InputError(f"the plan file has no plan for these input shapes (it has: {kept_shapes})")

@@ -23,7 +23,8 @@ from cenote.core.types import Array, TensorType
 from cenote.plans.format import StoredPlan
 
 if TYPE_CHECKING:
-    from cenote.compiler.compile import ConstantPool, Plan
+    from cenote.compiler.compile import Compilation, Plan
+    from cenote.compiler.constants import ConstantPool
     from cenote.compiler.tune import Tuner
     from cenote.graph.graph import OwnedGraph
     from cenote.passes.specialize import Continuation
@@ -63,14 +64,7 @@ class Stage:
         outputs = specialized.graph.outputs
         graph = OwnedGraph(specialized.graph)
         del specialized
-        plan = compile_graph(
-            graph,
-            options.threads,
-            exact=options.precision == "exact",
-            weights=options.weights,
-            pool=options.pool,
-            decide=options.decide,
-        )
+        plan = compile_graph(graph, options.compilation)
         if rest is not None:
             plan = replace(plan, between=rest.host)
         return Stage(plan, inputs, outputs, options, rest)
@@ -145,6 +139,15 @@ class Options:
         self.guard = Guard()
 
     @cached_property
+    def compilation(self) -> Compilation:
+        """How graphs are compiled."""
+        with importing():
+            from cenote.compiler.compile import Compilation
+
+        exact = self.precision == "exact"
+        return Compilation(self.threads, exact, self.weights, self.pool, self.decide)
+
+    @cached_property
     def decide(self) -> Tuner:
         """Chooses between algorithms."""
         with importing():
@@ -156,7 +159,7 @@ class Options:
     def pool(self) -> ConstantPool:
         """Weights that several plans share."""
         with importing():
-            from cenote.compiler.compile import ConstantPool
+            from cenote.compiler.constants import ConstantPool
 
         return ConstantPool()
 

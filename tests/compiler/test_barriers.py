@@ -15,7 +15,7 @@ import cenote
 from cenote.codegen import jit
 from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, levels_of
 from cenote.kernels.base import Call, KernelSpec
-from cenote.runtime.program import KernelStep, Slot
+from cenote.runtime.steps import KernelStep, Slot
 
 CALL = Call(KernelSpec(), ())
 

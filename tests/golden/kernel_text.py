@@ -33,7 +33,7 @@ from cenote.core.target import Target
 from cenote.core.types import Layout, TensorType
 from cenote.kernels.base import View, dense_strides, halo_offset
 from cenote.ops import operators
-from cenote.runtime.program import Slot
+from cenote.runtime.steps import Slot
 
 TARGETS = {
     name: Target(

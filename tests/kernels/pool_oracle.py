@@ -11,7 +11,7 @@ from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import View, buffer_elements, dense_strides
 from cenote.kernels.pool.problem import Candidate, Geometry, Memory, PoolProblem, Scale
 from cenote.ops.pool.algorithms import candidates, planned
-from cenote.runtime.program import Slot
+from cenote.runtime.steps import Slot
 from tests.harness import Buffer, launch, pack, unpack
 
 LAYOUTS = ("plain", "blocked", "last")

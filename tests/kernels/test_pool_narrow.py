@@ -10,7 +10,7 @@ from cenote.core.types import PLAIN, TensorType
 from cenote.kernels.base import KernelSpec, View, dense_strides
 from cenote.kernels.pool.problem import Geometry, Memory, PoolProblem
 from cenote.kernels.pool.small_window import PoolSmallWindow
-from cenote.runtime.program import Slot
+from cenote.runtime.steps import Slot
 from tests.kernels.pool_oracle import chosen, geometry, has_empty_window
 from tests.kernels.test_pool_windows import HOST, NO_PADS, TARGETS, check, noise, square
 

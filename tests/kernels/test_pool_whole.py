@@ -11,7 +11,7 @@ from cenote.codegen import jit
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import View, dense_strides
 from cenote.kernels.pool.whole_map import BLOCK, PIECE, UNROLLED, Maps, Reduce, partials, whole_maps
-from cenote.runtime.program import Slot
+from cenote.runtime.steps import Slot
 from tests.harness import Buffer, launch, pack, unpack
 
 HOST = jit.host_target()

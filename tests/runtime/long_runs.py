@@ -12,7 +12,8 @@ from cenote.codegen import jit
 from cenote.codegen.builder import F32, Kernel, Parameter
 from cenote.core.types import TensorType
 from cenote.kernels.driver import driver_abi
-from cenote.runtime.program import KernelStep, Program, Slot
+from cenote.runtime.program import Program
+from cenote.runtime.steps import KernelStep, Slot
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 64

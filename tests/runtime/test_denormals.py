@@ -21,7 +21,8 @@ from cenote.core.target import Target
 from cenote.core.types import TensorType
 from cenote.functional import dispatch
 from cenote.kernels.driver import Driver, driver_abi, driver_sources
-from cenote.runtime.program import KernelStep, Program, Slot
+from cenote.runtime.program import Program
+from cenote.runtime.steps import KernelStep, Slot
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="reads the x86 control register")
 SIZE = 4096

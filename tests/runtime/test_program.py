@@ -17,7 +17,8 @@ from cenote.core.errors import ArgumentError, CapacityError
 from cenote.core.types import Array, TensorType
 from cenote.kernels.driver import driver_abi
 from cenote.runtime.memory import address_of, aligned_bytes, aligned_copy
-from cenote.runtime.program import HostStep, KernelStep, Program, Slot
+from cenote.runtime.program import Program
+from cenote.runtime.steps import HostStep, KernelStep, Slot
 from cenote.runtime.threads import resolve_threads
 
 SIZE = 1024

@@ -16,7 +16,7 @@ from cenote.compiler.schedule import Schedule
 from cenote.core.types import TensorType
 from cenote.kernels.base import present
 from cenote.ops.base import Alias
-from cenote.runtime.program import Slot
+from cenote.runtime.steps import Slot
 
 Halo = tuple[tuple[int, int], ...]
 
@@ -59,7 +59,7 @@ class Sharing:
             slot,
             members=[name],
             lanes={self.lanes.get(name, 0)},
-            sizes={present(self.graph.type_of(name)).nbytes},
+            each=present(self.graph.type_of(name)).nbytes,
             last_use=self.last_use.get(name, -1),
             wants_halo=bool(self.wanted_halo.get(name)),
         )
@@ -137,7 +137,7 @@ class Sharing:
         buffer = self.buffers[root]
         if result not in self.buffers and buffer.lanes != {self.lanes.get(result, 0)}:
             return False  # in a part of a concat, offsets count blocks or elements, not both
-        same = len(buffer.sizes) == 1
+        same = buffer.each is not None
         free = not buffer.wants_halo
         return buffer.slot is None and offset == 0 and same and (free or buffer.members == [name])
 

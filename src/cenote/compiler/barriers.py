@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from cenote.core.sizes import plain
 from cenote.kernels.base import Call
-from cenote.runtime.program import HostStep, Slot
+from cenote.runtime.steps import HostStep, Slot
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,11 @@ class Extent:
     slot: Slot
     nbytes: int
     root: str = ""
+
+    @staticmethod
+    def at_hand(slot: Slot, nbytes: int, root: str) -> Extent:
+        """The extent for the shapes at hand."""
+        return Extent(replace(slot, offset=plain(slot.offset)), plain(nbytes), root)
 
 
 class StepKind(StrEnum):

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import is_not
-from typing import Any
-
-import numpy as np
 
 from cenote.codegen import jit
 from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, levels_of
+from cenote.compiler.constants import ConstantPool
 from cenote.compiler.levels import in_ranks
-from cenote.compiler.memory import MemoryPlan, plan_memory
+from cenote.compiler.memory import MemoryPlan, plan_memory, temporary_name
+from cenote.compiler.offsets import settle_offsets
 from cenote.compiler.placement import Buffer
 from cenote.compiler.report import PlanDescription, describe_plan
 from cenote.compiler.schedule import Decide, Schedule, schedule
+from cenote.compiler.templates import Assembled, lifetimes, make_template, with_positions
+from cenote.core.computed import SizedArray, Table
 from cenote.core.errors import errors_at
+from cenote.core.sizes import code_of, plain
 from cenote.core.target import Target
-from cenote.core.types import Array, TensorType
+from cenote.core.trace import Trace
+from cenote.core.types import PLAIN, Array, TensorType
 from cenote.graph.graph import Graph, Node, OwnedGraph
 from cenote.kernels.base import Argument, Call, View, present
 from cenote.kernels.driver import driver_abi
@@ -29,14 +33,12 @@ from cenote.kernels.layout.reorder import zero_halo_call
 from cenote.ops.base import Alias, Bind, Lowering, no_calls
 from cenote.ops.reorder import Reorder
 from cenote.passes.pipeline import optimize
-from cenote.runtime.memory import reserved_bytes
-from cenote.runtime.program import HostStep, Program, Slot
+from cenote.runtime.program import Program
+from cenote.runtime.steps import HostStep, Slot
+from cenote.runtime.template import Template
 
 _log = logging.getLogger(__name__)
-_LARGE = 1 << 20  # bytes from which an array has pages of its own anyway, and is not worth copying
-_WORTH_THREADS = (
-    60e-6  # seconds of work below which waking and meeting other threads costs more than they bring
-)
+_WORTH_THREADS = 60e-6  # seconds of work, below which waking and meeting threads costs more than it brings
 _MORE_MEMORY = 1.1  # times as much as step by step: what a plan may take so that branches run side by side
 
 
@@ -70,50 +72,82 @@ class Plan:
         return f"<cenote.Plan {self.graph.name}, {steps} steps, arena {arena:,} bytes>"
 
 
-def compile_graph(
-    source: Graph | OwnedGraph,
-    threads: int,
-    *,
-    exact: bool = False,
-    weights: str = "float32",
-    pool: ConstantPool | None = None,
-    decide: Decide | None = None,
-) -> Plan:
+@dataclass(frozen=True)
+class Compilation:
+    """How a graph is compiled: threads, no Winograd if `exact`, the type of linear layers' weights, the pool of weights
+    that plans share, and what decides between algorithms (see `schedule`)."""
+
+    threads: int
+    exact: bool = False
+    weights: str = "float32"
+    pool: ConstantPool | None = None
+    decide: Decide | None = None
+
+
+def compile_graph(source: Graph | OwnedGraph, how: Compilation) -> Plan:
     """Optimise, schedule, plan memory, generate code and assemble the program of a specialised graph.
 
-    The plan holds the weights as the program wants them, not the graph's own. `decide`: see `schedule`.
+    The plan holds the weights as the program wants them, not the graph's own.
     """
+    return assemble(_scheduled(source, how), how.threads, how.pool)
+
+
+def compile_sized(source: Graph | OwnedGraph, how: Compilation, trace: Trace) -> tuple[Template, str]:
+    """The same for a graph whose types hold Sizes of the trace: a template and its description, JSON in which numbers
+    of the template stand as {{position}}."""
+    assembler, seconds = _assembled(_scheduled(source, how, trace), how.pool, trace)
+    template, positions = assembler.template(how.threads, seconds, trace)
+    made = template.at(trace.values[: trace.dimensions])
+    assert made is not None, "a template holds for the sizes that it was made with"
+    origins = tuple(step.origin for step in assembler.steps)
+    with trace.showing_formulas():
+        described = describe_plan(assembler.scheduled, assembler.memory, made[0], origins)
+        return template, with_positions(json.dumps(described.as_dict(), default=str), positions)
+
+
+def _scheduled(
+    source: Graph | OwnedGraph, how: Compilation, trace: Trace | None = None
+) -> Callable[[], Schedule]:
     target = jit.host_target()
     handover = source if isinstance(source, OwnedGraph) else OwnedGraph(source)
 
     def make() -> Schedule:
-        optimized = optimize(handover.take(), target, exact=exact, weights=weights, inferred=True)
-        return schedule(optimized, target, decide)
+        optimized = optimize(handover.take(), target, exact=how.exact, weights=how.weights, inferred=True)
+        return schedule(optimized, target, how.decide, trace)
 
-    return assemble(make, threads, pool)
+    return make
 
 
 def assemble(make: Callable[[], Schedule], threads: int, pool: ConstantPool | None = None) -> Plan:
     """Plan memory, generate code and build the program of the schedule that `make` gives (and keeps no hold of)."""
+    assembler, seconds = _assembled(make, pool, None)
+    program = assembler.program(threads, seconds < _WORTH_THREADS)
+    origins = tuple(step.origin for step in assembler.steps)
+    return Plan(assembler.graph, assembler.scheduled, assembler.memory, program, origins)
+
+
+def _assembled(
+    make: Callable[[], Schedule], pool: ConstantPool | None, trace: Trace | None
+) -> tuple[_Assembler, float]:
+    """The steps of a schedule, and the seconds that they are estimated to take."""
     target, scheduled = jit.host_target(), make()
-    alone = sum(option.seconds for option in scheduled.lowerings if option is not None) < _WORTH_THREADS
-    scheduled, memory = _in_memory(scheduled)
+    seconds = sum(option.seconds for option in scheduled.lowerings if option is not None)
+    scheduled, memory = _in_memory(scheduled, trace)
     constants = dict(scheduled.graph.constants)
     binds = [None if option is None else option.bind for option in scheduled.lowerings]
     scheduled = _without_weights(scheduled)
     assembler = _Assembler(scheduled, memory, target, pool or ConstantPool(), constants, binds)
-    program = assembler.program(threads, alone)
-    origins = tuple(step.origin for step in assembler.steps)
-    return Plan(scheduled.graph, scheduled, memory, program, origins)
+    assembler.make_steps()
+    return assembler, seconds
 
 
-def _in_memory(scheduled: Schedule) -> tuple[Schedule, MemoryPlan]:
+def _in_memory(scheduled: Schedule, trace: Trace | None) -> tuple[Schedule, MemoryPlan]:
     """The memory plan; with branches side by side where that takes little more."""
-    least = plan_memory(scheduled)
+    least = plan_memory(scheduled, trace=trace)
     ranked, ranks = in_ranks(scheduled)
     if len(set(ranks)) == len(ranks):
         return scheduled, least
-    roomy = plan_memory(ranked, ranks)
+    roomy = plan_memory(ranked, ranks, trace)
     return (ranked, roomy) if roomy.arena_bytes <= least.arena_bytes * _MORE_MEMORY else (scheduled, least)
 
 
@@ -124,50 +158,9 @@ def _without_weights(scheduled: Schedule) -> Schedule:
         name: type if type.value is None else TensorType(type.dtype, type.shape)
         for name, type in graph.types.items()
     }
-    types.update({name: TensorType(x.dtype, x.shape) for name, x in graph.constants.items()})
+    types.update({name: _bare(TensorType.known(x)) for name, x in graph.constants.items()})
     lowerings = tuple(option and replace(option, bind=no_calls) for option in scheduled.lowerings)
     return Schedule(graph.replace(constants={}, types=types), lowerings, scheduled.reasons)
-
-
-class ConstantPool:
-    """Packed weights that several plans of one model share: equal content is kept once.
-
-    They lie in large slabs that the system backs with huge pages: fewer faults when loading, fewer TLB misses after.
-    """
-
-    _SLAB = 8 << 20
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[Any, ...], list[Array]] = {}
-        self._slab = reserved_bytes(0)
-        self._used = 0
-
-    def intern(self, array: Array) -> Array:
-        """The kept array with this content; a new one is copied into the pool, unless it is large."""
-        flat = array.reshape(-1)
-        probe = flat[:: max(1, flat.size // 64)].tobytes()
-        same = self._kept.setdefault((array.shape, array.dtype.str, probe), [])
-        for kept in same:
-            if kept is array or np.array_equal(_bytes(kept), _bytes(array)):
-                return kept
-        large = array.nbytes >= _LARGE and array.flags.c_contiguous
-        fresh = array if large else self._copy(array)
-        same.append(fresh)
-        return fresh
-
-    def _copy(self, array: Array) -> Array:
-        nbytes = -(-array.nbytes // 64) * 64
-        if self._used + nbytes > self._slab.nbytes:
-            self._slab, self._used = reserved_bytes(max(nbytes, self._SLAB)), 0
-        block = self._slab[self._used : self._used + array.nbytes]
-        self._used += nbytes
-        copy: Array = block.view(array.dtype).reshape(array.shape) if array.size else array.copy()
-        copy[...] = array
-        return copy
-
-
-def _bytes(array: Array) -> Array:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 class _Assembler:
@@ -185,11 +178,12 @@ class _Assembler:
         weights: dict[str, Array],
         binds: list[Bind | None],
     ) -> None:
-        self.graph, self.lowerings = scheduled.graph, scheduled.lowerings
+        self.scheduled, self.graph, self.lowerings = scheduled, scheduled.graph, scheduled.lowerings
         self.memory, self.target, self.pool, self.weights = memory, target, pool, weights
         self.binds = binds
         self.constants: list[Array] = []
         self.constant_slots: dict[int, Slot] = {}
+        self.tables: dict[str, int] = {}  # arrays that depend on sizes: their formulas, numbered
         self.weight_names = list(weights)
         self.weight_slots: dict[str, Slot] = {}
         self.outputs = set(self.graph.outputs)
@@ -200,7 +194,8 @@ class _Assembler:
         self.last_use = {name: i for i, node in enumerate(self.graph.nodes) for name in node.inputs}
         self.steps: list[PendingStep] = []
 
-    def program(self, threads: int, alone: bool) -> Program:
+    def make_steps(self) -> None:
+        """Bind every node."""
         for index, (node, option) in enumerate(zip(self.graph.nodes, self.lowerings, strict=True)):
             self._zero_halos(index)
             with errors_at(node.where):
@@ -208,7 +203,10 @@ class _Assembler:
             for name in node.inputs:
                 if self.last_use[name] == index and name not in self.outputs:
                     self.weights.pop(name, None)
-        barriers = self._side_by_side()
+
+    def program(self, threads: int, alone: bool) -> Program:
+        """The program of the steps."""
+        barriers = self._barriers(self._side_by_side())
         launcher = Launcher((step.call for step in self.steps if step.call is not None), self.target)
         steps = tuple(
             launcher.step(step.call, step.label, barrier) if step.call is not None else present(step.host)
@@ -225,13 +223,28 @@ class _Assembler:
             alone=alone,
         )
 
-    def _side_by_side(self) -> list[bool]:
-        """Move steps to earlier ones that they need not wait for; after which steps all threads meet then."""
+    def template(self, threads: int, seconds: float, trace: Trace) -> tuple[Template, dict[str, int]]:
+        """The template of the steps, and where its numbers for the values' extents lie, by their formulas."""
+        levels = self._side_by_side()
+        arena = settle_offsets(self.memory.buffers, lifetimes(self.steps, levels), trace)
+        launcher = Launcher((step.call for step in self.steps if step.call is not None), self.target)
+        parts = Assembled(
+            self.steps, self._barriers(levels), [self.graph.types[declared.name] for declared in self.graph.inputs],
+            [_bare(self.graph.type_of(name)) for name in self.graph.outputs], self.constants, list(self.tables), arena,
+            trace.unknown(f"int({code_of(seconds)} < {_WORTH_THREADS})", int(plain(seconds) < _WORTH_THREADS), 0, 1),
+        )  # fmt: skip
+        return make_template(parts, launcher, trace, threads, self.graph.types)
+
+    def _side_by_side(self) -> list[int]:
+        """Move steps to earlier ones that they need not wait for; the levels of the steps then, rising."""
         levels = levels_of(self.steps)
         order = sorted(range(len(levels)), key=levels.__getitem__)
         self.steps = [self.steps[i] for i in order]
-        ends = [levels[i] != levels[j] for i, j in itertools.pairwise(order)]
-        return [*ends, True] if order else []
+        return [levels[i] for i in order]
+
+    def _barriers(self, levels: Sequence[int]) -> list[bool]:
+        """After which steps all threads meet."""
+        return [*(a != b for a, b in itertools.pairwise(levels)), True] if levels else []
 
     # ---- steps on their way ---------------------------------------------------------------------------------------
 
@@ -265,26 +278,31 @@ class _Assembler:
             step = PendingStep(f"{node.title}: {option.name}", origin, call, None, batch=batch)
             step.reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights]
             step.writes = [self._extent_of(name) for name in node.outputs if name]
-            step.writes += [Extent(view.slot, view.type.nbytes) for view in temporaries]
+            step.writes += self._of_temporaries(index)
             self.steps.append(step)
         if option.check is not None:
             noted = temporaries[-1]
             check = HostStep(
                 f"{node.title}: check", option.check, ((noted.slot, noted.type),), (), node.where
             )
-            self.steps.append(PendingStep(check.label, Origin(index, StepKind.CHECK), None, check))
+            looks = self._of_temporaries(index)
+            self.steps.append(PendingStep(check.label, Origin(index, StepKind.CHECK), None, check, looks))
 
     def _input(self, name: str) -> View | None:
         """The view of an input, with its content if it is a constant."""
         if not name:
             return None
-        view = self.memory.views[name]
-        return replace(view, type=TensorType.known(self.weights[name])) if name in self.weights else view
+        view, content = self.memory.views[name], self.weights.get(name)
+        if isinstance(content, SizedArray):
+            return replace(view, slot=self._table(content.code()))
+        return view if content is None else replace(view, type=TensorType.known(content))
 
     def _kept(self, call: Call) -> Call:
         """Arrays move into the program's constants at once, so that what they were made from can go."""
 
         def placed(argument: Argument) -> Argument:
+            if isinstance(argument, Table):
+                return View(TensorType.of(argument.value.dtype, ()), PLAIN, (), self._table(argument.code))
             if not isinstance(argument, View) or argument.slot.kind != "constant":
                 return argument
             slot = self._weight(self.weight_names[argument.slot.index])
@@ -314,16 +332,25 @@ class _Assembler:
         raise AssertionError(f"no kernel moves {source.layout} to {result.layout}")
 
     def _add_host(self, index: int, node: Node) -> None:
-        inputs = tuple(
-            None if not name else (self._host_slot(name), _bare(self.graph.type_of(name)))
-            for name in node.inputs
-        )
+        types = {name: _bare(self.graph.type_of(name)) for name in node.inputs if name}
+        inputs = tuple((self._host_slot(name), types[name]) if name else None for name in node.inputs)
         outputs = tuple(
             (self.memory.views[name].slot, self.graph.types[name]) if name else None for name in node.outputs
         )
         _log.debug("%s runs as NumPy", node.title)
         host = HostStep(f"{node.title}: host", node.op, inputs, outputs, node.where)
-        self.steps.append(PendingStep(host.label, Origin(index, StepKind.HOST, "reference"), None, host))
+        origin = Origin(index, StepKind.HOST, "reference")
+        reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights]
+        writes = [self._extent_of(name) for name in node.outputs if name]
+        self.steps.append(PendingStep(host.label, origin, None, host, reads, writes))
+
+    def _of_temporaries(self, index: int) -> list[Extent]:
+        """Where a step's temporaries lie."""
+        views = self.memory.temporaries.get(index, ())
+        return [
+            Extent.at_hand(view.slot, view.type.nbytes, temporary_name(index, number))
+            for number, view in enumerate(views)
+        ]
 
     def _host_slot(self, name: str) -> Slot:
         return self._weight(name) if name in self.weights else self.memory.views[name].slot
@@ -331,8 +358,15 @@ class _Assembler:
     def _weight(self, name: str) -> Slot:
         """Where a weight lies that some step reads as it is."""
         if name not in self.weight_slots:
-            self.weight_slots[name] = self._constant(self.weights[name])
+            content = self.weights[name]
+            self.weight_slots[name] = (
+                self._table(content.code()) if isinstance(content, SizedArray) else self._constant(content)
+            )
         return self.weight_slots[name]
+
+    def _table(self, code: str) -> Slot:
+        """An array with this formula."""
+        return Slot("table", self.tables.setdefault(code, len(self.tables)))
 
     def _extent_of(self, name: str) -> Extent:
         """A piece of a concat is one run of memory when there is one picture; otherwise take the whole buffer."""
@@ -345,7 +379,7 @@ class _Assembler:
             inset = sum(b * stride for b, stride in zip(border, view.strides[2:], strict=True))
             nbytes = view.blocks * view.strides[1] * view.type.dtype.itemsize
         start = view.slot.offset - inset * view.type.dtype.itemsize
-        return Extent(replace(view.slot, offset=start), nbytes, buffer.root)
+        return Extent.at_hand(replace(view.slot, offset=start), nbytes, buffer.root)
 
     def _constant(self, array: Array) -> Slot:
         kept = self.pool.intern(array)
@@ -363,4 +397,4 @@ def _bare(type: TensorType | None) -> TensorType:
 
 
 def _whole(buffer: Buffer) -> Extent:
-    return Extent(present(buffer.slot), buffer.nbytes, buffer.root)
+    return Extent.at_hand(present(buffer.slot), buffer.nbytes, buffer.root)

@@ -9,14 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cenote.compiler.alias import Sharing
+from cenote.compiler.offsets import defer_offsets
 from cenote.compiler.placement import Buffer, live_peak, place
 from cenote.compiler.schedule import Schedule
 from cenote.core.errors import CapacityError
+from cenote.core.trace import Trace
 from cenote.core.types import Layout, TensorType
 from cenote.graph.graph import Graph
 from cenote.kernels.base import View, buffer_elements, dense_strides, halo_offset, present
 from cenote.ops.base import Lowering
-from cenote.runtime.program import Slot
+from cenote.runtime.steps import Slot
 
 _LARGEST = 1 << 46  # bytes; beyond any machine, and far from overflowing 64-bit offsets
 
@@ -38,17 +40,18 @@ class MemoryPlan:
     aliased: frozenset[int]
 
 
-def plan_memory(schedule: Schedule, ranks: Sequence[int] = ()) -> MemoryPlan:
+def plan_memory(schedule: Schedule, ranks: Sequence[int] = (), trace: Trace | None = None) -> MemoryPlan:
     """Plan a schedule. Raises CapacityError when sizes are beyond any machine.
 
-    Nodes of the same rank may run at once (`ranks` gives one per node, never falling); without, each is its own.
+    Nodes of the same rank may run at once (`ranks` gives one per node, never falling); without, each is its own. With a
+    `trace`, offsets in the arena are numbers whose formulas come later (`offsets`).
     """
-    return _Planner(schedule, ranks or range(len(schedule.graph.nodes))).run()
+    return _Planner(schedule, ranks or range(len(schedule.graph.nodes)), trace).run()
 
 
 class _Planner:
-    def __init__(self, schedule: Schedule, ranks: Sequence[int]) -> None:
-        self.ranks = ranks
+    def __init__(self, schedule: Schedule, ranks: Sequence[int], trace: Trace | None) -> None:
+        self.ranks, self.trace = ranks, trace
         self.graph: Graph = schedule.graph
         self.lowerings: tuple[Lowering | None, ...] = schedule.lowerings
         self.shared = Sharing(schedule, self._wanted_halos())
@@ -60,6 +63,8 @@ class _Planner:
         placed = [b for b in self.shared.buffers.values() if b.slot is None]
         placed += [buffer for group in temporaries.values() for buffer, _ in group]
         arena_bytes = place(placed)
+        if self.trace is not None:
+            defer_offsets(placed, self.trace)
         views = {name: self._view(name) for name in self.offsets_and_roots()}
         plans = {
             step: tuple(_plain_view(type, buffer) for buffer, type in group)
@@ -69,7 +74,10 @@ class _Planner:
         return MemoryPlan(
             views,
             plans,
-            tuple(self.shared.buffers.values()),
+            (
+                *self.shared.buffers.values(),
+                *(buffer for group in temporaries.values() for buffer, _ in group),
+            ),
             buffer_of,
             arena_bytes,
             live_peak(placed),
@@ -118,7 +126,7 @@ class _Planner:
             if option is not None and option.temporaries:
                 rank = self.ranks[step]
                 found[step] = [
-                    (Buffer(f"step {step} temporary {i}", None, type.nbytes, step, rank, rank), type)
+                    (Buffer(temporary_name(step, i), None, type.nbytes, step, rank, rank), type)
                     for i, type in enumerate(option.temporaries)
                 ]
         return found
@@ -145,6 +153,11 @@ class _Planner:
             elements = offset + halo_offset(type.shape, layout)
         slot = Slot(buffer.slot.kind, buffer.slot.index, buffer.slot.offset + elements * type.dtype.itemsize)
         return View(TensorType(type.dtype, type.shape), layout, strides, slot)
+
+
+def temporary_name(step: int, number: int) -> str:
+    """The root of a step's temporary buffer."""
+    return f"step {step} temporary {number}"
 
 
 def _plain_view(type: TensorType, buffer: Buffer) -> View:

@@ -12,9 +12,10 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cenote.runtime.program import Slot
+from cenote.core.sizes import plain
+from cenote.runtime.steps import Slot
 
-_ALIGN = 64
+ALIGN = 64
 FOREVER = 1 << 60
 _GOOD_ENOUGH = 1.02  # of the lower bound: no need to look for better
 _ATTEMPTS = 30
@@ -24,8 +25,8 @@ _MOST_COMPARED = 2048  # buffers to be placed by comparing each with all others 
 @dataclass
 class Buffer:
     """One stretch of memory and the values in it. `step` is the first to touch it; it is alive from rank `first` to
-    `last`. Of its members: the sets of their `lanes` and sizes in bytes, the last step that reads one, and whether a
-    reader wants a halo around one.
+    `last`. Of its members: the set of their `lanes`, the bytes of `each` where all have the same, the last step that
+    reads one, and whether a reader wants a halo around one.
     """
 
     root: str
@@ -37,15 +38,22 @@ class Buffer:
     halo: tuple[tuple[int, int], ...] = ()
     members: list[str] = field(default_factory=list)
     lanes: set[int] = field(default_factory=set)
-    sizes: set[int] = field(default_factory=set)
+    each: int | None = None
     last_use: int = -1
     wants_halo: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes, for the shapes at hand."""
+        number: int = plain(self.nbytes)
+        return number
 
     def take_in(self, other: Buffer) -> None:
         """The other's members lie in this buffer from now on."""
         self.members.extend(other.members)
         self.lanes |= other.lanes
-        self.sizes |= other.sizes
+        if self.each is None or other.each is None or self.each != other.each:
+            self.each = None
         self.last_use = max(self.last_use, other.last_use)
         self.wants_halo |= other.wants_halo
 
@@ -68,7 +76,7 @@ def place(buffers: Sequence[Buffer]) -> int:
                 best_size, best_offsets = size, offsets
             if best_size <= bound * _GOOD_ENOUGH:
                 break
-            order = sorted(order, key=lambda i: offsets[i] + buffers[i].nbytes <= size * 0.98)
+            order = sorted(order, key=lambda i: offsets[i] + buffers[i].size <= size * 0.98)
         if best_size <= bound * _GOOD_ENOUGH:
             break
     for buffer, offset in zip(buffers, best_offsets, strict=True):
@@ -77,7 +85,7 @@ def place(buffers: Sequence[Buffer]) -> int:
 
 
 def _by_size(buffers: Sequence[Buffer]) -> list[int]:
-    return sorted(range(len(buffers)), key=lambda i: (-buffers[i].nbytes, buffers[i].first))
+    return sorted(range(len(buffers)), key=lambda i: (-buffers[i].size, buffers[i].first))
 
 
 def _by_fullest_step(buffers: Sequence[Buffer]) -> list[int]:
@@ -88,8 +96,8 @@ def _by_fullest_step(buffers: Sequence[Buffer]) -> list[int]:
         for step in steps[bisect.bisect_left(steps, buffer.first) : bisect.bisect_right(steps, buffer.last)]:
             live[step].append(i)
     order: dict[int, None] = {}
-    for step in sorted(steps, key=lambda s: -sum(buffers[i].nbytes for i in live[s])):
-        order.update(dict.fromkeys(sorted(live[step], key=lambda i: -buffers[i].nbytes)))
+    for step in sorted(steps, key=lambda s: -sum(buffers[i].size for i in live[s])):
+        order.update(dict.fromkeys(sorted(live[step], key=lambda i: -buffers[i].size)))
     order.update(dict.fromkeys(range(len(buffers))))
     return list(order)
 
@@ -100,7 +108,7 @@ def _place_in_order(buffers: Sequence[Buffer], order: Sequence[int]) -> tuple[li
     offsets, total = [0] * len(buffers), 0
     for i in order:
         buffer = buffers[i]
-        size = max(_ALIGN, -(-buffer.nbytes // _ALIGN) * _ALIGN)
+        size = max(ALIGN, -(-buffer.size // ALIGN) * ALIGN)
         busy = sorted(
             (o, s) for o, s, other in placed if other.first <= buffer.last and buffer.first <= other.last
         )
@@ -128,11 +136,11 @@ def _place_in_time(buffers: Sequence[Buffer]) -> int:
     """
     free = _FreeStretches()
     alive: list[tuple[int, int, int]] = []  # last, offset, size
-    for buffer in sorted(buffers, key=lambda b: (b.first, -b.nbytes)):
+    for buffer in sorted(buffers, key=lambda b: (b.first, -b.size)):
         while alive and alive[0][0] < buffer.first:
             _, offset, size = heapq.heappop(alive)
             free.put(offset, size)
-        size = max(_ALIGN, -(-buffer.nbytes // _ALIGN) * _ALIGN)
+        size = max(ALIGN, -(-buffer.size // ALIGN) * ALIGN)
         offset = free.take(size)
         buffer.slot = Slot("arena", 0, offset)
         heapq.heappush(alive, (buffer.last, offset, size))
@@ -187,8 +195,8 @@ def live_peak(buffers: Sequence[Buffer]) -> int:
     events: dict[int, int] = {}
     for buffer in buffers:
         if buffer.last >= 0:
-            events[buffer.first] = events.get(buffer.first, 0) + buffer.nbytes
-            events[buffer.last + 1] = events.get(buffer.last + 1, 0) - buffer.nbytes
+            events[buffer.first] = events.get(buffer.first, 0) + buffer.size
+            events[buffer.last + 1] = events.get(buffer.last + 1, 0) - buffer.size
     peak = total = 0
     for step in sorted(events):
         total += events[step]

@@ -17,7 +17,8 @@ from cenote.compiler.schedule import BY_COST, Schedule
 from cenote.core.types import short_name
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Alias, Op
-from cenote.runtime.program import KernelStep, Program
+from cenote.runtime.program import Program
+from cenote.runtime.steps import KernelStep
 
 _WIDEST = 56  # letters of a column of text
 

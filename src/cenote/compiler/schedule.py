@@ -8,11 +8,13 @@ the output would need. A node without candidates becomes a host step on plain ar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cenote.core.errors import errors_at
+from cenote.core.sizes import is_size, plain
 from cenote.core.target import Target
+from cenote.core.trace import Trace
 from cenote.core.types import PLAIN, Layout, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.kernels.cost_model import conversion_seconds
@@ -61,16 +63,20 @@ def _estimates(best: Lowering, ranked: Sequence[Lowering]) -> str:
 
 def shown_seconds(seconds: float) -> str:
     """As reasons show times."""
+    seconds = plain(seconds)
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.0f} us"
 
 
-def schedule(graph: Graph, target: Target, decide: Decide | None = None) -> Schedule:
-    """Pick lowerings and layouts for a specialised graph; `decide` may overrule the cost model between close rivals."""
-    return _Scheduler(graph, target, decide).run()
+def schedule(
+    graph: Graph, target: Target, decide: Decide | None = None, trace: Trace | None = None
+) -> Schedule:
+    """Pick lowerings and layouts for a specialised graph; `decide` may overrule the cost model between close rivals.
+    With a `trace`, of the questions that candidates ask of sizes only those of the chosen ones count."""
+    return _Scheduler(graph, target, decide, trace).run()
 
 
 class _Scheduler:
-    def __init__(self, graph: Graph, target: Target, decide: Decide | None) -> None:
+    def __init__(self, graph: Graph, target: Target, decide: Decide | None, trace: Trace | None) -> None:
         self.graph, self.target, self.decide = graph, target, decide
         self.types = dict(graph.types)
         self.layouts: dict[str, Layout] = {}
@@ -78,6 +84,8 @@ class _Scheduler:
         self.lowerings: list[Lowering | None] = []
         self.reasons: list[str] = []
         self.converted: dict[tuple[str, int], str] = {}
+        self.trace = trace
+        self.asked: dict[int, Mapping[str, bool]] = {}  # questions, by the id of the candidate
         self.candidates = [self._candidates(node) for node in graph.nodes]
         self.accepted: dict[tuple[int, int], set[int]] = {}
         self.users: dict[str, list[tuple[int, int]]] = {}
@@ -93,6 +101,8 @@ class _Scheduler:
     def run(self) -> Schedule:
         for index, node in enumerate(self.graph.nodes):
             best, reason = self._choose(node, self.candidates[index])
+            if self.trace is not None and best is not None:
+                self.trace.adopt(self.asked[id(best)])
             self._commit(node, best, reason)
         outputs = tuple(self._in_layout(name, 0) for name in self.graph.outputs)
         if outputs != self.graph.outputs:
@@ -105,7 +115,22 @@ class _Scheduler:
     def _candidates(self, node: Node) -> list[Lowering]:
         types = self.graph.input_types(node)
         with errors_at(node.where):
-            return [*node.op.lowerings(types, self.target), *node.op.aliases(types, self.target)]
+            found = node.op.lowerings(types, self.target), node.op.aliases(types, self.target)
+            return [option for options in found for option in self._apart(options)]
+
+    def _apart(self, options: Iterator[Lowering]) -> Iterator[Lowering]:
+        """The options; what they ask of sizes is kept apart."""
+        if self.trace is None:
+            yield from options
+            return
+        made = []
+        with self.trace.apart() as guards:
+            for option in options:
+                self.asked[id(option)] = dict(guards)
+                made.append(option)
+        if not made:
+            self.trace.adopt(guards)
+        yield from made
 
     def _choose(self, node: Node, options: Sequence[Lowering]) -> tuple[Lowering | None, str]:
         """The cheapest option and why, or the one that `decide` picks among those that cost little more."""
@@ -114,7 +139,9 @@ class _Scheduler:
         ranked = sorted(((self._total(node, option), index) for index, option in enumerate(options)))
         least, best = ranked[0][0], options[ranked[0][1]]
         close = [(total, options[index]) for total, index in ranked if total <= _CLOSE * least]
-        rivals = [Rival(option, total - option.seconds) for total, option in close if option.alias is None]
+        rivals = [
+            Rival(option, total - plain(option.seconds)) for total, option in close if option.alias is None
+        ]
         if best.alias is not None:
             return best, ""
         decided = None
@@ -125,7 +152,7 @@ class _Scheduler:
         return rivals[decided[0]].option, decided[1]
 
     def _total(self, node: Node, option: Lowering) -> float:
-        seconds = option.seconds
+        seconds = plain(option.seconds)
         for name, layout in zip(node.inputs, option.inputs, strict=True):
             if name and layout is not None:
                 seconds += self._conversion(name, layout.lanes)
@@ -273,10 +300,12 @@ class _Scheduler:
 
 def _is_free(type: TensorType, lanes: int) -> bool:
     """Blocked and plain memory are the same when there is one pixel and no ragged block."""
-    return type.rank >= 2 and type.shape[1] % lanes == 0 and math.prod(type.shape[2:]) == 1
+    if type.rank < 2 or is_size(type.shape[1]):
+        return False
+    return type.shape[1] % lanes == 0 and math.prod(type.shape[2:]) == 1
 
 
 def _conversion_seconds(type: TensorType, have: int, lanes: int) -> float:
     if have == lanes or _is_free(type, max(have, lanes)):
         return 0.0
-    return conversion_seconds(2 * type.nbytes)
+    return conversion_seconds(plain(2 * type.nbytes))

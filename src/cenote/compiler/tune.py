@@ -22,6 +22,7 @@ from cenote.compiler.compile import Plan, assemble
 from cenote.compiler.schedule import Rival, Schedule, shown_seconds
 from cenote.core.errors import ArgumentError, CenoteError
 from cenote.core.options import TUNINGS
+from cenote.core.sizes import is_size, plain
 from cenote.core.target import processor
 from cenote.core.types import Array, Declared, Layout, TensorType
 from cenote.graph.graph import Graph, Node
@@ -110,7 +111,11 @@ class Tuner:
 
     def __call__(self, node: Node, types: Types, rivals: Sequence[Rival]) -> tuple[int, str] | None:
         """The index of the best rival and what was measured, or None."""
-        if self.mode == OFF or rivals[0].option.seconds < _WORTH_MEASURING or _waits_for_memory(node, types):
+        if (
+            self.mode == OFF
+            or plain(rivals[0].option.seconds) < _WORTH_MEASURING
+            or _waits_for_memory(node, types)
+        ):
             return None
         labels = [label(rival.option) for rival in rivals]
         record = self._record(node, types, rivals, labels)
@@ -135,6 +140,8 @@ class Tuner:
             record = self.known[name] = _parsed(cache.read_text(name))
         if self.mode != FULL or all(text in record for text in labels):
             return record
+        if any(is_size(extent) for type in types if type is not None for extent in type.shape):
+            return record  # a trial needs sizes
         if sum(type.nbytes for type in types if type is not None) > _MOST_BYTES:
             return record
         try:
@@ -149,7 +156,7 @@ class Tuner:
 
 def _waits_for_memory(node: Node, types: Types) -> bool:
     weights = sum(type.nbytes for type in types if type is not None and type.value is not None)
-    return node.op.cost(types).operations < _LEAST_REUSE * weights
+    return bool(plain(node.op.cost(types).operations) < _LEAST_REUSE * weights)
 
 
 def label(option: Lowering) -> str:

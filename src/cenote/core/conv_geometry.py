@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.pool_geometry import AUTO_PADS, Pairs, padding_pairs, same_pads
+from cenote.core.sizes import is_size
 
 T = TypeVar("T")
 
@@ -69,9 +70,10 @@ class ConvShape:
         """Rows of zeros a kernel reads around the input; never negative, and enough for every window."""
         borders = []
         for axis in range(self.rank):
-            begin = self.pads[axis][0]
+            begin, end = self.pads[axis]
             last = (self.out[axis] - 1) * self.strides[axis] + self.reach[axis] - begin
-            borders.append((begin, max(0, last - self.size[axis])))
+            needed = last - self.size[axis]
+            borders.append((begin, max(0, end if is_size(needed) else needed)))  # never more than the padding
         return tuple(borders)
 
     @property

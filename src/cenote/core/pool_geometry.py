@@ -20,7 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cenote.core import limits
+from cenote.core.computed import computed
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.sizes import is_size, maximum, minimum
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -59,7 +61,7 @@ class AxisWindow:
 
     def _taps_below(self, o: int, limit: int) -> int:
         """How many taps of window `o`, from its first on, lie before `limit`."""
-        return min(self.window, max(0, -((self.start(o) - limit) // self.dilation)))
+        return minimum(self.window, maximum(0, -((self.start(o) - limit) // self.dilation)))
 
     def taps(self, o: int) -> tuple[int, int]:
         """Half-open range of the taps of window `o` that fall on real elements: tap t is at start + t * dilation."""
@@ -117,13 +119,25 @@ class AxisWindow:
         past = -(-(self.size + self.begin) // self.stride)
         return past if past < self.out else None
 
-    def counts(self) -> list[int]:
+    def counts(self) -> Sequence[int]:
         """`count` of each window."""
-        return self._table(self.count)
+        return computed(window_counts, *self._numbers, False) if self._is_sized else self._table(self.count)
 
-    def padded_counts(self) -> list[int]:
+    def padded_counts(self) -> Sequence[int]:
         """`padded_count` of each window."""
-        return self._table(self.padded_count)
+        return (
+            computed(window_counts, *self._numbers, True)
+            if self._is_sized
+            else self._table(self.padded_count)
+        )
+
+    @property
+    def _numbers(self) -> tuple[int, ...]:
+        return self.size, self.window, self.stride, self.dilation, self.begin, self.end, self.out
+
+    @property
+    def _is_sized(self) -> bool:
+        return is_size(self.size) or is_size(self.out)
 
     def _table(self, count: Callable[[int], int]) -> list[int]:
         """What is counted in each window: all taps in those that lie on real elements."""
@@ -270,3 +284,11 @@ def adaptive_bounds(size: int, out: int) -> tuple[tuple[int, int], ...]:
     In integers: in floating point one range in a thousand comes out wrong.
     """
     return tuple((o * size // out, -(-(o + 1) * size // out)) for o in limits.positions("pooling", out))
+
+
+def window_counts(
+    size: int, window: int, stride: int, dilation: int, begin: int, end: int, out: int, padded: bool
+) -> Sequence[int]:
+    """`AxisWindow.counts` or, `padded`, `AxisWindow.padded_counts`."""
+    axis = AxisWindow(size, window, stride, dilation, begin, end, out)
+    return axis.padded_counts() if padded else axis.counts()

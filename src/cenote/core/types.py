@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cenote.core.computed import SizedArray
+from cenote.core.sizes import whole
+
 if (
     TYPE_CHECKING
 ):  # numpy.typing takes a tenth of the time that importing NumPy does, and only checkers need it
@@ -85,12 +88,12 @@ class TensorType:
     @staticmethod
     def of(dtype: DTypeLike, shape: Sequence[int]) -> TensorType:
         """From anything NumPy takes as a dtype."""
-        return TensorType(np.dtype(dtype), tuple(int(extent) for extent in shape))
+        return TensorType(np.dtype(dtype), tuple(whole(extent) for extent in shape))
 
     @staticmethod
     def known(value: Array) -> TensorType:
         """The type of a constant, with its content."""
-        return TensorType(value.dtype, value.shape, value)
+        return TensorType(value.kind if isinstance(value, SizedArray) else value.dtype, value.shape, value)
 
     @property
     def rank(self) -> int:

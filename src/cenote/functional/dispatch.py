@@ -30,7 +30,8 @@ from cenote.kernels.launch import Launcher, Runner, single_runner, with_constant
 from cenote.ops.base import Arrays, Lowering, Op
 from cenote.runtime.arrays import as_numpy, dense
 from cenote.runtime.memory import aligned_copy, available_bytes
-from cenote.runtime.program import HostStep, Program, Slot, Step
+from cenote.runtime.program import Program
+from cenote.runtime.steps import HostStep, Slot, Step
 from cenote.runtime.threads import resolve_threads
 
 Parser = Callable[..., Operation]

@@ -84,7 +84,7 @@ def _verify_names(node: Node, made: set[str]) -> None:
 def _verify_constants(graph: Graph) -> None:
     for name, value in graph.constants.items():
         kind = graph.types.get(name)
-        if kind is not None and kind != TensorType(value.dtype, value.shape):
+        if kind is not None and kind != TensorType.known(value):
             raise ModelError(f"constant '{name}' is {TensorType.known(value)}, but its type says {kind}")
 
 

@@ -17,15 +17,16 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Scalar
+from cenote.core.sizes import Real, Size, plain
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, short_name
-from cenote.runtime.program import Slot
+from cenote.runtime.steps import Slot
 
 _LONGEST_SYMBOL = 200  # characters; what is longer is cut and told apart by a digest
 
@@ -186,6 +187,19 @@ class Call:
     grain: int = 1
     scratch: int = 0
     independent: bool = False
+    variants: tuple[KernelSpec, ...] = ()
+    chosen: int = 0
+
+    def among(self, variants: tuple[KernelSpec, ...], chosen: int) -> Call:
+        """The call of one of several kernels with the same words: which, is known when the sizes are."""
+        if len(variants) == 1:
+            return self
+        return dataclasses.replace(self, variants=variants, chosen=chosen)
+
+    @property
+    def specs(self) -> tuple[KernelSpec, ...]:
+        """The kernels that the call may be of."""
+        return self.variants or (self.spec,)
 
     @staticmethod
     def named(
@@ -213,7 +227,7 @@ class Call:
         return [parameter.name for parameter in self.spec.words].index(name)
 
     def __post_init__(self) -> None:
-        if self.items < 0 or self.grain < 1 or self.scratch < 0:
+        if plain(self.items) < 0 or plain(self.grain) < 1 or plain(self.scratch) < 0:
             raise ValueError(f"bad call of {self.spec.symbol}: items {self.items}, grain {self.grain}")
 
 
@@ -232,6 +246,10 @@ def word_of(argument: Argument) -> int | Slot:
         return argument.slot
     if isinstance(argument, float):
         return float_word(argument)
+    if isinstance(argument, Real):
+        return argument.bits()
+    if isinstance(argument, Size):
+        return cast(int, argument)
     if isinstance(argument, np.ndarray):
         raise TypeError("an array argument must be made a constant of the program first")
     return int(argument)

@@ -17,7 +17,7 @@ from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import Argument, Call, View, word_of
 from cenote.kernels.driver import CALL_ARRAYS, direct_call, driver_sources
 from cenote.runtime.memory import address_of, aligned_bytes
-from cenote.runtime.program import KernelStep, Slot
+from cenote.runtime.steps import KernelStep, Slot
 
 
 def with_constants(call: Call, constant: Callable[[Array], Slot]) -> Call:
@@ -37,11 +37,15 @@ class Launcher:
     """The kernels of some calls, compiled and loaded at once, the driver with them."""
 
     def __init__(self, calls: Iterable[Call], target: Target) -> None:
-        specs = dict.fromkeys(call.spec for call in calls)
+        specs = dict.fromkeys(spec for call in calls for spec in call.specs)
         sources: list[Source] = [*specs, *driver_sources(target)]
         addresses = jit.addresses(sources, target)
         # Many steps share a kernel, and making a symbol takes 10 us.
         self._kernels = {spec: (symbol := spec.symbol, addresses[symbol]) for spec in specs}
+
+    def kernels(self, call: Call) -> list[tuple[str, int]]:
+        """Symbols and addresses of the kernels that a call may be of."""
+        return [self._kernels[spec] for spec in call.specs]
 
     def step(self, call: Call, label: str = "", barrier: bool = True) -> KernelStep:
         """The step of a call whose arguments are numbers and places; labelled with the symbol if there is no label."""

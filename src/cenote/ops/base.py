@@ -21,6 +21,8 @@ Arrays = tuple[Array, ...]
 Types = tuple[TensorType, ...]
 T = TypeVar("T", TensorType, Array)
 
+_MOST_AXES = 32  # that NumPy broadcasts
+
 
 class ValueNeeded(CenoteError):
     """`infer` needs the content of an input that is only known when the model runs."""

@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
+from cenote.core.computed import SizedArray
 from cenote.core.conv_geometry import pairs_from_onnx
 from cenote.core.errors import ArgumentError, DTypeError, ModelError, ShapeError, UnsupportedError
-from cenote.core.types import Array, TensorType, is_float
+from cenote.core.sizes import is_size, whole
+from cenote.core.types import INT64, Array, TensorType, is_float
 from cenote.ops.base import Imported, Op, ValueNeeded
 
 _DTYPE_NAMES = (
@@ -22,6 +24,7 @@ _DTYPE_NAMES = (
 )  # fmt: skip  # in the order of ONNX's TensorProto.DataType; "object" holds strings
 
 STRING = np.dtype(object)
+_MOST_AXES = 32  # that NumPy broadcasts
 BOOL = np.dtype(np.bool_)
 INDEX_TYPES = ("int32", "int64")
 O = TypeVar("O", bound=Op)
@@ -86,7 +89,7 @@ def known_ints(op: str, x: TensorType, index: int, what: str) -> tuple[int, ...]
     require_kind(op, x, "iu", what)
     if x.rank > 1:
         raise ShapeError(f"{op}: '{what}' must be a list of integers, got {x}")
-    return tuple(int(item) for item in known(x, index).reshape(-1))
+    return tuple(whole(item) for item in known(x, index).reshape(-1))
 
 
 def known_int(op: str, x: TensorType, index: int, what: str) -> int:
@@ -124,15 +127,27 @@ def require_index(op: str, x: TensorType, what: str = "indices") -> TensorType:
 
 def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """NumPy's multidirectional broadcasting, with Cenote's error."""
-    if len(set(shapes)) == 1 and len(shapes[0]) <= 32:
-        return shapes[0]
-    try:
-        return tuple(int(extent) for extent in np.broadcast_shapes(*shapes))
-    except (ValueError, RuntimeError):  # RuntimeError: more axes than NumPy broadcasts
-        shown = " and ".join(str(list(shape)) for shape in shapes)
-        raise ShapeError(
-            f"{op}: shapes {shown} do not broadcast (at most 32 axes, each equal or 1)"
-        ) from None
+    rank = max(map(len, shapes), default=0)
+    result = []
+    for axis in range(-rank, 0):
+        extent = 1
+        for other in (shape[axis] for shape in shapes if len(shape) >= -axis):
+            if _is_one(extent):
+                extent = other
+            elif rank > _MOST_AXES or not (_is_one(other) or other == extent or other == 1):
+                if extent != 1:
+                    shown = " and ".join(str(list(shape)) for shape in shapes)
+                    raise ShapeError(
+                        f"{op}: shapes {shown} do not broadcast (at most {_MOST_AXES} axes, each equal or 1)"
+                    )
+                extent = other
+        result.append(extent)
+    return tuple(result)
+
+
+def _is_one(extent: int) -> bool:
+    """Is it surely 1? A Size is not asked."""
+    return not is_size(extent) and extent == 1
 
 
 def normalize_axis(op: str, axis: int, rank: int) -> int:
@@ -206,4 +221,4 @@ def as_ints(op: str, what: str, value: Any) -> tuple[int, ...]:
 
 def int64s(values: Sequence[int]) -> Array:
     """A list of integers as the constant a decoder hands to an operator."""
-    return np.array(values, np.int64)
+    return SizedArray.of(values, INT64) if any(map(is_size, values)) else np.array(values, np.int64)

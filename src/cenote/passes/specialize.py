@@ -23,11 +23,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cenote.core.computed import SizedArray
 from cenote.core.errors import CenoteError, ModelError
+from cenote.core.sizes import is_size
 from cenote.core.types import Array, Declared, TensorType
 from cenote.graph.conditional import Branch
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import check_input_types, infer_node, run_node
+from cenote.graph.sized_values import run_sized
 from cenote.ops.base import ShapeFromData, Types, ValueNeeded
 
 FOLD_BYTES = 4 << 20  # a folded result may take this much,
@@ -210,15 +213,17 @@ class _Specializer:
     def _fold(self, node: Node, inputs: tuple[TensorType | None, ...], types: Types) -> bool:
         """Make the outputs constants where their content follows from types or constants."""
         if types and all(kind.value is not None for kind in types):
-            values = [np.asarray(kind.value) for kind in types]
+            values = [np.asanyarray(kind.value) for kind in types]
         else:
             if not self._constant_inputs(node) or not node.op.pure:
                 return False
             available = sum(kind.nbytes for kind in inputs if kind is not None)
             size = sum(kind.nbytes for kind in types)
-            if size > max(FOLD_BYTES, FOLD_RATIO * available):
+            if is_size(size) or size > max(FOLD_BYTES, FOLD_RATIO * available):
                 return False
-            values = list(run_node(node, [self.constants[name] if name else None for name in node.inputs]))
+            given = [self.constants[name] if name else None for name in node.inputs]
+            sized = any(isinstance(array, SizedArray) for array in given)
+            values = list((run_sized if sized else run_node)(node, given))
         for name, value in zip(node.outputs, values, strict=False):
             if name:
                 self._set_constant(name, value)

@@ -87,9 +87,9 @@ class CacheEntry:
         if shapes is not None:
             self._left -= 1
         room = settings.PLAN_CACHE.integer() * _MEGABYTE
-        nbytes = sum(
-            {id(x): x.nbytes for plan in model.plans.values() for x in plan.program.constants}.values()
-        )
+        arrays = [x for plan in model.plans.values() for x in plan.program.constants]
+        arrays += [x for _, sized in model.sized for x in sized.template.constants]
+        nbytes = sum({id(x): x.nbytes for x in arrays}.values())
         if self.external is None or self._left < 0 or not 0 <= nbytes < room:
             return
         with _plans() as place:

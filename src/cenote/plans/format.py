@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cenote.codegen import cache, jit
@@ -25,17 +26,25 @@ from cenote.core.cached import cached_property
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.files import open_regular
 from cenote.core.locks import importing
-from cenote.core.types import Declared
+from cenote.core.types import Array, Declared
 from cenote.core.version import __version__
 from cenote.runtime.program import Program
+from cenote.runtime.signature import Pattern
+from cenote.runtime.steps import KernelStep
+from cenote.runtime.template import Template
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
     from cenote.compiler.report import PlanDescription
 
-MAGIC = b"cenote-plan\x00\x00\x00\x00\x04"
+MAGIC = b"cenote-plan\x00\x00\x00\x00\x05"
 PAGE = 4096
-TRUSTED = ("cenote.ops.", "cenote.kernels.")  # where classes named in a file may come from
+TRUSTED = (
+    "cenote.ops.",
+    "cenote.kernels.",
+    "cenote.core.",
+    "cenote.graph.",
+)  # where classes named in a file may come from
 
 
 class StalePlanError(UnsupportedError):
@@ -72,8 +81,52 @@ class StoredPlan:
 
 
 @dataclass(frozen=True)
+class SizedPlan:
+    """A plan for all sizes of a class: the program's template and its description, JSON in which numbers of the
+    template stand as {{position}}. `made_with`: the shapes of inputs that it was compiled for first."""
+
+    template: Template
+    text: str
+    made_with: tuple[tuple[int, ...], ...]
+
+    def at(self, dimensions: Sequence[int]) -> StoredPlan | None:
+        """The plan for these symbolic dimensions; None where this one does not hold for them."""
+        made = self.template.at(dimensions)
+        return None if made is None else _PlanOfSizes(made[0], self.text.encode(), made[1])
+
+
+@dataclass(frozen=True)
+class _PlanOfSizes(StoredPlan):
+    """A plan for some sizes of a class."""
+
+    numbers: Array
+
+    @cached_property
+    def description(self) -> PlanDescription:
+        """Steps, kernels, host steps, memory."""
+        text = _POSITION.sub(lambda found: str(self.numbers[int(found[1])]), self.text.decode())
+        found = StoredPlan(self.program, text.encode()).description
+        steps = [
+            replace(shown, kernel=step.symbol, items=step.items, grain=step.grain, scratch_bytes=step.scratch)
+            if isinstance(step, KernelStep)
+            else shown
+            for shown, step in zip(found.steps, self.program.steps, strict=True)
+        ]
+        memory = replace(
+            found.memory,
+            arena=self.program.arena_bytes,
+            peak=self.program.arena_bytes,
+            scratch=self.program.scratch_bytes,
+        )
+        return replace(found, steps=tuple(steps), memory=memory)
+
+
+_POSITION = re.compile(r"\{\{(\d+)\}\}")
+
+
+@dataclass(frozen=True)
 class StoredModel:
-    """What a plan file holds: one plan per set of input shapes, and how the model was loaded.
+    """What a plan file holds: plans for sets of input shapes and for classes of sizes, and how the model was loaded.
 
     `source` is where the model that it was made from lay ("" for unknown), `content` the digest of that model, and
     `external` names the files beside it that hold its weights, with the digest of each.
@@ -85,6 +138,7 @@ class StoredModel:
     precision: str
     weights: str
     plans: Mapping[tuple[tuple[int, ...], ...], Plan | StoredPlan]
+    sized: Sequence[tuple[Pattern, SizedPlan]] = ()
     source: str = ""
     content: str = ""
     external: Mapping[str, str] = field(default_factory=dict)

@@ -17,8 +17,15 @@ from cenote.codegen import jit
 from cenote.core.errors import CapacityError, CenoteError, MissingFileError, ModelError
 from cenote.core.files import open_regular
 from cenote.core.options import PRECISIONS, WEIGHTS
-from cenote.plans import fingerprint, format, records
-from cenote.plans.format import MAGIC, PAGE, StalePlanError, StoredModel, StoredPlan, is_plan_file
+from cenote.plans import fingerprint, format, records, templates
+from cenote.plans.format import (
+    MAGIC,
+    PAGE,
+    StalePlanError,
+    StoredModel,
+    StoredPlan,
+    is_plan_file,
+)
 from cenote.runtime.memory import address_of
 
 if TYPE_CHECKING:
@@ -147,6 +154,10 @@ class _Reader:
             program, shapes = records.program(record, constants, addresses, threads), shapes_of(record)
             records.check_inputs(shapes, program, inputs, outputs)
             plans[shapes] = StoredPlan(program, text)
+        sized = [
+            templates.sized_plan(record, constants, addresses, threads)
+            for record in records.items(header["sized"], "plans for sizes")
+        ]
         fields = {
             name: records.text(header[name], name) for name in ("precision", "weights", "source", "content")
         }
@@ -154,4 +165,4 @@ class _Reader:
             records.refuse("it names unknown options")
         external = records.texts(header["external"], "files with weights")
         metadata = records.texts(header["metadata"], "metadata")
-        return StoredModel(inputs, outputs, metadata, plans=plans, external=external, **fields)
+        return StoredModel(inputs, outputs, metadata, plans=plans, sized=sized, external=external, **fields)

@@ -22,7 +22,8 @@ from cenote.core.locks import importing
 from cenote.core.types import Array, Declared, TensorType, dtype_named
 from cenote.kernels.driver import driver_abi
 from cenote.plans.format import TRUSTED, StalePlanError
-from cenote.runtime.program import HostStep, KernelStep, Program, Slot, Step
+from cenote.runtime.program import Program
+from cenote.runtime.steps import HostStep, KernelStep, Slot, Step
 
 _MOST_ITEMS = (1 << 31) - 1  # the driver counts them in 32 bits
 _MOST = 1 << 62

@@ -40,7 +40,7 @@ def source_of(path: str | os.PathLike[str]) -> Source | None:
             records.text(header["content"], "the source's digest"),
             records.texts(header["external"], "files with weights"),
             {name: records.text(header[name], name) for name in ("precision", "weights")},
-            tuple(shapes_of(record) for record in header["plans"]),
+            tuple(shapes_of(record) for record in (*header["plans"], *header["sized"])),
         )
     except (OSError, MemoryError, CenoteError, *MALFORMED):
         return None

@@ -18,10 +18,11 @@ from cenote.core.errors import UnsupportedError
 from cenote.core.files import replacing
 from cenote.core.types import Array, Declared, TensorType
 from cenote.kernels.driver import driver_sources
-from cenote.plans import format
+from cenote.plans import format, templates
 from cenote.plans.fingerprint import checksums
 from cenote.plans.format import MAGIC, PAGE, TRUSTED, StoredModel, StoredPlan
-from cenote.runtime.program import KernelStep, Slot, Step
+from cenote.runtime.steps import KernelStep, Slot, Step
+from cenote.runtime.template import KernelTemplate
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
@@ -40,6 +41,7 @@ def write(file: BinaryIO, model: StoredModel) -> None:
     """Write a plan file's content. Raises UnsupportedError for a host step or a text that cannot be written down."""
     constants = _Constants()
     stored = [_plan_record(shapes, plan, constants) for shapes, plan in model.plans.items()]
+    sized = [templates.record_of(*each, constants.add, encode) for each in model.sized]
     texts = [_text(plan) for plan in model.plans.values()]
     objects = _objects(model)
     code = b"".join([*texts, *objects.values()])
@@ -48,7 +50,7 @@ def write(file: BinaryIO, model: StoredModel) -> None:
         "outputs": [_declared_record(d) for d in model.outputs], "metadata": dict(model.metadata),
         "precision": model.precision, "weights": model.weights,
         "source": model.source, "content": model.content, "external": dict(model.external),
-        "plans": stored, "descriptions": [len(text) for text in texts],
+        "plans": stored, "sized": sized, "descriptions": [len(text) for text in texts],
         "kernels": {symbol: len(code) for symbol, code in objects.items()},
         "kernels_digest": hashlib.sha256(code).hexdigest(),
         "constants": constants.records, "constant_bytes": constants.nbytes,
@@ -73,7 +75,15 @@ def _objects(model: StoredModel) -> dict[str, bytes]:
     """The kernels of all plans and the driver's, so that a process that reads the file asks no other cache."""
     target = jit.host_target()
     steps = [step for plan in model.plans.values() for step in plan.program.steps]
-    symbols = sorted({step.symbol for step in steps if isinstance(step, KernelStep)})
+    used = {step.symbol for step in steps if isinstance(step, KernelStep)}
+    for _, sized in model.sized:
+        used |= {
+            symbol
+            for step in sized.template.steps
+            if isinstance(step, KernelTemplate)
+            for symbol, _ in step.kernels
+        }
+    symbols = sorted(used)
     drivers = driver_sources(target)
     jit.addresses(drivers, target)  # a model without a plan has not asked for them yet
     return jit.objects([*symbols, *(source.symbol for source in drivers)], target)

@@ -12,81 +12,57 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 
 from cenote.core.cached import cached_property
-from cenote.core.errors import ShapeError, UnsupportedError, errors_at, refusals
+from cenote.core.errors import ShapeError, UnsupportedError, refusals
 from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType
 from cenote.runtime import threads as threading_runtime
 from cenote.runtime.memory import address_of, aligned_bytes, empty_output
+from cenote.runtime.records import Records
+from cenote.runtime.steps import HostStep, KernelStep, Slot, Step
 from cenote.runtime.threads import DriverAbi, Team
-
-
-@dataclass(frozen=True)
-class Slot:
-    """Where memory comes from when a program runs: `kind` is "arena", "input", "output" or "constant".
-
-    `index` counts inputs, outputs or constants (0 for the arena); `offset` is in bytes from the start of that memory.
-    """
-
-    kind: str
-    index: int
-    offset: int = 0
-
-
-@dataclass(frozen=True)
-class KernelStep:
-    """One kernel launch. `words` is the argument record: numbers, and slots that become addresses."""
-
-    label: str
-    symbol: str
-    address: int
-    words: tuple[int | Slot, ...]
-    items: int
-    grain: int
-    scratch: int
-    barrier: bool = True
-
-
-class HostOperator(Protocol):
-    """What runs as Python: arrays in, arrays out."""
-
-    def reference(self, *inputs: Array | None) -> Sequence[Array]: ...
-
-
-@dataclass(frozen=True)
-class HostStep:
-    """An operator that runs as Python on arrays in the program's memory, between native stretches."""
-
-    label: str
-    operator: HostOperator
-    inputs: tuple[tuple[Slot, TensorType] | None, ...]
-    outputs: tuple[tuple[Slot, TensorType] | None, ...]
-    where: str = ""  # how errors name it
-
-    def run(self, arguments: Sequence[Array | None]) -> Sequence[Array]:
-        """The results, as fresh arrays."""
-        if not self.where:
-            return self.operator.reference(*arguments)
-        with errors_at(self.where):
-            return self.operator.reference(*arguments)
-
-
-Step = KernelStep | HostStep
-
 
 _KEPT_BYTES = 64 << 20  # of waiting arenas
 _MOST_CHUNKS = (1 << 16) - 1  # of a step: the driver counts those that are taken in 16 bits
+
+
+_ARENA = "the arena of the model's intermediate values"
+
+
+class Arenas:
+    """Memory for intermediate values that the programs of a model, one for each set of sizes, use in turns.
+
+    A run takes a block and gives it back; there are as many as runs at once, each of the largest size so far.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[Array] = []
+
+    def take(self, nbytes: int) -> Array:
+        """A block of at least so many bytes. Raises CapacityError where there is no memory for it."""
+        try:
+            block = self._free.pop()
+        except IndexError:
+            block = aligned_bytes(0, _ARENA)
+        if block.nbytes >= nbytes:
+            return block
+        del block  # before there is another
+        with refusals("memory to run a model on"):
+            return aligned_bytes(nbytes, _ARENA)
+
+    def give(self, block: Array) -> None:
+        """Hand a block back."""
+        self._free.append(block)
 
 
 @dataclass(frozen=True)
 class Program:
     """Steps over an arena of `arena_bytes`, with constants kept alive, for inputs and outputs of fixed types."""
 
-    steps: tuple[Step, ...]
+    steps: Sequence[Step]
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
     constants: tuple[Array, ...]
@@ -95,7 +71,13 @@ class Program:
     threads: int
     alone: bool = False  # too little work for several threads
     flush: bool = False  # denormals to zero
+    arenas: Arenas | None = None  # shared with other programs; None: every instance has an arena of its own
     _free: list[Instance] = field(default_factory=list, compare=False, repr=False)
+
+    @cached_property
+    def records(self) -> Records:
+        """The steps as native code wants them."""
+        return Records.of(self.steps)
 
     @cached_property
     def scratch_bytes(self) -> int:
@@ -174,71 +156,76 @@ class Instance:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.arena = aligned_bytes(program.arena_bytes, "the arena of the model's intermediate values")
-        self._bases = {("arena", 0): address_of(self.arena)}
-        self._bases.update({("constant", i): address_of(array) for i, array in enumerate(program.constants)})
-        self._segments: list[tuple[int, int] | HostStep] = []
-        self._patches: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        self._build_records(program.records)
+        if program.arenas is None:
+            self._use(aligned_bytes(program.arena_bytes, _ARENA))
         # Alone, an instance runs on the calling thread and shares nothing: no lock, no waiting.
         self._alone = Team(1, program.driver) if program.threads == 1 else None
         if self._alone is not None:
             self._alone.reserve_scratch(program.scratch_bytes)
-        self._build_records()
 
-    def _build_records(self) -> None:
-        kernels = [step for step in self.program.steps if isinstance(step, KernelStep)]
-        total, size = sum(len(step.words) for step in kernels), self.program.driver.step_words
-        self._words = (ctypes.c_int64 * max(total, 1))()
-        self._table = aligned_bytes(max(len(kernels), 1) * size * 8, "the step table").view(np.int64)
-        start = ctypes.addressof(self._words)
-        row, word, group = 0, 0, 0
-        for step in self.program.steps:
-            if isinstance(step, HostStep):
-                self._segments.append(step)
-                continue
-            if not self._segments or isinstance(self._segments[-1], HostStep):
-                group = row
-            record = self._table[row * size :]
-            grain = step.grain * max(1, -(-step.items // (step.grain * _MOST_CHUNKS)))
-            head = (step.address, start + word * 8, step.items, grain, int(step.barrier), group)
-            record[:10] = *head, int(self.program.flush), step.grain, 0, -(-step.items // grain)
-            if step.barrier:
-                group = row + 1
-            for item in step.words:
-                self._words[word] = item if isinstance(item, int) else self._resolve(item, word)
-                word += 1
-            last = self._segments[-1] if self._segments else None
-            if isinstance(last, tuple):
-                self._segments[-1] = (last[0], row + 1)
-            else:
-                self._segments.append((row, row + 1))
-            row += 1
+    def _build_records(self, records: Records) -> None:
+        size, count = self.program.driver.step_words, len(records.starts)
+        words = records.words.copy() if records.words.size else np.zeros(1, np.int64)
+        for (kind, index), positions in records.places.items():
+            if kind == "constant":
+                words[positions] += address_of(self.program.constants[index])
+        self._words = (ctypes.c_int64 * words.size).from_buffer(words.data)
+        self._patches = {
+            memory: list(zip(positions.tolist(), words[positions].tolist(), strict=True))
+            for memory, positions in records.places.items()
+            if memory[0] in ("input", "output")
+        }
+        self._in_arena = records.places.get(("arena", 0), np.empty(0, np.int64))
+        self._base, self._values = 0, words
+        self._table = aligned_bytes(max(count, 1) * size * 8, "the step table").view(np.int64)
+        self._table_address = address_of(self._table)
+        self._segments = records.segments
+        table, barriers = self._table[: count * size].reshape(count, size), records.barriers.copy()
+        chunks = -(-records.items // (records.grains * _MOST_CHUNKS))
+        grains = records.grains * np.maximum(1, chunks)
+        table[:, 0], table[:, 2], table[:, 3] = records.addresses, records.items, grains
+        table[:, 1] = address_of(words) + records.starts * 8
         for segment in self._segments:
             if isinstance(segment, tuple):
-                self._table[(segment[1] - 1) * size + 4] = 1  # a run ends with all threads together
-        self._table_address = address_of(self._table)
+                barriers[segment[1] - 1] = 1  # a run ends with all threads together
+        first = np.zeros(count, np.int64)
+        after = np.flatnonzero(records.barriers) + 1
+        first[after[after < count]] = after[after < count]
+        for segment in self._segments:
+            if isinstance(segment, tuple):
+                first[segment[0]] = segment[0]
+        table[:, 4], table[:, 5] = barriers, np.maximum.accumulate(first) if count else first
+        table[:, 6], table[:, 7] = int(self.program.flush), records.grains
+        table[:, 8], table[:, 9] = 0, -(-records.items // grains)
 
-    def _resolve(self, slot: Slot, word: int) -> int:
-        """An address, or 0 with a note to patch it in when the caller's arrays are known."""
-        base = self._bases.get((slot.kind, slot.index))
-        if base is not None:
-            return base + slot.offset
-        self._patches.setdefault((slot.kind, slot.index), []).append((word, slot.offset))
-        return 0
+    def _use(self, arena: Array) -> None:
+        """Work in this arena from now on."""
+        self.arena, base = arena, address_of(arena)
+        if base != self._base:
+            self._values[self._in_arena] += base - self._base
+            self._base = base
 
     def run(
         self, inputs: Sequence[Array], out: Sequence[Array] | None, team: Team | None = None
     ) -> list[Array]:
         """One inference. The arrays' types have been checked: native code trusts their sizes. The caller holds the lock
         of the team."""
-        program = self.program
+        program, arenas = self.program, self.program.arenas
         outputs = list(out) if out else [empty_output(type.shape, type.dtype) for type in program.outputs]
         words = self._words
         for (kind, index), places in self._patches.items():
             address = address_of(inputs[index] if kind == "input" else outputs[index])
             for word, offset in places:
                 words[word] = address + offset
-        self._run_segments(team or self._alone, inputs, outputs)  # type: ignore[arg-type]  # one of them is there
+        if arenas is None:
+            self._run_segments(team or self._alone, inputs, outputs)  # type: ignore[arg-type]  # one of them is there
+            return outputs
+        self._use(arenas.take(program.arena_bytes))
+        try:
+            self._run_segments(team or self._alone, inputs, outputs)  # type: ignore[arg-type]
+        finally:
+            arenas.give(self.arena)
         return outputs
 
     def __del__(self, retire: Callable[[int, Array], None] = threading_runtime.retire) -> None:

@@ -16,6 +16,8 @@ from cenote.runtime.batches import Entry
 from cenote.runtime.inputs import foreign
 
 Shapes = tuple[tuple[int, ...], ...]
+Pattern = Shapes
+"""Shapes in which -1 - i stands for the symbolic dimension i."""
 
 
 class Signature:
@@ -95,6 +97,30 @@ class Signature:
                 )
             types[declared.name] = TensorType.of(declared.dtype, shape)
         return types
+
+    def dimensions(self, shapes: Shapes) -> tuple[Pattern, tuple[int, ...]] | None:
+        """The pattern of these shapes and the sizes of the symbolic dimensions in it; None where the model has none, or
+        dimensions of one name differ."""
+        sizes: list[int] = []
+        names: dict[str, int] = {}
+        pattern = []
+        for declared, shape in zip(self.inputs, shapes, strict=True):
+            axes = []
+            for wanted, extent in zip(declared.shape or (None,) * len(shape), shape, strict=True):
+                if isinstance(wanted, int):
+                    axes.append(extent)
+                    continue
+                number = names.get(wanted) if wanted else None
+                if number is None:
+                    number = len(sizes)
+                    sizes.append(extent)
+                    if wanted:
+                        names[wanted] = number
+                elif sizes[number] != extent:
+                    return None
+                axes.append(-1 - number)
+            pattern.append(tuple(axes))
+        return (tuple(pattern), tuple(sizes)) if sizes else None
 
     def static_shapes(self) -> Shapes | None:
         """The inputs' shapes, if the model takes no others."""

@@ -22,7 +22,7 @@ from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.linear.gemm import Gemm, MatMul
 from cenote.ops.reorder import Reorder
 from cenote.ops.values import wide
-from cenote.runtime.program import Slot
+from cenote.runtime.steps import Slot
 from tests.harness import Buffer, launch, pack, run_lowering, unpack
 from tests.targets import TARGETS
 

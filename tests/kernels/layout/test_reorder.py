@@ -9,7 +9,7 @@ from cenote.codegen import jit
 from cenote.core.types import Layout, TensorType
 from cenote.kernels.base import View, buffer_elements, dense_strides, halo_offset
 from cenote.kernels.layout.reorder import pad_call, zero_halo_call
-from cenote.runtime.program import Slot
+from cenote.runtime.steps import Slot
 from tests.harness import Buffer, interior, launch
 
 TARGET = jit.host_target()

@@ -21,7 +21,7 @@ multiply-add counts; with groups joined until they fill a vector (`conv_calls.me
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,13 +30,16 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Pointer, Value
 from cenote.codegen.variables import Variable
+from cenote.core.computed import computed
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.sizes import maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, float_pointers, numbers_named
-from cenote.kernels.conv.direct import cut
+from cenote.kernels.conv.tile_widths import tile_widths
 from cenote.kernels.elementwise.activations import Activation, activated
 from cenote.kernels.layout.reorder import deep_strides
+from cenote.kernels.tables import row_table
 
 # Channels of a group at most: a shuffle within 128 bits is one instruction. Groups of 8 on 16 lanes need one and a half
 # a product, all on one port: 1.93 ms for 256 channels of 56x56 where joined groups take 1.71 (Emerald Rapids).
@@ -183,20 +186,18 @@ def depthwise_call(
     lanes, blocks = y.layout.lanes, y.blocks
     stride, dilation = shape.strides[2], shape.dilations[2]
     strides = {"x": deep_strides(x), "y": deep_strides(y), "r": deep_strides(residual or y)}
-    rows = [range(extent) for extent in shape.window[:2]]
-    steps = [step * d for step, d in zip(strides["x"][2:], shape.dilations, strict=True)]
+    steps = tuple(step * d for step, d in zip(strides["x"][2:], shape.dilations, strict=True))
     origin = sum(begin * step for (begin, _), step in zip(shape.pads, strides["x"][2:], strict=True))
     group = shape.group_channels
     unrolled = group == 1 and dilation == 1 and widest_row(shape.window[2], target.registers) >= 4
     taps_in_row = shape.window[2] if unrolled else 1
-    columns = range(1) if unrolled else range(shape.window[2])
-    table = [
-        d * steps[0] + h * steps[1] + w * steps[2] - origin for d, h, w in itertools.product(*rows, columns)
-    ]
+    window = (*shape.window[:2], 1 if unrolled else shape.window[2])
     widest = widest_row(taps_in_row, target.registers) if group == 1 else widest_group(target.registers)
-    width, tiles, wide = cut(shape.out[2], widest)
-    spec = DepthwiseSpec(
-        width, shape.window[2] if unrolled else 1, stride, residual is not None, activation, group
+    cut = tile_widths(shape.out[2], widest)
+    taps_wide = shape.window[2] if unrolled else 1
+    specs = tuple(
+        DepthwiseSpec(width, taps_wide, stride, residual is not None, activation, group)
+        for width in cut.widths
     )
     taps = shape.taps
     packed = np.zeros((blocks * lanes, group, taps), np.float32)
@@ -207,21 +208,22 @@ def depthwise_call(
         offsets[: shape.channels] = bias
     row_bytes = shape.out[2] * lanes * 4 * (1 + stride * shape.strides[1])
     all_rows = shape.out[0] * shape.out[1]
-    band = max(1, min(all_rows, PIECE_BYTES // max(1, row_bytes)))
+    band = maximum(1, minimum(all_rows, PIECE_BYTES // maximum(1, row_bytes)))
     bands = -(-all_rows // band)
-    band = max(1, -(-all_rows // max(1, bands)))
+    band = maximum(1, -(-all_rows // maximum(1, bands)))
     numbers = {
-        "rows": len(table), "wide": wide, "tiles": tiles, "narrow": width - 1, "blocks": blocks, "out_d": shape.out[0],
-        "out_h": shape.out[1], "band": band, "bands": bands, "slab": taps * group * lanes,
+        "rows": math.prod(window), "wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow, "blocks": blocks,
+        "out_d": shape.out[0], "out_h": shape.out[1], "band": band, "bands": bands, "slab": taps * group * lanes,
     }  # fmt: skip
     for side, (n, c, d, h, _) in strides.items():
         scale = shape.strides if side == "x" else (1, 1, 1)
         steps_of = (n, c, d * scale[0], h * scale[1])
         numbers |= {f"{side}_{axis}": step for axis, step in zip(AXES, steps_of, strict=True)}
     items = shape.n * blocks * bands
-    grain = max(1, min(PIECE_BYTES // max(1, row_bytes * band), items // 16))
+    grain = maximum(1, minimum(PIECE_BYTES // maximum(1, row_bytes * band), items // 16))
     words: dict[str, Argument] = {
-        "x": x, "weights": packed, "bias": offsets, "residual": residual, "y": y, "table": np.array(table, np.int32),
+        "x": x, "weights": packed, "bias": offsets, "residual": residual, "y": y,
+        "table": computed(row_table, window, steps, origin),
         **numbers,
     }  # fmt: skip
-    return Call.named(spec, words, items, grain)
+    return Call.named(specs[0], words, items, grain).among(specs, cut.chosen)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cenote.core.computed import computed
 from cenote.core.conv_geometry import ConvShape
-from cenote.core.errors import UnsupportedError
+from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, View
-from cenote.kernels.conv.direct import ConvDirectSpec, cut, widest
+from cenote.kernels.conv.direct import ConvDirectSpec, widest
+from cenote.kernels.conv.tile_widths import tile_widths
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
+from cenote.kernels.tables import tap_table
 
 MACS_PER_SECOND = 50e9  # of one core, to size pieces of work; a factor of 2 either way does no harm
 PIECE = 100e-6  # seconds of work that a thread should take at a time
@@ -74,7 +76,7 @@ def block_runs(blocks: int, pixels: int, registers: int) -> list[tuple[int, int,
     16 registers: pairs, and a triple where the number is odd; all triples when 3 divides an odd number.
     32 registers: fours, and what is left. Under 4 pixels more blocks keep enough sums in flight.
     """
-    if pixels < 4:
+    if not is_size(pixels) and pixels < 4:
         each = min(blocks, 8 if pixels == 1 else 4)
         groups, left = divmod(blocks, each)
         return [(0, groups, each), *([(blocks - left, 1, left)] if left else [])]
@@ -127,7 +129,8 @@ class _FilterGroups:
             self.inner = 1
         deep = self.shape.out[0] > 1
         # Small maps of several images fill tiles together.
-        self.joins_images = self.shape.n > 1 and not deep and self.shape.pixels < 24
+        small = not is_size(self.shape.pixels) and self.shape.pixels < 24
+        self.joins_images = small and self.shape.n > 1 and not deep
         self.images = 1 if self.joins_images else self.shape.n
         self.pixels = self.shape.pixels * (self.shape.n if self.joins_images else 1)
         pointwise = self.shape.is_pointwise and not self.joins_images
@@ -144,25 +147,28 @@ class _FilterGroups:
 
     def call(self) -> Call:
         rest_channels = 0 if self.problem.plain else self.shape.group_channels % self.lanes
-        table, entries = self._table()
-        width, tiles, wide = cut(self.pixels, widest(self.each, self.target.registers))
-        spec = ConvDirectSpec(
-            blocks=self.each, width=width, unroll=self.inner, ragged=rest_channels > 0,
-            flat_x=self.flat_x, flat_y=self.flat_y, residual=self.residual is not None,
-            activation=self.problem.activation, joined=self.joined,
+        table, entries, rest = self._table()
+        cut = tile_widths(self.pixels, widest(self.each, self.target.registers))
+        specs = tuple(
+            ConvDirectSpec(
+                blocks=self.each, width=width, unroll=self.inner, ragged=rest_channels > 0,
+                flat_x=self.flat_x, flat_y=self.flat_y, residual=self.residual is not None,
+                activation=self.problem.activation, joined=self.joined,
+            )
+            for width in cut.widths
         )  # fmt: skip
         weights = self._pack()
         slab = weights.size // max(1, self.shape.groups * self.groups)
         bias = self._bias()
         numbers = {
-            "entries": entries, "chunk": self._chunk(entries, slab), "rest": len(table) - entries,
-            "rest_channels": rest_channels, "wide": wide, "tiles": tiles, "narrow": width - 1,
+            "entries": entries, "chunk": self._chunk(entries, slab), "rest": rest,
+            "rest_channels": rest_channels, "wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow,
             "filter_groups": self.shape.groups * self.groups, "per_group": self.groups,
             "out_w": self.shape.out[2], "out_h": self.shape.out[1],
             "slab": slab, "weights_image": 0, "columns": 0, "bias_group": self.groups * self.each * self.lanes,
             **self._steps(),
         }  # fmt: skip
-        items, grain, shares = self._split(tiles, width, slab)
+        items, grain, shares = self._split(cut.tiles, max(cut.widths), slab)
         numbers |= shares
         pointers: dict[str, Argument] = {
             "x": self.x,
@@ -172,30 +178,24 @@ class _FilterGroups:
             "table": table,
             "residual": None if self.residual is None else self._first_block(self.residual),
         }
-        return Call.named(spec, {**pointers, **numbers}, items, grain)
+        return Call.named(specs[0], {**pointers, **numbers}, items, grain).among(specs, cut.chosen)
 
     def _first_block(self, view: View) -> View:
         return view.at(self.first * view.strides[1])
 
-    def _table(self) -> tuple[Array, int]:
-        """Offsets of the taps from a window's origin, and how many of them are whole."""
+    def _table(self) -> tuple[Argument, int, int]:
+        """Offsets of the taps from a window's origin, how many of them are whole, and how many are not."""
         shape, (_, c, d, h, w) = self.shape, deep_strides(self.x)
-        steps = [step * dilation for step, dilation in zip((d, h, w), shape.dilations, strict=True)]
-        window = list(shape.window)
+        steps = tuple(step * dilation for step, dilation in zip((d, h, w), shape.dilations, strict=True))
+        window = shape.window
         if self.problem.plain and self.inner > 1:
-            window[2] = 1
-        taps = [
-            sum(i * step for i, step in zip(tap, steps, strict=True))
-            for tap in itertools.product(*map(range, window))
-        ]
-        taps = [tap - (0 if self.problem.plain else self._pad(d, h, w)) for tap in taps]
+            window = (*window[:2], 1)
         channels = shape.group_channels
         count = channels if self.problem.plain else -(-channels // self.lanes)
         whole = channels if self.problem.plain else channels // self.lanes
-        table = np.add.outer(np.arange(count, dtype=np.int64) * c, np.array(taps, np.int64)).ravel()
-        if table.size and np.abs(table).max() >= 1 << 31:
-            raise UnsupportedError("conv: an image of more than 2**31 elements is not supported; split it")
-        return table.astype(np.int32), whole * len(taps)
+        origin = 0 if self.problem.plain else self._pad(d, h, w)
+        taps = math.prod(window)
+        return computed(tap_table, window, steps, origin, count, c), whole * taps, (count - whole) * taps
 
     def _pad(self, *steps: int) -> int:
         return sum(begin * step for (begin, _), step in zip(self.shape.pads, steps, strict=True))
@@ -261,16 +261,16 @@ class _FilterGroups:
         shape, groups = self.shape, self.shape.groups * self.groups
         per_tile = max(1, slab) * width / MACS_PER_SECOND  # seconds
         total = per_tile * tiles * groups * self.images
-        piece = min(PIECE, max(5e-6, total / 32))
-        band = max(1, int(piece / per_tile))
+        piece = minimum(PIECE, maximum(5e-6, total / 32))
+        band = maximum(1, math.floor(piece / per_tile))
         area = math.prod(shape.strides)
-        inside = groups > 1 and groups * slab < self.pixels * self.images * shape.group_channels * area
+        inside = groups > 1 and groups * slab < plain(self.pixels * self.images) * shape.group_channels * area
         if inside:  # a band's input is read by every filter group: keep it in the level 2 cache
             read = width * shape.group_channels * 4 * area
-            band = min(band, max(4, self.target.l2_bytes // 2 // max(1, read)))
+            band = minimum(band, max(4, self.target.l2_bytes // 2 // max(1, read)))
         bands = -(-tiles // band)
         band = -(-tiles // bands)
         bands = -(-tiles // band)
-        items = self.images * bands * groups if self.pixels else 0
-        grain = max(1, min(int(piece / (per_tile * band)), items // 8))
+        items = self.images * bands * groups if is_size(self.pixels) or self.pixels else 0
+        grain = maximum(1, minimum(math.floor(piece / (per_tile * band)), items // 8))
         return items, grain, {"band": band, "bands": bands, "groups_inside": int(inside)}

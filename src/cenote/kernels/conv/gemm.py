@@ -6,6 +6,7 @@ streamed once per tile of rows: with one row (a linear layer at batch 1) that ru
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,13 +14,17 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Value
+from cenote.core.computed import computed
+from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
-from cenote.kernels.conv.direct import NUMBERS, ConvDirectSpec, cut, widest
+from cenote.kernels.conv.direct import NUMBERS, ConvDirectSpec, widest
 from cenote.kernels.conv.direct_plan import MACS_PER_SECOND, PIECE, block_runs
+from cenote.kernels.conv.tile_widths import tile_widths
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.lanes import transposed
+from cenote.kernels.tables import tap_steps, zeros
 
 UNROLL = 8  # elements of a row of A per tap
 
@@ -47,6 +52,8 @@ class Panels:
     def cut(m: int, n: int, k: int, target: Target) -> Panels:
         """Whole groups first; the columns that are left form a group of their own."""
         lanes = target.lanes()
+        if is_size(n):  # single vectors, each clipped: never a group that may be empty
+            return Panels(k, n, ((0, -(-n // lanes), 1, True),), lanes)
         runs: list[tuple[int, int, int, bool]] = []
         whole, left = divmod(n, lanes)
         start = 0
@@ -171,38 +178,48 @@ class Product:
         lanes, depth = self.panels.lanes, self.panels.rows
         inner = UNROLL if self.a.column == 1 else 1
         entries, rest = divmod(depth, inner)
-        table = (np.arange(entries + (rest > 0)) * inner * self.a.column).astype(np.int32)
-        width, tiles, wide = cut(self.m, widest(each, target.registers))
-        spec = ConvDirectSpec(
-            blocks=each, width=width, unroll=inner, ragged=rest > 0, flat_x=False, flat_y=False,
-            residual=self.residual is not None, activation=self.activation, clip=clip,
+        has_rest = is_size(rest) or rest > 0
+        table = computed(tap_steps, entries + has_rest, inner * self.a.column)
+        cut = tile_widths(self.m, widest(each, target.registers))
+        specs = tuple(
+            ConvDirectSpec(
+                blocks=each, width=width, unroll=inner, ragged=has_rest, flat_x=False, flat_y=False,
+                residual=self.residual is not None, activation=self.activation, clip=clip,
+            )
+            for width in cut.widths
         )  # fmt: skip
+        tiles, width = cut.tiles, max(cut.widths)
         slab = depth * each * lanes
         r = self.residual or self.y
         r_block = lanes * r.column
         numbers = dict.fromkeys(NUMBERS, 0) | {
-            "entries": entries, "chunk": self._chunk(entries, inner, each, tiles, target), "rest": int(rest > 0),
-            "rest_channels": rest, "wide": wide, "tiles": tiles, "narrow": width - 1,
+            "entries": entries, "chunk": self._chunk(entries, inner, each, tiles, target), "rest": int(has_rest),
+            "rest_channels": rest, "wide": cut.wide, "tiles": tiles, "narrow": cut.narrow,
             "filter_groups": groups, "per_group": groups, "out_w": self.m, "out_h": 1,
             "x_w": self.a.row, "x_image": self.a.image, "y_w": self.y.row, "y_image": self.y.image, "y_block": lanes,
             "r_w": r.row, "r_image": r.image, "r_block": r_block,
             "slab": slab, "weights_image": 0 if self.shared else self.panels.size,
             "columns": self.panels.columns - first,
         }  # fmt: skip
-        per_tile = max(1, slab) * width / MACS_PER_SECOND
-        piece = min(PIECE, max(5e-6, per_tile * tiles * groups * self.images / 32))
-        band = min(max(1, int(piece / per_tile)), max(4, target.l2_bytes // 2 // max(1, width * depth * 4)))
+        per_tile = maximum(1, slab) * width / MACS_PER_SECOND
+        piece = minimum(PIECE, maximum(5e-6, per_tile * tiles * groups * self.images / 32))
+        band = minimum(
+            maximum(1, math.floor(piece / per_tile)),
+            maximum(4, target.l2_bytes // 2 // maximum(1, width * depth * 4)),
+        )
         bands = -(-tiles // band)
         band = -(-tiles // bands)
         bands = -(-tiles // band)
-        numbers |= {"band": band, "bands": bands, "groups_inside": int(bands > 1)}
+        numbers |= {"band": band, "bands": bands, "groups_inside": int(plain(bands) > 1)}
         items = self.images * bands * groups
-        grain = max(1, min(int(piece / (per_tile * band)), items // 8))
+        grain = maximum(1, minimum(math.floor(piece / (per_tile * band)), items // 8))
         pointers = self._pointers(index, first, groups * each * lanes)
-        return Call.named(spec, {**pointers, "table": table, **numbers}, items, grain)
+        return Call.named(specs[0], {**pointers, "table": table, **numbers}, items, grain).among(
+            specs, cut.chosen
+        )
 
     def _pointers(self, index: int, first: int, width: int) -> dict[str, Argument]:
-        bias = np.zeros(width, np.float32)
+        bias = computed(zeros, width)
         if self.bias is not None:
             part = self.bias[first : first + width]
             bias[: part.size] = part
@@ -219,7 +236,7 @@ class Product:
 
     def _chunk(self, entries: int, inner: int, each: int, tiles: int, target: Target) -> int:
         """Taps per pass: a panel's part stays in the level 1 cache while several tiles of rows use it."""
-        if tiles <= 2:
+        if plain(tiles) <= 2:
             return max(1, entries)
         return max(1, target.l1_bytes * 2 // 3 // (inner * each * self.panels.lanes * 4))
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from cenote.core.cached import cached_property
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.sizes import maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Call, View
@@ -78,14 +79,14 @@ class WinogradPlan:
     @property
     def ends(self) -> tuple[int, int, int]:
         """Tiles up to the end of the last columns, the inner tiles, the last rows; corners follow."""
-        last_columns = self.rows * (self.last_h > 0)
+        last_columns = self.rows * minimum(self.last_h, 1)
         inner = last_columns + self.rows * self.columns
-        last_rows = inner + self.columns * (self.last_v > 0)
+        last_rows = inner + self.columns * minimum(self.last_v, 1)
         return self.shape.n * last_columns, self.shape.n * inner, self.shape.n * last_rows
 
     @property
     def map_tiles(self) -> int:
-        return (self.rows + (self.last_v > 0)) * (self.columns + (self.last_h > 0))
+        return (self.rows + minimum(self.last_v, 1)) * (self.columns + minimum(self.last_h, 1))
 
     @property
     def tiles(self) -> int:
@@ -107,7 +108,7 @@ class WinogradPlan:
     @property
     def split(self) -> bool:
         """Two calls where the weights outweigh the transformed input, so that each weight is read once."""
-        return self.shape.filters > self.tiles
+        return self.shape.filters > plain(self.tiles)
 
     @cached_property
     def block(self) -> int:
@@ -115,18 +116,20 @@ class WinogradPlan:
 
         When fused, V takes about half the level 2 cache, but a block has at least 24 tiles (12 where the weights fit
         the cache) to reuse the weights; there are at least 8 blocks, a multiple of 4, where that is possible, for
-        several threads to share. When the weights are streamed once, a block is all tiles, up to 64.
+        several threads to share. When the weights are streamed once, a block is all tiles, up to 64. Where sizes are
+        not known yet, it is that of the shapes at hand.
         """
+        tiles = plain(self.tiles)
         if self.split:
-            return -(-self.tiles // -(-self.tiles // 64))
+            return -(-tiles // -(-tiles // 64))
         per_tile = self.products * self.channel_blocks * self.lanes * 4
         weights = per_tile * self.filter_blocks * self.lanes
         least = 12 if weights <= self.target.l2_bytes else 24
         most = max(24, min(96, self.target.l2_bytes // 2 // per_tile))
-        blocks = max(-(-self.tiles // most), min(8, self.tiles // least), 1)
+        blocks = max(-(-tiles // most), min(8, tiles // least), 1)
         if 4 < blocks < 32:
             blocks = -(-blocks // 4) * 4
-        return -(-self.tiles // blocks)
+        return -(-tiles // blocks)
 
     @property
     def blocks(self) -> int:
@@ -169,16 +172,19 @@ class WinogradPlan:
         per_tile = 2 * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
         products = per_tile * self._tile_products()
         weights = 4 * self.products * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
-        passes = 1 if self.split else max(1, self.blocks if weights > self.target.l3_bytes // 2 else 1)
+        passes = 1 if self.split or weights <= self.target.l3_bytes // 2 else maximum(1, self.blocks)
         per_tile = 5 * self.products * (self.channel_blocks + self.filter_blocks)  # vector instructions
         transforms = peak_seconds(per_tile * self.tiles * lanes * 2, self.target, 0.5)
-        return max(peak_seconds(products, self.target, 0.88), weight_seconds(weights * passes)) + transforms
+        return (
+            maximum(peak_seconds(products, self.target, 0.88), weight_seconds(weights * passes)) + transforms
+        )
 
     def _tile_products(self) -> int:
         """Products times the tiles that have them."""
         columns, inner, rows = self.ends
-        down = shortened(self.vertical, self.last_v).a if self.last_v else 0
-        across = shortened(self.horizontal, self.last_h).a if self.last_h else 0
+        last_v, last_h = plain(self.last_v), plain(self.last_h)
+        down = shortened(self.vertical, last_v).a if last_v else 0
+        across = shortened(self.horizontal, last_h).a if last_h else 0
         tall, wide = self.vertical.a, self.horizontal.a
         corners = self.tiles - rows
         return (
@@ -288,7 +294,7 @@ class WinogradPlan:
 
     def _share(self, pieces: int, is_input: bool) -> int:
         """Channel blocks, or filter groups, per piece of work: some 16 pieces in all, none very small."""
-        wanted = max(1, -(-16 // self.blocks))
+        wanted = max(1, -(-16 // plain(self.blocks)))
         least = max(1, 64 // self.block) if is_input else 1
         return min(pieces, max(least, pieces // wanted))
 

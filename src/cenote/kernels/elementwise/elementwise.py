@@ -23,6 +23,7 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Scalar, Value
+from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import is_float
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
@@ -191,8 +192,8 @@ def elementwise_call(
         for stride, operand in zip(inner[1][1:], operands, strict=True)
     )
     rows, row_strides = axes.pop() if axes else (1, [0] * len(strides))
-    column_step = min(max(columns, 1), PIECE)
-    row_step = max(1, min(rows, PIECE // column_step))
+    column_step = minimum(maximum(columns, 1), PIECE)
+    row_step = maximum(1, minimum(rows, PIECE // column_step))
     pieces = -(-columns // column_step) * -(-rows // row_step) * position_count(axes)
     spec = Elementwise(
         function,
@@ -201,7 +202,7 @@ def elementwise_call(
         (y.type.dtype, *(_dtype(operand.argument) for operand in operands)),
         lanes,
         len(axes),
-        bool(columns % lanes),
+        is_size(columns % lanes) or bool(columns % lanes),
         activation,
     )
     words: dict[str, Argument] = {
@@ -214,7 +215,7 @@ def elementwise_call(
     words |= {f"row_{name}": stride for name, stride in zip(spec.names, row_strides, strict=True)}
     work = column_step * row_step * weight
     # A few pieces at a time, but never all of them: other threads want some of a small tensor too.
-    grain = max(1, min(64, 8 * PIECE // work, pieces // 4))
+    grain = maximum(1, minimum(minimum(64, 8 * PIECE // work), pieces // 4))
     return Call.named(spec, words | axis_words(axes, spec.names), pieces if y.type.size else 0, grain)
 
 

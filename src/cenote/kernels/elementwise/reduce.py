@@ -26,6 +26,7 @@ from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
 from cenote.codegen.variables import Variable
+from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, is_float
 from cenote.kernels.base import Argument, Call, KernelSpec, View, dense_strides, numbers_named
@@ -305,7 +306,7 @@ def _launch(
     outer = [(axis.extent, [axis.y or 0, axis.x]) for axis in kept]
     step = -(-reduced[0].extent // pieces)
     words: dict[str, Argument] = {
-        "count": float(count),
+        "count": count * 1.0,
         "pieces": pieces,
         "piece_step": step,
         "piece_stride": stride,
@@ -324,9 +325,9 @@ def _launch(
         )  # fmt: skip
         blocks = 1 if along else -(-(end - begin) // (lanes * width))
         items = position_count(outer) * blocks * pieces
-        work = max(1, count // pieces * (1 if along else lanes * width))
+        work = maximum(1, count // pieces * (1 if along else lanes * width))
         here: dict[str, Argument] = {"y": y.at(begin), "x": x.at(begin), "columns": end - begin}
-        calls.append(Call.named(spec, words | here, items, grain=max(1, 65536 // work)))
+        calls.append(Call.named(spec, words | here, items, grain=maximum(1, 65536 // work)))
     return calls
 
 

@@ -13,7 +13,7 @@ An axis that keeps its size has one tap of weight 1. Nearest neighbours are copi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
+from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
@@ -112,27 +113,38 @@ def _weighted(k: Kernel, values: Sequence[Value], weights: Sequence[Value]) -> V
     return total
 
 
-def resize_call(x: View, y: View, taps: Sequence[tuple[Array, Array]], nearest: bool, target: Target) -> Call:
+@dataclass(frozen=True)
+class TapSource:
+    """The taps along one axis of y: how many places there are, taps of each, and the arrays (places, taps) of where the
+    taps lie, given the step from element to element, and of what they weigh, given a dtype."""
+
+    places: int
+    count: int
+    offsets: Callable[[int], Array]
+    weights: Callable[[np.dtype[Any]], Array]
+
+
+def resize_call(x: View, y: View, taps: Sequence[TapSource], nearest: bool, target: Target) -> Call:
     """Resize the last two axes of x (an axis of a blocked map: its spatial ones) to y.
 
-    `taps` are (index, weight) of shape (output places, taps) for the two axes, of float64 weights.
+    `taps` are those of the two axes.
     """
     unit = y.layout.lanes or 1
     x_axes, y_axes = (_spatial(view) for view in (x, y))
-    (row_index, row_weight), (column_index, column_weight) = taps
+    down, across = taps
     dtype = np.dtype(f"u{y.type.dtype.itemsize}") if nearest else y.type.dtype
     weight = FLOAT64 if y.type.dtype == FLOAT64 else np.dtype(np.float32)
     outer_extents = [extent for extent, _ in y_axes[:-2]]
     outer = joined_axes(outer_extents, [[s for _, s in axes[:-2]] for axes in (y_axes, x_axes)])
-    spec = ResizeSpec(row_index.shape[1], column_index.shape[1], nearest, dtype, unit, len(outer))
-    rows, columns, width = len(row_index), len(column_index), x_axes[-1][0]
+    spec = ResizeSpec(down.count, across.count, nearest, dtype, unit, len(outer))
+    rows, columns, width = down.places, across.places, x_axes[-1][0]
     words: dict[str, Argument] = {
         "y": y,
         "x": x,
-        "row_offset": np.ascontiguousarray(row_index * x_axes[-2][1], np.int64),
-        "column_offset": np.ascontiguousarray(column_index * unit, np.int64),
-        "row_weight": np.ascontiguousarray(row_weight, weight),
-        "column_weight": np.ascontiguousarray(column_weight, weight),
+        "row_offset": down.offsets(x_axes[-2][1]),
+        "column_offset": across.offsets(unit),
+        "row_weight": down.weights(weight),
+        "column_weight": across.weights(weight),
         "rows": rows,
         "columns": columns,
         "x_columns": width,
@@ -140,9 +152,9 @@ def resize_call(x: View, y: View, taps: Sequence[tuple[Array, Array]], nearest: 
         **axis_words(outer, ("y", "x")),
     }
     items = rows * position_count(outer) if y.type.size else 0
-    work = max(1, columns * unit * row_index.shape[1] * column_index.shape[1])
+    work = maximum(1, columns * unit * down.count * across.count)
     scratch = 0 if nearest or unit > 1 else width * weight.itemsize
-    return Call.named(spec, words, items, grain=max(1, 65536 // work), scratch=scratch)
+    return Call.named(spec, words, items, grain=maximum(1, 65536 // work), scratch=scratch)
 
 
 def _spatial(view: View) -> list[tuple[int, int]]:

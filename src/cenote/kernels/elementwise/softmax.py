@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
+from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.elementwise.elementwise import vector_lanes
@@ -156,9 +158,9 @@ def _compute(x: Pointer) -> Scalar:
 def softmax_call(x: View, y: View, axes: Sequence[int], logarithm: bool, target: Target) -> Call:
     """Softmax over neighbouring axes (one, or all from one on), which must be dense as one."""
     first, last = axes[0], axes[-1] + 1
-    count = int(np.prod(x.shape[first:last]))
+    count = prod(x.shape[first:last])
     x_step, y_step = x.strides[last - 1], y.strides[last - 1]
-    columns = int(np.prod(x.shape[last:]))
+    columns = prod(x.shape[last:])
     along = columns == 1
     outer = joined_axes(x.shape[:first], (y.strides[:first], x.strides[:first]))
     spec = SoftmaxSpec(logarithm, along, y.type.dtype, len(outer))
@@ -175,5 +177,5 @@ def softmax_call(x: View, y: View, axes: Sequence[int], logarithm: bool, target:
     scratch = (
         0 if y.type.dtype.itemsize >= 4 else 4 * count * (1 if along else vector_lanes(y.type.dtype, target))
     )
-    work = max(1, count * (1 if along else COLUMNS))
-    return Call.named(spec, words, items, grain=max(1, 32768 // work), scratch=scratch)
+    work = maximum(1, count * (1 if along else COLUMNS))
+    return Call.named(spec, words, items, grain=maximum(1, 32768 // work), scratch=scratch)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 
@@ -107,9 +108,9 @@ def channel_gather_call(sources: Sources, inputs: Sequence[View], y: View) -> Ca
         words |= {name: view, **{f"{name}_{axis}": step for axis, step in zip(STRIDES, strides, strict=True)}}
     planes, rows, width = ([1, 1, *list(y.shape[2:])])[-3:]
     items = y.shape[0] * planes * rows if y.type.size else 0
-    per_row = max(1, width * y.blocks * y.layout.lanes * 8)
+    per_row = maximum(1, width * y.blocks * y.layout.lanes * 8)
     words |= {"rows": rows, "planes": planes, "width": width}
-    return Call.named(spec, words, items, grain=max(1, (128 << 10) // per_row))
+    return Call.named(spec, words, items, grain=maximum(1, (128 << 10) // per_row))
 
 
 def bytes_moved(sources: Sources, pixels: int) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import U8, U16, U32, U64, Pointer, Scalar, Value
+from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import Layout
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, padded_spatial, pointers_to
@@ -113,12 +114,12 @@ def reorder_call(x: View, y: View) -> Call:
         depth, height, width = 1, 1, depth * height * width
     spec = ReorderSpec(to_blocked, lanes, nbytes, unit=p[4] == 1)
     items = plain.shape[0] * blocked.blocks * depth * height
-    moved = max(1, width * lanes * nbytes)
+    moved = maximum(1, width * lanes * nbytes)
     words: dict[str, Argument] = {
         "x": x, "y": y, "channels": plain.shape[1], "blocks": blocked.blocks,
         "height": height, "depth": depth, "width": width, **_strides("p", p), **_strides("b", b),
     }  # fmt: skip
-    return Call.named(spec, words, items if width else 0, grain=max(1, (256 << 10) // moved))
+    return Call.named(spec, words, items if width else 0, grain=maximum(1, (256 << 10) // moved))
 
 
 def _rows_join(strides: Sequence[int], sizes: tuple[int, int, int], step: int) -> bool:
@@ -188,7 +189,7 @@ def zero_halo_call(view: View) -> Call:
         "height": height, "h_begin": halo[1][0], "h_end": height - halo[1][1],
     }  # fmt: skip
     touched = (depth * height * width - _interior(shape)) * layout.lanes * nbytes
-    grain = max(1, (128 << 10) // max(1, touched))
+    grain = maximum(1, (128 << 10) // maximum(1, touched))
     return Call.named(HaloSpec(layout.lanes, nbytes), words, shape[0] * view.blocks, grain)
 
 
@@ -263,5 +264,5 @@ def pad_call(x: View, y: View, begins: Sequence[int]) -> Call:
         "to_depth": to[0], "to_height": to[1], "to_width": to[2],
         "d_begin": first[0], "h_begin": first[1], "w_begin": first[2],
     }  # fmt: skip
-    grain = max(1, (128 << 10) // max(1, to[2] * nbytes))
+    grain = maximum(1, (128 << 10) // maximum(1, to[2] * nbytes))
     return Call.named(PadSpec(nbytes), words, items, grain)

@@ -21,6 +21,7 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
+from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
@@ -91,4 +92,4 @@ def strided_copy_call(x: View, strides: Sequence[int], y: View, target: Target) 
         "y": result, "x": source, "rows": rows, "columns": columns, "y_row": y_row, "x_row": x_row,
         "x_column": x_column, **axis_words(outer, ("y", "x")),
     }  # fmt: skip
-    return Call.named(spec, words, items, grain=max(1, 16384 // (columns * lanes)))
+    return Call.named(spec, words, items, grain=maximum(1, 16384 // (columns * lanes)))

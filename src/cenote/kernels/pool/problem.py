@@ -11,11 +11,14 @@ import numpy as np
 
 from cenote.codegen.values import Scalar
 from cenote.core.cached import cached_property
+from cenote.core.computed import Table, computed, known
+from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call
 from cenote.kernels.cost_model import pool_seconds
 from cenote.kernels.pool.common import INDEX_PARAMETERS, SLACK, SUM, PoolSpec, compute_type
+from cenote.kernels.pool.divisors import ALIKE, DIVIDES, scale_form, scale_part
 
 GRAIN_BYTES = 256 << 10  # memory one thread takes at a time: about 5 us (with 64 KiB, 3x3 takes 5 % longer)
 GROUP_COLUMNS = 2048  # columns of the rows combined together before going across
@@ -55,7 +58,7 @@ class Geometry:
         """Input columns within the windows of output columns begin..end-1."""
         start = begin * self.stride[2] - self.pad[2]
         stop = (end - 1) * self.stride[2] - self.pad[2] + self.reach(2)
-        return max(start, 0), min(stop, self.size[2])
+        return maximum(start, 0), minimum(stop, self.size[2])
 
     @property
     def is_flat(self) -> bool:
@@ -94,32 +97,24 @@ class Scale:
     divides: bool = False
 
     @staticmethod
-    def of(counts: Sequence[Sequence[float]], dtype: np.dtype[Any]) -> Scale:
+    def of(counts: Sequence[Sequence[float]], dtype: np.dtype[Any], times: float = 1.0) -> Scale:
         """What turns sums of the dtype into averages: a factor per output row (planes x rows), and one per column
         unless all columns are alike; divisors for integers, and where a reciprocal is not exact: the mean of equal
-        elements is that element. `counts` has the divisor's share of each axis, per output position."""
-        compute = compute_type(SUM, dtype)
-        kind = np.dtype({"f32": np.float32, "f64": np.float64, "i32": np.int32}.get(compute.name, np.int64))
-        whole = np.float64 if compute.is_float else np.int64
-        planes, rows, columns = (np.asarray(count, whole) for count in counts)
-        products: Array = np.multiply.outer(planes, rows)
-        alike = bool((columns == columns[0]).all())
-        if alike:
-            products = products * columns[0]
-        divides = not (_powers_of_two(products) and _powers_of_two(columns))
-        if not divides:
-            products, columns = np.reciprocal(products), np.reciprocal(columns)
-        return Scale(products.astype(kind), None if alike else columns.astype(kind), divides)
+        elements is that element. `counts` has the divisor's share of each axis, per output position; `times`: a share
+        beside."""
+        given = (
+            tuple(each if isinstance(each, Table) else tuple(each) for each in counts),
+            dtype.name,
+            float(times),
+        )
+        form = known(scale_form, *given)
+        rows, columns = computed(scale_part, *given, 0), computed(scale_part, *given, 1)
+        return Scale(rows, None if form in ALIKE else columns, form in DIVIDES)
 
     @property
     def kind(self) -> str:
         """As `PoolSpec.scale`."""
         return "none" if self.rows is None else "row" if self.columns is None else "both"
-
-
-def _powers_of_two(values: Array) -> bool:
-    """Whether all reciprocals are exact; never those of integers."""
-    return values.dtype.kind == "f" and bool((np.frexp(values)[0] == 0.5).all())
 
 
 @dataclass(frozen=True)
@@ -169,7 +164,8 @@ class PoolProblem:
         geometry, memory = self.geometry, self.memory
         elements = math.prod(geometry.size) + math.prod(geometry.out)
         return (
-            elements * memory.step * memory.batches * memory.channels * self.dtype.itemsize > target.l3_bytes
+            plain(elements * memory.step * memory.batches * memory.channels) * self.dtype.itemsize
+            > target.l3_bytes
         )
 
     def widest(self, target: Target) -> int:
@@ -215,7 +211,7 @@ class Partition:
     def of(geometry: Geometry, widest_strip: int | None, band: int, starts: int | None = None) -> Partition:
         """Strips that are no wider (None: whole rows) and alike; `starts`: rows that bands divide, if not those of the
         output."""
-        strips = -(-geometry.out[2] // widest_strip) if widest_strip else 1
+        strips = -(-geometry.out[2] // widest_strip) if widest_strip and not is_size(geometry.out[2]) else 1
         bands = ((starts or geometry.out[1]) - 1) // band + 1
         return Partition(-(-geometry.out[2] // strips), strips, band, bands)
 
@@ -225,6 +221,9 @@ class Partition:
 
     def narrowest_input(self, geometry: Geometry) -> int:
         """Input columns of the strip that has the fewest (0 or less: a window without elements)."""
+        if self.strips == 1:
+            begin, end = geometry.columns(0, geometry.out[2])
+            return end - begin
         strips = (
             range(i * self.strip, min((i + 1) * self.strip, geometry.out[2])) for i in range(self.strips)
         )
@@ -234,8 +233,8 @@ class Partition:
 
 def default_band(geometry: Geometry) -> int:
     """Output rows of an item: about GRAIN_BYTES of input, the whole plane if it is small."""
-    row = max(1, geometry.size[2] * geometry.stride[1] * 4)
-    rows = max(1, GRAIN_BYTES // row)
+    row = maximum(1, geometry.size[2] * geometry.stride[1] * 4)
+    rows = maximum(1, GRAIN_BYTES // row)
     pieces = -(-geometry.out[1] // rows)
     return -(-geometry.out[1] // pieces)
 
@@ -257,12 +256,15 @@ def group_of(problem: PoolProblem, cut: Partition) -> int:
     """Output rows that go down together before they go across: as many as stay in the level 1 cache, evenly."""
     columns = cut.strip * problem.memory.step * problem.geometry.stride[2]
     last = problem.geometry.out[1] - (problem.geometry.out[1] - 1) // cut.band * cut.band
-    most = max(1, min(8, last, GROUP_COLUMNS // max(columns, 1)))
+    most = maximum(1, minimum(minimum(8, last), GROUP_COLUMNS // maximum(columns, 1)))
     return -(-last // -(-last // most))
 
 
 def fitting(widest: int, length: int) -> int:
     """The largest power of two within both."""
+    if is_size(length) and length >= widest:
+        return widest
+    length = int(length)
     return 1 << (min(widest, length).bit_length() - 1)
 
 
@@ -317,7 +319,7 @@ def streams(
     geometry, memory, nbytes = problem.geometry, problem.memory, problem.dtype.itemsize
     if memory.step != 1 or not problem.passes_caches(target):
         return False
-    if out_lanes * nbytes < STREAMED_VECTOR or cut.last_strip(geometry) * nbytes < STREAMED_ROW:
+    if out_lanes * nbytes < STREAMED_VECTOR or plain(cut.last_strip(geometry)) * nbytes < STREAMED_ROW:
         return False
     return not dense_rows or (cut.strips == 1 and memory.y[3] == geometry.out[2])
 
@@ -352,8 +354,8 @@ def scratch_pitch(problem: PoolProblem, strip: int, lanes: int) -> int:
     lines, so that rows do not fall on the same sets of the cache."""
     geometry = problem.geometry
     columns = (strip - 1) * geometry.stride[2] + 1 + 3 * geometry.reach(2)
-    lines = -(-(columns * problem.memory.step + 2 * SLACK + 8 * lanes) // 16) | 1
-    return lines * 16
+    lines = -(-(columns * problem.memory.step + 2 * SLACK + 8 * lanes) // 16)
+    return (lines // 2 * 2 + 1) * 16
 
 
 # ---- the call -------------------------------------------------------------------------------------------------------
@@ -362,9 +364,10 @@ def scratch_pitch(problem: PoolProblem, strip: int, lanes: int) -> int:
 def window_build(
     problem: PoolProblem, spec: PoolSpec, cut: Partition, *, pitch: int, scratch: int, group: int = 1,
     planes_of_item: int = 1, work: int = 0, more: Mapping[str, Argument] | None = None,
+    variants: tuple[PoolSpec, ...] = (), chosen: int = 0,
 ) -> Build:  # fmt: skip
     """What builds the call of a windowed pool. `scratch` counts elements, `planes_of_item` the output planes that an
-    item makes, `work` the bytes that it moves (0: what follows from the windows)."""
+    item makes, `work` the bytes that it moves (0: what follows from the windows). `variants` as in `Call.among`."""
 
     def build(x: Argument, y: Argument, indices: Argument = None) -> Call:
         geometry, memory = problem.geometry, problem.memory
@@ -381,8 +384,9 @@ def window_build(
         items = problem.planes // planes_of_item * cut.bands * cut.strips
         rows = geometry.columns(0, cut.strip)[1] * geometry.stride[1] + cut.strip
         moved = work or rows * cut.band * memory.step * problem.dtype.itemsize * planes_of_item
-        grain = max(1, min(GRAIN_BYTES // max(moved, 1), -(-items // 8)))
-        return Call.named(spec, words, items, grain, scratch * problem.compute.nbytes)
+        grain = maximum(1, minimum(GRAIN_BYTES // maximum(moved, 1), -(-items // 8)))
+        call = Call.named(spec, words, items, grain, scratch * problem.compute.nbytes)
+        return call.among(variants or (spec,), chosen)
 
     return build
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
+from cenote.core.sizes import is_size, minimum, plain
 from cenote.core.target import Target
 from cenote.kernels.lanes import every_second, in_order
 from cenote.kernels.pool import horizontal
@@ -229,21 +230,24 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     if lanes is None:
         return None
     group = group_of(problem, cut)
-    spec = PoolSeparable(
-        **spec_fields(
-            problem, *lanes, not fused and streams(problem, cut, target, lanes[1], dense_rows=True)
-        ),
-        planes=planes,
-        rows=rows,
-        clipped=not geometry.inside(1) or not geometry.inside(0),
-        fused=fused,
-        together=_together(geometry, group),
+    fields = spec_fields(
+        problem, *lanes, not fused and streams(problem, cut, target, lanes[1], dense_rows=True)
     )
+    clipped = not geometry.inside(1) or not geometry.inside(0)
+    each, chosen = _together(geometry, group)
+    variants = tuple(
+        PoolSeparable(**fields, planes=planes, rows=rows, clipped=clipped, fused=fused, together=together)
+        for together in each
+    )
+    spec = variants[plain(chosen)]
     pitch = scratch_pitch(problem, cut.strip, spec.lanes)
     more = StreamingStore.scratch_rows(group) if spec.past_caches else 0
     scratch = (spec.scratch_rows + group + more) * pitch + SLACK
     return Candidate(
-        _seconds(problem, spec), window_build(problem, spec, cut, pitch=pitch, scratch=scratch, group=group)
+        _seconds(problem, spec),
+        window_build(
+            problem, spec, cut, pitch=pitch, scratch=scratch, group=group, variants=variants, chosen=chosen
+        ),
     )
 
 
@@ -274,8 +278,12 @@ def is_fused(geometry: Geometry, step: int) -> bool:
     return width <= stride and width <= 4
 
 
-def _together(geometry: Geometry, group: int) -> int:
-    """Output rows that share the rows of their windows in registers: fewer with planes, which need more pointers."""
+def _together(geometry: Geometry, group: int) -> tuple[tuple[int, ...], int]:
+    """Output rows that share the rows of their windows in registers: fewer with planes, which need more pointers. Those
+    to choose among, and which."""
     if geometry.window[1] == 1 or geometry.stride[1] != 1 or geometry.dilation[1] != 1:
-        return 1
-    return 4 if group >= 4 and geometry.window[0] == 1 and geometry.window[1] <= 5 else min(group, 2)
+        return (1,), 0
+    most = 4 if geometry.window[0] == 1 and geometry.window[1] <= 5 else 2
+    if not is_size(group):
+        return (4 if group >= most == 4 else min(group, 2),), 0
+    return (1, 2, 4)[: most.bit_length()], minimum(group // 2, most.bit_length() - 1)

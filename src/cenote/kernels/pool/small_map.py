@@ -18,6 +18,7 @@ from functools import cache
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
+from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.kernels.pool.common import SLACK, SUM, NanGuard, PoolSpec, Strip, combine_all, load, spans
 from cenote.kernels.pool.horizontal import Across
@@ -156,6 +157,8 @@ LONGEST_ROW = 40  # longer rows keep vectors busy row by row; with windows below
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     """Serves undilated windows in one plane whose rows lie side by side, if its scratch fits the level 2 cache."""
+    if is_size(problem.nbytes):
+        return None  # its machine code depends on sizes
     geometry, memory = problem.geometry, problem.memory
     if not geometry.is_flat or memory.x[3] != geometry.size[2] * memory.step:
         return None

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
+from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.kernels.lanes import even_odd, shift_in, shift_lanes
 from cenote.kernels.pool.common import (
@@ -265,6 +266,8 @@ FEWEST_LANES = 4  # shuffles at the ends of rows need as many as two columns
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     """Serves small undilated windows in one plane, plain: 2 to 5 columns with stride 1, or 3 with stride 2."""
+    if is_size(problem.nbytes):
+        return None  # its machine code depends on sizes
     geometry = problem.geometry
     if problem.memory.step != 1 or problem.norm or problem.converts:
         return None  # 16-bit floats would be converted once per column of a window

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
+from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.kernels.pool import horizontal
 from cenote.kernels.pool.common import SLACK, NanGuard, PoolSpec, Strip, choose, combine_all, fill_blank, load
@@ -284,6 +285,8 @@ RUNS = ((16, 8), (8, 3))  # runs of blocks over all planes that are aimed at, an
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     """Serves overlapping, undilated windows of two rows or more."""
+    if is_size(problem.nbytes):
+        return None  # its machine code depends on sizes
     geometry = problem.geometry
     if not _serves(geometry):
         return None

@@ -24,6 +24,7 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, Emitter, Pointer, Scalar, Value
 from cenote.codegen.variables import Variable
+from cenote.core.sizes import maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec
@@ -349,14 +350,14 @@ def _planes(
     group = lanes if short and dense else 1
     spec = GlobalPlanes(
         reduce.reduction, reduce.dtype, result, lanes, reduce.nan, reduce.norm, reduce.root,
-        maps.length if short else 0, group,
+        int(maps.length) if short else 0, group,
     )  # fmt: skip
     items = -(-maps.planes // group) * pieces
     words = _words(maps, pieces, piece)
-    grain = max(1, GRAIN_ELEMENTS // (group * piece * maps.elements // maps.length))
+    grain = maximum(1, GRAIN_ELEMENTS // (group * piece * maps.elements // maps.length))
     scratch = group * lanes * compute_type(reduce.reduction, reduce.dtype).nbytes
     arguments: dict[str, Argument] = {"x": x, "y": y, "factor": reduce.factor, **words}
-    return Call.named(spec, arguments, items, min(grain, -(-items // 8)), scratch)
+    return Call.named(spec, arguments, items, minimum(grain, -(-items // 8)), scratch)
 
 
 def _channels(reduce: Reduce, maps: Maps, target: Target, x: Argument, y: Argument) -> Call:
@@ -368,6 +369,6 @@ def _channels(reduce: Reduce, maps: Maps, target: Target, x: Argument, y: Argume
     pieces = -(-maps.step // (lanes * wide))
     items = maps.planes * pieces
     words = _words(maps, pieces, 0)
-    grain = max(1, GRAIN_ELEMENTS // (lanes * wide * maps.elements))
+    grain = maximum(1, GRAIN_ELEMENTS // (lanes * wide * maps.elements))
     arguments: dict[str, Argument] = {"x": x, "y": y, "factor": reduce.factor, **words}
-    return Call.named(spec, arguments, items, min(grain, -(-items // 8)))
+    return Call.named(spec, arguments, items, minimum(grain, -(-items // 8)))

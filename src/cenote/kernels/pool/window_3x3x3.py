@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
+from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.kernels.lanes import shift_lanes
 from cenote.kernels.pool.common import SUM, NanGuard, PoolSpec, Strip, choose, combine_all, fill_blank, load
@@ -302,6 +303,8 @@ WIDEST_VECTOR = 32  # bytes: AVX2 (Zen 3) takes a third less than `separable`, A
 
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     """Serves windows of 3 x 3 x 3, one apart, plain."""
+    if is_size(problem.nbytes):
+        return None  # its machine code depends on sizes
     geometry = problem.geometry
     if problem.memory.step != 1 or problem.norm or problem.converts:
         return None

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.sizes import maximum
+from cenote.core.sizes import plain as plain_size
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
@@ -104,8 +106,10 @@ def _winograd(
     target: Target,
 ) -> Iterator[Lowering]:
     """Stride 1, no dilation, one group, on maps at least as large as a tile."""
-    plain = shape.rank < 3 and shape.groups == 1 and set(shape.strides) == {1} and set(shape.dilations) == {1}
-    if not plain or min(shape.channels, shape.filters) < LEAST_CHANNELS or not shape.n:
+    simple = (
+        shape.rank < 3 and shape.groups == 1 and set(shape.strides) == {1} and set(shape.dilations) == {1}
+    )
+    if not simple or min(shape.channels, shape.filters) < LEAST_CHANNELS or not shape.n:
         return
     size = shape.deep()
     for mv, mh in WINOGRAD_TILES.get(size.window[1:], ()):
@@ -175,7 +179,7 @@ def _depthwise(
 
     moved = 4 * shape.n * shape.channels * (math.prod(shape.size) + shape.pixels)
     alone = shape.group_channels == 1
-    seconds = max(peak_seconds(shape.operations, target, 0.6), moved_seconds(moved))
+    seconds = maximum(peak_seconds(shape.operations, target, 0.6), moved_seconds(moved))
     return Lowering(
         "depthwise" if alone else "grouped",
         _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes),
@@ -234,7 +238,7 @@ def summation_tolerance(shape: ConvShape) -> float:
 def _efficiency(shape: ConvShape, lanes: int, *, plain: bool = False) -> float:
     """Fraction of peak that the direct kernel reaches: a tile's set-up costs as much as some 6 taps, of which a few
     channels take longer; small maps do not fill the tiles."""
-    pixels = shape.pixels * shape.n
+    pixels = plain_size(shape.pixels * shape.n)
     most = (
         0.97
         if pixels >= 100

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from cenote.core import limits
+from cenote.core.sizes import maximum, plain
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, constant_of, present
@@ -214,6 +215,8 @@ class Batch:
         b_images = math.prod(b[:-2])
         if b_images == 1:
             return Batch(m * math.prod(a[:-2]), n, k, 1, 0, 0, 1, ((0, 0, 0),))
+        if a[:-2] == b[:-2]:
+            return Batch(m, n, k, b_images, m * k, 1, b_images, ((0, 0, 0),))
         shape = np.broadcast_shapes(a[:-2], b[:-2])
         left = np.broadcast_to(np.arange(math.prod(a[:-2])).reshape(a[:-2]), shape).ravel()
         right = np.broadcast_to(np.arange(b_images).reshape(b[:-2]), shape).ravel()
@@ -242,11 +245,11 @@ def _regular_run(left: Array, right: Array) -> int:
 
 def _seconds(images: int, m: int, n: int, k: int, target: Target, packs: bool) -> float:
     """The slower of arithmetic and memory; packing writes and reads B once more."""
-    compute = peak_seconds(2 * images * m * n * k, target, 0.85 if m >= 4 else 0.4)
-    return max(compute, stream_seconds(4 * images * k * n)) + (
+    compute = peak_seconds(2 * images * m * n * k, target, 0.85 if plain(m) >= 4 else 0.4)
+    return maximum(compute, stream_seconds(4 * images * k * n)) + (
         stream_seconds(8 * images * k * n) if packs else 0.0
     )
 
 
 def _tolerance(k: int) -> float:
-    return 2e-6 + 2e-7 * math.sqrt(k)
+    return 2e-6 + 2e-7 * math.sqrt(plain(k))

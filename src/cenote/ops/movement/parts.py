@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.sizes import maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
@@ -39,8 +41,8 @@ class Concat(Op):
     def types(self, *types: TensorType) -> Types:
         dtype, rank = require_same_dtype(self.name, *types), types[0].rank
         axis = normalize_axis(self.name, self.axis, rank)
-        others = {(*x.shape[:axis], *x.shape[axis + 1 :]) for x in types}
-        if any(x.rank != rank for x in types) or len(others) != 1:
+        others = [(*x.shape[:axis], *x.shape[axis + 1 :]) for x in types]
+        if any(x.rank != rank for x in types) or any(other != others[0] for other in others):
             shown = ", ".join(str(list(x.shape)) for x in types)
             raise ShapeError(f"{self.name}: shapes {shown} differ in more than axis {axis}")
         first = types[0].shape
@@ -223,7 +225,7 @@ class Slice(Op):
         ends: TensorType,
         axes: TensorType | None = None,
         steps: TensorType | None = None,
-    ) -> tuple[range, ...]:
+    ) -> tuple[Taken, ...]:
         """The indices taken, per axis of the data."""
         first, last = known_ints("slice", starts, 1, "starts"), known_ints("slice", ends, 2, "ends")
         places = tuple(range(len(first))) if axes is None else known_ints("slice", axes, 3, "axes")
@@ -233,7 +235,7 @@ class Slice(Op):
             raise ShapeError(f"slice: starts, ends, axes and steps differ in length ({counts})")
         if 0 in strides:
             raise ArgumentError("slice: a step of 0 never ends; steps are positive or negative")
-        taken = [range(extent) for extent in data.shape]
+        taken = [Taken(0, extent, 1) for extent in data.shape]
         for axis, start, end, step in zip(
             unique_axes("slice", places, data.rank), first, last, strides, strict=True
         ):
@@ -249,13 +251,13 @@ class Slice(Op):
         steps: TensorType | None,
     ) -> Types:
         taken = self.ranges(data, starts, ends, axes, steps)
-        return (TensorType(data.dtype, tuple(len(indices) for indices in taken)),)
+        return (TensorType(data.dtype, tuple(indices.length for indices in taken)),)
 
     def compute(self, data: Array, *bounds: Array | None) -> Arrays:
         starts, ends, axes, steps = (None if x is None else TensorType.known(x) for x in bounds)
         taken = self.ranges(TensorType.known(data), present(starts), present(ends), axes, steps)
         places = tuple(
-            slice(r.start, r.stop if r.stop >= 0 else None, r.step) if r else slice(0) for r in taken
+            slice(r.start, r.stop if r.stop >= 0 else None, r.step) if r.length else slice(0) for r in taken
         )
         return (data[places].copy(),)
 
@@ -276,11 +278,25 @@ class Slice(Op):
         yield Sample(Slice(), (seeded(()), int64s(()), int64s(())), "scalar")
 
 
-def _clamped(start: int, end: int, step: int, extent: int) -> range:
+class Taken(NamedTuple):
+    """Indices as those of a range."""
+
+    start: int
+    stop: int
+    step: int
+
+    @property
+    def length(self) -> int:
+        """How many there are."""
+        distance = self.stop - self.start if self.step > 0 else self.start - self.stop
+        return maximum(0, -(-distance // abs(self.step)))
+
+
+def _clamped(start: int, end: int, step: int, extent: int) -> Taken:
     """ONNX's rule for bounds outside an axis."""
     start, end = (bound + extent if bound < 0 else bound for bound in (start, end))
     if step > 0:
-        return range(min(max(start, 0), extent), min(max(end, 0), extent), step)
+        return Taken(minimum(maximum(start, 0), extent), minimum(maximum(end, 0), extent), step)
     if extent == 0:
-        return range(0)
-    return range(min(max(start, 0), extent - 1), min(max(end, -1), extent - 1), step)
+        return Taken(0, 0, 1)
+    return Taken(minimum(maximum(start, 0), extent - 1), minimum(maximum(end, -1), extent - 1), step)

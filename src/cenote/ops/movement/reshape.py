@@ -77,7 +77,7 @@ class Reshape(_View):
     def resolved(self, shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
         """The output's shape without -1 and copied extents."""
         shown = f"reshape: {list(shape)} to {list(wanted)}"
-        if min(wanted, default=0) < -1 or wanted.count(-1) > 1:
+        if any(extent < -1 for extent in wanted) or wanted.count(-1) > 1:
             raise ShapeError(f"{shown}: extents must be positive, with at most one -1")
         if self.allow_zero and 0 in wanted and -1 in wanted:
             raise ShapeError(f"{shown}: -1 beside 0 is ambiguous with allowzero")
@@ -216,7 +216,7 @@ class Expand(Op):
 
     def types(self, data: TensorType, shape: TensorType) -> Types:
         wanted = known_ints("expand", shape, 1, "shape")
-        if min(wanted, default=0) < 0:
+        if any(extent < 0 for extent in wanted):
             raise ShapeError(f"expand: shape {list(wanted)} has a negative extent")
         return (TensorType(data.dtype, broadcast_shapes("expand", data.shape, wanted)),)
 

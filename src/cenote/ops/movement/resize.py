@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from cenote.core.computed import computed, known, number_of
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
+from cenote.core.sizes import is_size, whole
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import SIMPLE, pass_seconds
-from cenote.kernels.elementwise.resize import MOST_TAPS, resize_call
+from cenote.kernels.elementwise.resize import MOST_TAPS, TapSource, resize_call
 from cenote.kernels.layout.copy import can_copy
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
 from cenote.ops.checks import normalize_axis, read, require, require_number
 from cenote.ops.elementwise.pointwise import error_of
-from cenote.ops.movement.resize_taps import COORDINATES, NEAREST, ResizedAxis, Taps, filter_taps, nearest_taps
+from cenote.ops.movement.resize_taps import (
+    COORDINATES,
+    NEAREST,
+    ResizedAxis,
+    Rule,
+    Taps,
+    filter_taps,
+    nearest_taps,
+    scaled_size,
+    tap_count,
+    tap_offsets,
+    tap_weights,
+)
 from cenote.ops.values import narrow, seeded, wide
 
 MODES = ("nearest", "linear", "cubic")
@@ -51,14 +66,14 @@ class Resize(Op):
     extrapolation: float = 0.0
 
     def types(self, x: TensorType, *others: TensorType | None) -> Types:
-        for what, value, known in (
+        for what, value, allowed in (
             ("mode", self.mode, MODES),
             ("coordinate_transformation_mode", self.coordinates, COORDINATES),
             ("nearest_mode", self.nearest_mode, NEAREST),
             ("keep_aspect_ratio_policy", self.policy, POLICIES),
         ):
-            if value not in known:
-                raise UnsupportedError(f"{self.name}: {what} '{value}' is not known ({', '.join(known)})")
+            if value not in allowed:
+                raise UnsupportedError(f"{self.name}: {what} '{value}' is not known ({', '.join(allowed)})")
         if self.mode != "nearest":
             require_number(self.name, x.dtype)
         return (TensorType(x.dtype, tuple(axis.size for axis in self.resolved((x, *others)))),)
@@ -81,7 +96,7 @@ class Resize(Op):
         if scales:
             made = [self._scaled(*each) for each in zip(extents, scales, roi, strict=True)]
         else:
-            made = self._sized(extents, [int(size) for size in sizes or ()], roi)
+            made = self._sized(extents, [whole(math.floor(size)) for size in sizes or ()], roi)
         resolved = [ResizedAxis(extent, extent, 1.0) for extent in x.shape]
         for axis, one in zip(chosen, made, strict=True):
             if one.size and not one.extent:
@@ -100,13 +115,14 @@ class Resize(Op):
         return [(float(a), float(b)) for a, b in zip(roi[:count], roi[count:], strict=True)]
 
     def _scaled(self, extent: int, scale: float, roi: tuple[float, float]) -> ResizedAxis:
-        if not (scale > 0 and np.isfinite(scale)):
+        if not (scale > 0 and (is_size(scale) or np.isfinite(scale))):
             raise ArgumentError(f"{self.name}: scale {scale} is not a positive number")
-        # In float32, as ONNX's shape inference does it: 10 * 0.7 is 7 there, and 6.99… in float64.
-        size = np.floor(np.float32(extent) * np.float32(roi[1] - roi[0]) * np.float32(scale))
+        if is_size(extent) and (factor := scale * (roi[1] - roi[0])).is_integer():
+            return ResizedAxis(extent, extent * int(factor), float(scale), *roi)
+        size = number_of(scaled_size, extent, roi[1] - roi[0], scale)
         if not 0 <= size < 2.0**31:
             raise ArgumentError(f"{self.name}: scale {scale} of {extent} elements gives {size}")
-        return ResizedAxis(extent, int(size), float(scale), *roi)
+        return ResizedAxis(extent, whole(math.floor(size)), scale * 1.0, *roi)
 
     def _sized(
         self, extents: list[int], sizes: list[int], roi: list[tuple[float, float]]
@@ -117,7 +133,7 @@ class Resize(Op):
         if self.policy != "stretch":
             ratio = (min if self.policy == "not_larger" else max)(ratios)
             ratios = [ratio] * len(ratios)
-            sizes = [int(np.floor(ratio * extent + 0.5)) for extent in extents]
+            sizes = [whole(math.floor(ratio * extent + 0.5)) for extent in extents]
         each = zip(extents, sizes, ratios, roi, strict=True)
         return [ResizedAxis(extent, size, ratio, *region) for extent, size, ratio, region in each]
 
@@ -166,13 +182,14 @@ class Resize(Op):
         first = max(x.rank - 2, 0)
         if not all(axis.is_identity for axis in axes[:first]):
             return
-        made = [_identity_taps(axis) if axis.is_identity else self.taps(axis) for axis in axes[first:]]
-        if any(taps.outside.any() for taps in made):
-            return
-        taps = [(each.index, each.weight) for each in made]
-        unresized = (np.zeros((1, 1), np.int64), np.ones((1, 1)))
-        counts = [index.shape[1] for index, _ in taps]
-        if np.prod(counts) > MOST_TAPS:
+        rule = (
+            self.mode, self.coordinates, self.nearest_mode, self.cubic if self.mode == "cubic" else None,
+            self.antialias, self.exclude_outside,
+        )  # fmt: skip
+        taps = [self._tap_source(axis, rule) for axis in axes[first:]]
+        unresized = self._tap_source(ResizedAxis(1, 1, 1.0), rule)
+        counts = [each.count for each in taps]
+        if not 0 < math.prod(counts) <= MOST_TAPS:
             return
         rest = (None,) * (len(inputs) - 1)
         moved = pass_seconds(x.nbytes + output.nbytes)
@@ -188,8 +205,17 @@ class Resize(Op):
         yield Lowering("taps", (PLAIN, *rest), (PLAIN,), bind, moved + slow, error)
         if 3 <= x.rank <= 5 and is_float(x.dtype) and (x.rank > 3 or axes[1].is_identity):
             blocked = Layout(target.lanes(x.dtype))
-            fast = output.size * 2 * np.prod(counts) / SIMPLE
-            yield Lowering("taps_blocked", (blocked, *rest), (blocked,), bind, float(moved + fast), error)
+            fast = output.size * 2 * math.prod(counts) / SIMPLE
+            yield Lowering("taps_blocked", (blocked, *rest), (blocked,), bind, moved + fast, error)
+
+    def _tap_source(self, axis: ResizedAxis, rule: Rule) -> TapSource:
+        """The taps along an axis, as the kernel's call takes them."""
+        numbers = (axis.extent, axis.size, axis.scale, axis.start, axis.end)
+        return TapSource(
+            axis.size, known(tap_count, numbers, rule),
+            lambda step: computed(tap_offsets, numbers, rule, step),
+            lambda dtype: computed(tap_weights, numbers, rule, dtype.name),
+        )  # fmt: skip
 
     def _is_native(self, x: TensorType) -> bool:
         return can_copy(x.dtype) if self.mode == "nearest" else is_float(x.dtype)
@@ -236,11 +262,6 @@ class Resize(Op):
         for dtype in (np.float64, np.float16, np.uint8, np.int32, "bfloat16"):
             for mode in ("nearest", "linear"):
                 yield Sample(cls(mode, sizes=(1, 9, 5, 7)), (seeded((1, 9, 3, 4), 1, np.dtype(dtype)),))
-
-
-def _identity_taps(axis: ResizedAxis) -> Taps:
-    places = np.arange(axis.size)
-    return Taps(places[:, None], np.ones((axis.size, 1)), np.zeros(axis.size, np.bool_))
 
 
 def _content(inputs: Sequence[TensorType | None], index: int) -> tuple[float, ...] | None:

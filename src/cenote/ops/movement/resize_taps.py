@@ -130,3 +130,43 @@ def _outside(x: Array, axis: ResizedAxis, mode: str) -> Array:
     if mode != "tf_crop_and_resize":
         return np.zeros(x.shape, np.bool_)
     return np.asarray((x < 0) | (x > axis.extent - 1))
+
+
+# ---- axes whose extents are not known yet ---------------------------------------------------------------------------
+
+Rule = tuple[str, str, str, float | None, bool, bool]
+"""Mode, coordinates, nearest mode, cubic coefficient (None: linear), antialias, exclude_outside."""
+
+
+def taps_of(axis: tuple[float, ...], rule: Rule) -> Taps:
+    """The taps along an axis: the fields of ResizedAxis, and the rule; an unchanged axis reads what it is."""
+    extent, size, *others = axis
+    resized = ResizedAxis(int(extent), int(size), *others)
+    mode, where, nearest_mode, cubic, antialias, exclude_outside = rule
+    if resized.is_identity:
+        places = np.arange(resized.size)
+        return Taps(places[:, None], np.ones((resized.size, 1)), np.zeros(resized.size, np.bool_))
+    if mode == "nearest":
+        return nearest_taps(resized, where, nearest_mode)
+    return filter_taps(resized, where, cubic, antialias, exclude_outside)
+
+
+def tap_count(axis: tuple[float, ...], rule: Rule) -> int:
+    """Taps of each place; 0 where some place is to be extrapolated."""
+    found = taps_of(axis, rule)
+    return 0 if found.outside.any() else found.index.shape[1]
+
+
+def tap_offsets(axis: tuple[float, ...], rule: Rule, step: int) -> Array:
+    """Where the taps of each place lie, elements `step` apart."""
+    return np.ascontiguousarray(taps_of(axis, rule).index * step, np.int64)
+
+
+def tap_weights(axis: tuple[float, ...], rule: Rule, dtype: str) -> Array:
+    """What the taps of each place weigh."""
+    return np.ascontiguousarray(taps_of(axis, rule).weight, np.dtype(dtype))
+
+
+def scaled_size(extent: int, span: float, scale: float) -> float:
+    """In float32, as ONNX's shape inference does it: 10 * 0.7 is 7 there, and 6.99… in float64."""
+    return float(np.floor(np.float32(extent) * np.float32(span) * np.float32(scale)))

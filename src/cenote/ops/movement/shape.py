@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ModelError, ShapeError, UnsupportedError
+from cenote.core.sizes import is_size, maximum
 from cenote.core.types import FLOAT32, INT64, Array, TensorType, is_float
 from cenote.ops.base import Arrays, Imported, Op, Sample, Types
 from cenote.ops.checks import int64s, known, known_ints, read, require_kind, require_same_dtype
@@ -72,7 +73,7 @@ class Size(Op):
     from_onnx = {"Size": lambda node: read(Size, node)}
 
     def types(self, data: TensorType) -> Types:
-        return (TensorType.known(np.array(data.size, np.int64)),)
+        return (TensorType.known(int64s((data.size,)).reshape(())),)
 
     def compute(self, data: Array) -> Arrays:
         return (np.array(data.size, np.int64),)
@@ -102,12 +103,12 @@ class Range(Op):
             if bound.size != 1:
                 raise ShapeError(f"range: '{what}' must be a scalar, got {bound}")
         start, limit, delta = (wide(known(bound, index)).item() for index, bound in enumerate(bounds))
-        if delta == 0 or not all(map(math.isfinite, (start, limit, delta))):
+        if delta == 0 or not all(is_size(bound) or math.isfinite(bound) for bound in (start, limit, delta)):
             raise ArgumentError(
                 f"range: {start} to {limit} in steps of {delta} has no end; give finite numbers"
             )
         count = math.ceil((limit - start) / delta) if is_float(dtype) else -((start - limit) // delta)
-        return (TensorType(dtype, (max(count, 0),)),)
+        return (TensorType(dtype, (maximum(count, 0),)),)
 
     def compute(self, *bounds: Array) -> Arrays:
         (result,) = self.declared(*bounds)

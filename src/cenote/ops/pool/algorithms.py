@@ -17,6 +17,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError
 from cenote.core.pool_geometry import AxisWindow
+from cenote.core.sizes import minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import INT64, PLAIN, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, dense_strides
@@ -35,7 +36,7 @@ from cenote.kernels.pool import (
 from cenote.kernels.pool.common import SUM
 from cenote.kernels.pool.problem import Candidate, Geometry, IndexLayout, Memory, PoolProblem, Scale
 from cenote.ops.base import Lowering, Types
-from cenote.runtime.program import Slot
+from cenote.runtime.steps import Slot
 
 SCRATCH = 1 << 31  # bytes of scratch rows at most, by an estimate up to 16 times too high for plain memory
 STRIP = 8 << 10  # columns of a strip at most, unless windows are wider than a quarter of that
@@ -136,7 +137,7 @@ def candidates(problem: PoolProblem, target: Target) -> dict[str, Candidate]:
         return {}
     plans = {each.name: each.plan(problem, target) for each in algorithms_for(problem)}
     found = {name: candidate for name, candidate in plans.items() if candidate is not None}
-    return dict(sorted(found.items(), key=lambda item: item[1].seconds))
+    return dict(sorted(found.items(), key=lambda item: plain(item[1].seconds)))
 
 
 def planned(name: str, problem: PoolProblem, target: Target) -> Candidate:
@@ -161,7 +162,7 @@ class Pool:
     reduction: str
     axes: tuple[AxisWindow, ...]
     channels_last: bool = False
-    counts: tuple[tuple[float, ...], ...] = ()
+    counts: tuple[Sequence[float], ...] = ()
     nan: str = "propagate"
     norm: int = 0
     index: str = ""
@@ -172,11 +173,11 @@ def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -
     """Ways to compute a windowed pool with one input: on the arrays as they are, or blocked."""
     if not x.size or not y.size or (pool.index and x.size // x.shape[0] >= 1 << 31):
         return
-    if _may_overflow(pool.reduction, x.dtype, [min(axis.window, axis.size) for axis in pool.axes]):
+    if _may_overflow(pool.reduction, x.dtype, [minimum(axis.window, axis.size) for axis in pool.axes]):
         return
     if not _is_reasonable(pool, x):
         return
-    if any(axis.reach > max(1 << 16, 4 * axis.size) for axis in pool.axes):
+    if any(axis.reach > 1 << 16 and axis.reach > 4 * axis.size for axis in pool.axes):
         return  # nearly all padding: scratch rows would be as long as the window
     error = tolerance(pool.reduction, x.dtype, pool.norm)
     for layout in layouts(pool.channels_last, target):
@@ -223,11 +224,11 @@ def _is_reasonable(pool: Pool, x: TensorType) -> bool:
     *outer, row = pool.axes
     if row.dilation > 1 and row.window > WIDEST_DILATED:
         return False
-    columns = min(row.out, 4 * row.reach + STRIP) * row.stride + 3 * row.reach
+    columns = minimum(row.out, 4 * row.reach + STRIP) * row.stride + 3 * row.reach
     rows = OTHER_ROWS + math.prod(axis.window for axis in outer)
     step = x.shape[-1] if pool.channels_last else 64 // x.dtype.itemsize
     spans = [axis.reach + axis.out * axis.stride for axis in pool.axes]
-    return rows * columns * step * 4 <= SCRATCH and max(spans) < 1 << 31
+    return rows * columns * step * 4 <= SCRATCH and all(span < 1 << 31 for span in spans)
 
 
 def layouts(channels_last: bool, target: Target) -> list[Layout]:
@@ -253,8 +254,7 @@ def problem_of(pool: Pool, layout: Layout, x: View, y: View, indices: View | Non
     scale = Scale()
     if pool.counts:
         shares = [pool.counts[index] if index is not None else (1.0,) for index in axes]
-        shares[0] = tuple(share * _left_out(pool, axes) for share in shares[0])
-        scale = Scale.of(shares, x.type.dtype)
+        scale = Scale.of(shares, x.type.dtype, _left_out(pool, axes))
     return PoolProblem(
         pool.reduction, x.type.dtype, geometry_of(pool, axes), memory, scale, pool.nan, pool.norm, pool.rounding,
         index_layout(pool, axes, x, indices) if indices else None, fixed_step=layout.is_blocked,
@@ -327,4 +327,4 @@ def geometry_of(pool: Pool, axes: Axes) -> Geometry:
 
 def _left_out(pool: Pool, axes: Axes) -> float:
     """The share of the divisor of axes of one element that were left out."""
-    return math.prod(pool.counts[index][0] for index in range(len(pool.axes)) if index not in axes)
+    return math.prod(float(pool.counts[index][0]) for index in range(len(pool.axes)) if index not in axes)

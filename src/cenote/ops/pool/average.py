@@ -84,13 +84,13 @@ class AveragePool(WindowPool):
         limits.within(self.name, "divisor_override", self.divisor_override)
         return (self.pooled(x),)
 
-    def divisors(self, shape: tuple[int, ...]) -> list[list[int]]:
+    def divisors(self, shape: tuple[int, ...]) -> list[Sequence[int]]:
         """Per axis and output position, the factor of the divisor (all ones but one under
         divisor_override).
         """
         axes = self.geometry(shape)
         if self.divisor_override:
-            factors = [[1] * len(limits.positions(self.name, axis.out)) for axis in axes]
+            factors: list[Sequence[int]] = [[1] * len(limits.positions(self.name, axis.out)) for axis in axes]
             factors[0] = [self.divisor_override] * axes[0].out
             return factors
         if self.count_include_pad:
@@ -119,7 +119,7 @@ class AveragePool(WindowPool):
         x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
         if not self._divides_natively(x.dtype):
             return
-        counts = tuple(tuple(column) for column in self.divisors(x.shape))
+        counts = tuple(self.divisors(x.shape))
         axes = self.geometry(x.shape)
         pool = Pool(SUM, axes, self.channels_last, counts, rounding=self.rounding)
         yield from window_lowerings(pool, x, y, target)

@@ -1,0 +1,164 @@
+"""From steps whose numbers are formulas to a template: the program of every set of sizes of a class."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.compiler.barriers import PendingStep
+from cenote.core.sizes import code_of, is_size
+from cenote.core.trace import Trace
+from cenote.core.types import Array, TensorType
+from cenote.kernels.base import word_of
+from cenote.kernels.driver import driver_abi
+from cenote.kernels.launch import Launcher
+from cenote.runtime.formulas import Formulas
+from cenote.runtime.records import Memory
+from cenote.runtime.steps import HostStep, Slot
+from cenote.runtime.template import (
+    HostTemplate,
+    KernelTemplate,
+    PlaceTemplate,
+    Sections,
+    Template,
+    TypeTemplate,
+)
+
+
+class _Numbers:
+    """The vector of a template's numbers."""
+
+    def __init__(self) -> None:
+        self.base: list[int] = []
+        self.positions: list[int] = []
+        self.values: list[Any] = []  # of the positions, as formulas
+
+    def add(self, number: Any) -> int:
+        """Append a number; where it lies."""
+        if is_size(number):
+            self.positions.append(len(self.base))
+            self.values.append(number)
+            number = 0
+        self.base.append(number - (1 << 64) if number >= 1 << 63 else int(number))
+        return len(self.base) - 1
+
+    def section(self, numbers: Sequence[Any]) -> int:
+        """Append some; where they begin."""
+        first = len(self.base)
+        for number in numbers:
+            self.add(number)
+        return first
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """What a program is put together from: steps in order, where threads meet, types, memory and weights. `tables` are
+    the formulas of arrays that come after the constants. `alone`: whether there is too little work for threads, a
+    whole number."""
+
+    steps: Sequence[PendingStep]
+    barriers: Sequence[bool]
+    inputs: Sequence[TensorType]
+    outputs: Sequence[TensorType]
+    constants: Sequence[Array]
+    tables: Sequence[str]
+    arena: int
+    alone: int
+
+
+def lifetimes(steps: Sequence[PendingStep], levels: Sequence[int]) -> dict[str, tuple[int, int]]:
+    """The first and the last level of the steps that touch each buffer, by its root."""
+    found: dict[str, tuple[int, int]] = {}
+    for step, level in zip(steps, levels, strict=True):
+        for extent in (*step.reads, *step.writes):
+            first, last = found.get(extent.root, (level, level))
+            found[extent.root] = min(first, level), max(last, level)
+    return found
+
+
+def make_template(
+    parts: Assembled, launcher: Launcher, trace: Trace, threads: int, shown: Mapping[str, TensorType]
+) -> tuple[Template, dict[str, int]]:
+    """The template of steps whose numbers come from a trace, and where among its numbers the extents of the types
+    `shown` lie, by their formulas."""
+    numbers = _Numbers()
+    places: dict[Memory, list[int]] = {}
+    kernels: list[tuple[int, int]] = []
+    for step in parts.steps:
+        if step.call is None:
+            continue
+        first = len(numbers.base)
+        for argument in step.call.arguments:
+            word = word_of(argument)
+            if isinstance(word, Slot):
+                memory = (word.kind, word.index)
+                if word.kind == "table":
+                    memory = ("constant", len(parts.constants) + word.index)
+                places.setdefault(memory, []).append(numbers.add(word.offset))
+            else:
+                numbers.add(word)
+        kernels.append((first, len(numbers.base)))
+    calls = [step.call for step in parts.steps if step.call is not None]
+    sections = Sections(
+        numbers.section([call.items for call in calls]),
+        numbers.section([call.grain for call in calls]),
+        numbers.section([call.scratch for call in calls]),
+        numbers.section([call.chosen for call in calls]),
+        numbers.add(parts.arena),
+        numbers.add(parts.alone),
+    )
+    spans = iter(kernels)
+    steps = tuple(
+        _host(step.host, numbers, len(parts.constants))
+        if step.host is not None
+        else KernelTemplate(step.label, tuple(launcher.kernels(step.call)), *next(spans), barrier)  # type: ignore[arg-type]
+        for step, barrier in zip(parts.steps, parts.barriers, strict=True)
+    )
+    inputs = tuple(_type(type, numbers) for type in parts.inputs)
+    outputs = tuple(_type(type, numbers) for type in parts.outputs)
+    extents = {code_of(n): n for type in shown.values() for n in type.shape if is_size(n)}
+    positions = {code: numbers.add(extent) for code, extent in extents.items()}
+    distinct: dict[str, int] = {}
+    wanted = [distinct.setdefault(code_of(value), len(distinct)) for value in numbers.values]
+    template = Template(
+        formulas=Formulas.compile(trace.source(list(distinct), parts.tables), trace.objects),
+        steps=steps,
+        base=np.array(numbers.base, np.int64),
+        positions=np.array(numbers.positions, np.int64),
+        values=np.array(wanted, np.int64),
+        sections=sections,
+        places={memory: np.array(found, np.int64) for memory, found in places.items()},
+        inputs=inputs,
+        outputs=outputs,
+        constants=tuple(parts.constants),
+        driver=driver_abi(),
+        threads=threads,
+    )
+    return template, positions
+
+
+def _type(type: TensorType, numbers: _Numbers) -> TypeTemplate:
+    return TypeTemplate(type.dtype, tuple(numbers.add(extent) for extent in type.shape))
+
+
+def _host(step: HostStep, numbers: _Numbers, constants: int) -> HostTemplate:
+    def place(item: tuple[Slot, TensorType] | None) -> PlaceTemplate | None:
+        if item is None:
+            return None
+        slot, type = item
+        kind, index = slot.kind, slot.index
+        if kind == "table":
+            kind, index = "constant", constants + index
+        return kind, index, numbers.add(slot.offset), _type(type, numbers)
+
+    inputs, outputs = tuple(map(place, step.inputs)), tuple(map(place, step.outputs))
+    return HostTemplate(step.label, step.operator, inputs, outputs, step.where)
+
+
+def with_positions(text: str, positions: Mapping[str, int]) -> str:
+    """A text in which formulas stand in double braces, with their positions among a template's numbers instead."""
+    return re.sub(r"\{\{(.+?)\}\}", lambda found: f"{{{{{positions[found[1]]}}}}}", text)

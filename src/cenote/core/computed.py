@@ -1,0 +1,97 @@
+"""Arrays and answers that functions make of Sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from cenote.core.sizes import Formula, Real, Recorder, Size, at_hand, code_of, is_size
+
+T = TypeVar("T")
+
+
+class SizedArray(np.ndarray):
+    """A small array with Sizes among its elements: what shapes are computed with. It holds objects; `kind` is the dtype
+    that it stands for."""
+
+    kind: np.dtype[Any]
+
+    @staticmethod
+    def of(elements: Any, kind: np.dtype[Any]) -> SizedArray:
+        """From an array, or nested sequences, of objects."""
+        array = np.asarray(elements, object).view(SizedArray)
+        array.kind = kind
+        return array
+
+    def __array_finalize__(self, other: object) -> None:
+        self.kind = getattr(other, "kind", np.dtype(np.int64))
+
+    @property
+    def owner(self) -> Any:
+        """The trace of its Sizes."""
+        return next(item.trace for item in self.reshape(-1) if is_size(item))
+
+    def code(self) -> str:
+        """The formula of the array, in its dtype."""
+        items = "".join(f"{code_of(item)}," for item in self.reshape(-1))
+        return f"array(({items}), {self.kind.name!r}).reshape({self.shape!r})"
+
+    def at_hand(self) -> np.ndarray[Any, Any]:
+        """The array for the shapes at hand."""
+        return np.array([at_hand(item) for item in self.reshape(-1)], self.kind).reshape(self.shape)
+
+
+def has_sizes(value: object) -> bool:
+    """Is it an array with Sizes among its elements?"""
+    return isinstance(value, np.ndarray) and value.dtype == object and any(map(is_size, value.reshape(-1)))
+
+
+class Table(Formula):
+    """An array that a function makes of Sizes."""
+
+    __slots__ = ()
+
+
+def computed(make: Callable[..., T], *arguments: Any) -> T:
+    """What a function makes of numbers: now, or, where Sizes are among them, for every set of sizes anew.
+
+    `make` is a function of a module, which takes numbers, texts and tuples of them, and asks its questions itself.
+    """
+    trace = _trace_of(arguments)
+    if trace is None:
+        return make(*arguments)
+    shown = ", ".join(map(code_of, arguments))
+    value = make(*_plain_in(arguments))
+    return cast(T, Table(trace, f"{trace.object(make)}({shown})", value))
+
+
+def number_of(make: Callable[..., float], *arguments: Any) -> float:
+    """What a function makes of numbers, itself a number, as `computed` does it."""
+    trace = _trace_of(arguments)
+    if trace is None:
+        return make(*arguments)
+    value = make(*_plain_in(arguments))
+    return cast(float, Real(trace, f"{trace.object(make)}({', '.join(map(code_of, arguments))})", value))
+
+
+def known(ask: Callable[..., int], *arguments: Any) -> int:
+    """The answer of a function of numbers, a whole number; where Sizes are among them, what is compiled holds for the
+    sizes for which it is the same."""
+    trace = _trace_of(arguments)
+    if trace is None:
+        return ask(*arguments)
+    answer = ask(*_plain_in(arguments))
+    trace.guard(f"{trace.object(ask)}({', '.join(map(code_of, arguments))}) == {answer}", True)
+    return answer
+
+
+def _trace_of(x: Any) -> Recorder | None:
+    if isinstance(x, Size | Formula):
+        return x.trace
+    return next((found for item in x if (found := _trace_of(item))), None) if isinstance(x, tuple) else None
+
+
+def _plain_in(x: Any) -> Any:
+    return tuple(map(_plain_in, x)) if isinstance(x, tuple) else at_hand(x)

@@ -1,0 +1,51 @@
+"""Polynomials with whole coefficients over numbered unknowns u0, u1 …, in a form in which equal ones are equal."""
+
+from __future__ import annotations
+
+Monomial = tuple[int, ...]  # numbers of unknowns, rising; () for the constant
+Terms = tuple[tuple[Monomial, int], ...]
+
+
+def shown(terms: Terms) -> str:
+    """The Python expression of a polynomial."""
+    return "+".join(_term(monomial, factor) for monomial, factor in terms).replace("+-", "-")
+
+
+def _term(monomial: Monomial, factor: int) -> str:
+    names = [f"u{unknown}" for unknown in monomial]
+    if not names:
+        return str(factor)
+    return "*".join(names if factor == 1 else [str(factor), *names])
+
+
+def plus(a: Terms, b: Terms, sign: int) -> Terms:
+    total = dict(a)
+    for monomial, factor in b:
+        total[monomial] = total.get(monomial, 0) + sign * factor
+    return tuple(sorted((m, c) for m, c in total.items() if c))
+
+
+def times(a: Terms, b: Terms) -> Terms:
+    total: dict[Monomial, int] = {}
+    for left, c in a:
+        for right, d in b:
+            monomial = tuple(sorted(left + right))
+            total[monomial] = total.get(monomial, 0) + c * d
+    return tuple(sorted((m, c) for m, c in total.items() if c))
+
+
+def exact(a: Terms, b: Terms) -> Terms | None:
+    """a / b where b is one term and divides every one of a."""
+    if len(b) != 1:
+        return None
+    (divisor, by), found = b[0], []
+    for monomial, factor in a:
+        left = list(monomial)
+        for unknown in divisor:
+            if unknown not in left:
+                return None
+            left.remove(unknown)
+        if factor % by:
+            return None
+        found.append((tuple(left), factor // by))
+    return tuple(sorted(found))

@@ -1,0 +1,222 @@
+"""What is recorded while a model is compiled for sizes that are not known yet: see `sizes`."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cenote.core.computed import SizedArray
+from cenote.core.polynomials import Terms, plus
+from cenote.core.sizes import INFINITE, Real, Size, code_of
+
+_MOST = 1 << 20  # what a symbolic dimension can be; larger ones are compiled for themselves
+_MOST_TERMS = 48  # of a polynomial, beyond which it becomes an unknown of its own
+_UNKNOWN = re.compile(r"\bu(\d+)\b")
+
+
+class Trace:
+    """What is recorded while a model is compiled for sizes that are not known yet."""
+
+    def __init__(self) -> None:
+        self.codes: list[str] = []
+        self.values: list[Any] = []
+        self._bounds: list[tuple[int, int]] = []
+        self._known: dict[str, int] = {}
+        self.guards: dict[str, bool] = {}  # questions and their answers
+        self.fixed: dict[str, str] = {}  # where sizes had to be numbers, by the question
+        self.objects: list[Any] = []  # functions and arrays that formulas name: K[0], K[1] …
+        self.dimensions = 0
+        self.shows_formulas = False
+
+    def dimension(self, value: int) -> Any:
+        """A symbolic dimension, at least 1."""
+        self.dimensions += 1
+        return self.unknown(f"d[{self.dimensions - 1}]", value, 1, _MOST)
+
+    def later(self, value: int) -> Any:
+        """A number from 0 on whose formula `settle` gives."""
+        return self.unknown(f"later[{len(self.codes)}]", value, 0, INFINITE)
+
+    def settle(self, size: Any, code: str) -> None:
+        """The formula of a number that was to come later; of unknowns that were there before it."""
+        (((unknown,), _),) = size.terms
+        self.codes[unknown] = code
+
+    def unknown(self, code: str, value: int, low: int, high: int) -> Any:
+        """A number that is no polynomial of others."""
+        index = self.define(code, value)
+        self._bounds[index] = low, high
+        return Size(self, (((index,), 1),), value)
+
+    def define(self, code: str, value: Any) -> int:
+        """The number of a variable with this formula."""
+        index = self._known.get(code)
+        if index is None:
+            index = self._known[code] = len(self.codes)
+            self.codes.append(code)
+            self.values.append(value)
+            self._bounds.append((-INFINITE, INFINITE))
+        return index
+
+    def object(self, thing: Any) -> str:
+        """How formulas name a function or an array."""
+        for index, known in enumerate(self.objects):
+            if known is thing:
+                return f"K[{index}]"
+        self.objects.append(thing)
+        return f"K[{len(self.objects) - 1}]"
+
+    def elements(self, code: str, value: Any, kind: Any) -> Any:
+        """An array whose elements are unknown numbers, from the formula of the array."""
+        name = f"u{self.define(code, value)}"
+        self.guard(f"{name}.shape == {value.shape!r}", True)
+        made = []
+        for index, item in enumerate(value.reshape(-1).tolist()):
+            formula = f"{name}.reshape(-1)[{index}].item()"
+            if isinstance(item, float):
+                made.append(Real(self, f"u{self.define(formula, item)}", item))
+            else:
+                made.append(self.unknown(f"int({formula})", int(item), -INFINITE, INFINITE))
+        array = np.empty(len(made), object)
+        array[:] = made
+        return SizedArray.of(array.reshape(value.shape), kind)
+
+    def constant(self, value: int) -> Size:
+        """A number that is no unknown."""
+        return Size(self, (((), value),) if value else (), value)
+
+    def polynomial(self, terms: Terms, value: int) -> Any:
+        """A sum of products of unknowns; an int where none is left."""
+        if not terms:
+            return 0
+        if len(terms) == 1 and not terms[0][0]:
+            return terms[0][1]
+        if len(terms) > _MOST_TERMS:
+            size = Size(self, terms, value)
+            return self.unknown(code_of(size), value, *self.bounds(size))
+        return Size(self, terms, value)
+
+    def sum(self, a: Size, b: Size, sign: int) -> Any:
+        return self.polynomial(plus(a.terms, b.terms, sign), a.value + sign * b.value)
+
+    def quotient(self, size: Size, by: int) -> Any:
+        """size // by: the part that divides leaves the brackets."""
+        if by == 1:
+            return size
+        even = tuple((m, c // by) for m, c in size.terms if c // by)
+        rest = tuple((m, c % by) for m, c in size.terms if c % by)
+        value = size.value // by
+        if not any(m for m, _ in rest):  # a constant less than the divisor adds nothing
+            return self.polynomial(even, value)
+        inside = Size(self, rest, sum(c * math.prod(self.values[i] for i in m) for m, c in rest))
+        low, high = self.bounds(inside)
+        if low >= 0 and high < by:
+            return self.polynomial(even, value)
+        part = self.unknown(f"({code_of(inside)})//{by}", inside.value // by, low // by, high // by)
+        return part + self.polynomial(even, value - part.value)
+
+    def bounds(self, size: Any) -> tuple[int, int]:
+        """Numbers that the size is never below or above."""
+        if not isinstance(size, Size):
+            return size, size
+        low = high = 0
+        for monomial, factor in size.terms:
+            least = most = 1
+            for unknown in monomial:
+                begin, end = self._bounds[unknown]
+                if begin < 0:
+                    return (-INFINITE, INFINITE) if len(monomial) > 1 else self._signed(size)
+                least, most = least * begin, most * end
+            low += factor * (least if factor > 0 else most)
+            high += factor * (most if factor > 0 else least)
+        return max(low, -INFINITE), min(high, INFINITE)
+
+    def _signed(self, size: Size) -> tuple[int, int]:
+        """Bounds of a sum of unknowns that may be negative."""
+        low = high = 0
+        for monomial, factor in size.terms:
+            if len(monomial) > 1:
+                return -INFINITE, INFINITE
+            begin, end = self._bounds[monomial[0]] if monomial else (1, 1)
+            ends = (factor * begin, factor * end)
+            low, high = low + min(ends), high + max(ends)
+        return max(low, -INFINITE), min(high, INFINITE)
+
+    def guard(self, question: str, answer: bool, fixed: bool = False) -> None:
+        """The result holds where this question has this answer."""
+        if question not in self.guards:
+            self.guards[question] = answer
+            if fixed:
+                self.fixed[question] = _caller()
+
+    @contextlib.contextmanager
+    def showing_formulas(self) -> Iterator[None]:
+        """Meanwhile `str` of a Size gives its formula in double braces."""
+        self.shows_formulas = True
+        try:
+            yield
+        finally:
+            self.shows_formulas = False
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[dict[str, bool]]:
+        """Questions that are asked meanwhile do not count, unless they are given to `adopt`."""
+        outside, self.guards = self.guards, {}
+        try:
+            yield self.guards
+        finally:
+            self.guards = outside
+
+    def adopt(self, guards: Mapping[str, bool]) -> None:
+        """Let questions that were asked apart count."""
+        for question, answer in guards.items():
+            self.guards.setdefault(question, answer)
+
+    def fix(self, size: Size) -> int:
+        """The result holds where the size is what it is now."""
+        self.guard(f"{code_of(size)} == {size.value}", True, fixed=True)
+        return size.value
+
+    def source(self, codes: Sequence[str], arrays: Sequence[str]) -> str:
+        """Python that defines `fits(d)`, whether the guards answer as they did, and `numbers(d)`, which gives the
+        values of these formulas, numbers and arrays."""
+        asked = [question if answer else f"not ({question})" for question, answer in self.guards.items()]
+        least = [f"1 <= d[{index}] <= {_MOST}" for index in range(self.dimensions)]
+        return "\n".join(
+            (
+                "def fits(d):",
+                f"    if not ({' and '.join(least) or 'True'}): return False",
+                *self._assignments(asked),
+                *(f"    if not ({question}): return False" for question in asked),
+                "    return True",
+                "def numbers(d):",
+                *self._assignments([*codes, *arrays]),
+                f"    return [{', '.join(codes)}], [{', '.join(arrays)}]",
+                "",
+            )
+        )
+
+    def _assignments(self, codes: Sequence[str]) -> list[str]:
+        """The unknowns that formulas need, each after those that it needs itself."""
+        needed: set[int] = set()
+        waiting = list(codes)
+        while waiting:
+            for name in _UNKNOWN.findall(waiting.pop()):
+                if (index := int(name)) not in needed:
+                    needed.add(index)
+                    waiting.append(self.codes[index])
+        return [f"    u{index} = {self.codes[index]}" for index in sorted(needed)]
+
+
+def _caller() -> str:
+    """The file and line outside this module that asked."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename.endswith(("core/sizes.py", "core/trace.py")):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename.rpartition('cenote/')[2]}:{frame.f_lineno} {frame.f_code.co_name}"

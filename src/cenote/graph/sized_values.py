@@ -1,0 +1,72 @@
+"""Arithmetic on shapes that are not known yet: operators on small arrays of Sizes.
+
+What moves and adds up elements works on Sizes as on numbers. Where an operator asks for numbers, its results become
+unknowns, and the operator itself is run for every new set of sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cenote.core.computed import SizedArray, has_sizes
+from cenote.core.errors import FAULTS, CenoteError
+from cenote.core.trace import Trace
+from cenote.core.types import Array, TensorType
+from cenote.graph.graph import Node
+from cenote.graph.interpreter import infer_node, run_node
+from cenote.ops.base import Arrays, Op, ShapeFromData
+
+
+def run_sized(node: Node, inputs: Sequence[Array | None]) -> Arrays:
+    """A node's outputs for constant inputs with Sizes among them; errors as `run_node`."""
+    trace = next(array.owner for array in inputs if isinstance(array, SizedArray))
+    at_hand = [array.at_hand() if isinstance(array, SizedArray) else array for array in inputs]
+    expected = run_node(node, at_hand)
+    found = _as_objects(node, inputs, trace)
+    if found is not None and all(_plain(a, b) for a, b in zip(found, expected, strict=True)):
+        return found
+    codes = [
+        array.code() if isinstance(array, SizedArray) else "None" if array is None else trace.object(array)
+        for array in inputs
+    ]
+    call = f"{trace.object(reference)}({', '.join([trace.object(node.op), *codes])})"
+    return tuple(
+        trace.elements(f"{call}[{index}]", array, array.dtype) for index, array in enumerate(expected)
+    )
+
+
+def _as_objects(node: Node, inputs: Sequence[Array | None], trace: Trace) -> Arrays | None:
+    """The outputs as arrays of Sizes; None where the operator wants numbers."""
+    kinds = [None if array is None else TensorType.known(array) for array in inputs]
+    with trace.apart() as guards:
+        try:
+            types = infer_node(node, kinds)
+            outputs = node.op.compute(*node.op.arranged(list(inputs)))
+        except (CenoteError, ShapeFromData, *FAULTS):
+            return None
+    if any(question in trace.fixed for question in guards):
+        return None
+    trace.adopt(guards)
+    return tuple(
+        SizedArray.of(array, kind.dtype)
+        if has_sizes(np.asarray(array))
+        else np.asarray(array).astype(kind.dtype)
+        for array, kind in zip(outputs, types, strict=False)
+    )
+
+
+def _plain(found: Array, expected: Array) -> bool:
+    """Is this what the operator gives for the shapes at hand?"""
+    at_hand = found.at_hand() if isinstance(found, SizedArray) else found
+    return (
+        at_hand.dtype == expected.dtype
+        and at_hand.shape == expected.shape
+        and np.array_equal(at_hand, expected)
+    )
+
+
+def reference(op: Op, *inputs: Array | None) -> Arrays:
+    """What an operator gives, for formulas."""
+    return op.reference(*inputs)

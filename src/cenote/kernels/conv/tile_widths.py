@@ -1,0 +1,50 @@
+"""How many pixels a kernel's tiles have, so that tiles of two neighbouring widths cover a row or map exactly.
+
+A kernel computes `wide` tiles of `width` pixels and then tiles of `width - 1`; for known sizes `direct.cut` says which.
+For sizes that are not known yet the width is the largest, which covers every large map; where maps may be small, the
+kernel is chosen among a few widths when the size is there. A pixel's bits depend on neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cenote.core.sizes import code_of, is_size, plain
+from cenote.kernels.conv.direct import cut
+from cenote.kernels.tables import first_that_covers
+
+_LADDER = (8, 5, 3, 2)  # widths that together cover every number of pixels
+_SURELY = 8  # times the pixels that the widest tiles always cover: maps this large are taken to stay large
+
+
+@dataclass(frozen=True)
+class TileWidths:
+    """`widths` are those to choose among; `chosen` says which, where there are several. Then `wide` tiles of that
+    width come first among `tiles`, the others have `narrow` pixels."""
+
+    widths: tuple[int, ...]
+    chosen: int
+    wide: int
+    tiles: int
+    narrow: int
+
+
+def tile_widths(pixels: int, most: int) -> TileWidths:
+    """Tiles of at most so many pixels that cover this many."""
+    if not is_size(pixels):
+        width, tiles, wide = cut(pixels, most)
+        return TileWidths((width,), 0, wide, tiles, width - 1)
+    least = most * (most - 1)  # from here on there is always a sum of tiles of both widths
+    if plain(pixels) >= _SURELY * least and pixels >= least:
+        tiles = -(-pixels // most)
+        return TileWidths((most,), 0, pixels - tiles * (most - 1), tiles, most - 1)
+    widths = (most, *(width for width in _LADDER if width < most))
+    trace = pixels.trace  # type: ignore[attr-defined]  # a Size
+    chooser = trace.object(first_that_covers)
+    chosen = trace.unknown(
+        f"{chooser}({code_of(pixels)}, {code_of(widths)})", first_that_covers(plain(pixels), widths), 0,
+        len(widths) - 1,
+    )  # fmt: skip
+    width = trace.unknown(f"{code_of(widths)}[{code_of(chosen)}]", widths[chosen.value], 1, most)
+    tiles = -(-pixels // width)
+    return TileWidths(widths, chosen, pixels - tiles * (width - 1), tiles, width - 1)

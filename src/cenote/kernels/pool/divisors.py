@@ -1,0 +1,41 @@
+"""What turns the sums of windows into averages: factors or divisors per output row and column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cenote.core.types import Array, dtype_named
+from cenote.kernels.pool.common import SUM, compute_type
+
+ALIKE, DIVIDES = (0, 2), (2, 3)  # forms of scales: all columns alike; divisors instead of factors
+
+
+def scale_form(counts: tuple[Sequence[float], ...], dtype: str, times: float) -> int:
+    """Which form the scale of these counts has."""
+    planes, rows, columns = (np.asarray(count, np.float64) for count in counts)
+    alike = bool((columns == columns[0]).all())
+    whole = compute_type(SUM, dtype_named(dtype)).is_float
+    products = np.multiply.outer(planes * times, rows) * (columns[0] if alike else 1.0)
+    divides = not (whole and _powers_of_two(products) and _powers_of_two(columns))
+    return (0 if alike else 1) + 2 * divides
+
+
+def scale_part(counts: tuple[Sequence[float], ...], dtype: str, times: float, part: int) -> Array:
+    """Part 0: what there is per output row; part 1: per output column."""
+    compute = compute_type(SUM, dtype_named(dtype))
+    kind = np.dtype({"f32": np.float32, "f64": np.float64, "i32": np.int32}.get(compute.name, np.int64))
+    form = scale_form(counts, dtype, times)
+    planes, rows, columns = (
+        np.asarray(count, np.float64 if compute.is_float else np.int64) for count in counts
+    )
+    found: Array = columns if part else np.multiply.outer(planes * kind.type(times), rows)
+    if form in ALIKE and not part:
+        found = found * columns[0]
+    return (found if form in DIVIDES else np.reciprocal(found)).astype(kind)
+
+
+def _powers_of_two(values: Array) -> bool:
+    """Whether all reciprocals are exact; never those of integers."""
+    return values.dtype.kind == "f" and bool((np.frexp(values)[0] == 0.5).all())

@@ -1,0 +1,102 @@
+"""What of a program depends on sizes: questions that say whether it holds for some, and formulas for its numbers.
+
+Both are Python that was generated when the model was compiled (`core.trace`), so that numbers for a new size take
+microseconds. Functions that they call are named, and looked up when they are first needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import marshal
+import math
+import struct
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from cenote.core.cached import cached_property
+from cenote.core.errors import CenoteError
+from cenote.core.types import Array
+
+Dimensions = Sequence[int]
+_NO_ANSWER = (
+    CenoteError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    ValueError,
+)  # what formulas raise for odd sizes
+
+
+def word_of_float(value: float) -> int:
+    """The 64-bit word that carries a float argument."""
+    word: int = struct.unpack("<q", struct.pack("<d", value))[0]
+    return word
+
+
+@dataclass(frozen=True)
+class Formulas:
+    """Generated code and the things it names: functions, as "module:name", operators and arrays.
+
+    The code defines `fits(d)` and `numbers(d)`, which gives a list of whole numbers and one of arrays; `d` are the
+    symbolic dimensions in order.
+    """
+
+    source: str
+    code: bytes  # the same, compiled and marshalled,
+    python: str  # by this version: others compile the source
+    things: tuple[Any, ...]
+
+    @staticmethod
+    def compile(source: str, things: Sequence[Any]) -> Formulas:
+        """From generated text and the functions, operators and arrays that it names K[0], K[1] …"""
+        names = tuple(
+            f"{thing.__module__}:{thing.__qualname__}" if isinstance(thing, FunctionType) else thing
+            for thing in things
+        )
+        return Formulas(source, marshal.dumps(_compiled(source)), sys.version, names)
+
+    @cached_property
+    def _made(self) -> dict[str, Any]:
+        found = [_function(thing) if isinstance(thing, str) else thing for thing in self.things]
+        scope = {
+            "K": found,
+            "floor": math.floor,
+            "ceil": math.ceil,
+            "trunc": math.trunc,
+            "bits": word_of_float,
+            "array": np.array,
+        }
+        exec(marshal.loads(self.code) if self.python == sys.version else _compiled(self.source), scope)
+        return scope
+
+    def fit(self, dimensions: Dimensions) -> bool:
+        """Do they hold for these dimensions?"""
+        try:
+            return bool(self._made["fits"](dimensions))
+        except _NO_ANSWER:
+            return False
+
+    def numbers(self, dimensions: Dimensions) -> tuple[list[int], list[Array]] | None:
+        """All numbers and arrays for dimensions that fit; None where one cannot be computed."""
+        try:
+            whole, arrays = self._made["numbers"](dimensions)
+        except _NO_ANSWER:
+            return None
+        return whole, arrays
+
+
+def _compiled(source: str) -> CodeType:
+    return compile(source, "<formulas>", "exec")
+
+
+def _function(name: str) -> Any:
+    module, _, qualified = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in qualified.split("."):
+        found = getattr(found, part)
+    return found

@@ -1,0 +1,73 @@
+"""Kernel steps as native code wants them: argument records one behind the other, and what the step table says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenote.core.types import Array
+from cenote.runtime.steps import HostStep, Slot, Step
+
+Memory = tuple[str, int]  # kind and index of a slot
+
+
+@dataclass(frozen=True)
+class Records:
+    """The steps of a program without addresses of memory.
+
+    `words`: all argument records; a word that is a place holds its offset until `places` says which memory's address
+    is added to it (positions of words, by memory). Per kernel step: where its record `starts`, its `addresses`,
+    `items`, `grains` and `barriers`. `segments`: kernel steps that run one after another (first, behind the last), and
+    host steps.
+    """
+
+    words: Array
+    places: Mapping[Memory, Array]
+    starts: Array
+    addresses: Array
+    items: Array
+    grains: Array
+    barriers: Array
+    segments: tuple[tuple[int, int] | HostStep, ...]
+
+    @staticmethod
+    def of(steps: Sequence[Step]) -> Records:
+        """The records of the steps of a program."""
+        words: list[int] = []
+        places: dict[Memory, list[int]] = {}
+        heads: list[tuple[int, int, int, int, bool]] = []
+        for step in steps:
+            if isinstance(step, HostStep):
+                continue
+            heads.append((len(words), step.address, step.items, step.grain, step.barrier))
+            for word in step.words:
+                if isinstance(word, Slot):
+                    places.setdefault((word.kind, word.index), []).append(len(words))
+                    words.append(word.offset)
+                else:
+                    words.append(word - (1 << 64) if word >= 1 << 63 else word)
+        table = np.array(heads, np.int64).reshape(len(heads), 5)
+        starts, addresses, items, grains, barriers = table.T
+        found = {memory: np.array(positions) for memory, positions in places.items()}
+        return Records(
+            np.array(words, np.int64), found, starts, addresses, items, grains, barriers, segments_of(steps)
+        )
+
+
+def segments_of(steps: Sequence[Step]) -> tuple[tuple[int, int] | HostStep, ...]:
+    """Native stretches, by the numbers of their kernel steps, and the host steps between them."""
+    segments: list[tuple[int, int] | HostStep] = []
+    row = 0
+    for step in steps:
+        if isinstance(step, HostStep):
+            segments.append(step)
+            continue
+        last = segments[-1] if segments else None
+        if isinstance(last, tuple):
+            segments[-1] = (last[0], row + 1)
+        else:
+            segments.append((row, row + 1))
+        row += 1
+    return tuple(segments)

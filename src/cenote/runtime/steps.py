@@ -1,0 +1,63 @@
+"""The steps of a program: kernels and host operators, and the memory that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cenote.core.errors import errors_at
+from cenote.core.types import Array, TensorType
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where memory comes from when a program runs: `kind` is "arena", "input", "output" or "constant".
+
+    `index` counts inputs, outputs or constants (0 for the arena); `offset` is in bytes from the start of that memory.
+    """
+
+    kind: str
+    index: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class KernelStep:
+    """One kernel launch. `words` is the argument record: numbers, and slots that become addresses."""
+
+    label: str
+    symbol: str
+    address: int
+    words: tuple[int | Slot, ...]
+    items: int
+    grain: int
+    scratch: int
+    barrier: bool = True
+
+
+class HostOperator(Protocol):
+    """What runs as Python: arrays in, arrays out."""
+
+    def reference(self, *inputs: Array | None) -> Sequence[Array]: ...
+
+
+@dataclass(frozen=True)
+class HostStep:
+    """An operator that runs as Python on arrays in the program's memory, between native stretches."""
+
+    label: str
+    operator: HostOperator
+    inputs: tuple[tuple[Slot, TensorType] | None, ...]
+    outputs: tuple[tuple[Slot, TensorType] | None, ...]
+    where: str = ""  # how errors name it
+
+    def run(self, arguments: Sequence[Array | None]) -> Sequence[Array]:
+        """The results, as fresh arrays."""
+        if not self.where:
+            return self.operator.reference(*arguments)
+        with errors_at(self.where):
+            return self.operator.reference(*arguments)
+
+
+Step = KernelStep | HostStep

@@ -1,0 +1,211 @@
+"""A program for every set of sizes of a class: what its numbers are for some sizes is evaluated, not compiled.
+
+All whole numbers of the program, argument records first, are one vector: `base` holds those that are the same for all
+sizes, and values of the formulas go to their `positions` (`values` says which).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+
+from cenote.core.cached import cached_property
+from cenote.core.types import Array, TensorType
+from cenote.runtime.formulas import Dimensions, Formulas
+from cenote.runtime.program import Arenas, Program
+from cenote.runtime.records import Memory, Records
+from cenote.runtime.steps import HostOperator, HostStep, KernelStep, Slot, Step
+from cenote.runtime.threads import DriverAbi
+
+
+@dataclass(frozen=True)
+class TypeTemplate:
+    """A type whose extents are numbers at these positions."""
+
+    dtype: np.dtype[Any]
+    extents: tuple[int, ...]
+
+    def at(self, numbers: Array) -> TensorType:
+        return TensorType(self.dtype, tuple(int(numbers[i]) for i in self.extents))
+
+
+PlaceTemplate = tuple[
+    str, int, int, TypeTemplate
+]  # a slot's kind and index, the position of its offset, the type
+
+
+@dataclass(frozen=True)
+class KernelTemplate:
+    """A kernel step: the words of its record are those from `first` to `last`. It is one of several kernels, by symbol
+    and address."""
+
+    label: str
+    kernels: tuple[tuple[str, int], ...]
+    first: int
+    last: int
+    barrier: bool
+
+
+@dataclass(frozen=True)
+class HostTemplate:
+    """A host step."""
+
+    label: str
+    operator: HostOperator
+    inputs: tuple[PlaceTemplate | None, ...]
+    outputs: tuple[PlaceTemplate | None, ...]
+    where: str
+
+    def at(self, numbers: Array) -> HostStep:
+        sides = [
+            tuple(
+                None
+                if place is None
+                else (Slot(place[0], place[1], int(numbers[place[2]])), place[3].at(numbers))
+                for place in side
+            )
+            for side in (self.inputs, self.outputs)
+        ]
+        return HostStep(self.label, self.operator, sides[0], sides[1], self.where)
+
+
+@dataclass(frozen=True)
+class Sections:
+    """Where in the vector of numbers things begin that there are one of per kernel step, and single ones."""
+
+    items: int
+    grains: int
+    scratch: int
+    chosen: int
+    arena: int
+    alone: int
+
+
+@dataclass(frozen=True)
+class Template:
+    """A program without its sizes. `places` as in `Records`; `constants` come first among the program's, then the
+    arrays that formulas give. `threads`: what the program has unless there is too little work."""
+
+    formulas: Formulas
+    steps: tuple[KernelTemplate | HostTemplate, ...]
+    base: Array
+    positions: Array
+    values: Array
+    sections: Sections
+    places: Mapping[Memory, Array]
+    inputs: tuple[TypeTemplate, ...]
+    outputs: tuple[TypeTemplate, ...]
+    constants: tuple[Array, ...]
+    driver: DriverAbi
+    threads: int
+    arenas: Arenas = field(default_factory=Arenas, compare=False, repr=False)
+
+    def at(self, dimensions: Dimensions) -> tuple[Program, Array] | None:
+        """The program for these symbolic dimensions, and all numbers; None where it does not hold for them."""
+        if not self.formulas.fit(dimensions):
+            return None
+        found = self.formulas.numbers(dimensions)
+        if found is None:
+            return None
+        numbers = self.base.copy()
+        numbers[self.positions] = np.array(found[0], np.int64)[self.values]
+        at, kernels = self.sections, self._kernels
+        count = len(kernels.starts)
+        addresses = kernels.addresses[kernels.first + numbers[at.chosen : at.chosen + count]]
+        hosts = {i: step.at(numbers) for i, step in enumerate(self.steps) if isinstance(step, HostTemplate)}
+        records = Records(
+            numbers[: at.items], self.places, kernels.starts, addresses, numbers[at.items : at.items + count],
+            numbers[at.grains : at.grains + count], kernels.barriers,
+            tuple(hosts[segment] if isinstance(segment, int) else segment for segment in kernels.segments),
+        )  # fmt: skip
+        alone = bool(numbers[at.alone])
+        program = Program(
+            steps=LazySteps(lambda: self._steps(numbers, hosts), len(self.steps)),
+            inputs=tuple(type.at(numbers) for type in self.inputs),
+            outputs=tuple(type.at(numbers) for type in self.outputs),
+            constants=(*self.constants, *found[1]),
+            arena_bytes=int(numbers[at.arena]),
+            driver=self.driver,
+            threads=1 if alone else self.threads,
+            alone=alone,
+            arenas=self.arenas,
+        )
+        scratch = int(numbers[at.scratch : at.scratch + count].max(initial=0))
+        vars(program).update(
+            records=records, scratch_bytes=scratch
+        )  # they would be worked out from the steps
+        return program, numbers
+
+    def _steps(self, numbers: Array, hosts: Mapping[int, HostStep]) -> tuple[Step, ...]:
+        """The steps of a program with these numbers."""
+        memory_of = {int(i): memory for memory, positions in self.places.items() for i in positions}
+        steps: list[Step] = []
+        at, row = self.sections, 0
+        for index, step in enumerate(self.steps):
+            if isinstance(step, HostTemplate):
+                steps.append(hosts[index])
+                continue
+            words = tuple(
+                Slot(*memory_of[i], int(numbers[i])) if i in memory_of else int(numbers[i])
+                for i in range(step.first, step.last)
+            )
+            symbol, address = step.kernels[int(numbers[at.chosen + row])]
+            items, grain, scratch = (int(numbers[begin + row]) for begin in (at.items, at.grains, at.scratch))
+            steps.append(KernelStep(step.label, symbol, address, words, items, grain, scratch, step.barrier))
+            row += 1
+        return tuple(steps)
+
+    @cached_property
+    def _kernels(self) -> _Kernels:
+        kernels = [step for step in self.steps if isinstance(step, KernelTemplate)]
+        addresses = [address for step in kernels for _, address in step.kernels]
+        first = np.cumsum([0, *(len(step.kernels) for step in kernels)])[:-1]
+        segments: list[tuple[int, int] | int] = []
+        row = 0
+        for index, step in enumerate(self.steps):
+            if isinstance(step, HostTemplate):
+                segments.append(index)
+                continue
+            last = segments[-1] if segments else None
+            segments.append((segments.pop()[0], row + 1) if isinstance(last, tuple) else (row, row + 1))  # type: ignore[index]
+            row += 1
+        return _Kernels(
+            np.array([step.first for step in kernels], np.int64), first.astype(np.int64),
+            np.array(addresses, np.int64), np.array([step.barrier for step in kernels], np.int64), tuple(segments),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """Of the kernel steps: where records start, the number of the first kernel that each may be, the addresses of all
+    kernels, where threads meet, and the stretches between host steps (whose numbers stand for them)."""
+
+    starts: Array
+    first: Array
+    addresses: Array
+    barriers: Array
+    segments: tuple[tuple[int, int] | int, ...]
+
+
+class LazySteps(Sequence[Step]):
+    """Steps that are made when somebody looks at them: a run needs the records alone."""
+
+    def __init__(self, make: Callable[[], tuple[Step, ...]], count: int) -> None:
+        self._make, self._count = make, count
+
+    @cached_property
+    def _made(self) -> tuple[Step, ...]:
+        return self._make()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Step: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Step]: ...
+    def __getitem__(self, index: int | slice) -> Step | Sequence[Step]:
+        return self._made[index]

@@ -1,0 +1,105 @@
+"""Plans for all sizes: what a model with symbolic dimensions keeps beside the plans for shapes that it has seen.
+
+A `SizedPlan` holds for a class of sizes: those for which the questions that compiling asked have the same answers. A
+size of another class gives another plan.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cenote.core.collector import collector_paused
+from cenote.core.errors import CapacityError
+from cenote.core.locks import importing
+from cenote.core.types import TensorType
+from cenote.plans.format import SizedPlan, StoredPlan
+from cenote.runtime.signature import Pattern, Shapes, Signature
+
+if TYPE_CHECKING:
+    from cenote.graph.graph import Graph
+    from cenote.stage import Options
+
+_log = logging.getLogger(__name__)
+_MOST_CLASSES = 32  # of a model; sizes of more are compiled for themselves
+
+
+class SizedPlans:
+    """The plans of a model's classes of sizes, those used last first."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+        self.plans: list[tuple[Pattern, SizedPlan]] = []
+        self._given_up = False
+
+    def find(self, shapes: Shapes) -> StoredPlan | None:
+        """The plan for these shapes, out of the classes that there are."""
+        found = self.signature.dimensions(shapes)
+        if found is None:
+            return None
+        pattern, sizes = found
+        for index, (other, sized) in enumerate(self.plans):
+            if other == pattern and (plan := sized.at(sizes)) is not None:
+                if index:
+                    self.plans.insert(0, self.plans.pop(index))
+                return plan
+        return None
+
+    def compile(self, graph: Callable[[], Graph], shapes: Shapes, options: Options) -> StoredPlan | None:
+        """Compile the class of these shapes; None where that is not possible: they are then compiled for themselves."""
+        found = self.signature.dimensions(shapes)
+        if found is None or self._given_up or len(self.plans) >= _MOST_CLASSES or not all(found[1]):
+            return None
+        try:
+            sized = _compiled(graph(), self.signature, shapes, *found, options)
+        except (MemoryError, CapacityError):
+            raise
+        except (
+            Exception
+        ) as error:  # a size asked for what a Size cannot give, or the model is wrong: that is told then
+            _log.info("no plan for all sizes: %s: %s", type(error).__name__, error)
+            sized = None
+        plan = None if sized is None else sized.at(found[1])
+        if sized is None or plan is None:
+            self._given_up = True
+            return None
+        self.plans.insert(0, (found[0], sized))
+        return plan
+
+
+@collector_paused()
+def _compiled(
+    graph: Graph,
+    signature: Signature,
+    shapes: Shapes,
+    pattern: Pattern,
+    sizes: Sequence[int],
+    options: Options,
+) -> SizedPlan | None:
+    """The plan of a class; None for a graph that is cut where a shape depends on content."""
+    with importing():
+        from cenote.compiler.compile import compile_sized
+        from cenote.core.trace import Trace
+        from cenote.graph.graph import OwnedGraph
+        from cenote.passes.specialize import specialize
+
+    trace = Trace()
+    symbols = [trace.dimension(size) for size in sizes]
+    types: Mapping[str, TensorType] = {
+        declared.name: TensorType(
+            declared.dtype, tuple(symbols[-1 - axis] if axis < 0 else axis for axis in shape)
+        )
+        for declared, shape in zip(signature.inputs, pattern, strict=True)
+    }
+    specialized = specialize(graph, types)
+    if specialized.rest is not None:
+        return None
+    made = OwnedGraph(specialized.graph)
+    del graph, specialized
+    sized = SizedPlan(*compile_sized(made, options.compilation, trace), shapes)
+    _log.debug("a plan for sizes like %s: %d guards", list(sizes), len(trace.guards))
+    for question, place in trace.fixed.items():
+        if question in trace.guards:
+            _log.debug("holds for some sizes only, those with %s: %s", question, place)
+    return sized

@@ -1,0 +1,142 @@
+"""Sizes behave like the ints that they stand for, and what was recorded holds for the other sizes that it accepts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cenote.core.computed import SizedArray, computed, has_sizes, known
+from cenote.core.sizes import code_of, is_size, maximum, minimum, plain
+from cenote.core.trace import Trace
+from cenote.runtime.formulas import Formulas
+
+SIZES = st.tuples(*[st.integers(1, 40)] * 3)
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b if b != 0 else a,
+    "%": lambda a, b: a % b if b != 0 else b,
+    "max": maximum,
+    "min": minimum,
+    "<": lambda a, b: a if a < b else b,
+    "==": lambda a, b: a + 1 if a == b else b,
+    "ceil": lambda a, b: -(-a // 3) + b,
+    "floor of a quotient": lambda a, b: (a * 1.5 + b).__floor__(),
+}
+PROGRAMS = st.lists(
+    st.tuples(st.sampled_from(sorted(OPERATIONS)), st.integers(0, 7), st.integers(0, 7)),
+    min_size=1,
+    max_size=9,
+)
+
+
+def run(program: list[tuple[str, int, int]], sizes: tuple[Any, ...]) -> list[Any]:
+    values: list[Any] = [*sizes, 2, -3]
+    for name, a, b in program:
+        made = OPERATIONS[name](values[a % len(values)], values[b % len(values)])
+        values.append(made if is_size(made) or abs(made) < 1 << 40 else 5)
+    return values
+
+
+@given(PROGRAMS, SIZES, SIZES)
+def test_formulas_hold_for_the_sizes_that_they_accept(
+    program: list[tuple[str, int, int]], made_with: tuple[int, ...], others: tuple[int, ...]
+) -> None:
+    trace = Trace()
+    values = run(program, tuple(trace.dimension(size) for size in made_with))
+    assert [plain(value) for value in values] == run(program, made_with)
+    sized = [value for value in values if is_size(value)]
+    formulas = Formulas.compile(trace.source([code_of(value) for value in sized], ()), trace.objects)
+    assert formulas.fit(made_with)
+    for sizes in (made_with, others):
+        if not formulas.fit(sizes):
+            continue
+        found = formulas.numbers(sizes)
+        expected = [e for e, value in zip(run(program, sizes), values, strict=True) if is_size(value)]
+        assert found is not None
+        assert found[0] == expected
+
+
+def test_what_takes_a_number_narrows_what_holds() -> None:
+    for use in (
+        int,
+        range,
+        float,
+        lambda size: np.zeros(size),
+        lambda size: [0] * size,
+        lambda size: "ab"[size - 7],
+    ):
+        trace = Trace()
+        use(trace.dimension(7))  # type: ignore[operator]
+        formulas = Formulas.compile(trace.source((), ()), ())
+        assert formulas.fit((7,))
+        assert not formulas.fit((8,))
+        assert trace.fixed
+
+
+def test_sizes_are_no_members_of_sets() -> None:
+    trace = Trace()
+    with pytest.raises(TypeError, match="unhashable"):
+        {trace.dimension(3)}
+
+
+def test_equal_formulas_are_equal_without_a_question() -> None:
+    trace = Trace()
+    n, h = trace.dimension(2), trace.dimension(10)
+    assert (n * (h + 3) - 3 * n) == n * h
+    assert (16 * h) // 16 == h
+    assert (16 * h + 5) // 16 == h
+    assert (h * n) // h == n
+    assert h > 0
+    assert n * h != 0
+    assert not trace.guards
+
+
+def rising(count: int, step: int) -> np.ndarray:
+    return np.arange(count) * step
+
+
+def parity(number: int) -> int:
+    return number % 2
+
+
+def test_arrays_and_answers_of_functions() -> None:
+    trace = Trace()
+    h = trace.dimension(10)
+    table: Any = computed(rising, h, 4)
+    assert np.array_equal(table.value, np.arange(10) * 4)
+    assert known(parity, h) == 0
+    formulas = Formulas.compile(trace.source((), [table.code]), trace.objects)
+    assert formulas.fit((12,))
+    assert not formulas.fit((13,))
+    found = formulas.numbers((12,))
+    assert found is not None
+    assert np.array_equal(found[1][0], np.arange(12) * 4)
+
+
+def test_questions_asked_apart_count_when_they_are_adopted() -> None:
+    trace = Trace()
+    h = trace.dimension(10)
+    with trace.apart() as guards:
+        assert h > 5
+    assert not trace.guards
+    trace.adopt(guards)
+    assert trace.guards
+
+
+def test_arrays_of_sizes() -> None:
+    trace = Trace()
+    h = trace.dimension(10)
+    array = SizedArray.of((1, h * 2), np.dtype(np.int64))
+    assert has_sizes(array)
+    assert np.array_equal(array.at_hand(), [1, 20])
+    assert not has_sizes(np.array(["text"], object))
+    formulas = Formulas.compile(trace.source((), [array.code()]), ())
+    found = formulas.numbers((7,))
+    assert found is not None
+    assert found[1][0].tolist() == [1, 14]
+    assert found[1][0].dtype == np.int64
