@@ -61,6 +61,15 @@ def test_the_life_of_a_layer() -> None:
         exec(program, namespace)
 
 
+def test_any_size() -> None:
+    """The programs of the page, one after the other."""
+    programs = PROGRAM.findall((DOCS / "any_size.md").read_text(encoding="utf-8"))
+    assert len(programs) == 2
+    names: dict[str, object] = {}
+    for program in programs:
+        exec(program, names)
+
+
 def test_using_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {}

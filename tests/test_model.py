@@ -261,7 +261,8 @@ def test_other_heights_and_widths() -> None:
 
 
 def test_plans_are_kept_and_the_longest_unused_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cenote.stage._STAGES_KEPT", 3)
+    monkeypatch.setattr("cenote.stage.Stage.nbytes", 10_000_000)
+    monkeypatch.setenv("CENOTE_SHAPES_KEPT", "30")
     model = cenote.load(parsed(TWO), threads=1)
     plans = {rows: model.plan_for({"a": (rows, 4), "b": (rows, 4)}) for rows in (1, 2, 3)}
     model(noise(1, 4), noise(1, 4))
@@ -368,7 +369,7 @@ def test_bits_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_several_python_threads_run_one_model(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cenote.compiler.compile, "_WORTH_THREADS", 0.0)
-    monkeypatch.setattr("cenote.stage._STAGES_KEPT", 4)  # plans come and go meanwhile
+    monkeypatch.setenv("CENOTE_SHAPES_KEPT", "0")  # plans come and go meanwhile
     model = cenote.load(parsed(NETWORK), threads=threads)
     inputs = [noise(1 + i % 3, 3, 8 + i, 9) for i in range(6)]
     wanted = [cenote.load(parsed(NETWORK), threads=1)(x) for x in inputs]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cenote.graph.graph import OwnedGraph
     from cenote.passes.specialize import Continuation
 
-_STAGES_KEPT = 16  # sets of input shapes whose programs (arena, step table) stay in memory
+_MEGABYTE = 1_000_000
 
 
 class Stage:
@@ -48,6 +48,11 @@ class Stage:
         self.plan, self.rest, self.options = plan, rest, options
         self.input_names, self.output_names = tuple(inputs), tuple(outputs)
         self.following: OrderedDict[Any, Stage] = OrderedDict()
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Memory that the stage takes by itself, about."""
+        return self.plan.program.kept_bytes
 
     @staticmethod
     @collector_paused()
@@ -165,11 +170,13 @@ class Options:
 
 
 def get_or_make(stages: OrderedDict[Any, Stage], key: Any, make: Callable[[], Stage]) -> Stage:
-    """The stage of a key, made if need be; the one longest unused goes when there are too many."""
+    """The stage of a key, made if need be; those longest unused go when all take too much memory."""
     stage = stages.get(key)
     if stage is None:
         stage = stages[key] = make()
-        if len(stages) > _STAGES_KEPT:
-            stages.popitem(last=False)
+        stages.move_to_end(key)
+        taken, most = sum(each.nbytes for each in stages.values()), settings.SHAPES_KEPT.integer() * _MEGABYTE
+        while taken > most and len(stages) > 1:
+            taken -= stages.popitem(last=False)[1].nbytes
     stages.move_to_end(key)
     return stage

@@ -63,6 +63,12 @@ PLAN_CACHE = Setting(
     "Megabytes of compiled models that the cache may hold, the least recently used go first; 0: none.",
     most=1 << 30,
 )
+SHAPES_KEPT = Setting(
+    "CENOTE_SHAPES_KEPT",
+    "256",
+    "Megabytes of step tables and arenas that a model keeps for input shapes it has met, the last one used in any case.",
+    most=1 << 20,
+)
 SPIN = Setting(
     "CENOTE_SPIN",
     "50",
@@ -76,7 +82,7 @@ DENORMALS = Setting(
     choices=DENORMALS_WORDS,
 )
 PERF_MAP = Setting("CENOTE_PERF_MAP", "", "1: write the map that lets Linux perf name generated kernels.")
-SETTINGS = (THREADS, TARGET, CACHE, PLAN_CACHE, SPIN, DENORMALS, PERF_MAP)
+SETTINGS = (THREADS, TARGET, CACHE, PLAN_CACHE, SHAPES_KEPT, SPIN, DENORMALS, PERF_MAP)
 
 
 def cache_folder() -> Path | None:

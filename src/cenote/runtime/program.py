@@ -79,6 +79,12 @@ class Program:
         """The steps as native code wants them."""
         return Records.of(self.steps)
 
+    @property
+    def kept_bytes(self) -> int:
+        """Memory that the program takes by itself while it is kept, about: records, step table, an arena of its own."""
+        tables = len(self.records.starts) * self.driver.step_words * 8 + 2 * self.records.words.nbytes
+        return tables + (self.arena_bytes if self.arenas is None else 0)
+
     @cached_property
     def scratch_bytes(self) -> int:
         """Scratch memory that each thread needs."""
