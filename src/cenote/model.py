@@ -259,7 +259,8 @@ class Model:
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))
-        return f"<cenote.Model ({inputs}) -> {', '.join(self.output_names)}, threads={self.threads}>"
+        classes = f", {count} class(es) of sizes" if (count := len(self._sized.plans)) else ""
+        return f"<cenote.Model ({inputs}) -> {', '.join(self.output_names)}, threads={self.threads}{classes}>"
 
     def _repr_html_(self) -> str:
         with importing():

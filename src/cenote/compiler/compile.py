@@ -85,10 +85,8 @@ class Compilation:
 
 
 def compile_graph(source: Graph | OwnedGraph, how: Compilation) -> Plan:
-    """Optimise, schedule, plan memory, generate code and assemble the program of a specialised graph.
-
-    The plan holds the weights as the program wants them, not the graph's own.
-    """
+    """Optimise, schedule, plan memory, generate code and assemble the program of a specialised graph. The plan holds the
+    weights as the program wants them, not the graph's own."""
     return assemble(_scheduled(source, how), how.threads, how.pool)
 
 
@@ -101,8 +99,9 @@ def compile_sized(source: Graph | OwnedGraph, how: Compilation, trace: Trace) ->
     assert made is not None, "a template holds for the sizes that it was made with"
     origins = tuple(step.origin for step in assembler.steps)
     with trace.showing_formulas():
-        described = describe_plan(assembler.scheduled, assembler.memory, made[0], origins)
-        return template, with_positions(json.dumps(described.as_dict(), default=str), positions)
+        described = describe_plan(assembler.scheduled, assembler.memory, made[0], origins).as_dict()
+        text = json.dumps({**described, "guards": len(trace.guards)}, default=str)
+        return template, with_positions(text, positions)
 
 
 def _scheduled(

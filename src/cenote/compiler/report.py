@@ -65,6 +65,7 @@ class PlanDescription:
     """A plan, described. `free` names the nodes that cost nothing, with the reason; `kernels` counts the launches.
 
     `between` are the nodes that run on the host after this plan and before the next stage's, where there are stages.
+    `guards`: of a plan for all sizes of a class, the questions that the class has the same answers to.
     """
 
     name: str
@@ -76,6 +77,7 @@ class PlanDescription:
     kernels: tuple[tuple[str, int], ...]
     memory: MemoryDescription
     between: tuple[str, ...] = ()
+    guards: int = 0
 
     def count(self, kind: str) -> int:
         """Steps of a kind."""
@@ -98,6 +100,7 @@ class PlanDescription:
             kernels=tuple((symbol, count) for symbol, count in data["kernels"]),
             memory=MemoryDescription(**data["memory"]),
             between=tuple(data["between"]),
+            guards=data["guards"],
         )
 
     @property
@@ -234,6 +237,8 @@ def _head(plan: PlanDescription) -> Iterator[str]:
         f"{len(plan.steps)} steps on {plan.threads} thread(s): {kernels} kernels, {halos} halos, {host} on the host; "
         f"{len(plan.free)} nodes cost nothing"
     )
+    if plan.guards:
+        yield f"serves all sizes that have the same answers to {plan.guards} questions"
 
 
 def _notes(plan: PlanDescription) -> Iterator[str]:

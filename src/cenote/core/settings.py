@@ -66,7 +66,7 @@ PLAN_CACHE = Setting(
 SHAPES_KEPT = Setting(
     "CENOTE_SHAPES_KEPT",
     "256",
-    "Megabytes of step tables and arenas that a model keeps for input shapes it has met, the last one used in any case.",
+    "Megabytes of step tables and arenas that a model keeps for input shapes it has met; the last used stays anyway.",
     most=1 << 20,
 )
 SPIN = Setting(
