@@ -41,7 +41,9 @@ def test_public_names_are_documented(name: str) -> None:
 
 def test_every_error_is_public() -> None:
     errors = importlib.import_module("cenote.core.errors")
-    classes = [value for value in vars(errors).values() if inspect.isclass(value)]
+    classes = [
+        value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, Exception)
+    ]
     own = {value.__name__ for value in classes if value.__module__ == errors.__name__}
     assert own <= set(cenote.__all__)
 

@@ -121,6 +121,10 @@ class Model:
             stored, Options(count, stored.precision, stored.weights, denormals=denormals)
         )
         model._origin = (stored.content, stored.external) if stored.content else None
+        for _, sized in reversed(
+            stored.sized
+        ):  # memory is there, and outputs are known, before the first run
+            model._stage(sized.made_with)
         return model
 
     def save(self, path: str | PathLike[str], source: str | PathLike[str] = "") -> None:
@@ -136,7 +140,7 @@ class Model:
             raise ArgumentError(
                 f"source: {source} is a plan file itself; name the model that it was made from (an ONNX file)"
             )
-        if not self._stages:
+        if not self._stages and not self._sized.plans:
             raise InputError("the model has symbolic dimensions: call plan_for(shapes) before saving a plan")
         if any(stage.rest is not None for stage in self._stages.values()):
             raise UnsupportedError("a plan file holds models whose shapes do not depend on data")

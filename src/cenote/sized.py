@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cenote.core.collector import collector_paused
-from cenote.core.errors import CapacityError
+from cenote.core.errors import CapacityError, CodegenError
 from cenote.core.locks import importing
 from cenote.core.types import TensorType
 from cenote.plans.format import SizedPlan, StoredPlan
@@ -53,8 +53,8 @@ class SizedPlans:
             return None
         try:
             sized = _compiled(graph(), self.signature, shapes, *found, options)
-        except (MemoryError, CapacityError):
-            raise
+        except (MemoryError, CapacityError, CodegenError, OSError):
+            raise  # nothing that other sizes would mend
         except (
             Exception
         ) as error:  # a size asked for what a Size cannot give, or the model is wrong: that is told then
@@ -97,7 +97,8 @@ def _compiled(
         return None
     made = OwnedGraph(specialized.graph)
     del graph, specialized
-    sized = SizedPlan(*compile_sized(made, options.compilation, trace), shapes)
+    template, text, optimised = compile_sized(made, options.compilation, trace)
+    sized = SizedPlan(template, text, shapes, optimised)
     _log.debug("a plan for sizes like %s: %d guards", list(sizes), len(trace.guards))
     for question, place in trace.fixed.items():
         if question in trace.guards:

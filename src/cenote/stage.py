@@ -49,7 +49,7 @@ class Stage:
         self.input_names, self.output_names = tuple(inputs), tuple(outputs)
         self.following: OrderedDict[Any, Stage] = OrderedDict()
 
-    @cached_property
+    @property
     def nbytes(self) -> int:
         """Memory that the stage takes by itself, about."""
         return self.plan.program.kept_bytes

@@ -6,7 +6,7 @@ import pytest
 
 from cenote.codegen import llvm
 from cenote.core import cpuid
-from cenote.core.errors import ArgumentError
+from cenote.core.errors import ArgumentError, CapacityError
 from cenote.core.target import LEVELS, choose_target
 from tests.targets import TARGETS, anywhere
 
@@ -68,3 +68,17 @@ def test_memory_that_may_not_be_executed_means_no_feature(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(cpuid.ctypes, "CDLL", lambda name: Forbids())
     assert cpuid.features.__wrapped__() == frozenset()
+
+
+def test_no_memory_is_an_error_and_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answered with no feature, it gave every later kernel of the process a lower level."""
+    cpuid.features.cache_clear()
+
+    def full(*given: object, **named: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cpuid.mmap, "mmap", full)
+        with pytest.raises(CapacityError, match="what the processor can do"):
+            cpuid.features()
+    assert cpuid.features() or not cpuid.can_ask()

@@ -328,7 +328,7 @@ def test_a_warm_start_imports_nothing_that_compiles(tmp_path: Path, plans: Path)
     assert not parts & {
         f"cenote.{part}" for part in ("ops", "graph", "passes", "frontends", "compiler", "profile")
     }
-    driver = {"cenote.kernels.driver", "cenote.kernels.driver_parts"}
+    driver = {"cenote.kernels.driver", "cenote.kernels.driver_affinity", "cenote.kernels.driver_parts"}
     assert {name for name in modules if name.startswith("cenote.kernels.")} == driver
     heavy = {
         "onnx",

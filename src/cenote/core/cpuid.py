@@ -12,6 +12,8 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
+from cenote.core.errors import CapacityError
+
 # void cpuid(uint32_t leaf, uint32_t subleaf, uint32_t answer[4]) and uint64_t xgetbv(), by the System V ABI
 _CPUID = bytes.fromhex("53 89f8 89f1 4989d0 0fa2 418900 41895804 41894808 4189500c 5b c3")
 _XGETBV = bytes.fromhex("31c9 0f01d0 c3")
@@ -43,12 +45,13 @@ def can_ask() -> bool:
 def features() -> frozenset[str]:
     """The features out of those above that this processor has and the system supports.
 
-    None where memory cannot be made executable: no kernel runs there either, and says so.
+    None where memory cannot be made executable: no kernel runs there either. Raises CapacityError where there is no
+    memory for the question: a lower level would be slower, and give other last bits, for the process's whole life.
     """
     try:
         code = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except OSError:
-        return frozenset()
+    except OSError as error:  # kept by no cache: next time there may be room
+        raise CapacityError(f"no memory to ask what the processor can do ({error})") from error
     code[: len(_CPUID)] = _CPUID
     code[_XGETBV_AT : _XGETBV_AT + len(_XGETBV)] = _XGETBV
     held = ctypes.c_char.from_buffer(code)

@@ -128,20 +128,20 @@ def require_index(op: str, x: TensorType, what: str = "indices") -> TensorType:
 def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """NumPy's multidirectional broadcasting, with Cenote's error."""
     rank = max(map(len, shapes), default=0)
-    result = []
+    result: list[int] = []
     for axis in range(-rank, 0):
         extent = 1
         for other in (shape[axis] for shape in shapes if len(shape) >= -axis):
-            if _is_one(extent):
+            if _is_one(extent) or (not _is_one(other) and other != extent and extent == 1):
                 extent = other
-            elif rank > _MOST_AXES or not (_is_one(other) or other == extent or other == 1):
-                if extent != 1:
-                    shown = " and ".join(str(list(shape)) for shape in shapes)
-                    raise ShapeError(
-                        f"{op}: shapes {shown} do not broadcast (at most {_MOST_AXES} axes, each equal or 1)"
-                    )
-                extent = other
+            elif not (_is_one(other) or other == extent or other == 1):
+                shown = " and ".join(str(list(shape)) for shape in shapes)
+                raise ShapeError(
+                    f"{op}: shapes {shown} do not broadcast (at most {_MOST_AXES} axes, each equal or 1)"
+                )
         result.append(extent)
+    if rank > _MOST_AXES:
+        raise ShapeError(f"{op}: {rank} axes do not broadcast (at most {_MOST_AXES} axes, each equal or 1)")
     return tuple(result)
 
 

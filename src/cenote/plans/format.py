@@ -36,6 +36,7 @@ from cenote.runtime.template import Template
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
     from cenote.compiler.report import PlanDescription
+    from cenote.graph.graph import Graph
 
 MAGIC = b"cenote-plan\x00\x00\x00\x00\x05"
 PAGE = 4096
@@ -88,11 +89,15 @@ class SizedPlan:
     template: Template
     text: str
     made_with: tuple[tuple[int, ...], ...]
+    graph: Graph | None = field(default=None, compare=False, repr=False)
 
     def at(self, dimensions: Sequence[int]) -> StoredPlan | None:
         """The plan for these symbolic dimensions; None where this one does not hold for them."""
         made = self.template.at(dimensions)
-        return None if made is None else _PlanOfSizes(made[0], self.text.encode(), made[1])
+        if made is None:
+            return None
+        same = tuple(type.shape for type in made[0].inputs) == self.made_with
+        return _PlanOfSizes(made[0], self.text.encode(), made[1], self.graph if same else None)
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,7 @@ class _PlanOfSizes(StoredPlan):
     """A plan for some sizes of a class."""
 
     numbers: Array
+    graph: Graph | None
 
     @cached_property
     def description(self) -> PlanDescription:
