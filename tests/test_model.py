@@ -420,3 +420,11 @@ def test_a_dropped_model_frees_its_memory() -> None:
     del model
     gc.collect()
     assert gone == [1]
+
+
+def test_one_plan_serves_maps_of_any_size_beside_any_batch() -> None:
+    """The batch and the height of a small map were compared with each other, which split the sizes in two."""
+    model = cenote.load(parsed(NETWORK), threads=1)
+    for batch, height, width in ((4, 9, 14), (2, 31, 23), (31, 12, 11), (12, 40, 9), (9, 9, 9)):
+        model(noise(batch, 3, height, width))
+    assert len(model._sized.plans) == 1

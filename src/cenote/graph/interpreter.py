@@ -35,7 +35,7 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> Types:
     if len(types) < len(node.outputs):
         raise ModelError(f"{node.where}: gives {len(types)} outputs, but {len(node.outputs)} are asked for")
     for kind in types:
-        if kind.shape and min(kind.shape) < 0:
+        if any(extent < 0 for extent in kind.shape):  # min() would compare sizes with each other
             raise ShapeError(
                 f"{node.where}: output would be {kind}, with a negative extent, from {_shown(inputs)}"
             )

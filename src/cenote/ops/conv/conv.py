@@ -97,7 +97,7 @@ class Conv(Fusible):
             raise ArgumentError(
                 "conv: pool and residual exclude each other; add the residual before a MaxPool"
             )
-        if shape.rank != 2 or min(shape.out) < 2:
+        if shape.rank != 2 or any(extent < 2 for extent in shape.out):
             raise ShapeError(
                 f"conv: pool needs a map of at least 2x2, the convolution's is {list(shape.out)}"
             )

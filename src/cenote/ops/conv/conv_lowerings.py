@@ -87,7 +87,7 @@ def has_pooled_lowering(shape: ConvShape) -> bool:
         and shape.groups == 1
         and set(shape.strides) == set(shape.dilations) == {1}
         and min(shape.channels, shape.filters) >= LEAST_CHANNELS
-        and min(shape.out) >= 2
+        and all(extent >= 2 for extent in shape.out)
         and shape.n > 0
     )
 
