@@ -111,7 +111,10 @@ class Template:
         if found is None:
             return None
         numbers = self.base.copy()
-        numbers[self.positions] = np.array(found[0], np.int64)[self.values]
+        try:
+            numbers[self.positions] = np.array(found[0], np.int64)[self.values]
+        except OverflowError:  # sizes that no memory can hold: compiling for them says so
+            return None
         at, kernels = self.sections, self._kernels
         count = len(kernels.starts)
         addresses = kernels.addresses[kernels.first + numbers[at.chosen : at.chosen + count]]
