@@ -428,3 +428,15 @@ def test_one_plan_serves_maps_of_any_size_beside_any_batch() -> None:
     for batch, height, width in ((4, 9, 14), (2, 31, 23), (31, 12, 11), (12, 40, 9), (9, 9, 9)):
         model(noise(batch, 3, height, width))
     assert len(model._sized.plans) == 1
+
+
+def test_shapes_that_are_refused_do_not_spoil_plans_for_others() -> None:
+    source = parsed(
+        """g (float[N,3,H,W] x) => (float[A,B,C,D] y) { y = MaxPool<kernel_shape = [4, 4]>(x) }"""
+    )
+    model = cenote.load(source, threads=1)
+    with pytest.raises(cenote.ShapeError):
+        model(noise(1, 3, 2, 2))
+    for height in (9, 12, 15):
+        model(noise(1, 3, height, 20))
+    assert len(model._sized.plans) == 1

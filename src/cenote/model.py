@@ -379,5 +379,6 @@ class Model:
             from cenote.graph.graph import OwnedGraph
 
         stage = self._stages[shapes] = Stage.compile(OwnedGraph(self._source()), types, self._options)
+        self._sized.compiled_alone()
         self._keep(shapes)
         return stage

@@ -31,7 +31,7 @@ class SizedPlans:
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
         self.plans: list[tuple[Pattern, SizedPlan]] = []
-        self._given_up = False
+        self._failed = self._given_up = False
 
     def find(self, shapes: Shapes) -> StoredPlan | None:
         """The plan for these shapes, out of the classes that there are."""
@@ -48,7 +48,7 @@ class SizedPlans:
 
     def compile(self, graph: Callable[[], Graph], shapes: Shapes, options: Options) -> StoredPlan | None:
         """Compile the class of these shapes; None where that is not possible: they are then compiled for themselves."""
-        found = self.signature.dimensions(shapes)
+        found, self._failed = self.signature.dimensions(shapes), False
         if found is None or self._given_up or len(self.plans) >= _MOST_CLASSES or not all(found[1]):
             return None
         try:
@@ -57,15 +57,20 @@ class SizedPlans:
             raise  # nothing that other sizes would mend
         except (
             Exception
-        ) as error:  # a size asked for what a Size cannot give, or the model is wrong: that is told then
+        ) as error:  # a Size cannot give what was asked of it, or the shapes are wrong: told next
             _log.info("no plan for all sizes: %s: %s", type(error).__name__, error)
             sized = None
         plan = None if sized is None else sized.at(found[1])
         if sized is None or plan is None:
-            self._given_up = True
+            self._failed = True
             return None
         self.plans.insert(0, (found[0], sized))
         return plan
+
+    def compiled_alone(self) -> None:
+        """Shapes were compiled for themselves. If that was because they could not be compiled for a class, nothing was
+        wrong with them: other sizes will not be tried."""
+        self._given_up |= self._failed
 
 
 @collector_paused()
