@@ -21,12 +21,13 @@ from cenote.codegen import jit
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32
 from cenote.core.types import Array, Layout, TensorType
-from cenote.kernels.base import Argument, Call, View, buffer_elements, dense_strides, float_word, halo_offset
+from cenote.kernels.base import Argument, Call, View, buffer_elements, dense_strides, halo_offset
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Lowering, Op
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.linear.gemm import Gemm
+from cenote.runtime.formulas import word_of_float
 from cenote.runtime.steps import Slot
 
 TARGET = jit.host_target()
@@ -161,7 +162,7 @@ class Program:
         if isinstance(argument, View):
             return int(self.kept[argument.slot.index].ctypes.data) + argument.slot.offset
         if isinstance(argument, float):
-            return float_word(argument)
+            return word_of_float(argument)
         if isinstance(argument, int | np.integer):
             return int(argument)
         copy = self.memory(argument.nbytes)

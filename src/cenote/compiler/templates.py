@@ -115,7 +115,7 @@ def make_template(
     steps = tuple(
         _host(step.host, numbers, len(parts.constants))
         if step.host is not None
-        else KernelTemplate(step.label, tuple(launcher.kernels(step.call)), *next(spans), barrier)  # type: ignore[arg-type]
+        else KernelTemplate(step.label, tuple(launcher.kernels(step.call)), *next(spans), barrier)  # type: ignore[arg-type]  # a call
         for step, barrier in zip(parts.steps, parts.barriers, strict=True)
     )
     inputs = tuple(_type(type, numbers) for type in parts.inputs)

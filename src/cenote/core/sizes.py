@@ -220,7 +220,7 @@ class Formula:
     hand."""
 
     __slots__ = ("code", "trace", "value")
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # as of Size
 
     def __init__(self, trace: Recorder, code: str, value: Any) -> None:
         self.trace, self.code, self.value = trace, code, value

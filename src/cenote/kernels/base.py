@@ -26,6 +26,7 @@ from cenote.codegen.values import F32, Scalar
 from cenote.core.sizes import Real, Size, plain
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, short_name
+from cenote.runtime.formulas import word_of_float
 from cenote.runtime.steps import Slot
 
 _LONGEST_SYMBOL = 200  # characters; what is longer is cut and told apart by a digest
@@ -231,11 +232,6 @@ class Call:
             raise ValueError(f"bad call of {self.spec.symbol}: items {self.items}, grain {self.grain}")
 
 
-def float_word(value: float) -> int:
-    """The 64-bit word that carries a float argument."""
-    return int(np.float64(value).view(np.int64))
-
-
 def word_of(argument: Argument) -> int | Slot:
     """What goes into the argument record; an address is a slot until the program has memory."""
     if type(argument) is int:
@@ -245,7 +241,7 @@ def word_of(argument: Argument) -> int | Slot:
     if isinstance(argument, View):
         return argument.slot
     if isinstance(argument, float):
-        return float_word(argument)
+        return word_of_float(argument)
     if isinstance(argument, Real):
         return argument.bits()
     if isinstance(argument, Size):

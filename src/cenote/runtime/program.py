@@ -229,7 +229,7 @@ class Instance:
             return outputs
         self._use(arenas.take(program.arena_bytes))
         try:
-            self._run_segments(team or self._alone, inputs, outputs)  # type: ignore[arg-type]
+            self._run_segments(team or self._alone, inputs, outputs)  # type: ignore[arg-type]  # as above
         finally:
             arenas.give(self.arena)
         return outputs
