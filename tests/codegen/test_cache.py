@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -274,5 +275,29 @@ def test_processes_may_fill_it_at_once(folder: Path) -> None:
     workers = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [worker.wait(timeout=120) for worker in workers] == [0, 0, 0]
     objects = [path for path in folder.iterdir() if len(path.name) == 64]
-    assert len(objects) == 4
+    assert len(objects) == 8, "each under the key of its spec and that of its text"
     assert not any(path.name.startswith(".new") for path in folder.iterdir())
+
+
+def test_another_version_takes_the_code_of_kernels_whose_text_has_not_changed(
+    folder: Path, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cenote.codegen import llvm
+
+    source = kernel(77, target)
+    code = llvm.object_code(source)
+    compiled: list[str] = []
+    compile_now = llvm.optimized_module
+
+    def counted(text: str, target: Target) -> Any:
+        compiled.append(text)
+        return compile_now(text, target)
+
+    monkeypatch.setattr(llvm, "optimized_module", counted)
+    assert llvm.object_code(source) == code
+    assert not compiled
+    name = cache.key_of_text(source.module(), target)
+    (folder / name).write_bytes(b"damaged")
+    assert llvm.object_code(source) == code
+    assert len(compiled) == 1
+    assert cache.key_of_text(source.module(), dataclasses.replace(target, features="+avx9")) != name

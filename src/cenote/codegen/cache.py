@@ -5,9 +5,11 @@ which is checked at every use (`core.files`); otherwise it is not used. A file i
 never sees half of one; it carries a digest of its name and content, so a damaged or misplaced one is compiled anew.
 Nothing that goes wrong here is an error, for the cache only saves time; it is logged once.
 
-The key covers all that the code depends on: the kernel's spec, the source text of the generator, LLVM's version, the
-target's level. A change to any kernel's source makes new keys; what has not been used for 90 days is
-removed when kernels are compiled.
+Object code has two keys. `key` covers all that it depends on: the kernel's spec, the source text of the generator,
+LLVM's version, the target's level; so it is found without generating anything. A change to any source file makes new
+keys, and then `key_of_text`, which covers the kernel's LLVM IR, finds the code of all kernels that have not changed: an
+update of Cenote, or an edit, compiles the others alone. What has not been used for 90 days is removed when kernels are
+compiled.
 """
 
 from __future__ import annotations
@@ -113,6 +115,17 @@ def key(symbol: str, target: Target) -> str:
     return hashlib.sha256(f"{_world(target)}\0{symbol}".encode()).hexdigest()
 
 
+@cache
+def _pipeline() -> str:
+    return hashlib.sha256((_PACKAGE / "codegen" / "llvm.py").read_bytes()).hexdigest()
+
+
+def key_of_text(text: str, target: Target) -> str:
+    """File name of the object code of a kernel's LLVM IR."""
+    world = "\0".join((_pipeline(), llvm_version(), repr(target.of_level())))
+    return hashlib.sha256(f"text\0{world}\0{text}".encode()).hexdigest()
+
+
 def folder(name: str = "objects") -> AbstractContextManager[PrivateFolder | None]:
     """A folder of the cache, open and checked; None where it cannot be used (`problem` says why)."""
     base = cache_folder()
@@ -144,17 +157,17 @@ def problem() -> str:
 
 def read(symbol: str, target: Target) -> bytes | None:
     """Object code of a kernel, or None when it is not there or damaged."""
-    return _read(key(symbol, target))
+    return read_code(key(symbol, target))
 
 
 def write(symbol: str, target: Target, code: bytes) -> None:
     """Keep object code; where that cannot be done, it is only logged."""
-    _write(key(symbol, target), code)
+    write_code(key(symbol, target), code)
 
 
 def read_text(name: str) -> str | None:
     """A small text kept under a name."""
-    content = _read(name)
+    content = read_code(name)
     try:
         return None if content is None else content.decode()
     except UnicodeDecodeError:
@@ -163,7 +176,7 @@ def read_text(name: str) -> str | None:
 
 def write_text(name: str, text: str) -> None:
     """Keep a small text."""
-    _write(name, text.encode())
+    write_code(name, text.encode())
 
 
 def _digest(name: str, body: bytes) -> bytes:
@@ -171,7 +184,8 @@ def _digest(name: str, body: bytes) -> bytes:
     return hashlib.sha256(name.encode() + b"\0" + body).digest()
 
 
-def _read(name: str) -> bytes | None:
+def read_code(name: str) -> bytes | None:
+    """What is kept under a key, or None when it is not there or damaged."""
     with folder() as place:
         if place is None:
             return None
@@ -186,7 +200,8 @@ def _read(name: str) -> bytes | None:
     return body
 
 
-def _write(name: str, body: bytes) -> None:
+def write_code(name: str, body: bytes) -> None:
+    """Keep object code under a key; where that cannot be done, it is only logged."""
     with folder() as place:
         if place is None:
             return

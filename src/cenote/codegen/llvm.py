@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from llvmlite import binding as llvm
 
+from cenote.codegen import cache as object_cache
 from cenote.codegen.builder import MOVES_ADDRESSES
 from cenote.codegen.loader import keep_for_good
 from cenote.core.errors import CodegenError
@@ -117,10 +118,14 @@ def assembly(kernel: Emitted) -> str:
 
 
 def object_code(kernel: Emitted) -> bytes:
-    """The kernel as an object file."""
+    """The kernel as an object file; one that was compiled from the same text before is taken from the cache."""
     text = kernel.module()
+    key = object_cache.key_of_text(text, kernel.target)
+    if found := object_cache.read_code(key):
+        return found
     with LLVM.lock, _strength_reduction_as_wanted(text):
         code: bytes = target_machine(kernel.target).emit_object(optimized_module(text, kernel.target))
+    object_cache.write_code(key, code)
     return code
 
 
