@@ -12,8 +12,8 @@ import pytest
 import cenote.functional as F
 from cenote.core.errors import CenoteError, DTypeError, InputError, ShapeError
 from cenote.core.types import BFLOAT16
-from cenote.functional import backward
-from cenote.functional import max as maximum
+from cenote.functional.pool import backward
+from cenote.functional.pool import max as maximum
 from cenote.ops.roi.align import RoiAlign
 
 BOXES = np.array([[0, 0.3, 0.2, 4.7, 4.1], [1, 2, 1, 5.5, 6], [0, 1, 1, 1, 1], [1, -2, -1, 3, 9]], np.float64)

@@ -10,7 +10,7 @@ says what each function does where frameworks disagree. Each differentiable func
 
 from __future__ import annotations
 
-from cenote.functional.adaptive import (
+from cenote.functional.pool.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
@@ -18,8 +18,8 @@ from cenote.functional.adaptive import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
-from cenote.functional.average import avg_pool1d, avg_pool2d, avg_pool3d
-from cenote.functional.backward import (
+from cenote.functional.pool.average import avg_pool1d, avg_pool2d, avg_pool3d
+from cenote.functional.pool.backward import (
     adaptive_avg_pool1d_backward,
     adaptive_avg_pool2d_backward,
     adaptive_avg_pool3d_backward,
@@ -56,15 +56,15 @@ from cenote.functional.backward import (
     spatial_pyramid_pool_backward,
     stochastic_pool_backward,
 )
-from cenote.functional.fractional import fractional_max_pool2d, fractional_max_pool3d
-from cenote.functional.global_pools import global_avg_pool, global_lp_pool, global_max_pool
-from cenote.functional.lp import lp_pool1d, lp_pool2d, lp_pool3d
-from cenote.functional.max import dilation, erosion, max_pool1d, max_pool2d, max_pool3d, min_pool
-from cenote.functional.pyramid import spatial_pyramid_pool
-from cenote.functional.regions import ps_roi_pool, roi_align, roi_pool
+from cenote.functional.pool.fractional import fractional_max_pool2d, fractional_max_pool3d
+from cenote.functional.pool.global_pools import global_avg_pool, global_lp_pool, global_max_pool
+from cenote.functional.pool.lp import lp_pool1d, lp_pool2d, lp_pool3d
+from cenote.functional.pool.max import dilation, erosion, max_pool1d, max_pool2d, max_pool3d, min_pool
+from cenote.functional.pool.pyramid import spatial_pyramid_pool
+from cenote.functional.pool.regions import ps_roi_pool, roi_align, roi_pool
+from cenote.functional.pool.unpool import max_unpool1d, max_unpool2d, max_unpool3d
+from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
 from cenote.functional.shape import pool_output_shape
-from cenote.functional.unpool import max_unpool1d, max_unpool2d, max_unpool3d
-from cenote.functional.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
 
 __all__ = [
     "adaptive_avg_pool1d",

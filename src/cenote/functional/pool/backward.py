@@ -20,10 +20,10 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import INT64, TensorType
-from cenote.functional import adaptive, average, global_pools, lp, pyramid, regions, unpool, weighted
-from cenote.functional import max as maximum
 from cenote.functional.arguments import Operation, form, layout_rank, semantics_named
 from cenote.functional.dispatch import Parser, call
+from cenote.functional.pool import adaptive, average, global_pools, lp, pyramid, regions, unpool, weighted
+from cenote.functional.pool import max as maximum
 from cenote.functional.types import A, DLPack, Layout2, Layout3, Numbers, Rules
 from cenote.ops.base import Op
 from cenote.ops.pool.gradient import IndexGradient, PoolGradient

@@ -1,0 +1,1 @@
+"""Pooling on arrays: a file per family, and the gradients."""
