@@ -20,7 +20,7 @@ from cenote.core.errors import ShapeError, UnsupportedError, refusals
 from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType
 from cenote.runtime import threads as threading_runtime
-from cenote.runtime.memory import address_of, aligned_bytes, empty_output
+from cenote.runtime.memory import GrowingBytes, address_of, aligned_bytes, empty_output
 from cenote.runtime.records import Records
 from cenote.runtime.steps import HostStep, KernelStep, Slot, Step
 from cenote.runtime.threads import DriverAbi, Team
@@ -39,21 +39,20 @@ class Arenas:
     """
 
     def __init__(self) -> None:
-        self._free: list[Array] = []
+        self._free: list[GrowingBytes] = []
 
-    def take(self, nbytes: int) -> Array:
+    def take(self, nbytes: int) -> GrowingBytes:
         """A block of at least so many bytes. Raises CapacityError where there is no memory for it."""
         try:
             block = self._free.pop()
         except IndexError:
-            block = aligned_bytes(0, _ARENA)
-        if block.nbytes >= nbytes:
-            return block
-        del block  # before there is another
-        with refusals("memory to run a model on"):
-            return aligned_bytes(nbytes, _ARENA)
+            block = GrowingBytes(_ARENA)
+        if block.array.nbytes < nbytes:
+            with refusals("memory to run a model on"):
+                block.grow(nbytes)
+        return block
 
-    def give(self, block: Array) -> None:
+    def give(self, block: GrowingBytes) -> None:
         """Hand a block back."""
         self._free.append(block)
 
@@ -227,11 +226,12 @@ class Instance:
         if arenas is None:
             self._run_segments(team or self._alone, inputs, outputs)  # type: ignore[arg-type]  # one of them is there
             return outputs
-        self._use(arenas.take(program.arena_bytes))
+        block = arenas.take(program.arena_bytes)
+        self._use(block.array)
         try:
             self._run_segments(team or self._alone, inputs, outputs)  # type: ignore[arg-type]  # as above
         finally:
-            arenas.give(self.arena)
+            arenas.give(block)
         return outputs
 
     def __del__(self, retire: Callable[[int, Array], None] = threading_runtime.retire) -> None:

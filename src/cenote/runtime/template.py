@@ -7,7 +7,7 @@ sizes, and values of the formulas go to their `positions` (`values` says which).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
@@ -101,10 +101,12 @@ class Template:
     constants: tuple[Array, ...]
     driver: DriverAbi
     threads: int
-    arenas: Arenas = field(default_factory=Arenas, compare=False, repr=False)
 
-    def at(self, dimensions: Dimensions) -> tuple[Program, Array] | None:
-        """The program for these symbolic dimensions, and all numbers; None where it does not hold for them."""
+    def at(self, dimensions: Dimensions, arenas: Arenas | None = None) -> tuple[Program, Array] | None:
+        """The program for these symbolic dimensions, and all numbers; None where it does not hold for them.
+
+        `arenas`: those of the model; without, the program has its own.
+        """
         if not self.formulas.fit(dimensions):
             return None
         found = self.formulas.numbers(dimensions)
@@ -134,7 +136,7 @@ class Template:
             driver=self.driver,
             threads=1 if alone else self.threads,
             alone=alone,
-            arenas=self.arenas,
+            arenas=arenas or Arenas(),
         )
         scratch = int(numbers[at.scratch : at.scratch + count].max(initial=0))
         vars(program).update(
