@@ -173,7 +173,7 @@ class Model:
 
     def _own_stages(self) -> Mapping[Any, Stage]:
         """The stages that were compiled for their shapes alone."""
-        return {key: stage for key, stage in self._stages.items() if stage.plan.program.arenas is None}
+        return {key: stage for key, stage in self._stages.items() if stage.plan.program.workplaces is None}
 
     def _adopt(self, shapes: tuple[tuple[int, ...], ...], plan: Plan | StoredPlan) -> Stage:
         """A stage of a plan that was read."""

@@ -15,7 +15,7 @@ from cenote.core.errors import CapacityError, CodegenError
 from cenote.core.locks import importing
 from cenote.core.types import TensorType
 from cenote.plans.format import SizedPlan, StoredPlan
-from cenote.runtime.program import Arenas
+from cenote.runtime.program import Workplaces
 from cenote.runtime.signature import Pattern, Shapes, Signature
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class SizedPlans:
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
         self.plans: list[tuple[Pattern, SizedPlan]] = []
-        self._arenas = Arenas()  # of all classes: no run of one wants memory that another holds
+        self._workplaces = Workplaces()  # of all classes: no run of one wants memory that another holds
         self._failed = self._given_up = False
 
     def find(self, shapes: Shapes) -> StoredPlan | None:
@@ -42,7 +42,7 @@ class SizedPlans:
             return None
         pattern, sizes = found
         for index, (other, sized) in enumerate(self.plans):
-            if other == pattern and (plan := sized.at(sizes, self._arenas)) is not None:
+            if other == pattern and (plan := sized.at(sizes, self._workplaces)) is not None:
                 if index:
                     self.plans.insert(0, self.plans.pop(index))
                 return plan
@@ -62,7 +62,7 @@ class SizedPlans:
         ) as error:  # a Size cannot give what was asked of it, or the shapes are wrong: told next
             _log.info("no plan for all sizes: %s: %s", type(error).__name__, error)
             sized = None
-        plan = None if sized is None else sized.at(found[1], self._arenas)
+        plan = None if sized is None else sized.at(found[1], self._workplaces)
         if sized is None or plan is None:
             self._failed = True
             return None

@@ -28,7 +28,7 @@ from cenote.core.files import open_regular
 from cenote.core.locks import importing
 from cenote.core.types import Array, Declared
 from cenote.core.version import __version__
-from cenote.runtime.program import Arenas, Program
+from cenote.runtime.program import Program, Workplaces
 from cenote.runtime.signature import Pattern
 from cenote.runtime.steps import KernelStep
 from cenote.runtime.template import Template
@@ -91,9 +91,9 @@ class SizedPlan:
     made_with: tuple[tuple[int, ...], ...]
     graph: Graph | None = field(default=None, compare=False, repr=False)
 
-    def at(self, dimensions: Sequence[int], arenas: Arenas | None = None) -> StoredPlan | None:
-        """The plan for these symbolic dimensions; None where this one does not hold for them. `arenas`: the model's."""
-        made = self.template.at(dimensions, arenas)
+    def at(self, dimensions: Sequence[int], workplaces: Workplaces | None = None) -> StoredPlan | None:
+        """The plan for these symbolic dimensions; None where this one does not hold. `workplaces`: the model's."""
+        made = self.template.at(dimensions, workplaces)
         if made is None:
             return None
         same = tuple(type.shape for type in made[0].inputs) == self.made_with

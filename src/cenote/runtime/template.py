@@ -15,7 +15,7 @@ import numpy as np
 from cenote.core.cached import cached_property
 from cenote.core.types import Array, TensorType
 from cenote.runtime.formulas import Dimensions, Formulas
-from cenote.runtime.program import Arenas, Program
+from cenote.runtime.program import Program, Workplaces
 from cenote.runtime.records import Memory, Records
 from cenote.runtime.steps import HostOperator, HostStep, KernelStep, Slot, Step
 from cenote.runtime.threads import DriverAbi
@@ -102,10 +102,12 @@ class Template:
     driver: DriverAbi
     threads: int
 
-    def at(self, dimensions: Dimensions, arenas: Arenas | None = None) -> tuple[Program, Array] | None:
+    def at(
+        self, dimensions: Dimensions, workplaces: Workplaces | None = None
+    ) -> tuple[Program, Array] | None:
         """The program for these symbolic dimensions, and all numbers; None where it does not hold for them.
 
-        `arenas`: those of the model; without, the program has its own.
+        `workplaces`: those of the model; without, the program has its own.
         """
         if not self.formulas.fit(dimensions):
             return None
@@ -136,7 +138,7 @@ class Template:
             driver=self.driver,
             threads=1 if alone else self.threads,
             alone=alone,
-            arenas=arenas or Arenas(),
+            workplaces=workplaces or Workplaces(),
         )
         scratch = int(numbers[at.scratch : at.scratch + count].max(initial=0))
         vars(program).update(
