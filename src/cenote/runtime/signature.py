@@ -98,16 +98,25 @@ class Signature:
             types[declared.name] = TensorType.of(declared.dtype, shape)
         return types
 
-    def dimensions(self, shapes: Shapes) -> tuple[Pattern, tuple[int, ...]] | None:
-        """The pattern of these shapes and the sizes of the symbolic dimensions in it; None where the model has none, or
-        dimensions of one name differ."""
+    def typed(self, pattern: Pattern, numbers: Sequence[int]) -> dict[str, TensorType]:
+        """The inputs' types for the sizes of the symbolic dimensions in a pattern."""
+        return {
+            declared.name: TensorType(
+                declared.dtype, tuple(numbers[-1 - axis] if axis < 0 else axis for axis in shape)
+            )
+            for declared, shape in zip(self.inputs, pattern, strict=True)
+        }
+
+    def dimensions(self, shapes: Shapes) -> tuple[Pattern, tuple[int, ...]]:
+        """The pattern of these shapes and the sizes of the symbolic dimensions in it. Without sizes where the model has
+        none, and where dimensions of one name differ."""
         sizes: list[int] = []
         names: dict[str, int] = {}
         pattern = []
         for declared, shape in zip(self.inputs, shapes, strict=True):
             axes = []
             for wanted, extent in zip(declared.shape or (None,) * len(shape), shape, strict=True):
-                if isinstance(wanted, int):
+                if isinstance(wanted, int) or not extent:  # plans are made for sizes from 1 on, or for 0
                     axes.append(extent)
                     continue
                 number = names.get(wanted) if wanted else None
@@ -117,10 +126,10 @@ class Signature:
                     if wanted:
                         names[wanted] = number
                 elif sizes[number] != extent:
-                    return None
+                    return shapes, ()
                 axes.append(-1 - number)
             pattern.append(tuple(axes))
-        return (tuple(pattern), tuple(sizes)) if sizes else None
+        return tuple(pattern), tuple(sizes)
 
     def static_shapes(self) -> Shapes | None:
         """The inputs' shapes, if the model takes no others."""
