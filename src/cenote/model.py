@@ -178,7 +178,7 @@ class Model:
 
     def _own_stages(self) -> Mapping[Any, Stage]:
         """The stages that were compiled for their shapes alone."""
-        return {key: stage for key, stage in self._stages.items() if stage.plan.program.arenas is None}
+        return {key: stage for key, stage in self._stages.items() if stage.plan.program.workplaces is None}
 
     def _adopt(self, shapes: Shapes, plan: Plan | StoredPlan, tail: Tail | None = None) -> Stage:
         """A stage of a plan that was read."""
@@ -372,7 +372,7 @@ class Model:
     def _new_stage(self, shapes: Shapes, types: Mapping[str, TensorType]) -> Stage:
         """A stage for shapes that this model has not seen: out of the cache, or compiled."""
         pattern, numbers = self._signature.dimensions(shapes)
-        found = self._classes.find(pattern, numbers)
+        found = self._classes.find(pattern, numbers, self._options.workplaces)
         if found is not None:
             return Stage.of_class(found, numbers, self._options)
         stored = None if self._cache_entry is None else self._cache_entry.find(shapes, self.threads)
@@ -383,7 +383,7 @@ class Model:
             return self._adopt(shapes, stored.plans[shapes], tail)
         if self._source is not None:
             part = part_of(self._source, self._signature, pattern)
-            found = compile_class(self._classes, pattern, numbers, part, self._options.compilation)
+            found = compile_class(self._classes, pattern, numbers, part, self._options)
             if found is not None:
                 self._keep()
                 return Stage.of_class(found, numbers, self._options)

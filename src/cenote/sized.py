@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cenote.core.collector import collector_paused
 from cenote.core.errors import CapacityError, CodegenError, InputError, UnsupportedError
@@ -17,6 +17,7 @@ from cenote.core.locks import importing
 from cenote.core.sizes import at_hand
 from cenote.core.types import TensorType
 from cenote.plans.format import Classes, Pattern, SizedPlan, StoredPlan, Tail
+from cenote.runtime.program import Workplaces
 from cenote.runtime.signature import Signature
 
 if TYPE_CHECKING:
@@ -26,6 +27,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MOST_CLASSES = 32  # of a model or a tail; sizes of more are compiled for themselves
+
+
+class Options(Protocol):
+    """Of what all stages of a model share (`stage.Options`), what plans for sizes need."""
+
+    workplaces: Workplaces
+
+    @property
+    def compilation(self) -> Compilation: ...
+
 
 Part = Callable[[Sequence[int]], "tuple[Graph, Mapping[str, TensorType]]"]
 """Gives a graph and the types of its inputs for numbers, which may be Sizes."""
@@ -85,19 +96,19 @@ def check_kept(tail: Tail | None) -> None:
 
 
 def compile_class(
-    classes: Classes, pattern: Pattern, numbers: Sequence[int], part: Part, how: Compilation
+    classes: Classes, pattern: Pattern, numbers: Sequence[int], part: Part, options: Options
 ) -> tuple[SizedPlan, StoredPlan] | None:
     """Compile the class of these numbers; None where that is not possible: they are then compiled for themselves."""
     if not numbers or pattern in classes.failed or len(classes.plans) >= _MOST_CLASSES:
         return None
     try:
-        sized = _compiled(part, numbers, how)
+        sized = _compiled(part, numbers, options.compilation)
     except (MemoryError, CapacityError, CodegenError, OSError):
         raise  # nothing that other sizes would mend
     except Exception as error:  # a Size cannot give what was asked of it, or the shapes are wrong: told next
         _log.info("no plan for all sizes: %s: %s", type(error).__name__, error)
         return None
-    plan = sized.at(numbers)
+    plan = sized.at(numbers, options.workplaces)
     if plan is None:
         return None
     classes.plans.insert(0, (pattern, sized))

@@ -21,6 +21,7 @@ from cenote.core.locks import Guard, importing
 from cenote.core.options import DENORMALS, PRECISIONS, TUNINGS, WEIGHTS
 from cenote.core.types import Array, TensorType
 from cenote.plans.format import SizedPlan, StoredPlan, Tail
+from cenote.runtime.program import Workplaces
 from cenote.sized import compile_class, part_after
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Stage:
         tail, options = self.tail, self.options
         assert tail is not None
         numbers = (*self.numbers, *found.numbers)
-        plan = tail.classes.find(found.pattern, numbers)
+        plan = tail.classes.find(found.pattern, numbers, options.workplaces)
         if plan is not None:
             return Stage.of_class(plan, numbers, options)
         if tail.rest is None:
@@ -124,7 +125,7 @@ class Stage:
             from cenote.graph.graph import OwnedGraph
 
         part = part_after(tail, found.pattern)
-        plan = compile_class(tail.classes, found.pattern, numbers, part, options.compilation)
+        plan = compile_class(tail.classes, found.pattern, numbers, part, options)
         if plan is not None:
             options.changed = True
             return Stage.of_class(plan, numbers, options)
@@ -177,6 +178,9 @@ class Options:
         self.threads, self.precision, self.weights, self.tune = threads, precision, weights, tune
         self.denormals = settings.DENORMALS.choice() if denormals is None else denormals
         self.guard = Guard()
+        self.workplaces = (
+            Workplaces()
+        )  # of all plans for sizes: no run of one wants memory that another holds
         self.changed = False  # a stage that follows another has a class that is not kept yet
 
     @cached_property

@@ -28,7 +28,7 @@ from cenote.core.files import open_regular
 from cenote.core.locks import importing
 from cenote.core.types import Array, Declared
 from cenote.core.version import __version__
-from cenote.runtime.program import Program
+from cenote.runtime.program import Program, Workplaces
 from cenote.runtime.steps import KernelStep
 from cenote.runtime.template import Template
 
@@ -100,9 +100,9 @@ class SizedPlan:
     tail: Tail | None = None
     graph: Graph | None = field(default=None, compare=False, repr=False)
 
-    def at(self, numbers: Sequence[int]) -> StoredPlan | None:
-        """The plan for these sizes; None where this one does not hold for them."""
-        made = self.template.at(numbers)
+    def at(self, numbers: Sequence[int], workplaces: Workplaces | None = None) -> StoredPlan | None:
+        """The plan for these sizes; None where this one does not hold for them. `workplaces`: the model's."""
+        made = self.template.at(numbers, workplaces)
         if made is None:
             return None
         same = tuple(type.shape for type in made[0].inputs) == self.made_with
@@ -117,10 +117,12 @@ class Classes:
     plans: list[tuple[Pattern, SizedPlan]] = field(default_factory=list)
     failed: set[Pattern] = field(default_factory=set)
 
-    def find(self, pattern: Pattern, numbers: Sequence[int]) -> tuple[SizedPlan, StoredPlan] | None:
+    def find(
+        self, pattern: Pattern, numbers: Sequence[int], workplaces: Workplaces
+    ) -> tuple[SizedPlan, StoredPlan] | None:
         """The class and the plan for these numbers in this pattern, out of those that there are."""
         for index, (other, sized) in enumerate(self.plans):
-            if other == pattern and (plan := sized.at(numbers)) is not None:
+            if other == pattern and (plan := sized.at(numbers, workplaces)) is not None:
                 if index:
                     self.plans.insert(0, self.plans.pop(index))
                 return sized, plan

@@ -14,7 +14,9 @@ from cenote.kernels.conv.direct import cut
 from cenote.kernels.tables import first_that_covers
 
 _LADDER = (8, 5, 3, 2)  # widths that together cover every number of pixels
-_SURELY = 8  # times the pixels that the widest tiles always cover: maps this large are taken to stay large
+# Times the pixels that the widest tiles always cover: maps this large are taken to stay large (a picture of 640x640
+# pixels has 44 times as many as one of 96x96).
+_SURELY = 64
 
 
 @dataclass(frozen=True)
