@@ -23,6 +23,7 @@ from cenote.plans.cache import CacheEntry
 from cenote.plans.format import Classes, Pattern, SizedPlan, StoredModel, StoredPlan, Tail, is_plan_at
 from cenote.runtime.arrays import same
 from cenote.runtime.batches import ahead, batches
+from cenote.runtime.bounds import narrowed
 from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Shapes, Signature
 from cenote.runtime.threads import resolve_threads
@@ -53,7 +54,8 @@ class Model:
         options: Options,
         cache_entry: CacheEntry | None = None,
     ) -> None:
-        self.inputs: tuple[Declared, ...] = tuple(inputs)
+        inputs, bounds = narrowed(inputs, options.shapes)
+        self.inputs: tuple[Declared, ...] = inputs
         self.output_names: tuple[str, ...] = tuple(declared.name for declared in outputs)
         self._declared_outputs = tuple(outputs)
         self.metadata = dict(metadata)
@@ -63,7 +65,7 @@ class Model:
         self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
         self._source: Callable[[], Graph] | None = None  # of a model with symbolic dimensions: its graph
         self._stages: OrderedDict[Any, Stage] = OrderedDict()
-        self._signature = Signature(inputs)
+        self._signature = Signature(inputs, bounds)
         self._classes = Classes()
 
     @staticmethod
@@ -89,6 +91,7 @@ class Model:
             whole = graph
             model._source = lambda: whole  # other shapes will need the weights again
             model._keep()
+            model._reserve()
             return model
         handover = OwnedGraph(graph)
         del graph
@@ -114,18 +117,29 @@ class Model:
                 supply(tail, part_of(source, model._signature, pattern))
         for shapes, plan in stored.plans.items():
             model._adopt(shapes, plan, stored.tails.get(shapes))
+        model._reserve()
         return model
 
+    def _reserve(self) -> None:
+        """Take the memory for the largest sizes, where the caller said which they are."""
+        if largest := self._signature.largest():
+            self._stage(largest).reserve()
+
     @staticmethod
-    def from_plan_file(path: str | PathLike[str], threads: int | None, denormals: str | None = None) -> Model:
+    def from_plan_file(
+        path: str | PathLike[str],
+        threads: int | None,
+        denormals: str | None = None,
+        shapes: Mapping[str, Any] | None = None,
+    ) -> Model:
         """A model out of a plan file; errors as `reader.read`."""
         count = resolve_threads(threads)
         stored = reader.read(path, count)
-        model = Model.from_stored(
-            stored, Options(count, stored.precision, stored.weights, denormals=denormals)
-        )
+        options = Options(count, stored.precision, stored.weights, denormals=denormals, shapes=shapes)
+        model = Model.from_stored(stored, options)
         model._origin = (stored.content, stored.external) if stored.content else None
-        for _, sized in reversed(stored.sized):  # memory and outputs' types are there before the first run
+        # Memory and outputs' types are there before the first run.
+        for _, sized in reversed(stored.sized if shapes is None else ()):
             model._stage(sized.made_with)
         return model
 
@@ -212,37 +226,23 @@ class Model:
         declares (a size that it leaves open is a name or None; no shape where it declares none)."""
         if not self._stages:
             return self._declared_outputs
-        types: dict[str, TensorType] = {}
-        for stage in self._chain():
-            types.update(zip(stage.output_names, stage.plan.program.outputs, strict=True))
-        return tuple(
-            Declared(declared.name, types[declared.name].dtype, types[declared.name].shape)
-            if declared.name in types
-            else declared
-            for declared in self._declared_outputs
-        )
+        made = next(reversed(self._stages.values())).outputs
+        return tuple(made.get(declared.name, declared) for declared in self._declared_outputs)
 
     @property
     def plan(self) -> Plan | StoredPlan | NoPlan:
         """The plan used last: steps, kernels, arena; `print(model.plan)`. A `NoPlan`, which is false and says what to
         do, before the first run of a model with symbolic dimensions."""
-        if not self._stages:
-            return NoPlan()
-        return next(reversed(self._stages.values())).plan
+        return next(reversed(self._stages.values())).plan if self._stages else NoPlan()
 
     @property
     def plans(self) -> tuple[Plan | StoredPlan, ...]:
         """The plans used last, in the order in which they run: one, or more where shapes depend on the content of
         values. Those after the first are there once the model has run; none are before the first run of a model with
         symbolic dimensions."""
-        return tuple(stage.plan for stage in self._chain()) if self._stages else ()
-
-    def _chain(self) -> list[Stage]:
-        """The stages used last."""
-        chain = [next(reversed(self._stages.values()))]
-        while chain[-1].following:
-            chain.append(next(reversed(chain[-1].following.values())))
-        return chain
+        return (
+            tuple(each.plan for each in next(reversed(self._stages.values())).chain) if self._stages else ()
+        )
 
     def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan | StoredPlan:
         """The plan for inputs of these shapes, by name, compiled now if it is new.

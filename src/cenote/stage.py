@@ -19,7 +19,7 @@ from cenote.core.collector import collector_paused
 from cenote.core.errors import ArgumentError, InputError, ShapeError, shown
 from cenote.core.locks import Guard, importing
 from cenote.core.options import DENORMALS, PRECISIONS, TUNINGS, WEIGHTS
-from cenote.core.types import Array, TensorType
+from cenote.core.types import Array, Declared, TensorType
 from cenote.plans.format import SizedPlan, StoredPlan, Tail
 from cenote.runtime.program import Workplaces
 from cenote.sized import compile_class, part_after
@@ -61,6 +61,26 @@ class Stage:
         stage = Stage(plan, sized.inputs, sized.outputs, options, sized.tail, numbers)
         stage.plan.program.prepare()
         return stage
+
+    @property
+    def chain(self) -> list[Stage]:
+        """The stage, and those that followed it last."""
+        return [self, *(next(reversed(self.following.values())).chain if self.following else ())]
+
+    @property
+    def outputs(self) -> dict[str, Declared]:
+        """What the chain makes, by name."""
+        made: dict[str, Declared] = {}
+        for stage in self.chain:
+            for name, type in zip(stage.output_names, stage.plan.program.outputs, strict=True):
+                made[name] = Declared(name, type.dtype, type.shape)
+        return made
+
+    def reserve(self) -> None:
+        """Take the memory that its runs need now, for all that share it. Raises CapacityError where there is none."""
+        program = self.plan.program
+        if program.workplaces is not None:
+            program.workplaces.reserve(program)
 
     @property
     def nbytes(self) -> int:
@@ -164,6 +184,7 @@ class Options:
         weights: str = "float32",
         tune: str = "cached",
         denormals: str | None = None,
+        shapes: Mapping[str, Any] | None = None,
     ) -> None:
         if precision not in PRECISIONS:
             raise ArgumentError(
@@ -177,6 +198,7 @@ class Options:
             raise ArgumentError(f'denormals: {shown(denormals)} is not known ("preserve" or "flush")')
         self.threads, self.precision, self.weights, self.tune = threads, precision, weights, tune
         self.denormals = settings.DENORMALS.choice() if denormals is None else denormals
+        self.shapes = {} if shapes is None else shapes  # of inputs, as far as the caller says them
         self.guard = Guard()
         self.workplaces = (
             Workplaces()
