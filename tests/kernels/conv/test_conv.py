@@ -19,7 +19,8 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Sample
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
-from cenote.ops.linear.gemm import Gemm, MatMul
+from cenote.ops.linear.gemm import Gemm
+from cenote.ops.linear.matmul import MatMul
 from cenote.ops.reorder import Reorder
 from cenote.ops.values import wide
 from cenote.runtime.steps import Slot
