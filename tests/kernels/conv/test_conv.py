@@ -61,6 +61,24 @@ def test_matrices_known_only_when_running(sample: Sample, target: Target) -> Non
     check(sample, target, ())
 
 
+WINDOWED = [
+    sample for op in (Conv, ConvTranspose) for sample in op.samples() if not getattr(sample.op, "pool", False)
+]
+
+
+@pytest.mark.parametrize("fixed", [(), (1,), (2,)], ids=["none known", "weights known", "bias known"])
+@pytest.mark.parametrize("sample", WINDOWED, ids=lambda value: str(value).replace(" ", "_"))
+def test_weights_known_only_when_running(sample: Sample, fixed: tuple[int, ...]) -> None:
+    if fixed and (len(sample.inputs) < 3 or sample.inputs[2] is None):
+        return
+    names = check(sample, jit.host_target(), fixed)
+    assert (
+        names
+        or any(not x.size for x in sample.inputs if x is not None)
+        or sample.inputs[0].dtype != np.float32
+    )
+
+
 def check(sample: Sample, target: Target, fixed: Collection[int]) -> list[str]:
     """Run all lowerings with the `fixed` inputs known; every splitting of the work must give the same bits."""
     op, arrays = sample.op, list(sample.inputs)

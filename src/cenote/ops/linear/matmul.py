@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,14 @@ class MatMul(Fusible):
     name = "matmul"
     operands = ("A", "B", "bias?", "residual?")
     from_onnx = {"MatMul": lambda node: read(MatMul, node)}
+
+    def reordered(self, index: int, order: tuple[int, ...]) -> MatMul | None:
+        """The operator for input `index` given with its axes in this order; None where it has no choice."""
+        taken = (self.permute_a, self.permute_b)[index] if index < 2 else ()
+        permutation = tuple(order.index(axis) for axis in taken or range(len(order)))
+        if index > 1:
+            return None
+        return replace(self, permute_b=permutation) if index else replace(self, permute_a=permutation)
 
     def arrangement(self, a: TensorType, b: TensorType) -> tuple[Strided, Strided, tuple[int, ...]]:
         """A and B as matrices, with the axes that 1-D operands lack, and the product's shape before `permute_y`."""
