@@ -14,7 +14,7 @@ step. States wait in scratch, two of each in turns: all units of a step need the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -199,11 +199,9 @@ class _Sweep:
         final = self.states + self.slot * (self.steps & 1)
         for name, source in zip(("last_h", "last_c"), (final, *self.extra), strict=False):
             if self.spec.last > STATE_NAMES.index(name) - 2:
-                self._each_block(lambda column, row, mask: self._keep(name, source, column, row, mask))
-
-    def _keep(self, name: str, source: Pointer, column: Value, row: int, mask: Value | None) -> None:
-        value = (source + self.width * row + column).load(0, self.lanes)
-        self._state(name, row).store(value, column, mask)
+                for column, row, mask in self._blocks():
+                    value = (source + self.width * row + column).load(0, self.lanes)
+                    self._state(name, row).store(value, column, mask)
 
     def _state(self, name: str, row: int) -> Pointer:
         """A sample's state in memory of the program."""
@@ -218,14 +216,11 @@ class _Sweep:
         k, spec = self.k, self.spec
         places = (self.states, self.extra[0]) if spec.cell == "lstm" else (self.states,)
         for given, name, place in zip(spec.first, STATE_NAMES, places, strict=False):
-
-            def fill(column: Value, row: int, mask: Value | None) -> None:
+            for column, row, mask in self._blocks():
                 value = k.constant(F32, 0.0, self.lanes)
                 if given:
                     value = self._state(name, row).load(column, self.lanes, mask)
                 (place + self.width * row + column).store(value)
-
-            self._each_block(fill)
         if not spec.lengths:
             return
         self.lengths = [k.pointer("lengths").load(sample).to(I64) for sample in self.samples]
@@ -235,11 +230,12 @@ class _Sweep:
             noted.store(k.select(bad, k.integer(1), k.integer(0)))
             noted.store(length, 1)
 
-    def _each_block(self, body: Callable[[Value, int, Value | None], None]) -> None:
+    def _blocks(self) -> Iterator[tuple[Value, int, Value | None]]:
+        """For each vector of hidden units (emitted) and sample (unrolled): where it starts, and its mask."""
         for column in self.k.range(0, self.width, self.lanes):
             mask = self.mask(column)
             for row in range(self.spec.rows):
-                body(column, row, mask)
+                yield column, row, mask
 
     def mask(self, column: Value) -> Value | None:
         """The lanes of hidden units from a column on; None where all are."""

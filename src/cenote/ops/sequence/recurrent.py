@@ -211,7 +211,9 @@ class _Recurrent(Op):
             lengths = np.array([4, 0, 1, 3, 2][:batch])
             yield Sample(cls("bidirectional"), (*inputs, lengths), f"{batch} samples, {hidden} units")
         other = (("relu", 0.0, 0.0), ("softsign", 0.0, 0.0), ("elu", 0.5, 0.0))[: len(cls.defaults)]
-        yield Sample(cls("reverse", other), (inputs[0], w[:1], r[:1] / np.float32(9), bias[:1]), "activations")
+        yield Sample(
+            cls("reverse", other), (inputs[0], w[:1], r[:1] / np.float32(9), bias[:1]), "activations"
+        )
 
 
 @dataclass(frozen=True)

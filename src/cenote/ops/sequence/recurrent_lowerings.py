@@ -18,7 +18,6 @@ from cenote.kernels.conv.gemm import Matrix, Panels, Product, panel_calls
 from cenote.kernels.cost_model import LAUNCH, moved_seconds, peak_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.sequence.recurrent import (
-    GATES,
     ROWS,
     STATE_NAMES,
     STATES,
@@ -93,7 +92,9 @@ def recurrent_lowerings(
 class _Layer:
     """A layer on inputs of some types."""
 
-    def __init__(self, op: RecurrentAttributes, inputs: tuple[TensorType | None, ...], target: Target) -> None:
+    def __init__(
+        self, op: RecurrentAttributes, inputs: tuple[TensorType | None, ...], target: Target
+    ) -> None:
         self.op, self.inputs, self.target = op, inputs, target
         x, w, r = (present(kind) for kind in inputs[:3])
         self.batch, self.steps = x.shape[:2] if op.batch_first else x.shape[1::-1]
