@@ -23,7 +23,8 @@ from cenote.core import settings
 from cenote.core.errors import CapacityError, InputError, raise_refusal
 from cenote.core.limits import check_extents
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.functional.arguments import Operation, Types, check_out
+from cenote.functional.arguments import Operation, Types
+from cenote.functional.outputs import check_out
 from cenote.kernels.base import View, dense_strides
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher, Runner, single_runner, with_constants
@@ -48,7 +49,8 @@ class Prepared:
     """An operation with its runner.
 
     `dense`: the inputs may be handed on as they are. `moved`: they are channels-first in shape, but channels-last in
-    memory, as PyTorch's channels_last tensors, and so are the results.
+    memory, as PyTorch's channels_last tensors, and so are the results. `in_place`: inputs whose very memory the first
+    output may be written to.
     """
 
     runner: Runner
@@ -56,6 +58,7 @@ class Prepared:
     dense: bool
     single: bool
     moved: bool = False
+    in_place: frozenset[int] = frozenset()
 
     def fits(self, arrays: Sequence[Array], out: Any) -> Sequence[Array] | None:
         """The arrays to write to where `out` is plainly right: the quick way past `check_out`, which says what is
@@ -66,6 +69,8 @@ class Prepared:
         if len(targets) != len(self.outputs):
             return None
         others = list(arrays)
+        if type(targets[0]) is np.ndarray:
+            others = [x for n, x in enumerate(arrays) if x is not targets[0] or n not in self.in_place]
         for target, wanted in zip(targets, self.outputs, strict=True):
             if type(target) is not np.ndarray or target.shape != wanted.shape or target.dtype != wanted.dtype:
                 return None
@@ -135,7 +140,7 @@ def _convert_and_call(
         restore = back if position == 0 else restore
     prepared = prepare(parser, tuple(converted), arguments, threads)
     if out is not None:
-        targets = check_out(name, out, prepared.outputs, converted)
+        targets = check_out(name, out, prepared.outputs, converted, prepared.in_place)
         _fill(prepared, converted, targets)
         return out
     results = prepared(converted, None)
@@ -162,12 +167,14 @@ def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...
     for y in made:
         check_extents(f"{arguments[0]}: a result", y.shape, y.dtype.itemsize)
     _check_memory(arguments[0], made)
+    runner, in_place = _prepared_runner(op, batched, count, () if moved else operation.shapes)
     prepared = Prepared(
-        runner=runner_for(op, batched, count, () if moved else operation.shapes),
+        runner=runner,
         outputs=tuple(TensorType(y.dtype, shape) for y, shape in zip(made, operation.shapes, strict=True)),
         dense=all(x.flags.c_contiguous and x.dtype.isnative for x in arrays),
         single=len(made) == 1,
         moved=moved,
+        in_place=frozenset() if moved else in_place,
     )
     if key is not None:
         if len(_kept) >= MOST_KEPT:
@@ -239,13 +246,21 @@ def runner_for(
 
     Raises what `op.infer` raises, and ArgumentError for a number of threads out of range.
     """
+    return _prepared_runner(op, inputs, threads, shapes)[0]
+
+
+def _prepared_runner(
+    op: Op, inputs: Sequence[TensorType | None], threads: int | None, shapes: Sequence[tuple[int, ...]]
+) -> tuple[Runner, frozenset[int]]:
+    """The runner, and the inputs in whose memory it may write the first output. A reference computes all it gives
+    before any of it is written."""
     types = op.infer(*inputs)
     shown = tuple(shapes) or tuple(y.shape for y in types)
     count = resolve_threads(threads)
     best = _best_lowering(op, inputs)
     if best is None or not all(y.size for y in types):
-        return _reference_runner(op, tuple(inputs), types, shown)
-    return _Native(best, inputs, types, shown, count).runner()
+        return _reference_runner(op, tuple(inputs), types, shown), frozenset(range(len(inputs)))
+    return _Native(best, inputs, types, shown, count).runner(), frozenset(best.in_place)
 
 
 def _best_lowering(op: Op, inputs: Sequence[TensorType | None]) -> Lowering | None:

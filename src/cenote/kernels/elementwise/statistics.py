@@ -143,7 +143,9 @@ def row_moments(k: Kernel, statistic: str, runs: Runs, lanes: int) -> Moments:
         correction = rest / count
         variance = square / count - correction * correction
         positive = k.select(variance < 0.0, k.constant(F64, 0.0), variance)
-        return Moments(centre.high.to(F64) + correction, positive)
+        high = centre.high.to(F64)
+        mean = k.select(correction.is_nan(), high, high + correction)  # an infinite mean stays
+        return Moments(mean, positive)
     if statistic in ("rms", "l2"):
         (square,) = sums(k, runs, lanes, lambda value: [value * value], 1)
         return Moments(None, square / count if statistic == "rms" else square)

@@ -11,10 +11,11 @@ from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Imported, Lowering, Op, Sample, Types
-from cenote.ops.checks import read, require, require_float, require_same_dtype
+from cenote.ops.checks import read, require
 from cenote.ops.normalization.layer_normalization import (
     STASH,
     Normalization,
+    check_dtypes,
     check_epsilon,
     standardized,
     stashed,
@@ -29,7 +30,7 @@ def _check_per_channel(
     """Check that scale and bias have shape [count] (None: the channels)."""
     if x.rank < 2:
         raise ShapeError(f"{op}: the input needs axes (N, C, ...), got {x}")
-    require_float(op, require_same_dtype(op, x, scale, bias))
+    check_dtypes(op, x, scale, bias)
     wanted = (x.shape[1] if count is None else count,)
     for what, parameter in (("scale", scale), ("bias", bias)):
         if parameter is not None and parameter.shape != wanted:

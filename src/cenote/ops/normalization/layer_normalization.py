@@ -11,7 +11,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.target import Target
-from cenote.core.types import FLOAT32, FLOAT64, Array, TensorType
+from cenote.core.types import FLOAT32, Array, TensorType
 from cenote.kernels.elementwise.normalize import Normalization as Form
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import (
@@ -46,8 +46,17 @@ class Normalization(Op):
 
 
 def check_epsilon(op: str, epsilon: float) -> None:
-    if not epsilon >= 0:
-        raise ArgumentError(f"{op}: epsilon {epsilon} is negative")
+    """A negative one is PyTorch's to allow: it gives NaN where it outweighs the variance."""
+    if math.isnan(epsilon):
+        raise ArgumentError(f"{op}: epsilon is not a number")
+
+
+def check_dtypes(op: str, x: TensorType, *parameters: TensorType | None) -> None:
+    """Floats, and parameters of the input's type, or all of float32 beside a 16-bit input."""
+    require_float(op, x.dtype)
+    given = [parameter for parameter in parameters if parameter is not None]
+    mixed = x.dtype.itemsize == 2 and all(parameter.dtype == FLOAT32 for parameter in given)
+    require_same_dtype(op, *given) if given and mixed else require_same_dtype(op, x, *given)
 
 
 def standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
@@ -84,12 +93,7 @@ class LayerNormalization(Normalization):
 
     def types(self, x: TensorType, scale: TensorType | None, bias: TensorType | None) -> Types:
         check_epsilon(self.name, self.epsilon)
-        require_float(self.name, x.dtype)
-        parameters = [parameter for parameter in (scale, bias) if parameter is not None]
-        if parameters and (x.dtype == FLOAT64 or parameters[0].dtype != FLOAT32):
-            require_same_dtype(self.name, x, *parameters)
-        elif parameters:
-            require_same_dtype(self.name, *parameters)
+        check_dtypes(self.name, x, scale, bias)
         axes = self.axes(x.rank)
         for parameter in (scale, bias):
             if parameter is not None and broadcast_shapes(self.name, x.shape, parameter.shape) != x.shape:
@@ -273,7 +277,8 @@ class LpNormalization(Normalization):
         require_float(self.name, x.dtype)
         if math.isnan(self.p):
             raise ArgumentError(f"{self.name}: p is not a number")
-        check_epsilon(self.name, self.floor)
+        if not self.floor >= 0:
+            raise ArgumentError(f"{self.name}: the least norm {self.floor} is not 0 or more")
         self.axes(x.rank)
         return (TensorType(x.dtype, x.shape),)
 
