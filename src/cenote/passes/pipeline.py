@@ -17,6 +17,7 @@ from cenote.passes.fuse import fuse, fuse_gates
 from cenote.passes.global_pools import recognize_global_pools
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 from cenote.passes.transposes import sink_transposes
+from cenote.passes.widen import widen
 
 GraphPass = Callable[[Graph], Graph]
 
@@ -28,6 +29,7 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         say_groups,
         remove_identities,
         sink_transposes,
+        widen,
         remove_identities,
         eliminate_common,
         eliminate_dead,

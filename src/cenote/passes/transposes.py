@@ -26,7 +26,8 @@ import numpy as np
 from cenote.core.sizes import is_size
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Node
-from cenote.ops.linear.gemm import Gemm, MatMul
+from cenote.ops.linear.gemm import Gemm
+from cenote.ops.linear.matmul import MatMul
 from cenote.ops.movement.reshape import Flatten, Identity, Reshape, Squeeze, Unsqueeze
 from cenote.ops.movement.transpose import Transpose
 from cenote.passes.cleanup import fresh
