@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cenote import functional
     from cenote.profile.info import Info, info
     from cenote.profile.stored import CachedFile, cache_contents, clear_cache
+    from cenote.verification.verify import Verification, verify
 
 __all__ = [
     "ArgumentError",
@@ -47,12 +48,14 @@ __all__ = [
     "ModelError",
     "ShapeError",
     "UnsupportedError",
+    "Verification",
     "__version__",
     "cache_contents",
     "clear_cache",
     "functional",
     "info",
     "load",
+    "verify",
     "watch_compilation",
 ]
 
@@ -67,6 +70,8 @@ _ON_DEMAND = {
     "CachedFile": "cenote.profile.stored",
     "cache_contents": "cenote.profile.stored",
     "clear_cache": "cenote.profile.stored",
+    "Verification": "cenote.verification.verify",
+    "verify": "cenote.verification.verify",
 }
 
 

@@ -88,6 +88,16 @@ def _onnx(source: Any, signature: str | None) -> ImportedModel:
     return load_onnx(source)
 
 
+def format_of_file(source: Any) -> Format | None:
+    """The format of a model given by its path or as bytes; None of a folder."""
+    if isinstance(source, bytes):
+        return format_of(BytesSource(source))
+    if os.path.isdir(source):
+        return None
+    with Path(source).open("rb") as file:
+        return "savedmodel" if Path(source).name == "saved_model.pb" else format_of(FileSource(file))
+
+
 def format_of(source: Source) -> Format:
     """The format of a file; what is nothing that is known is left to ONNX's front end to refuse."""
     start = source.read(0, 64)
