@@ -30,6 +30,7 @@ from cenote.model import Model
 
 if TYPE_CHECKING:
     from cenote import functional
+    from cenote.frontends.parameters.writer import extract
     from cenote.profile.info import Info, info
     from cenote.profile.stored import CachedFile, cache_contents, clear_cache
     from cenote.verification.verify import Verification, verify
@@ -52,6 +53,7 @@ __all__ = [
     "__version__",
     "cache_contents",
     "clear_cache",
+    "extract",
     "functional",
     "info",
     "load",
@@ -72,6 +74,7 @@ _ON_DEMAND = {
     "clear_cache": "cenote.profile.stored",
     "Verification": "cenote.verification.verify",
     "verify": "cenote.verification.verify",
+    "extract": "cenote.frontends.parameters.writer",
 }
 
 
