@@ -1,4 +1,4 @@
-"""Every pooling on arrays, named and defaulted as torch.nn.functional.
+"""Every pooling, selection and indexing on arrays, named and defaulted as in PyTorch.
 
     import cenote.functional as F
 
@@ -10,6 +10,17 @@ says what each function does where frameworks disagree. Each differentiable func
 
 from __future__ import annotations
 
+from cenote.functional.indexing import (
+    embedding,
+    gather,
+    index_select,
+    scatter,
+    scatter_add,
+    scatter_reduce,
+    take,
+    take_along_dim,
+)
+from cenote.functional.masks import masked_select, nonzero
 from cenote.functional.pool.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -64,6 +75,7 @@ from cenote.functional.pool.pyramid import spatial_pyramid_pool
 from cenote.functional.pool.regions import ps_roi_pool, roi_align, roi_pool
 from cenote.functional.pool.unpool import max_unpool1d, max_unpool2d, max_unpool3d
 from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
+from cenote.functional.selection import argmax, argmin, argsort, one_hot, sort, topk, where
 from cenote.functional.shape import pool_output_shape
 
 __all__ = [
@@ -79,6 +91,9 @@ __all__ = [
     "adaptive_max_pool2d_backward",
     "adaptive_max_pool3d",
     "adaptive_max_pool3d_backward",
+    "argmax",
+    "argmin",
+    "argsort",
     "avg_pool1d",
     "avg_pool1d_backward",
     "avg_pool2d",
@@ -89,12 +104,14 @@ __all__ = [
     "blur_pool_backward",
     "dilation",
     "dilation_backward",
+    "embedding",
     "erosion",
     "erosion_backward",
     "fractional_max_pool2d",
     "fractional_max_pool2d_backward",
     "fractional_max_pool3d",
     "fractional_max_pool3d_backward",
+    "gather",
     "gem_pool",
     "gem_pool_backward",
     "global_avg_pool",
@@ -103,12 +120,14 @@ __all__ = [
     "global_lp_pool_backward",
     "global_max_pool",
     "global_max_pool_backward",
+    "index_select",
     "lp_pool1d",
     "lp_pool1d_backward",
     "lp_pool2d",
     "lp_pool2d_backward",
     "lp_pool3d",
     "lp_pool3d_backward",
+    "masked_select",
     "max_pool1d",
     "max_pool1d_backward",
     "max_pool2d",
@@ -125,6 +144,8 @@ __all__ = [
     "median_pool_backward",
     "min_pool",
     "min_pool_backward",
+    "nonzero",
+    "one_hot",
     "pool_output_shape",
     "ps_roi_pool",
     "ps_roi_pool_backward",
@@ -132,12 +153,20 @@ __all__ = [
     "roi_align_backward",
     "roi_pool",
     "roi_pool_backward",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
     "soft_pool",
     "soft_pool_backward",
+    "sort",
     "spatial_pyramid_pool",
     "spatial_pyramid_pool_backward",
     "stochastic_pool",
     "stochastic_pool_backward",
+    "take",
+    "take_along_dim",
+    "topk",
+    "where",
 ]
 
 
