@@ -10,13 +10,11 @@ says what each function does where frameworks disagree. Each differentiable func
 
 from __future__ import annotations
 
+from cenote.functional.bags import embedding_bag, nms
 from cenote.functional.indexing import (
     embedding,
     gather,
     index_select,
-    scatter,
-    scatter_add,
-    scatter_reduce,
     take,
     take_along_dim,
 )
@@ -75,6 +73,7 @@ from cenote.functional.pool.pyramid import spatial_pyramid_pool
 from cenote.functional.pool.regions import ps_roi_pool, roi_align, roi_pool
 from cenote.functional.pool.unpool import max_unpool1d, max_unpool2d, max_unpool3d
 from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
+from cenote.functional.scattering import scatter, scatter_add, scatter_reduce
 from cenote.functional.selection import argmax, argmin, argsort, one_hot, sort, topk, where
 from cenote.functional.shape import pool_output_shape
 
@@ -105,6 +104,7 @@ __all__ = [
     "dilation",
     "dilation_backward",
     "embedding",
+    "embedding_bag",
     "erosion",
     "erosion_backward",
     "fractional_max_pool2d",
@@ -144,6 +144,7 @@ __all__ = [
     "median_pool_backward",
     "min_pool",
     "min_pool_backward",
+    "nms",
     "nonzero",
     "one_hot",
     "pool_output_shape",

@@ -1,4 +1,4 @@
-"""Elements, rows and slices by index, named and defaulted as in PyTorch.
+"""Elements, rows and slices read by index, named and defaulted as in PyTorch.
 
 Every function that takes indices has `invalid`, what becomes of an index outside of its axis of n places:
 
@@ -25,7 +25,6 @@ from cenote.functional.types import A, DLPack
 from cenote.kernels.selection.indices import MODES
 from cenote.ops.base import Op
 from cenote.ops.movement.indexing import Gather, GatherElements
-from cenote.ops.movement.scatter import ScatterElements
 
 Invalid = Literal["raise", "clip", "wrap", "zero"]
 
@@ -47,6 +46,14 @@ def index_input(where: str, x: TensorType, name: str = "index") -> TensorType:
     return x
 
 
+def as_index(x: Any) -> Any:
+    """Indices of small integer types as int64; others as they are."""
+    kind = str(getattr(x, "dtype", "")).removeprefix("torch.")
+    if kind not in ("uint8", "int8", "int16", "uint16", "uint32"):
+        return x
+    return x.astype(np.int64) if isinstance(x, np.ndarray) else x.long() if hasattr(x, "long") else x
+
+
 def mode_of(where: str, invalid: Any) -> str:
     """One of the four words."""
     return choice(where, "invalid", invalid, MODES)
@@ -55,9 +62,6 @@ def mode_of(where: str, invalid: Any) -> str:
 def made(op: Op, *inputs: TensorType) -> Operation:
     """The operation on inputs as they are."""
     return Operation(op, tuple(x.shape for x in inputs), tuple(y.shape for y in op.infer(*inputs)))
-
-
-# ---- reading --------------------------------------------------------------------------------------------------------
 
 
 def parse_embedding(types: Types, where: str, padding_idx: Any, invalid: Any) -> Operation:
@@ -151,7 +155,7 @@ def parse_gather(types: Types, where: str, dim: Any, invalid: Any, negative: boo
     x, index = types
     index_input(where, index)
     axis, rule = axis_of(where, dim, x.rank), mode_of(where, invalid)
-    op = GatherElements(axis, rule, negative)
+    op = GatherElements(axis, rule, negative, where)
     if not x.rank or not index.rank:  # a scalar counts as a list of one
         if x.rank > 1 or index.rank > 1 or (x.rank and not index.size):
             raise ShapeError(
@@ -180,7 +184,7 @@ def gather(
     `index` has as many axes as `input` and is no longer on any but `dim`; the result has its shape.
     """
     flag("gather", "sparse_grad", sparse_grad)
-    return call(parse_gather, (input, index), ("gather", dim, invalid, False), out, threads)
+    return call(parse_gather, (input, as_index(index)), ("gather", dim, invalid, False), out, threads)
 
 
 def take_along_dim(
@@ -230,150 +234,3 @@ def parse_flat(types: Types, where: str, invalid: Any) -> Operation:
     return Operation(
         Gather(0, mode_of(where, invalid), True, where), ((x.size,), (index.size,)), ((index.size,),)
     )
-
-
-# ---- writing --------------------------------------------------------------------------------------------------------
-
-
-def parse_scatter(types: Types, where: str, dim: Any, reduce: Any, invalid: Any) -> Operation:
-    """Elements written by index."""
-    x, index, src = types
-    index_input(where, index)
-    if src.dtype != x.dtype:
-        raise DTypeError(f"{where}: src must have the type of input, {x.dtype}, got {src.dtype}")
-    axis = axis_of(where, dim, x.rank)
-    op = ScatterElements(axis, reduce, mode_of(where, invalid), negative=False)
-    if not x.rank or not index.rank:
-        if max(x.rank, index.rank, src.rank) > 1:
-            raise ShapeError(
-                f"{where}: index {list(index.shape)} and input {list(x.shape)} must have as many axes"
-            )
-        return Operation(op, tuple(t.shape or (1,) for t in types), (x.shape,))
-    return made(op, x, index, src)
-
-
-def _scatter(name: str, arrays: Any, dim: Any, reduction: str, invalid: Any, out: Any, threads: Any) -> Any:
-    """With the part of src that the indices name."""
-    input, index, src = arrays
-    shape, given = getattr(index, "shape", ()), getattr(src, "shape", ())
-    if len(shape) != len(given) and (len(shape) > 1 or len(given) > 1):
-        raise ShapeError(f"{name}: index {list(shape)} and src {list(given)} must have as many axes")
-    if any(n > most for n, most in zip(shape, given, strict=False)):
-        raise ShapeError(f"{name}: index {list(shape)} must not be larger than src {list(given)} on any axis")
-    if tuple(shape) != tuple(given) and len(shape) == len(given):
-        src = src[tuple(slice(0, extent) for extent in shape)]
-    return call(parse_scatter, (input, index, src), (name, dim, reduction, invalid), out, threads)
-
-
-_TORCH_REDUCTIONS = {"add": "add", "multiply": "mul"}
-_REDUCE = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "mean"}
-
-
-def scatter(
-    input: A,
-    dim: int,
-    index: DLPack,
-    src: Any,
-    *,
-    reduce: Literal["add", "multiply"] | None = None,
-    invalid: Invalid = "raise",
-    out: A | None = None,
-    threads: int | None = None,
-) -> A:
-    """A copy of `input` with y[index[i][j][k]][j][k] = src[i][j][k] for dim 0, and so on; `src` may be a number.
-
-    `index` has as many axes as `input` and is not larger than `src`, nor than `input` on the other axes. Of equal
-    indices the last in row-major order stays, always (PyTorch does not say). `reduce` adds to, or multiplies, what is
-    there instead: float32 and float64 sums in that order, 16-bit floats rounded at every step.
-    """
-    name = "scatter"
-    if reduce is not None:
-        reduction = _TORCH_REDUCTIONS[choice(name, "reduce", reduce, tuple(_TORCH_REDUCTIONS))]
-    else:
-        reduction = "none"
-    if isinstance(src, int | float | bool | np.number):
-        src = np.full(getattr(index, "shape", ()), src, _dtype_of(input))
-    return _scatter(name, (input, index, src), dim, reduction, invalid, out, threads)
-
-
-def _dtype_of(x: Any) -> Any:
-    from cenote.runtime.arrays import as_numpy
-
-    return as_numpy(x)[0].dtype
-
-
-def scatter_add(
-    input: A,
-    dim: int,
-    index: DLPack,
-    src: DLPack,
-    *,
-    invalid: Invalid = "raise",
-    out: A | None = None,
-    threads: int | None = None,
-) -> A:
-    """A copy of `input` to which every element of `src` is added at the place that its index names: see `scatter`."""
-    return _scatter("scatter_add", (input, index, src), dim, "add", invalid, out, threads)
-
-
-def scatter_reduce(
-    input: A,
-    dim: int,
-    index: DLPack,
-    src: DLPack,
-    reduce: Literal["sum", "prod", "mean", "amax", "amin"],
-    *,
-    include_self: bool = True,
-    invalid: Invalid = "raise",
-    out: A | None = None,
-    threads: int | None = None,
-) -> A:
-    """A copy of `input` in which each place that indices name has the sum (product, mean, largest, smallest) of its
-    updates and, with `include_self`, of what was there: see `scatter`. NaN wins over every number in amax and amin.
-    Integer means are rounded toward minus infinity, as PyTorch does.
-    """
-    name = "scatter_reduce"
-    kind = _REDUCE[choice(name, "reduce", reduce, tuple(_REDUCE))]
-    if flag(name, "include_self", include_self) and kind != "mean":
-        return _scatter(name, (input, index, src), dim, kind, invalid, out, threads)
-    return _by_hand(name, (input, index, src), dim, kind, include_self, invalid, out, threads)
-
-
-def _by_hand(
-    name: str, arrays: Any, dim: Any, kind: str, include: bool, invalid: Any, out: Any, threads: Any
-) -> Any:
-    """Where what was there does not count, or counts as one of several: in steps of scatters."""
-    from cenote.runtime.arrays import as_numpy
-
-    (x, restore), (index, _), (src, _) = (as_numpy(each) for each in arrays)
-    ones = np.ones(index.shape, np.int64)
-    hits = _scatter(name, (np.zeros(x.shape, np.int64), index, ones), dim, "add", invalid, None, threads)
-    start = x
-    if not include:
-        start = np.where(hits > 0, np.asarray(_neutral(kind, x.dtype), x.dtype), x)
-    total = _scatter(
-        name, (start, index, src), dim, "add" if kind == "mean" else kind, invalid, None, threads
-    )
-    if kind == "mean":
-        count = np.maximum(hits + include, 1)
-        if x.dtype.kind in "iu":
-            total = np.where(hits > 0, np.floor_divide(total, count.astype(x.dtype)), total)
-        else:
-            divided = (total.astype(np.float64) / count).astype(x.dtype)
-            total = np.where(hits > 0, divided, total)
-    if out is None:
-        return restore(total)
-    target, _ = as_numpy(out)
-    target[...] = total
-    return out
-
-
-def _neutral(kind: str, dtype: np.dtype[Any]) -> Any:
-    """What a reduction starts from."""
-    if kind in ("max", "min"):
-        sign = -1 if kind == "max" else 1
-        if dtype.kind in "iu":
-            limits = np.iinfo(dtype)
-            return limits.min if sign < 0 else limits.max
-        return sign * float("inf")
-    return 1 if kind == "mul" else 0

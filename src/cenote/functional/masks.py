@@ -137,7 +137,8 @@ def nonzero(input: A, *, as_tuple: bool = False, out: A | None = None, threads: 
         raise ArgumentError(f"{name}: out must be None with as_tuple")
     if x.dtype.kind not in "iufb" and x.dtype.name != "bfloat16":
         raise DTypeError(f"{name}: input has type {x.dtype}, expected numbers or bools; cast it")
-    x, count = dense(x.reshape(1) if apart and not x.ndim else x), resolve_threads(threads)
+    shape = (1,) if apart and not x.ndim else x.shape
+    x, count = dense(x).reshape(shape), resolve_threads(threads)
     offsets = offsets_of(x, count) if x.size else np.zeros(1, np.int64)
     total = TensorType(INT64, (int(offsets[-1]), x.ndim))
     y, given = _target(name, out, total, (x,))

@@ -40,6 +40,7 @@ _FILES: dict[str, str] = {
     "movement.channel_gather": "",
     "movement.data_dependent": "Compress NonZero OneHot ReverseSequence Unique",
     "movement.depth_space": "CenterCropPad DepthToSpace SpaceToDepth",
+    "movement.embedding_bag": "",
     "movement.grid_sample": "AffineGrid GridSample",
     "movement.indexing": "Gather GatherElements GatherND",
     "movement.pad": "Pad",

@@ -97,12 +97,13 @@ class Gather(Op):
 class GatherElements(Op):
     """One element per index: the index replaces the coordinate along the axis, the others are its own place.
 
-    `invalid` and `negative` as in Gather.
+    `invalid`, `negative` and `label` as in Gather.
     """
 
     axis: int = 0
     invalid: str = "raise"
     negative: bool = True
+    label: str = "gather_elements"
 
     name = "gather_elements"
     operands = ("data", "indices")
@@ -116,7 +117,7 @@ class GatherElements(Op):
 
     def compute(self, data: Array, indices: Array) -> Arrays:
         rule = rule_of(self.name, self.invalid, self.negative)
-        places, valid = element_places(self.name, self.axis, data, indices, rule)
+        places, valid = element_places(self.label, self.axis, data, indices, rule)
         if not data.size:
             return (np.zeros(indices.shape, data.dtype),)
         return (np.where(valid, data[places], np.zeros((), data.dtype)),)
@@ -124,7 +125,7 @@ class GatherElements(Op):
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         data, indices = (present(kind) for kind in inputs)
         axis, rule = self.axis % max(data.rank, 1), rule_of(self.name, self.invalid, self.negative)
-        yield from gather_elements_lowerings(self.name, data, indices, axis, rule)
+        yield from gather_elements_lowerings(self.label, data, indices, axis, rule)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

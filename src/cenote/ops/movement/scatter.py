@@ -11,12 +11,11 @@ import numpy as np
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
-from cenote.core.types import Array, TensorType
+from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.base import present
 from cenote.kernels.selection.indices import IndexRule
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import (
-    BOOL,
     int64s,
     normalize_axis,
     one_of,
@@ -37,14 +36,15 @@ class ScatterElements(Op):
     """A copy of the data with one element written per update: the index replaces the coordinate along `axis`.
 
     `reduction` combines the update with what is there (add, mul, max, min); with "none" the last update in
-    row-major order stays where two hit one place, which ONNX leaves undefined. `invalid` and `negative` as in Gather;
-    with "zero" an update without a place is left out.
+    row-major order stays where two hit one place, which ONNX leaves undefined. `invalid`, `negative`, `label` as in
+    Gather; with "zero" an update without a place is left out.
     """
 
     axis: int = 0
     reduction: str = "none"
     invalid: str = "raise"
     negative: bool = True
+    label: str = "scatter_elements"
 
     name = "scatter_elements"
     operands = ("data", "indices", "updates")
@@ -63,7 +63,7 @@ class ScatterElements(Op):
 
     def compute(self, data: Array, indices: Array, updates: Array) -> Arrays:
         rule = rule_of(self.name, self.invalid, self.negative)
-        places, valid = element_places(self.name, self.axis, data, indices, rule)
+        places, valid = element_places(self.label, self.axis, data, indices, rule)
         if not valid.all():
             places, updates = tuple(np.broadcast_to(p, indices.shape)[valid] for p in places), updates[valid]
         return (_written(self.reduction, data, places, updates),)
@@ -73,7 +73,7 @@ class ScatterElements(Op):
             self.axis % max(present(inputs[0]).rank, 1),
             rule_of(self.name, self.invalid, self.negative),
         )
-        yield from scatter_lowerings(self.name, inputs, axis, self.reduction, rule, target)
+        yield from scatter_lowerings(self.label, inputs, axis, self.reduction, rule, target)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -190,7 +190,7 @@ class TensorScatter(Op):
 def _checked(op: str, reduction: str, data: TensorType, updates: TensorType) -> TensorType:
     one_of(op, "reduction", reduction, REDUCTIONS)
     require_same_dtype(op, data, updates)
-    if reduction != "none" and (data.dtype == BOOL or data.dtype.kind in "OV"):
+    if reduction != "none" and not (is_float(data.dtype) or data.dtype.kind in "iu"):
         raise DTypeError(f"{op}: reduction {reduction} is not defined for {data.dtype}")
     return TensorType(data.dtype, data.shape)
 

@@ -17,6 +17,8 @@ from cenote.core.types import INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.selection import argmax, order
+from cenote.kernels.selection.indices import WORDS, IndexRule
+from cenote.kernels.selection.one_hot import one_hot_call, one_hot_rows
 from cenote.kernels.selection.order import order_bytes, order_call
 from cenote.ops.base import Arrays, Imported, Lowering, Op, Rewired, Sample, Types
 from cenote.ops.checks import int64s, known_int, normalize_axis, read, require_kind
@@ -270,6 +272,29 @@ class Hardmax(Op):
         y = np.zeros(flat.shape, x.dtype)
         np.put_along_axis(y, np.argmax(flat, axis, keepdims=True), np.ones((), x.dtype), axis)
         return (y.reshape(x.shape),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = present(inputs[0])
+        axis = normalize_axis(self.name, self.axis, x.rank)
+        outer, extent, inner = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :])
+        if self.merged:
+            extent, inner = extent * inner, 1
+        if not x.size or extent > argmax.LONGEST or x.dtype.itemsize not in (2, 4, 8):
+            return
+        rows, step = one_hot_rows(outer, extent, inner)
+        values = np.array([0, 1], x.dtype)
+        rule = IndexRule("zero", negative=False)
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            source, (y, places, notes) = present(views[0]), outputs
+            return [
+                argmax.arg_reduce_call("max", False, source, places, outer, extent, inner, target),
+                one_hot_call(places, values, y, notes, outer, extent, inner, rule),
+            ]
+
+        temporaries = (TensorType(INT64, (outer, inner)), TensorType(INT64, (-(-rows // step), WORDS)))
+        seconds = pass_seconds(2 * x.nbytes)
+        yield Lowering("compare", (PLAIN,), (PLAIN,), bind, seconds, temporaries=temporaries)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
