@@ -1,4 +1,4 @@
-"""Every pooling, selection and indexing on arrays, named and defaulted as in PyTorch.
+"""Functions on arrays, named and defaulted as in PyTorch: every pooling, normalisation, products, selection, indexing.
 
     import cenote.functional as F
 
@@ -11,6 +11,14 @@ says what each function does where frameworks disagree. Each differentiable func
 from __future__ import annotations
 
 from cenote.functional.bags import embedding_bag, nms
+from cenote.functional.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 from cenote.functional.indexing import (
     embedding,
     gather,
@@ -18,7 +26,17 @@ from cenote.functional.indexing import (
     take,
     take_along_dim,
 )
+from cenote.functional.linear import addmm, bmm, linear, matmul, mm
 from cenote.functional.masks import masked_select, nonzero
+from cenote.functional.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    normalize,
+    rms_norm,
+)
 from cenote.functional.pool.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -76,6 +94,7 @@ from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, so
 from cenote.functional.scattering import scatter, scatter_add, scatter_reduce
 from cenote.functional.selection import argmax, argmin, argsort, one_hot, sort, topk, where
 from cenote.functional.shape import pool_output_shape
+from cenote.functional.softmax import log_softmax, softmax
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -90,6 +109,7 @@ __all__ = [
     "adaptive_max_pool2d_backward",
     "adaptive_max_pool3d",
     "adaptive_max_pool3d_backward",
+    "addmm",
     "argmax",
     "argmin",
     "argsort",
@@ -99,8 +119,16 @@ __all__ = [
     "avg_pool2d_backward",
     "avg_pool3d",
     "avg_pool3d_backward",
+    "batch_norm",
     "blur_pool",
     "blur_pool_backward",
+    "bmm",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "dilation",
     "dilation_backward",
     "embedding",
@@ -120,7 +148,13 @@ __all__ = [
     "global_lp_pool_backward",
     "global_max_pool",
     "global_max_pool_backward",
+    "group_norm",
     "index_select",
+    "instance_norm",
+    "layer_norm",
+    "linear",
+    "local_response_norm",
+    "log_softmax",
     "lp_pool1d",
     "lp_pool1d_backward",
     "lp_pool2d",
@@ -128,6 +162,7 @@ __all__ = [
     "lp_pool3d",
     "lp_pool3d_backward",
     "masked_select",
+    "matmul",
     "max_pool1d",
     "max_pool1d_backward",
     "max_pool2d",
@@ -144,12 +179,15 @@ __all__ = [
     "median_pool_backward",
     "min_pool",
     "min_pool_backward",
+    "mm",
     "nms",
     "nonzero",
+    "normalize",
     "one_hot",
     "pool_output_shape",
     "ps_roi_pool",
     "ps_roi_pool_backward",
+    "rms_norm",
     "roi_align",
     "roi_align_backward",
     "roi_pool",
@@ -159,6 +197,7 @@ __all__ = [
     "scatter_reduce",
     "soft_pool",
     "soft_pool_backward",
+    "softmax",
     "sort",
     "spatial_pyramid_pool",
     "spatial_pyramid_pool_backward",

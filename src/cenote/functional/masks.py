@@ -10,8 +10,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.types import INT64, PLAIN, Array, TensorType
-from cenote.functional.arguments import check_out, flag
+from cenote.functional.arguments import flag
 from cenote.functional.dispatch import lowering_runner
+from cenote.functional.outputs import check_out
 from cenote.functional.types import A, DLPack
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds

@@ -16,7 +16,7 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.selection.one_hot import one_hot_call, one_hot_rows
-from cenote.ops.base import Arrays, Bind, Lowering, Op, Sample, Types
+from cenote.ops.base import Arrays, Bind, Lowering, Op, OpenShape, Sample, Types
 from cenote.ops.checks import int64s, known, normalize_axis, read, require_kind
 from cenote.ops.movement.index_lowerings import noted, places_of, rule_of
 from cenote.ops.values import seeded, wide
@@ -32,6 +32,9 @@ class NonZero(Op):
 
     def types(self, x: TensorType) -> Types:
         return self.shape_from_data(x)
+
+    def open_shapes(self, x: TensorType) -> tuple[OpenShape, ...]:  # type: ignore[override]
+        return ((x.rank, None),)
 
     def compute(self, x: Array) -> Arrays:
         if x.ndim == 0:  # no coordinates, one column if it is not zero
@@ -67,6 +70,13 @@ class Unique(Op):
         if self.axis is not None:
             normalize_axis(self.name, self.axis, x.rank)
         return self.shape_from_data(x)
+
+    def open_shapes(self, x: TensorType) -> tuple[OpenShape, ...]:  # type: ignore[override]
+        if self.axis is None:
+            return ((None,), (None,), (x.size,), (None,))[: self.count]
+        axis = normalize_axis(self.name, self.axis, x.rank)
+        found = (*x.shape[:axis], None, *x.shape[axis + 1 :])
+        return (found, (None,), (x.shape[axis],), (None,))[: self.count]
 
     def compute(self, x: Array) -> Arrays:
         _, first, inverse, counts = np.unique(
@@ -116,6 +126,12 @@ class Compress(Op):
         count = int(np.count_nonzero(condition.value))
         shape = (count,) if axis is None else (*x.shape[:axis], count, *x.shape[axis + 1 :])
         return (TensorType(x.dtype, shape),)
+
+    def open_shapes(self, x: TensorType, condition: TensorType) -> tuple[OpenShape, ...]:  # type: ignore[override]
+        if self.axis is None:
+            return ((None,),)
+        axis = normalize_axis(self.name, self.axis, x.rank)
+        return ((*x.shape[:axis], None, *x.shape[axis + 1 :]),)
 
     def compute(self, x: Array, condition: Array) -> Arrays:
         return (np.compress(condition, x, self.axis),)

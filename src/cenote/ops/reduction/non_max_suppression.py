@@ -14,7 +14,7 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.selection.order import order_call
 from cenote.kernels.selection.suppress import PARTS, SPARE, suppress_call
-from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
+from cenote.ops.base import Arrays, Lowering, Op, OpenShape, Sample, Types
 from cenote.ops.checks import int64s, read, require_kind, require_same_dtype
 from cenote.ops.reduction.topk import best_of
 from cenote.ops.values import seeded, wide
@@ -50,6 +50,9 @@ class NonMaxSuppression(Op):
             if limit is not None and require_kind(self.name, limit, kinds, what.rstrip("?")).size > 1:
                 raise ShapeError(f"{self.name}: '{what.rstrip('?')}' must hold one number, got {limit}")
         return self.shape_from_data(boxes, scores, *limits)
+
+    def open_shapes(self, *inputs: TensorType | None) -> tuple[OpenShape, ...]:
+        return ((None, 3),)
 
     def compute(self, boxes: Array, scores: Array, *limits: Array | None) -> Arrays:
         most, overlap, limit = (None if x is None or not x.size else x.item() for x in limits)
