@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from cenote.compiler.compile import Plan
     from cenote.graph.graph import Graph, OwnedGraph
+    from cenote.plans.later import Later
 
 
 class Model:
@@ -62,6 +63,7 @@ class Model:
         # Digests of the model that this one was made from, and of its files of weights, where they are known.
         self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
         self._source: Callable[[], Graph] | None = None  # of a model with symbolic dimensions: its graph
+        self._unwritten: Later | None = None  # a plan that is to go into the cache after the next answer
         self._stages: OrderedDict[Any, Stage] = OrderedDict()
         self._signature = Signature(inputs)
         self._sized = SizedPlans(self._signature)
@@ -165,11 +167,13 @@ class Model:
         )
 
     def _keep(self, shapes: tuple[tuple[int, ...], ...] | None) -> None:
-        """Put the plan for these shapes into the cache; None: what there is when the model has been loaded."""
+        """Have the plan for these shapes put into the cache, after the answer; None: what there is when the model has
+        been loaded."""
         stages = self._own_stages()
         wanted = [key for key in stages if key == shapes or (shapes is None and self._source is None)]
         if self._cache_entry is not None and all(stages[key].rest is None for key in wanted):
-            self._cache_entry.keep(shapes, self._stored(wanted, self._sized.plans if shapes is None else ()))
+            stored = self._stored(wanted, self._sized.plans if shapes is None else ())
+            self._unwritten = self._cache_entry.keep(shapes, stored)
 
     def _own_stages(self) -> Mapping[Any, Stage]:
         """The stages that were compiled for their shapes alone."""
@@ -343,12 +347,18 @@ class Model:
             with contextlib.suppress(KeyError):  # another thread may just have dropped it
                 self._stages.move_to_end(key)
         if stage.rest is None:
-            return stage.plan.program.run(arrays), restore
-        with refusals("a run in stages"):
-            results = stage.run(
-                {declared.name: array for declared, array in zip(self.inputs, arrays, strict=True)}
-            )
-        return [results[name] for name in self.output_names], restore
+            results = stage.plan.program.run(arrays)
+        else:
+            with refusals("a run in stages"):
+                found = stage.run(
+                    {declared.name: array for declared, array in zip(self.inputs, arrays, strict=True)}
+                )
+            results = [found[name] for name in self.output_names]
+        if self._unwritten is not None:
+            unwritten, self._unwritten = self._unwritten, None
+            if unwritten is not None:  # another thread may have been here
+                unwritten.release()
+        return results, restore
 
     def _stage(self, shapes: tuple[tuple[int, ...], ...]) -> Stage:
         with refusals("a plan for new shapes"), self._options.guard.lock:
