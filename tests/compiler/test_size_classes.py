@@ -52,7 +52,7 @@ def test_small_maps_are_no_class_of_their_own(sizes: list[tuple[int, int, int]],
                 got[name], alone.run({"x": x})[name], rtol=0, atol=limit, err_msg=f"{name}, {size}, fixed"
             )
     own = 1 if sizes[0] == (3, 1, 1) else 0  # means over one element each, where a class is made for it
-    assert len(model._sized.plans) == 1 + own
+    assert len(model._classes.plans) == 1 + own
     assert not model._own_stages(), "no size was compiled for itself"
 
 
@@ -62,7 +62,7 @@ def test_classes_share_arena_and_scratch_memory() -> None:
         model(picture(*size))
     programs = [stage.plan.program for stage in model._stages.values()]
     assert len(programs) == 4
-    (place,) = model._sized._workplaces._free
-    assert all(program.workplaces is model._sized._workplaces for program in programs)
+    (place,) = model._options.workplaces._free
+    assert all(program.workplaces is model._options.workplaces for program in programs)
     assert place.arena.array.nbytes == max(program.arena_bytes for program in programs)
     assert place.alone.stride >= max(program.scratch_bytes for program in programs) > 0

@@ -60,6 +60,12 @@ class Workplaces:
 
     def __init__(self) -> None:
         self._free: list[Workplace] = []
+        self._largest: Program | None = None
+
+    def reserve(self, program: Program) -> None:
+        """Make each large enough for this program, the first one now. Raises as `take`."""
+        self._largest = program
+        self.give(self.take(program))
 
     def take(self, program: Program) -> Workplace:
         """One for a run of the program. Raises CapacityError where there is no memory for it."""
@@ -67,6 +73,9 @@ class Workplaces:
             place = self._free.pop()
         except IndexError:
             place = Workplace(program.driver)
+            if self._largest is not None:
+                with refusals("memory to run a model on"):
+                    place.fit(self._largest)
         if not place.fits(program):
             with refusals("memory to run a model on"):
                 place.fit(program)
