@@ -18,7 +18,7 @@ from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call
 from cenote.kernels.cost_model import pool_seconds
 from cenote.kernels.pool.common import INDEX_PARAMETERS, SLACK, SUM, PoolSpec, compute_type
-from cenote.kernels.pool.divisors import ALIKE, DIVIDES, scale_form, scale_part
+from cenote.kernels.pool.divisors import ALIKE, DIVIDES, GENERAL, scale_form, scale_part
 
 GRAIN_BYTES = 256 << 10  # memory one thread takes at a time: about 5 us (with 64 KiB, 3x3 takes 5 % longer)
 GROUP_COLUMNS = 2048  # columns of the rows combined together before going across
@@ -107,8 +107,8 @@ class Scale:
             dtype.name,
             float(times),
         )
-        form = known(scale_form, *given)
-        rows, columns = computed(scale_part, *given, 0), computed(scale_part, *given, 1)
+        form = known(scale_form, *given, general=GENERAL)
+        rows, columns = computed(scale_part, *given, form, 0), computed(scale_part, *given, form, 1)
         return Scale(rows, None if form in ALIKE else columns, form in DIVIDES)
 
     @property
