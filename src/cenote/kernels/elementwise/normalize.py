@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -224,7 +225,7 @@ def normalize_rows_call(
 
     With parts > 1 or a group step, scale and bias have one entry per group and part; else they lie along the row.
     """
-    count = int(np.prod(x.shape[first:]))
+    count = prod(x.shape[first:])
     along = not (group_step or part_step)
     outer = joined_axes(x.shape[:first], (y.strides[:first], x.strides[:first]))
     dtypes = tuple(a.type.dtype if isinstance(a, View) else a.dtype for a in (y, x, scale))
