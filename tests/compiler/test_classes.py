@@ -6,12 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cenote.compiler.compile import Compilation, _assembled, _scheduled
+import numpy as np
+
+from cenote.compiler.compile import Compilation, _assembled, _scheduled, compile_sized
 from cenote.core.errors import FAULTS, CenoteError
 from cenote.core.trace import Trace
 from cenote.core.types import Declared, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Op, Sample
+from cenote.ops.values import seeded
 from cenote.passes.specialize import specialize
 from cenote.runtime.formulas import Formulas
 from tests.contract.samples import each_operator, listed
@@ -144,3 +147,44 @@ def test_exceptions_are_documented() -> None:
     assert not [
         name for name in (*FIXES, *RANGES) if f"`{name}`" not in page and not name.startswith("reduce_")
     ]
+
+
+COMPUTED = (
+    "adaptive_average_pool", "adaptive_max_pool", "average_pool", "median_pool", "soft_pool", "gem_pool", "lp_pool",
+    "fractional_max_pool", "global_max_pool", "global_average_pool", "lrn", "instance_normalization", "reduce_mean",
+)  # fmt: skip
+
+
+@each_operator
+def test_other_sizes_are_as_the_reference(op: type[Op]) -> None:
+    """What was planned for one size and evaluated for others: the first sample of each kind that has a plan for all."""
+    if op.name not in COMPUTED:
+        return
+    samples = [sample for sample in listed(op) if symbolic_axes(sample) and len(alike(sample)) == 1]
+    for sample in samples[:3]:
+        axes, x = symbolic_axes(sample), sample.inputs[0]
+        assert x is not None
+        trace = Trace()
+        sizes = {axis: trace.dimension(x.shape[axis] + 37) for axis in axes}
+        if not is_accepted(sample, [0], {axis: x.shape[axis] + 37 for axis in axes}):
+            continue
+        graph = specialize(graph_of(sample, [0]), types_of(sample, [0], sizes)).graph
+        template, _, _ = compile_sized(graph, Compilation(1), trace)
+        for more in (41, 30):
+            other = {axis: x.shape[axis] + more for axis in axes}
+            made = template.at([other[axis] for axis in axes])
+            if made is None or not is_accepted(sample, [0], other):
+                continue
+            shape = tuple(other.get(axis, extent) for axis, extent in enumerate(x.shape))
+            given = seeded(shape, more, x.dtype)
+            wanted = sample.op.reference(given, *sample.inputs[1:])
+            for y, want in zip(made[0].run([given]), wanted, strict=True):
+                assert y.shape == want.shape
+                near = 2e-2 if x.dtype.itemsize == 2 else 2e-5
+                np.testing.assert_allclose(
+                    y.astype(np.float64),
+                    want.astype(np.float64),
+                    rtol=near,
+                    atol=near,
+                    err_msg=f"{sample} {shape}",
+                )
