@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from cenote.compiler.compile import Plan
     from cenote.graph.graph import Graph, OwnedGraph
+    from cenote.plans.later import Later
 
 
 class Model:
@@ -64,6 +65,7 @@ class Model:
         # Digests of the model that this one was made from, and of its files of weights, where they are known.
         self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
         self._source: Callable[[], Graph] | None = None  # of a model with symbolic dimensions: its graph
+        self._unwritten: Later | None = None  # a plan, written after the next answer
         self._stages: OrderedDict[Any, Stage] = OrderedDict()
         self._signature = Signature(inputs, bounds)
         self._classes = Classes()
@@ -183,12 +185,13 @@ class Model:
         )
 
     def _keep(self, shapes: Shapes | None = None) -> None:
-        """Put the plan for these shapes into the cache; None: what there is when the model has been loaded."""
+        """Have the plan for these shapes put into the cache, after the answer; None: all that there is on loading."""
         if self._cache_entry is None:
             return
         whole = shapes is None and self._signature.static_shapes() is not None
         wanted = [key for key in self._own_stages() if whole or key == shapes]
-        self._cache_entry.keep(shapes, self._stored(wanted, self._classes.plans if shapes is None else ()))
+        stored = self._stored(wanted, () if shapes is not None else tuple(self._classes.plans))
+        self._unwritten = self._cache_entry.keep(shapes, stored)
 
     def _own_stages(self) -> Mapping[Any, Stage]:
         """The stages that were compiled for their shapes alone."""
@@ -348,17 +351,21 @@ class Model:
         elif len(self._stages) > 1:
             with contextlib.suppress(KeyError):  # another thread may just have dropped it
                 self._stages.move_to_end(key)
-        if stage.tail is None:
-            return stage.plan.program.run(arrays), restore
+        tail = stage.tail
+        results = stage.plan.program.run(arrays) if tail is None else self._run_in_stages(stage, arrays)
+        if (unwritten := self._unwritten) is not None:
+            self._unwritten = None
+            unwritten.release()
+        return results, restore
+
+    def _run_in_stages(self, stage: Stage, arrays: Sequence[Array]) -> list[Array]:
         with refusals("a run in stages"):
-            results = stage.run(
-                {declared.name: array for declared, array in zip(self.inputs, arrays, strict=True)}
-            )
+            results = stage.run(dict(zip((each.name for each in self.inputs), arrays, strict=True)))
             if self._options.changed:
                 with self._options.guard.lock:
                     self._options.changed = False
                     self._keep()
-        return [results[name] for name in self.output_names], restore
+        return [results[name] for name in self.output_names]
 
     def _stage(self, shapes: Shapes) -> Stage:
         with refusals("a plan for new shapes"), self._options.guard.lock:

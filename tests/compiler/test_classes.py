@@ -26,6 +26,7 @@ FIXED, RANGE = "one size each:", "a range of sizes:"
 DIVISORS = "whether divisors are powers of two, and alike in all columns"
 ENDS = "whether the last window or part reaches beyond the input"
 NARROW = "fewer elements in a row than a vector has lanes"
+ROWS = "whether rows are longer than some bytes, where axes are joined to one"
 PIECES = "many elements for few results are reduced in pieces"
 
 # Operators some of whose samples are planned for each size; docs/any_size.md has them, and why.
@@ -41,7 +42,7 @@ RANGES = {
     "adaptive_average_pool": DIVISORS, "average_pool": DIVISORS, "lp_pool": ENDS,
     "max_pool": ENDS, "min_pool": ENDS, "conv": ENDS, "conv_transpose": ENDS,
     "adaptive_max_pool": NARROW, "split": ENDS, "reorder": NARROW, "resize": "a table of taps that reaches further",
-    "instance_normalization": PIECES, "group_normalization": PIECES,
+    "softmax": ROWS, "log_softmax": ROWS,
     "global_lp_pool": PIECES, "global_max_pool": PIECES, "global_average_pool": PIECES,
     **{
         f"reduce_{name}": PIECES

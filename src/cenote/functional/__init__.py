@@ -1,4 +1,4 @@
-"""Every pooling on arrays, named and defaulted as torch.nn.functional.
+"""Functions on arrays, named and defaulted as torch.nn.functional: every pooling, normalisation.
 
     import cenote.functional as F
 
@@ -10,6 +10,24 @@ says what each function does where frameworks disagree. Each differentiable func
 
 from __future__ import annotations
 
+from cenote.functional.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
+from cenote.functional.linear import addmm, bmm, linear, matmul, mm
+from cenote.functional.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    normalize,
+    rms_norm,
+)
 from cenote.functional.pool.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -65,6 +83,7 @@ from cenote.functional.pool.regions import ps_roi_pool, roi_align, roi_pool
 from cenote.functional.pool.unpool import max_unpool1d, max_unpool2d, max_unpool3d
 from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
 from cenote.functional.shape import pool_output_shape
+from cenote.functional.softmax import log_softmax, softmax
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -79,14 +98,23 @@ __all__ = [
     "adaptive_max_pool2d_backward",
     "adaptive_max_pool3d",
     "adaptive_max_pool3d_backward",
+    "addmm",
     "avg_pool1d",
     "avg_pool1d_backward",
     "avg_pool2d",
     "avg_pool2d_backward",
     "avg_pool3d",
     "avg_pool3d_backward",
+    "batch_norm",
     "blur_pool",
     "blur_pool_backward",
+    "bmm",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "dilation",
     "dilation_backward",
     "erosion",
@@ -103,12 +131,19 @@ __all__ = [
     "global_lp_pool_backward",
     "global_max_pool",
     "global_max_pool_backward",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "linear",
+    "local_response_norm",
+    "log_softmax",
     "lp_pool1d",
     "lp_pool1d_backward",
     "lp_pool2d",
     "lp_pool2d_backward",
     "lp_pool3d",
     "lp_pool3d_backward",
+    "matmul",
     "max_pool1d",
     "max_pool1d_backward",
     "max_pool2d",
@@ -125,15 +160,19 @@ __all__ = [
     "median_pool_backward",
     "min_pool",
     "min_pool_backward",
+    "mm",
+    "normalize",
     "pool_output_shape",
     "ps_roi_pool",
     "ps_roi_pool_backward",
+    "rms_norm",
     "roi_align",
     "roi_align_backward",
     "roi_pool",
     "roi_pool_backward",
     "soft_pool",
     "soft_pool_backward",
+    "softmax",
     "spatial_pyramid_pool",
     "spatial_pyramid_pool_backward",
     "stochastic_pool",
