@@ -261,11 +261,12 @@ def group_of(problem: PoolProblem, cut: Partition) -> int:
 
 
 def fitting(widest: int, length: int) -> int:
-    """The largest power of two within both."""
-    if is_size(length) and length >= widest:
-        return widest
-    length = int(length)
-    return 1 << (min(widest, length).bit_length() - 1)
+    """The largest power of two within both. Of a Size it asks no more than which power of two that is."""
+    if not is_size(length):
+        return 1 << (min(widest, int(length)).bit_length() - 1)
+    while length < widest:
+        widest //= 2
+    return widest
 
 
 def lanes_for(
