@@ -329,6 +329,14 @@ def test_scatter_of_equal_indices_has_one_answer() -> None:
     ]
 
 
+def test_scatter_in_place() -> None:
+    x = TABLE.copy()
+    index, src = np.array([[1, 1, 0, 2]]), np.ones((1, 4), np.float32)
+    wanted = F.scatter_add(TABLE, 0, index, src)
+    assert F.scatter_add(x, 0, index, src, out=x) is x
+    assert np.array_equal(x, wanted)
+
+
 def test_scatter_fits() -> None:
     with pytest.raises(ShapeError, match="must not be larger than src"):
         F.scatter(TABLE, 0, BAD, np.zeros((1, 2), np.float32))

@@ -188,7 +188,7 @@ class OneHot(Op):
         rule = rule_of(self.name, self.invalid, self.negative)
         outer, inner = prod(indices.shape[:axis]), prod(indices.shape[axis:])
         rows, step = one_hot_rows(outer, extent, inner)
-        found, check = noted(self.name, indices, -(-rows // step))
+        found, check = noted(self.name, indices, -(-rows // step), (extent,), rule)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
             (y, notes), given, values = outputs, present(views[0]), present(views[2])

@@ -76,7 +76,7 @@ class EmbeddingBag(Op):
         if not table.size or not indices.size or offsets.size < 2:
             return
         rule = rule_of(self.name, self.invalid, False)
-        found, check = noted(self.name, indices, offsets.shape[0] - 1)
+        found, check = noted(self.name, indices, offsets.shape[0] - 1, table.shape[:1], rule)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
             given = [present(view) for view in views[:3]]

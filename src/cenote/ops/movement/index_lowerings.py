@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from cenote.core.computed import SizedArray
 from cenote.core.errors import InputError
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
@@ -81,10 +82,28 @@ class IndexCheck(Check):
         raise out_of_range(self.op, value, where, extent, bool(negative))
 
 
-def noted(op: str, indices: TensorType, items: int) -> tuple[TensorType, IndexCheck]:
-    """What kernels of so many items note, and the look at it."""
+def noted(
+    op: str, indices: TensorType, items: int, extents: Sequence[int], rule: IndexRule
+) -> tuple[TensorType, IndexCheck | None]:
+    """What kernels of so many items note, and the look at it, a step of its own: none where no index can be bad. The
+    last axis of the indices has a coordinate for each of several extents."""
+    found = TensorType(INT64, (items, WORDS))
+    if rule.mode == "zero" or surely_valid(indices, extents, rule):
+        return found, None
     shape = () if any(map(is_size, indices.shape)) else indices.shape
-    return TensorType(INT64, (items, WORDS)), IndexCheck(op, shape)
+    return found, IndexCheck(op, shape)
+
+
+def surely_valid(indices: TensorType, extents: Sequence[int], rule: IndexRule) -> bool:
+    """Are the indices constants that have a place?"""
+    given = indices.value
+    if given is None or isinstance(given, SizedArray) or any(map(is_size, extents)):
+        return False
+    if rule.mode != "raise":
+        return all(extents)
+    wide = given.astype(np.int64)
+    limits = np.array(extents, np.int64) if len(extents) > 1 else extents[0]
+    return bool(((wide >= (-limits if rule.negative else 0)) & (wide < limits)).all())
 
 
 def gather_lowerings(
@@ -93,7 +112,7 @@ def gather_lowerings(
     """Rows of x by index. None for types that are no words, nor for indices that are no memory."""
     if not (can_copy(x.dtype) and y.size and x.rank and indices.size):
         return
-    found, check = noted(op, indices, rows.items(x.dtype.itemsize))
+    found, check = noted(op, indices, rows.items(x.dtype.itemsize), rows.extents, rule)
 
     def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
         data, index = present(views[0]), present(views[1])
@@ -109,7 +128,9 @@ def gather_elements_lowerings(
     """One element of x per index."""
     if not (can_copy(x.dtype) and indices.size and indices.rank):
         return
-    found, check = noted(op, indices, -(-prod(indices.shape[:-1]) // item_rows(indices.shape)))
+    found, check = noted(
+        op, indices, -(-prod(indices.shape[:-1]) // item_rows(indices.shape)), x.shape[axis : axis + 1], rule
+    )
 
     def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
         data, index = present(views[0]), present(views[1])
@@ -135,7 +156,8 @@ def scatter_lowerings(
         return
     inner = 1 if axis is not None else prod(x.shape[indices.shape[-1] :])
     items = scatter_items(inner)[0] if axis is None else elements_items(x, indices, axis)
-    found, check = noted(op, indices, items)
+    extents = x.shape[: indices.shape[-1]] if axis is None else x.shape[axis : axis + 1]
+    found, check = noted(op, indices, items, extents, rule)
 
     def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
         data, index, values = (present(view) for view in views)
