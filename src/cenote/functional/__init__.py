@@ -10,6 +10,7 @@ says what each function does where frameworks disagree. Each differentiable func
 
 from __future__ import annotations
 
+from cenote.functional.attention import scaled_dot_product_attention
 from cenote.functional.convolution import (
     conv1d,
     conv2d,
@@ -152,6 +153,7 @@ __all__ = [
     "roi_align_backward",
     "roi_pool",
     "roi_pool_backward",
+    "scaled_dot_product_attention",
     "soft_pool",
     "soft_pool_backward",
     "spatial_pyramid_pool",

@@ -22,8 +22,9 @@ from cenote.codegen import jit
 from cenote.core import settings
 from cenote.core.errors import CapacityError, InputError, raise_refusal
 from cenote.core.limits import check_extents
-from cenote.core.types import PLAIN, Array, Declared, TensorType
+from cenote.core.types import PLAIN, Array, TensorType
 from cenote.functional.arguments import Operation, Types, check_out
+from cenote.functional.compiled import compiled_runner, program_runner
 from cenote.kernels.base import View, dense_strides
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher, Runner, single_runner, with_constants
@@ -272,7 +273,7 @@ def runner_for(
     if not all(y.size for y in types):
         return _reference_runner(op, tuple(inputs), types, shown)
     if best is None:
-        made = _compiled_runner(op, tuple(inputs), types, shown, count)
+        made = compiled_runner(op, tuple(inputs), types, shown, count)
         return made or _reference_runner(op, tuple(inputs), types, shown)
     return _Native(best, inputs, types, shown, count).runner()
 
@@ -336,45 +337,7 @@ class _Native:
             (*self.steps, *self.checks), tuple(self.inputs), self.outputs, tuple(self.constants), self.arena_bytes,
             driver_abi(), self.threads, self.alone, self.flush,
         )  # fmt: skip
-        return _program_runner(program, self.shapes)
-
-
-def _compiled_runner(
-    op: Op, inputs: tuple[TensorType | None, ...], outputs: Types, shapes: Sequence[tuple[int, ...]], threads: int
-) -> Runner | None:  # fmt: skip
-    """The operator as a graph of one node: for kernels that work on other layouts or types than the caller's.
-
-    None where the plan has no kernel for it either.
-    """
-    from cenote.compiler.compile import Compilation, compile_graph  # the passes take 0.1 s to import
-    from cenote.graph.graph import Graph, Node
-
-    names = ["" if x is None else f"x{index}" for index, x in enumerate(inputs)]
-    made = [f"y{index}" for index in range(len(outputs))]
-    declared = tuple(
-        Declared(n, x.dtype, x.shape) for n, x in zip(names, inputs, strict=True) if x is not None
-    )
-    types = {n: x for n, x in zip(names, inputs, strict=True) if x is not None} | dict(
-        zip(made, outputs, strict=True)
-    )
-    graph = Graph(declared, tuple(made), (Node(op, tuple(names), tuple(made), op.name),), types=types)
-    plan = compile_graph(graph, Compilation(threads))
-    if any(isinstance(step, HostStep) for step in plan.program.steps):
-        return None
-    program = plan.program
-    if settings.DENORMALS.choice() == "flush":
-        program = dataclasses.replace(program, flush=True, _free=[])
-    return _program_runner(program, shapes)
-
-
-def _program_runner(program: Program, shapes: Sequence[tuple[int, ...]]) -> Runner:
-    def run(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
-        results = program.run([x for x in arrays if x is not None], out)
-        if out is not None:
-            return tuple(out)
-        return tuple(y.reshape(shape) for y, shape in zip(results, shapes, strict=True))
-
-    return run
+        return program_runner(program, self.shapes)
 
 
 def _view(type: TensorType, kind: str, index: int) -> View:
