@@ -26,6 +26,13 @@ def parse_attention(types: Types, where: str, causal: Any, scale: Any, grouped: 
         raise DTypeError(f"{where}: query {q}, key {k} and value {v} must have one type")
     if mask is not None and mask.dtype not in (BOOL, q.dtype):
         raise DTypeError(f"{where}: attn_mask must be bool or {q.dtype}, got {mask.dtype}")
+    if mask is not None:
+        scores = (
+            *broadcast_shapes(where, q.shape[:-2], k.shape[:-2], v.shape[:-2]),
+            q.shape[-2],
+            k.shape[-2],
+        )
+        _check_mask(where, mask, scores if not grouped else (*q.shape[:-1], k.shape[-2]))
     is_causal = flag(where, "is_causal", causal)
     if is_causal and mask is not None:
         raise ArgumentError(f"{where}: attn_mask must be None with is_causal=True")
@@ -37,6 +44,13 @@ def parse_attention(types: Types, where: str, causal: Any, scale: Any, grouped: 
     (y,) = op.infer(*(TensorType(x.dtype, shape) for x, shape in zip(types, given, strict=True)))
     shape = y.shape if given[0] == q.shape else (*q.shape[:-1], v.shape[-1])
     return Operation(op, tuple(given), (shape,))
+
+
+def _check_mask(where: str, mask: TensorType, scores: tuple[int, ...]) -> None:
+    """ShapeError for a mask that does not broadcast to the scores."""
+    padded = (1,) * (len(scores) - mask.rank) + mask.shape
+    if len(padded) != len(scores) or any(m not in (1, n) for m, n in zip(padded, scores, strict=True)):
+        raise ShapeError(f"{where}: attn_mask {mask} does not broadcast to {list(scores)}")
 
 
 def _grouped(
@@ -59,9 +73,6 @@ def _grouped(
         (*v.shape[:-3], heads, 1, *v.shape[-2:]),
     ]
     if mask is not None:
-        scores = (*q.shape[:-1], k.shape[-2])
-        if broadcast_shapes(where, mask.shape, scores) != scores:
-            raise ShapeError(f"{where}: attn_mask {mask} does not broadcast to {list(scores)}")
         own = mask.shape
         if mask.rank >= 3:
             own = (*own[:-3], *((1, 1) if own[-3] == 1 else (heads, run)), *own[-2:])

@@ -12,10 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from cenote.core.types import is_float
+from cenote.core.types import TensorType, is_float
 from cenote.graph.graph import Graph, Node
 from cenote.ops.elementwise.binary import Add, Div, Mul
 from cenote.ops.linear.matmul import MatMul
+from cenote.ops.movement.reshape import Reshape
 from cenote.ops.movement.transpose import Transpose
 from cenote.passes.fuse import Rewriter
 
@@ -35,6 +36,8 @@ def fuse_products(graph: Graph) -> Graph:
                 )
             elif isinstance(node.op, Transpose):
                 changed |= _transposed_output(rewriter, node, node.op)
+            elif isinstance(node.op, Reshape):
+                changed |= _transposed_batch(rewriter, node)
             elif isinstance(node.op, Mul | Div):
                 changed |= _scaled_output(rewriter, node)
         graph = rewriter.result()
@@ -63,11 +66,26 @@ def _fold_bias(rewriter: Rewriter, node: Node) -> bool:
             continue
         if rewriter.type(product.inputs[1]).rank < 2 or rewriter.type(node.outputs[0]).shape != result.shape:
             continue
-        if kind.shape != result.shape[-1:]:
+        bias = _one_per_column(rewriter, other, result)
+        if not bias:
             continue
-        rewriter.merge(product, node, op, (*product.inputs, other))
+        rewriter.merge(product, node, op, (*product.inputs, bias))
         return True
     return False
+
+
+def _one_per_column(rewriter: Rewriter, name: str, result: TensorType) -> str:
+    """A value with one number per column of the result, as a list of them; "" where it is none."""
+    kind = rewriter.type(name)
+    if kind.shape == result.shape[-1:]:
+        return name
+    if (
+        name not in rewriter.constants
+        or not kind.rank
+        or kind.shape != (*[1] * (kind.rank - 1), *result.shape[-1:])
+    ):
+        return ""
+    return rewriter.constant(f"{name}~bias", rewriter.constants[name].reshape(-1))
 
 
 def _fold_residual(rewriter: Rewriter, node: Node) -> bool:
@@ -128,6 +146,27 @@ def _transposed_output(rewriter: Rewriter, node: Node, op: Transpose) -> bool:
     if 1 in (rewriter.type(x).rank for x in product.inputs[:2]):
         return False
     rewriter.merge(product, node, replace(matmul, permute_y=tuple(order)), product.inputs)
+    return True
+
+
+def _transposed_batch(rewriter: Rewriter, node: Node) -> bool:
+    """Reshape -> Transpose of the last two axes -> Reshape that undoes the first: a Transpose of the last two axes."""
+    found = rewriter.producer(node.inputs[0], Transpose)
+    first = None if found is None else rewriter.producer(found[0].inputs[0], Reshape)
+    if found is None or first is None:
+        return False
+    x, middle = rewriter.type(first[0].inputs[0]), rewriter.type(found[0].inputs[0])
+    rank, order = x.rank, found[1].axes(middle.rank)
+    swapped = (*range(middle.rank - 2), middle.rank - 1, middle.rank - 2)
+    if min(rank, middle.rank) < 2 or tuple(order) != swapped or x.shape[-2:] != middle.shape[-2:]:
+        return False
+    if rewriter.type(node.outputs[0]).shape != (*x.shape[:-2], x.shape[-1], x.shape[-2]):
+        return False
+    whole = Transpose((*range(rank - 2), rank - 1, rank - 2))
+    inputs = first[0].inputs[:1]
+    rewriter.nodes[rewriter.position[first[0].outputs[0]]] = None
+    rewriter.uses.subtract(first[0].inputs)
+    rewriter.merge(found[0], node, whole, inputs)
     return True
 
 
