@@ -1,4 +1,4 @@
-"""Every pooling on arrays, named and defaulted as torch.nn.functional.
+"""Functions on arrays, named and defaulted as torch.nn.functional: every pooling, normalisation.
 
     import cenote.functional as F
 
@@ -20,6 +20,15 @@ from cenote.functional.convolution import (
     conv_transpose3d,
 )
 from cenote.functional.linear import addmm, bmm, linear, matmul, mm
+from cenote.functional.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    normalize,
+    rms_norm,
+)
 from cenote.functional.pool.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -75,6 +84,7 @@ from cenote.functional.pool.regions import ps_roi_pool, roi_align, roi_pool
 from cenote.functional.pool.unpool import max_unpool1d, max_unpool2d, max_unpool3d
 from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
 from cenote.functional.shape import pool_output_shape
+from cenote.functional.softmax import log_softmax, softmax
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -96,6 +106,7 @@ __all__ = [
     "avg_pool2d_backward",
     "avg_pool3d",
     "avg_pool3d_backward",
+    "batch_norm",
     "blur_pool",
     "blur_pool_backward",
     "bmm",
@@ -121,7 +132,12 @@ __all__ = [
     "global_lp_pool_backward",
     "global_max_pool",
     "global_max_pool_backward",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
     "linear",
+    "local_response_norm",
+    "log_softmax",
     "lp_pool1d",
     "lp_pool1d_backward",
     "lp_pool2d",
@@ -146,9 +162,11 @@ __all__ = [
     "min_pool",
     "min_pool_backward",
     "mm",
+    "normalize",
     "pool_output_shape",
     "ps_roi_pool",
     "ps_roi_pool_backward",
+    "rms_norm",
     "roi_align",
     "roi_align_backward",
     "roi_pool",
@@ -156,6 +174,7 @@ __all__ = [
     "scaled_dot_product_attention",
     "soft_pool",
     "soft_pool_backward",
+    "softmax",
     "spatial_pyramid_pool",
     "spatial_pyramid_pool_backward",
     "stochastic_pool",

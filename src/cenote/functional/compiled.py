@@ -1,23 +1,21 @@
-"""An operator as a graph of one node: what runs where its kernels work on other layouts or types than the caller's."""
+"""An operator alone as a compiled graph, for calls on arrays."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 from cenote.compiler.compile import Compilation, compile_graph
 from cenote.core import settings
-from cenote.core.types import Array, Declared, TensorType
+from cenote.core.types import Declared, TensorType
 from cenote.graph.graph import Graph, Node
-from cenote.kernels.launch import Runner
-from cenote.ops.base import Arrays, Op, Types
+from cenote.ops.base import Op, Types
 from cenote.runtime.program import Program
 from cenote.runtime.steps import HostStep
 
 
-def compiled_runner(
-    op: Op, inputs: tuple[TensorType | None, ...], outputs: Types, shapes: Sequence[tuple[int, ...]], threads: int
-) -> Runner | None:  # fmt: skip
+def compiled_program(
+    op: Op, inputs: tuple[TensorType | None, ...], outputs: Types, threads: int
+) -> Program | None:
     """The operator as a graph of one node: for kernels that work on other layouts or types than the caller's.
 
     None where the plan has no kernel for it either.
@@ -37,16 +35,4 @@ def compiled_runner(
     program = plan.program
     if settings.DENORMALS.choice() == "flush":
         program = dataclasses.replace(program, flush=True, _free=[])
-    return program_runner(program, shapes)
-
-
-def program_runner(program: Program, shapes: Sequence[tuple[int, ...]]) -> Runner:
-    """A program whose inputs and outputs are the caller's arrays."""
-
-    def run(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
-        results = program.run([x for x in arrays if x is not None], out)
-        if out is not None:
-            return tuple(out)
-        return tuple(y.reshape(shape) for y, shape in zip(results, shapes, strict=True))
-
-    return run
+    return program
