@@ -11,6 +11,7 @@ says what each function does where frameworks disagree. Each differentiable func
 from __future__ import annotations
 
 from cenote.functional.bags import embedding_bag, nms
+from cenote.functional.attention import scaled_dot_product_attention
 from cenote.functional.convolution import (
     conv1d,
     conv2d,
@@ -195,6 +196,7 @@ __all__ = [
     "scatter",
     "scatter_add",
     "scatter_reduce",
+    "scaled_dot_product_attention",
     "soft_pool",
     "soft_pool_backward",
     "softmax",

@@ -85,6 +85,7 @@ _FILES: dict[str, str] = {
     "roi.pool": "MaxRoiPool",
     "sequence.attention": "Attention",
     "sequence.recurrent": "GRU LSTM RNN",
+    "sequence.scaled_dot_product": "",
     "sequence.sequence_mixers": "CausalConvWithState LinearAttention RotaryEmbedding SwiGLU",
 }
 
