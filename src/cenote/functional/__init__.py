@@ -10,8 +10,8 @@ says what each function does where frameworks disagree. Each differentiable func
 
 from __future__ import annotations
 
-from cenote.functional.bags import embedding_bag, nms
 from cenote.functional.attention import scaled_dot_product_attention
+from cenote.functional.bags import embedding_bag, nms
 from cenote.functional.convolution import (
     conv1d,
     conv2d,
@@ -193,10 +193,10 @@ __all__ = [
     "roi_align_backward",
     "roi_pool",
     "roi_pool_backward",
+    "scaled_dot_product_attention",
     "scatter",
     "scatter_add",
     "scatter_reduce",
-    "scaled_dot_product_attention",
     "soft_pool",
     "soft_pool_backward",
     "softmax",

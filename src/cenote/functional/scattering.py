@@ -93,8 +93,8 @@ def scatter(
 
     `index` has as many axes as `input` and is not larger than `src`, nor than `input` on the other axes. Of equal
     indices the last in row-major order stays, always (PyTorch does not say). `reduce` adds to, or multiplies, what is
-    there instead: float32 and float64 sums in that order, 16-bit floats rounded at every step. `out` may be `input` itself, which
-    is then changed in place; after an error about an index it may hold some of the updates.
+    there instead: float32 and float64 sums in that order, 16-bit floats rounded at every step. `out` may be `input`
+    itself, which is then changed in place; after an error about an index it may hold some of the updates.
     """
     name = "scatter"
     if reduce is not None:
