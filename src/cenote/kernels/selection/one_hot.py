@@ -1,8 +1,8 @@
 """One of two values at every place of a new axis: `on` where the index names the place, `off` elsewhere.
 
 an item is a row of classes (inner 1):                 an item is a row of indices and one class:
-    for vector of the row:      emitted                    for vector of the row:      emitted
-        off, on in the lane of the index                       on where the index is this class
+    filled with off; on where the index is             for place of the row:      emitted
+                                                               on where the index is this class
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import I32, I64, Pointer, Scalar, Value
+from cenote.codegen.values import I64, Scalar, Value
 from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
-from cenote.kernels.selection.indices import IndexRule, Noted, bits_of
+from cenote.kernels.selection.indices import IndexRule, Noted, bits_of, fill_row
 
 ITEM = 1 << 13  # elements of an item, about
 
@@ -54,7 +54,9 @@ class OneHotSpec(KernelSpec):
                     continue
                 place, valid = self._place(k, noted, row)
                 y = k.pointer("y") + row * k.number("depth")
-                self._along(k, y, k.select(valid, place, k.integer(-1)), off, on)
+                fill_row(k, y, off, k.number("depth"))
+                with k.when(valid):
+                    y.store(on, place)
         return k
 
     def _place(self, k: Kernel, noted: Noted, number: Value) -> tuple[Value, Value]:
@@ -62,26 +64,6 @@ class OneHotSpec(KernelSpec):
         place, valid = self.rule.place(k, index, k.number("depth"))
         noted.note(valid, number, index, k.number("depth"))
         return place, valid
-
-    def _along(self, k: Kernel, y: Pointer, place: Value, off: Value, on: Value) -> None:
-        """A row of classes, of which `place` is on (-1: none)."""
-        depth, kind = k.number("depth"), I64 if y.element.bits == 64 else I32
-        lanes = k.target.vector_bytes // kind.nbytes
-        iota = k.iota(lanes, kind)
-
-        def vector(at: Value) -> Value:
-            return k.select(
-                iota.equals(k.splat((place - at).to(kind), lanes)), k.splat(on, lanes), k.splat(off, lanes)
-            )
-
-        def single(at: Value) -> None:
-            y.store(k.select(place.equals(at), on, off), at)
-
-        whole = depth // lanes * lanes
-        for at in k.range(0, whole, lanes):
-            y.store(vector(at), at)
-        for at in k.range(whole, depth):
-            single(at)
 
     def _across(self, k: Kernel, noted: Noted, row: Value, off: Value, on: Value) -> None:
         """One class of a row of indices."""
