@@ -25,6 +25,7 @@ _FILES: dict[str, str] = {
     ),
     "elementwise.binary": "Add Div Max Mean Min Mod Mul PRelu Pow Sub Sum",
     "elementwise.cast": "BitCast Cast CastLike",
+    "elementwise.chain": "",
     "elementwise.compare": (
         "And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Equal Greater GreaterOrEqual IsInf "
         "IsNaN Less LessOrEqual Not Or Xor"

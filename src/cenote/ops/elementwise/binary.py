@@ -191,6 +191,10 @@ class Mod(Pointwise):
     name = "mod"
     from_onnx = {"Mod": lambda node: read(Mod, node, truncate="fmod")}
 
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        name = "remainder" if self.truncate else "modulo"
+        return Function(name, (), (0, 1), weight=12)
+
     def elements(self, a: Array, b: Array) -> Array:
         return np.asarray(np.fmod(a, b) if self.truncate else np.mod(a, b))
 

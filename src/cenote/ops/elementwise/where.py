@@ -11,15 +11,17 @@ from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Op, Sample, Types
 from cenote.ops.checks import broadcast_shapes, int64s, known_ints, read, require_kind, require_same_dtype
+from cenote.ops.elementwise.pointwise import Pointwise
 from cenote.ops.values import seeded
 
 
 @dataclass(frozen=True)
-class Where(Op):
+class Where(Pointwise):
     """x where the condition holds, y elsewhere; all three broadcast."""
 
     name = "where"
     operands = ("condition", "x", "y")
+    formula = "where"
     from_onnx = {"Where": lambda node: read(Where, node)}
 
     def types(self, condition: TensorType, x: TensorType, y: TensorType) -> Types:
