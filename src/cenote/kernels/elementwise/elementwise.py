@@ -119,11 +119,10 @@ class Elementwise(KernelSpec):
 
         whole = begin + (end - begin) // self.lanes * self.lanes if self.tail else end
         if self.streams:
-            done = self._stream(k, y, result, begin, end)
-            begin, whole = k.select(done, end, begin), k.select(done, end, whole)
+            begin, whole = self._stream(k, y, result, begin, end, whole)
         for column in k.range(begin, whole, self.lanes):
             y.store(result(column, self.lanes, None), column)
-        if not self.tail:
+        if not (self.tail or self.streams):
             return
         if min(dtype.itemsize for dtype in self.dtypes) < 4:
             for column in k.range(whole, end):
@@ -140,19 +139,21 @@ class Elementwise(KernelSpec):
         result: Callable[[Value, int, Value | None], Value],
         begin: Value,
         end: Value,
-    ) -> Value:
-        """A row past the caches, in whole aligned vectors; the first and the last vector are written the ordinary way
-        and overlap those. Gives whether that was possible: not for a few elements."""
-        width = self.lanes * y.element.nbytes
-        before = k.misaligned(y + begin, width)
-        possible = (end - begin >= 2 * self.lanes) & (before & (y.element.nbytes - 1)).equals(0)
+        whole: Value,
+    ) -> tuple[Value, Value]:
+        """A row past the caches, in whole aligned vectors, but for its ends. Gives where the rest begins, and where
+        whole vectors of the rest end."""
+        width, size = self.lanes * y.element.nbytes, y.element.nbytes
+        before = (0 - k.misaligned(y + begin, width)) & (width - 1)
+        possible = (before & (size - 1)).equals(0) & (begin + before // size <= end)
+        first = k.select(possible, begin + before // size, begin)
+        last = first + (end - first) // self.lanes * self.lanes
         with k.when(possible):
-            first = begin + (width - before) // y.element.nbytes
-            y.store(result(begin, self.lanes, None), begin)
-            for column in k.range(first, end - self.lanes + 1, self.lanes):
+            for column in k.range(begin, first):
+                y.store(result(column, 1, None), column)
+            for column in k.range(first, last, self.lanes):
                 k.store_nontemporal(result(column, self.lanes, None), y + column)
-            y.store(result(end - self.lanes, self.lanes, None), end - self.lanes)
-        return possible
+        return k.select(possible, last, begin), k.select(possible, last, whole)
 
     def _computed(self, k: Kernel, values: list[Value]) -> Value:
         if isinstance(self.function, Expression):

@@ -16,7 +16,7 @@ from cenote.codegen import math
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F32, Value
 from cenote.core.types import FLOAT64, is_float
-from cenote.kernels.elementwise import integers, trigonometry
+from cenote.kernels.elementwise import integers, remainders, trigonometry
 from cenote.kernels.elementwise.activations import KINDS, Activation
 
 Number = float | int
@@ -41,8 +41,7 @@ INTEGER = frozenset(
 )
 BITS = frozenset({"and", "or", "xor", "not", "shift_left", "shift_right"})  # not of floats
 BOOLEAN = frozenset({"identity", "equal", "different", "and", "or", "xor", "not", "where"})
-WHOLE = frozenset({"modulo", "remainder"})  # of integers only
-SINGLE = frozenset({"erf", "gelu", "power", *trigonometry.FORMULAS})  # float32 only
+SINGLE = frozenset({"erf", "gelu", "power", "modulo", "remainder", *trigonometry.FORMULAS})  # float32 only
 
 
 def is_formula_of(name: str, dtype: np.dtype[Any]) -> bool:
@@ -50,7 +49,7 @@ def is_formula_of(name: str, dtype: np.dtype[Any]) -> bool:
     if name in ("cast", "constant"):
         return is_float(dtype) or dtype.kind in "iub"
     if is_float(dtype):
-        return name not in BITS | WHOLE and (dtype != FLOAT64 or name not in SINGLE)
+        return name not in BITS and (dtype != FLOAT64 or name not in SINGLE)
     return name in (BOOLEAN if dtype == np.bool_ else INTEGER if dtype.kind in "iu" else ())
 
 
@@ -133,8 +132,8 @@ FORMULAS: dict[str, Formula] = {
     "floor_divide": lambda kernel, a, b: (
         _floor(kernel, a / b) if a.type.is_float else integers.floor_quotient(kernel, a, b)
     ),
-    "modulo": integers.modulo,
-    "remainder": integers.remainder,
+    "modulo": remainders.modulo,
+    "remainder": remainders.remainder,
     "shift_left": integers.shift_left,
     "shift_right": integers.shift_right,
     "equal": lambda kernel, a, b: a.equals(b),

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel
-from cenote.codegen.values import F32, F64, I64, U64, Value
+from cenote.codegen.values import F32, F64, I64, Value
+from cenote.kernels.elementwise.library import any_lane, by_library, with_sign
 
 _HALF_PI = (  # 26 bits, 26 bits, the rest
     float.fromhex("0x1.921fb50000000p+0"),
@@ -32,12 +33,6 @@ def _in_double(function: Formula) -> Formula:
     return lambda k, x: function(k, x.to(F64)).to(F32)
 
 
-def _with_sign(k: Kernel, size: Value, sign: Value) -> Value:
-    """size, which is not negative, with the sign of the other. In integers: LLVM would round a sign of float64 to the
-    float16 that the result becomes, by a function that no library has."""
-    return (size.bits(U64) | (sign.bits(U64) & (1 << 63))).bits(F64)
-
-
 def _angle(quarter: int, name: str) -> Formula:
     """The sine (from quarter 0) or cosine (from quarter 1)."""
 
@@ -45,8 +40,8 @@ def _angle(quarter: int, name: str) -> Formula:
         wide = x.to(F64)
         result = k.variable(_wave(k, wide, quarter).to(F32))
         large = k.absolute(x) > _LARGEST_ANGLE
-        with k.when(_any(k, large)):
-            result.value = _by_library(k, wide, name).to(F32)
+        with k.when(any_lane(k, large)):
+            result.value = by_library(k, name, wide).to(F32)
         return result.value
 
     return function
@@ -76,33 +71,9 @@ def _wave(k: Kernel, x: Value, quarter: int) -> Value:
 def _tangent(k: Kernel, x: Value) -> Value:
     wide = x.to(F64)
     result = k.variable((_wave(k, wide, 0) / _wave(k, wide, 1)).to(F32))
-    with k.when(_any(k, k.absolute(x) > _LARGEST_ANGLE)):
-        result.value = _by_library(k, wide, "tan").to(F32)
+    with k.when(any_lane(k, k.absolute(x) > _LARGEST_ANGLE)):
+        result.value = by_library(k, "tan", wide).to(F32)
     return result.value
-
-
-def _any(k: Kernel, lanes: Value) -> Value:
-    """Whether one of the lanes holds."""
-    if lanes.lanes == 1:
-        return lanes
-    return k.assign(f"call i1 @{_any_name(k, lanes)}({lanes.ir} {lanes.text})", lanes.type, 1)
-
-
-def _any_name(k: Kernel, lanes: Value) -> str:
-    name = f"llvm.vector.reduce.or.v{lanes.lanes}i1"
-    k.declare(name, f"i1 ({lanes.ir})")
-    return name
-
-
-def _by_library(k: Kernel, x: Value, name: str) -> Value:
-    """A function of the C library on every lane, out of the way of the common case."""
-    if x.lanes == 1:
-        return k.call(name, F64, 1, [x])
-    result = x
-    for lane in range(x.lanes):
-        one = k.call(name, F64, 1, [x.lane(lane)])
-        result = k.assign(f"insertelement {x.ir} {result.text}, double {one.text}, i32 {lane}", F64, x.lanes)
-    return result
 
 
 def _arc_tangent(k: Kernel, x: Value) -> Value:
@@ -113,7 +84,7 @@ def _arc_tangent(k: Kernel, x: Value) -> Value:
     for _ in range(2):
         t = t / (k.square_root(t * t + 1.0) + 1.0)
     angle = t * 4.0 * math.polynomial(k, t * t, _ARC_TANGENT)
-    return _with_sign(k, k.select(large, constants.pi / 2 - angle, angle), x)
+    return with_sign(k, k.select(large, constants.pi / 2 - angle, angle), x)
 
 
 def _arc_sine(k: Kernel, x: Value) -> Value:
@@ -123,7 +94,7 @@ def _arc_sine(k: Kernel, x: Value) -> Value:
 def _hyperbolic_sine(k: Kernel, x: Value) -> Value:
     grown = math.expm1(k, k.absolute(x))
     result = (grown + grown / (grown + 1.0)) * 0.5
-    return _with_sign(k, k.select(grown.equals(float("inf")), grown, result), x)
+    return with_sign(k, k.select(grown.equals(float("inf")), grown, result), x)
 
 
 def _hyperbolic_cosine(k: Kernel, x: Value) -> Value:
@@ -140,7 +111,7 @@ def _inverse_hyperbolic_sine(k: Kernel, x: Value) -> Value:
     size = k.absolute(x)
     square = size * size
     result = _log1p(k, size + square / (k.square_root(square + 1.0) + 1.0))
-    return _with_sign(k, k.select(size.equals(float("inf")), size, result), x)
+    return with_sign(k, k.select(size.equals(float("inf")), size, result), x)
 
 
 def _inverse_hyperbolic_cosine(k: Kernel, x: Value) -> Value:
@@ -151,7 +122,7 @@ def _inverse_hyperbolic_cosine(k: Kernel, x: Value) -> Value:
 
 def _inverse_hyperbolic_tangent(k: Kernel, x: Value) -> Value:
     size = k.absolute(x)
-    return _with_sign(k, _log1p(k, (size + size) / (1.0 - size)) * 0.5, x)
+    return with_sign(k, _log1p(k, (size + size) / (1.0 - size)) * 0.5, x)
 
 
 def _exp2(k: Kernel, x: Value) -> Value:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from cenote.core.errors import ShapeError
+from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType
 from cenote.kernels.base import present
 from cenote.kernels.elementwise.expression import Expression, Step
-from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.elementwise.activation import Clip, Sigmoid
 from cenote.ops.elementwise.binary import MOST_OPERANDS, Add, Div, Mul, Sub
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.elementwise.compare import Compare, Not
-from cenote.ops.elementwise.pointwise import Function, Pointwise
+from cenote.ops.elementwise.pointwise import Function, Pointwise, pointwise_lowerings
 from cenote.ops.elementwise.where import Where
 from cenote.ops.values import hostile, seeded
 
@@ -28,8 +29,8 @@ ABSENT = -1
 
 @dataclass(frozen=True)
 class Link:
-    """An elementwise operator of a chain. Its operands are inputs of the chain, from 0 on, or links before it, numbered
-    on from there; `ABSENT` for an optional one that is not there."""
+    """An elementwise operator of a chain. Its operands are inputs of the chain, from 0 on, then its scalars, then the
+    links before it, numbered through; `ABSENT` for an optional one that is not there."""
 
     op: Pointwise
     operands: tuple[int, ...]
@@ -37,11 +38,12 @@ class Link:
 
 @dataclass(frozen=True)
 class Chain(Pointwise):
-    """The last of `links`, each applied to the `count` inputs and earlier links. The result has the bits that the
-    operators give one after another: every link rounds to its own type."""
+    """The last of `links`, each applied to some of the `count` inputs, the `scalars` and earlier links. The result has
+    the bits that the operators give one after another: every link rounds to its own type."""
 
     count: int
     links: tuple[Link, ...]
+    scalars: tuple[tuple[float | int, np.dtype[Any]], ...] = ()
 
     name = "chain"
     operands = ("x*",)
@@ -51,15 +53,19 @@ class Chain(Pointwise):
             raise ShapeError(f"{self.name}: takes {self.count} inputs, got {len(inputs)}")
         return (self._along([present(x) for x in inputs])[-1],)
 
+    def constants(self) -> list[Array]:
+        """The scalars as arrays without axes."""
+        return [np.asarray(value).astype(dtype) for value, dtype in self.scalars]
+
     def _along(self, inputs: list[TensorType]) -> list[TensorType]:
-        """The types of the inputs and of all links."""
-        types = list(inputs)
+        """The types of the inputs, scalars and all links."""
+        types = [*inputs, *map(TensorType.known, self.constants())]
         for link in self.links:
             types += link.op.infer(*_chosen(types, link))
         return types
 
     def compute(self, *inputs: Array | None) -> Arrays:
-        values = [present(x) for x in inputs]
+        values = [*map(present, inputs), *self.constants()]
         for link in self.links:
             values += link.op.reference(*_chosen(values, link))
         return (values[-1],)
@@ -67,14 +73,15 @@ class Chain(Pointwise):
     def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
         given = [present(x) for x in inputs]
         types = self._along(given)
-        places = _Places(len(given))
+        first = len(given) + len(self.scalars)
+        places = _Places(first)
         tolerance, weight, exact = 0.0, 0, True
         for number, link in enumerate(self.links):
             made = link.op.function(_chosen(types, link))
             if made is None or not made.allowed(_chosen(types, link)):
                 return None
             operands = [link.operands[index] for index in made.operands]
-            places.add(made.as_expression(types[len(given) + number]), operands)
+            places.add(made.as_expression(types[first + number]), operands)
             # What later links do to an error is not known; sums of a few like terms double it.
             tolerance, weight, exact = (
                 tolerance + 4 * made.tolerance,
@@ -84,6 +91,12 @@ class Chain(Pointwise):
         if len(places.inputs) > MOST_OPERANDS or len(places.steps) > MOST_STEPS:
             return None
         return Function(places.expression(), (), tuple(places.inputs), tolerance, weight, exact)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        function = self.function(inputs)
+        if function is not None:
+            (output,) = self.infer(*inputs)
+            yield from pointwise_lowerings(function, inputs, output, target, self.constants())
 
     def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
         return outputs[0].size * sum(link.op.weight for link in self.links)
@@ -140,7 +153,7 @@ def _chosen(values: Sequence[T], link: Link) -> list[T | None]:
     return [None if index == ABSENT else values[index] for index in link.operands]
 
 
-def joined(
+def joined(  # of a graph, whose scalars are constants among the inputs
     first: Op, first_inputs: Sequence[str], second: Op, second_inputs: Sequence[str], value: str
 ) -> tuple[Chain, tuple[str, ...]]:
     """The chain of two elementwise operators, the first of which makes `value`, and the names of its inputs."""
@@ -189,5 +202,7 @@ def _samples() -> Iterator[Sample]:
         2, (Link(Cast(np.dtype(np.float32)), (0,)), Link(Mul(), (2, 1)), Link(Cast(np.dtype(np.uint8)), (3,)))
     )
     yield Sample(mixed, (seeded((3, 65), 1, np.uint8), seeded((65,), 2)), "there and back")
+    scaled = Chain(1, (Link(Mul(), (0, 1)), Link(Add(), (3, 2))), ((1.5, x.dtype), (-2, x.dtype)))
+    yield Sample(scaled, (x,), "scalars")
     held = Chain(2, (Link(Clip(), (0, ABSENT, 1)), Link(Cast(np.dtype(np.bool_)), (2,))))
     yield Sample(held, (x, np.asarray(np.float32(0.0))), "absent bound")

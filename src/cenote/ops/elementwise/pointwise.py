@@ -61,9 +61,15 @@ def error_of(tolerance: float, dtype: np.dtype[Any]) -> float:
 
 
 def pointwise_lowerings(
-    function: Function, inputs: Sequence[TensorType | None], output: TensorType, target: Target
+    function: Function,
+    inputs: Sequence[TensorType | None],
+    output: TensorType,
+    target: Target,
+    scalars: Sequence[Array] = (),
 ) -> Iterator[Lowering]:
-    """The plain lowering, and the blocked one where the operands' shapes allow it."""
+    """The plain lowering, and the blocked one where the operands' shapes allow it. Operands of the function behind the
+    inputs are `scalars`, arrays of one element."""
+    places, inputs = inputs, [*inputs, *map(TensorType.known, scalars)]
     if not function.allowed(inputs):
         return
     operands = [inputs[index] for index in function.operands]
@@ -74,16 +80,21 @@ def pointwise_lowerings(
     reusable = tuple(i for i in dict.fromkeys(function.operands) if _fits(inputs[i], output))
 
     def bind_plain(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        operands = [operand_of(present(views[i]), outputs[0]) for i in function.operands]
+        operands = [
+            operand_of(present(views[i]), outputs[0])
+            if i < len(views)
+            else Operand(scalars[i - len(views)].reshape(1), (0,) * len(outputs[0].strides), is_scalar=True)
+            for i in function.operands
+        ]
         call = elementwise_call(
             function.name, function.parameters, operands, outputs[0], target, function.weight
         )
         return [call]
 
-    plain = tuple(PLAIN if i in used else None for i in range(len(inputs)))
+    plain = tuple(PLAIN if i in used else None for i in range(len(places)))
     yield Lowering("elementwise", plain, (PLAIN,), bind_plain, seconds, tolerance, in_place=reusable)
 
-    layouts = _blocked_layouts(function, inputs, output, target)
+    layouts = None if scalars else _blocked_layouts(function, inputs, output, target)
     if layouts is None:
         return
 
