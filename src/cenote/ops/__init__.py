@@ -49,6 +49,7 @@ _FILES: dict[str, str] = {
     "movement.reshape": "Dropout Expand Flatten Identity Reshape Squeeze Unsqueeze",
     "movement.resize": "Resize Upsample",
     "movement.shape": "ConstantOfShape EyeLike Range Shape Size",
+    "movement.take": "",
     "movement.transpose": "Transpose",
     "normalization.batch_normalization": "BatchNormalization",
     "normalization.instance_normalization": "GroupNormalization InstanceNormalization",
