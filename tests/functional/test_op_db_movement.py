@@ -1,4 +1,4 @@
-"""PyTorch's own samples (op_db) of functions that move elements through cenote.functional, with PyTorch as the oracle."""
+"""PyTorch's own samples (op_db) of functions that move elements, with PyTorch as the oracle."""
 
 from __future__ import annotations
 
@@ -60,11 +60,10 @@ def test_samples(op: Any, name: str, kind: str) -> None:
     assert seen
 
 
-@pytest.mark.parametrize(
-    "op",
-    [op for op in op_db if op.name in NAMES and op.error_inputs_func],
-    ids=lambda op: op.name + op.variant_test_name,
-)
+ERRORS = [op for op in op_db if op.name in NAMES and op.error_inputs_func]
+
+
+@pytest.mark.parametrize("op", ERRORS, ids=lambda op: op.name + op.variant_test_name)
 def test_error_inputs(op: Any) -> None:
     for error in op.error_inputs("cpu"):
         sample = error.sample_input

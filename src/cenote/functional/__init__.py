@@ -141,6 +141,19 @@ from cenote.functional.pool.regions import ps_roi_pool, roi_align, roi_pool
 from cenote.functional.pool.unpool import max_unpool1d, max_unpool2d, max_unpool3d
 from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
 from cenote.functional.recorder import Traced, fused
+from cenote.functional.reductions import (
+    amax,
+    amin,
+    cumprod,
+    cumsum,
+    logsumexp,
+    mean,
+    norm,
+    prod,
+    std,
+    sum,
+    var,
+)
 from cenote.functional.shape import pool_output_shape
 from cenote.functional.unary import (
     acos,
@@ -189,6 +202,8 @@ __all__ = [
     "adaptive_max_pool3d",
     "adaptive_max_pool3d_backward",
     "add",
+    "amax",
+    "amin",
     "asin",
     "asinh",
     "atan",
@@ -214,6 +229,8 @@ __all__ = [
     "clamp",
     "cos",
     "cosh",
+    "cumprod",
+    "cumsum",
     "dilation",
     "dilation_backward",
     "div",
@@ -263,6 +280,7 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logsigmoid",
+    "logsumexp",
     "lp_pool1d",
     "lp_pool1d_backward",
     "lp_pool2d",
@@ -283,6 +301,7 @@ __all__ = [
     "max_unpool3d",
     "max_unpool3d_backward",
     "maximum",
+    "mean",
     "median_pool",
     "median_pool_backward",
     "min_pool",
@@ -292,6 +311,7 @@ __all__ = [
     "mul",
     "ne",
     "neg",
+    "norm",
     "pad",
     "permute",
     "pixel_shuffle",
@@ -299,6 +319,7 @@ __all__ = [
     "pool_output_shape",
     "pow",
     "prelu",
+    "prod",
     "ps_roi_pool",
     "ps_roi_pool_backward",
     "reciprocal",
@@ -330,9 +351,11 @@ __all__ = [
     "sqrt",
     "square",
     "stack",
+    "std",
     "stochastic_pool",
     "stochastic_pool_backward",
     "sub",
+    "sum",
     "tan",
     "tanh",
     "tanhshrink",
@@ -341,6 +364,7 @@ __all__ = [
     "to",
     "transpose",
     "trunc",
+    "var",
 ]
 
 

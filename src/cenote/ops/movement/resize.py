@@ -240,8 +240,8 @@ class Resize(Op):
             y, between = outputs
             flat = self._tap_source(ResizedAxis(height * width, height * width, 1.0), rule)
             first = resize_call(present(views[0]), between, (down, across), nearest, target)
-            stacked = [_rows_of(view, height * width) for view in (between, y)]
-            return [first, resize_call(*stacked, (depth, flat), nearest, target)]
+            stacked, result = (_rows_of(view, height * width) for view in (between, y))
+            return [first, resize_call(stacked, result, (depth, flat), nearest, target)]
 
         rest = (None,) * (len(inputs) - 1)
         seconds = pass_seconds(x.nbytes + 2 * planes.nbytes + output.nbytes)
