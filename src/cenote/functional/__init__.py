@@ -1,4 +1,4 @@
-"""Pooling, elementwise functions and movement on arrays, named and defaulted as torch.
+"""Functions on arrays, named and defaulted as torch: pooling, elementwise functions, movement, reductions and more.
 
     import cenote.functional as F
 
@@ -33,6 +33,14 @@ from cenote.functional.activations import (
     tanh,
     tanhshrink,
     threshold,
+)
+from cenote.functional.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
 )
 from cenote.functional.elementwise import (
     abs,
@@ -71,6 +79,7 @@ from cenote.functional.elementwise import (
     sub,
     to,
 )
+from cenote.functional.linear import addmm, bmm, linear, matmul, mm
 from cenote.functional.movement import (
     cat,
     channel_shuffle,
@@ -85,6 +94,15 @@ from cenote.functional.movement import (
     stack,
     tile,
     transpose,
+)
+from cenote.functional.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    normalize,
+    rms_norm,
 )
 from cenote.functional.pool.adaptive import (
     adaptive_avg_pool1d,
@@ -155,6 +173,7 @@ from cenote.functional.reductions import (
     var,
 )
 from cenote.functional.shape import pool_output_shape
+from cenote.functional.softmax import log_softmax, softmax
 from cenote.functional.unary import (
     acos,
     acosh,
@@ -202,6 +221,7 @@ __all__ = [
     "adaptive_max_pool3d",
     "adaptive_max_pool3d_backward",
     "add",
+    "addmm",
     "amax",
     "amin",
     "asin",
@@ -214,6 +234,7 @@ __all__ = [
     "avg_pool2d_backward",
     "avg_pool3d",
     "avg_pool3d_backward",
+    "batch_norm",
     "bitwise_and",
     "bitwise_left_shift",
     "bitwise_not",
@@ -222,11 +243,18 @@ __all__ = [
     "bitwise_xor",
     "blur_pool",
     "blur_pool_backward",
+    "bmm",
     "cat",
     "ceil",
     "celu",
     "channel_shuffle",
     "clamp",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cos",
     "cosh",
     "cumprod",
@@ -261,20 +289,26 @@ __all__ = [
     "global_lp_pool_backward",
     "global_max_pool",
     "global_max_pool_backward",
+    "group_norm",
     "gt",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "instance_norm",
     "isfinite",
     "isinf",
     "isnan",
+    "layer_norm",
     "le",
     "leaky_relu",
+    "linear",
+    "local_response_norm",
     "log",
     "log1p",
     "log2",
     "log10",
+    "log_softmax",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -288,6 +322,7 @@ __all__ = [
     "lp_pool3d",
     "lp_pool3d_backward",
     "lt",
+    "matmul",
     "max_pool1d",
     "max_pool1d_backward",
     "max_pool2d",
@@ -308,10 +343,12 @@ __all__ = [
     "min_pool_backward",
     "minimum",
     "mish",
+    "mm",
     "mul",
     "ne",
     "neg",
     "norm",
+    "normalize",
     "pad",
     "permute",
     "pixel_shuffle",
@@ -327,6 +364,7 @@ __all__ = [
     "relu6",
     "remainder",
     "repeat_interleave",
+    "rms_norm",
     "roi_align",
     "roi_align_backward",
     "roi_pool",
@@ -342,6 +380,7 @@ __all__ = [
     "sinh",
     "soft_pool",
     "soft_pool_backward",
+    "softmax",
     "softplus",
     "softshrink",
     "softsign",

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from cenote.core.computed import SizedArray
 from cenote.core.errors import ArgumentError, DTypeError, UnsupportedError
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.kernels.base import present
@@ -168,6 +169,8 @@ def check_castable(op: str, source: np.dtype[Any], target: np.dtype[Any]) -> Non
 
 def converted(data: Array, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = "up") -> Array:
     """The data in another type by ONNX's rules."""
+    if isinstance(data, SizedArray):
+        return _sizes(data, dtype)
     if data.dtype == dtype:
         return data.copy()
     if data.dtype == STRING:
@@ -201,6 +204,16 @@ def _whole_numbers(data: Array, dtype: np.dtype[Any]) -> Array:
     inside = np.where(above | below, 0.0, values).astype(held)
     whole = np.where(above, limits.max, np.where(below, limits.min, inside)).astype(held)
     return np.asarray(whole.astype(dtype))
+
+
+def _sizes(data: SizedArray, dtype: np.dtype[Any]) -> Array:
+    """Whole numbers made of Sizes in another type of whole numbers that holds them as they are."""
+    if data.kind.kind not in "iu" or dtype.kind not in "iu":
+        raise TypeError(f"sizes as {dtype} are computed when they are numbers")
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    if not all(low <= item <= high for item in data.reshape(-1)):
+        raise TypeError(f"sizes beyond {dtype} wrap around when they are numbers")
+    return data.copy()
 
 
 def _as_standard(data: Array) -> Array:
