@@ -12,6 +12,7 @@ from cenote.ops.conv.conv import Conv
 from cenote.ops.linear.gemm import Gemm
 from cenote.passes.activations import recognize_activations
 from cenote.passes.attention import recognize_attention
+from cenote.passes.chains import fuse_chains
 from cenote.passes.channels import compose_channels
 from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
 from cenote.passes.fuse import fuse, fuse_gates
@@ -41,6 +42,7 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         fuse,
         fuse_gates,
         lambda graph: compose_channels(graph, target.lanes()),
+        fuse_chains,
         eliminate_dead,
         own_outputs,
         lambda graph: complete_outputs(graph, target),
