@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from cenote.core.containers import given_back
 from cenote.core.errors import ArgumentError, InputError, UnsupportedError, refusals, shown
 from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
@@ -58,6 +59,7 @@ class Model:
         self._declared_outputs = tuple(outputs)
         self.metadata = dict(metadata)
         self._options = options
+        options.submodel = self._submodel
         self._cache_entry = cache_entry
         # Digests of the model that this one was made from, and of its files of weights, where they are known.
         self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
@@ -121,9 +123,8 @@ class Model:
             stored, Options(count, stored.precision, stored.weights, denormals=denormals)
         )
         model._origin = (stored.content, stored.external) if stored.content else None
-        for _, sized in reversed(
-            stored.sized
-        ):  # memory is there, and outputs are known, before the first run
+        # Memory is there, and outputs are known, before the first run.
+        for _, sized in reversed(stored.sized):
             model._stage(sized.made_with)
         return model
 
@@ -132,9 +133,9 @@ class Model:
 
         Holds a plan for each set of input shapes compiled so far (`plan_for`). `source` is recorded as the model to
         compile again when the file meets another CPU or version, with a digest of its content. Raises UnsupportedError
-        for a model whose shapes depend on data, InputError when nothing has been compiled, ArgumentError when `source`
-        is a plan file itself, cannot be read or is not what this model was made from, OSError when the file cannot be
-        written, CapacityError where there is not enough memory.
+        for a model with loops, strings or sequences, or whose shapes depend on data, InputError when nothing has been
+        compiled, ArgumentError when `source` is a plan file itself, cannot be read or is not what this model was made
+        from, OSError when the file cannot be written, CapacityError where there is not enough memory.
         """
         if source and is_plan_at(source):
             raise ArgumentError(
@@ -143,7 +144,9 @@ class Model:
         if not self._stages and not self._sized.plans:
             raise InputError("the model has symbolic dimensions: call plan_for(shapes) before saving a plan")
         if any(stage.rest is not None for stage in self._stages.values()):
-            raise UnsupportedError("a plan file holds models whose shapes do not depend on data")
+            raise UnsupportedError(
+                "a plan file holds models without loops whose shapes do not depend on data"
+            )
         with importing():
             from cenote.plans import writer
             from cenote.plans.source import with_source
@@ -335,8 +338,7 @@ class Model:
                 array, back = foreign(array, declared)
                 restore = restore if back is same else back
             arrays.append(fitting(array, declared))
-        key = tuple([array.shape for array in arrays])
-        stage = self._stages.get(key)
+        stage = self._stages.get(key := tuple([array.shape for array in arrays]))
         if stage is None:
             stage = self._stage(key)
         elif len(self._stages) > 1:
@@ -344,11 +346,24 @@ class Model:
                 self._stages.move_to_end(key)
         if stage.rest is None:
             return stage.plan.program.run(arrays), restore
+        results = self._run_in_stages(stage, arrays)
+        if any(array.dtype == object for array in results):
+            return [given_back(array) for array in results], same
+        return results, restore
+
+    def _run_in_stages(self, stage: Stage, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs in order, as values of graphs: sequences are packed."""
         with refusals("a run in stages"):
-            results = stage.run(
-                {declared.name: array for declared, array in zip(self.inputs, arrays, strict=True)}
-            )
-        return [results[name] for name in self.output_names], restore
+            results = stage.run(dict(zip(self._signature.by_name, arrays, strict=True)))
+        return [results[name] for name in self.output_names]
+
+    def _submodel(self, graph: Graph) -> Callable[[Sequence[Array]], Sequence[Array]]:
+        """Runs a graph inside of this model, which is compiled when it first runs: arrays that fit, in order."""
+        model = Model(
+            graph.inputs, [Declared(name, FLOAT32, None) for name in graph.outputs], {}, self._options
+        )
+        model._source = lambda: graph
+        return lambda arrays: model._run_in_stages(model._stage(tuple([x.shape for x in arrays])), arrays)
 
     def _stage(self, shapes: tuple[tuple[int, ...], ...]) -> Stage:
         with refusals("a plan for new shapes"), self._options.guard.lock:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from cenote.compiler.compile import Compilation, Plan
     from cenote.compiler.constants import ConstantPool
     from cenote.compiler.tune import Tuner
-    from cenote.graph.graph import OwnedGraph
+    from cenote.graph.graph import Graph, Node, OwnedGraph
+    from cenote.graph.loops import Body
     from cenote.passes.specialize import Continuation
 
 _MEGABYTE = 1_000_000
@@ -48,6 +49,7 @@ class Stage:
         self.plan, self.rest, self.options = plan, rest, options
         self.input_names, self.output_names = tuple(inputs), tuple(outputs)
         self.following: OrderedDict[Any, Stage] = OrderedDict()
+        self._bound: dict[int, Node] = {}  # host nodes as they are run, by the id of the rest's
 
     @property
     def nbytes(self) -> int:
@@ -84,7 +86,10 @@ class Stage:
         with importing():
             from cenote.graph.graph import OwnedGraph
 
-        following = self.rest.proceed(known)
+        following = self.rest.proceed(known, self._prepared)
+        known.update(following.made)
+        if not following.graph.outputs:
+            return known
         key = tuple(
             (name, type.shape, type.dtype.str, None if type.value is None else type.value.tobytes())
             for name, type in following.types.items()
@@ -96,9 +101,52 @@ class Stage:
                 lambda: Stage.compile(OwnedGraph(following.graph), following.types, self.options),
             )
         known.update(
-            stage.run({name: np.ascontiguousarray(array) for name, array in following.inputs.items()})
+            stage.run({name: np.asarray(array, order="C") for name, array in following.inputs.items()})
         )
         return known
+
+    def _prepared(self, node: Node) -> Node:
+        """What runs for a node between the stages: of a loop, with the body compiled."""
+        if not node.op.apart:
+            return node
+        assert self.rest is not None
+        found = self._bound.get(id(node))
+        if found is None:
+            with importing():
+                from cenote.graph.loops import Bound, ControlFlow
+
+            found = node
+            if isinstance(node.op, ControlFlow):
+                outer = node.inputs[len(node.inputs) - len(node.op.body.captured) :]
+                fixed = {
+                    name: self.rest.constants[value]
+                    for name, value in zip(node.op.body.captured, outer, strict=True)
+                    if value in self.rest.constants
+                }
+                found = replace(node, op=Bound(node.op, CompiledBody(node.op.body, fixed, self.options)))
+            self._bound[id(node)] = found
+        return found
+
+
+class CompiledBody:
+    """Runs the body of a loop as a model of its own: one for each combination of dtypes and ranks that it meets.
+
+    `fixed` are values that it captures and that are constants by now.
+    """
+
+    def __init__(self, body: Body, fixed: Mapping[str, Array], options: Options) -> None:
+        self.body, self.fixed, self.options = body, fixed, options
+        names = (*body.formals, *body.captured)
+        self._open = [index for index, name in enumerate(names) if name not in fixed]
+        self._models: dict[Any, Callable[[Sequence[Array]], Sequence[Array]]] = {}
+
+    def __call__(self, values: Sequence[Array]) -> Sequence[Array]:
+        """The outputs for the formal inputs followed by what is captured."""
+        key = tuple([(value.dtype, value.ndim) for value in values])
+        run = self._models.get(key)
+        if run is None:
+            run = self._models[key] = self.options.submodel(self.body.graph(values, self.fixed))
+        return run([np.asarray(values[index], order="C") for index in self._open])
 
 
 class NoPlan:
@@ -142,6 +190,8 @@ class Options:
         self.threads, self.precision, self.weights, self.tune = threads, precision, weights, tune
         self.denormals = settings.DENORMALS.choice() if denormals is None else denormals
         self.guard = Guard()
+        # What makes a model of a loop's body: arrays in, arrays out. `model.py` puts it here.
+        self.submodel: Callable[[Graph], Callable[[Sequence[Array]], Sequence[Array]]]
 
     @cached_property
     def compilation(self) -> Compilation:

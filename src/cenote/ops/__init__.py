@@ -81,6 +81,10 @@ _FILES: dict[str, str] = {
     "roi.align": "RoiAlign",
     "roi.pool": "MaxRoiPool",
     "sequence.attention": "Attention",
+    "sequence.containers": (
+        "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct "
+        "SequenceEmpty SequenceErase SequenceInsert SequenceLength SplitToSequence"
+    ),
     "sequence.recurrent": "GRU LSTM RNN",
     "sequence.sequence_mixers": "CausalConvWithState LinearAttention RotaryEmbedding SwiGLU",
 }

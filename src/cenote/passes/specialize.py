@@ -11,9 +11,10 @@ of a value that is only computed when the model runs, the graph is cut:
 
 Two things cut: an operator raises ValueNeeded (Reshape to a computed shape), or a branch's condition is not
 known: the rest then takes the content of that small value as a constant; or ShapeFromData (NonZero): the node
-runs by its reference between the stages. A branch whose condition is known is replaced by the nodes it chooses.
-Nodes that do not depend on a cut stay in the first stage. `run_in_stages` is the loop; a runtime may cache each
-stage's program by the types and contents that it was specialised to.
+runs by its reference between the stages. So do loops, and what takes strings, sequences or optionals. A
+branch whose condition is known is replaced by the nodes it chooses. Nodes that do not depend on a cut stay in
+the first stage. `run_in_stages` is the loop; a runtime may cache each stage's program by the types and contents
+that it was specialised to.
 """
 
 from __future__ import annotations
@@ -42,12 +43,14 @@ class Following:
     """The rest of a cut graph when the values before the cut are there.
 
     `types` are what to specialise `graph` to: those with a `value` become constants of it. `inputs` are
-    arrays for the others.
+    arrays for the others, `made` the values that host nodes have made; its outputs that are not among them are the
+    graph's.
     """
 
     graph: Graph
     types: Mapping[str, TensorType]
     inputs: Mapping[str, Array]
+    made: Mapping[str, Array]
 
 
 @dataclass(frozen=True)
@@ -67,13 +70,19 @@ class Continuation:
     constants: Mapping[str, Array]
     name: str
 
-    def proceed(self, values: Mapping[str, Array]) -> Following:
-        """The rest as a graph with known inputs. `values` holds at least `reads`."""
+    def proceed(
+        self, values: Mapping[str, Array], prepared: Callable[[Node], Node] = lambda node: node
+    ) -> Following:
+        """The rest as a graph with known inputs. `values` holds at least `reads`; `prepared` gives what to run for a
+        host node."""
         known = {**self.constants, **{name: np.asarray(values[name]) for name in self.reads}}
+        made: dict[str, Array] = {}
         for node in self.host:
-            outputs = run_node(node, [known[name] if name else None for name in node.inputs])
-            known.update({name: y for name, y in zip(node.outputs, outputs, strict=False) if name})
-        used = _read_by(self.nodes, self.outputs)
+            results = run_node(prepared(node), [known[name] if name else None for name in node.inputs])
+            made.update({name: y for name, y in zip(node.outputs, results, strict=False) if name})
+            known.update(made)
+        outputs = tuple(name for name in self.outputs if name not in known)
+        used = _read_by(self.nodes, outputs)
         names = [name for name in known if name in used and name not in self.constants]
         inputs = tuple(Declared(name, known[name].dtype, known[name].shape) for name in names)
         constants = {name: value for name, value in self.constants.items() if name in used}
@@ -83,8 +92,10 @@ class Continuation:
             )
             for name in names
         }
-        graph = Graph(inputs, self.outputs, self.nodes, constants, name=self.name)
-        return Following(graph, types, {name: known[name] for name in names if name not in self.contents})
+        graph = Graph(inputs, outputs, self.nodes, constants, name=self.name)
+        return Following(
+            graph, types, {name: known[name] for name in names if name not in self.contents}, made
+        )
 
 
 @dataclass(frozen=True)
@@ -119,13 +130,15 @@ def run_in_stages(
     values = {name: np.asarray(array) for name, array in inputs.items()}
     feed: Mapping[str, Array] = values
     types: Mapping[str, TensorType] = {name: TensorType(x.dtype, x.shape) for name, x in values.items()}
-    while True:
+    while any(name not in values for name in outputs):
         stage = specialize(graph, types)
         values.update(run(stage.graph, feed))
         if stage.rest is None:
-            return {name: values[name] for name in outputs}
+            break
         following = stage.rest.proceed(values)
+        values.update(following.made)
         graph, types, feed = following.graph, following.types, following.inputs
+    return {name: values[name] for name in outputs}
 
 
 @dataclass
@@ -139,7 +152,8 @@ class _Specializer:
     typed: list[Node] = field(default_factory=list)
     host: list[Node] = field(default_factory=list)
     later: list[Node] = field(default_factory=list)
-    pending: set[str] = field(default_factory=set)
+    pending: set[str] = field(default_factory=set)  # what host or later nodes make,
+    after: set[str] = field(default_factory=set)  # and of it what later ones do
     contents: set[str] = field(default_factory=set)
     reasons: list[str] = field(default_factory=list)
 
@@ -164,9 +178,14 @@ class _Specializer:
             self._choose(node, node.op)
             return
         if not self.pending.isdisjoint(node.inputs):
-            self._postpone(node, self.later)
+            between = node.op.apart and self.after.isdisjoint(node.inputs)
+            self._postpone(node, self.host if between else self.later)
             return
         inputs = tuple(self.types[name] if name else None for name in node.inputs)
+        if node.op.apart or any(kind is not None and kind.dtype == object for kind in inputs):
+            self.reasons.append(f"{node.where}: runs on the host")
+            self._postpone(node, self.host)
+            return
         try:
             types = infer_node(node, inputs)
         except ValueNeeded as error:
@@ -197,7 +216,10 @@ class _Specializer:
 
     def _postpone(self, node: Node, where: list[Node]) -> None:
         where.append(node)
-        self.pending.update(name for name in node.outputs if name)
+        made = [name for name in node.outputs if name]
+        self.pending.update(made)
+        if where is self.later:
+            self.after.update(made)
 
     def _stop_for_content(self, node: Node, index: int) -> None:
         name = node.inputs[index] if index < len(node.inputs) else ""
