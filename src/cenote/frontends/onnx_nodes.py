@@ -14,6 +14,7 @@ from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array
 from cenote.frontends.onnx_bodies import WITH_BODY, add_branch, add_loop, trimmed
 from cenote.frontends.onnx_legacy import without_legacy
+from cenote.frontends.onnx_microsoft import NAMES, content, is_microsoft, written_out
 from cenote.frontends.onnx_order import ordered, where
 from cenote.frontends.onnx_schema import (
     STANDARD,
@@ -150,11 +151,15 @@ class Importer:
 
     def _expand(self, node: Any, attributes: Sequence[Any], domain: str, opset: int, scope: Scope) -> None:
         """An operator without a decoder: by the function body that ONNX defines for it, if there is one."""
-        function = self._standard_function(node, domain, opset, scope)
+        function = self._standard_function(node, attributes, domain, opset, scope)
         if function is None:
-            raise unsupported_operator(domain, node.op_type, opset, DECODERS)
+            raise unsupported_operator(domain, node.op_type, opset, (*DECODERS, *NAMES))
         bound = {
-            **default_attributes(domain, node.op_type, opset),
+            **(
+                default_attributes(domain, node.op_type, opset)
+                if schema_of(domain, node.op_type, opset)
+                else {}
+            ),
             **{item.name: item for item in attributes},
         }
         opsets = {STANDARD: defs.onnx_opset_version(), **scope.opsets}
@@ -163,10 +168,14 @@ class Importer:
         try:
             self._inline(node, function, list(bound.values()), opsets, scope)
         except UnsupportedError as error:
-            missing = unsupported_operator(domain, node.op_type, opset, DECODERS)
+            missing = unsupported_operator(domain, node.op_type, opset, (*DECODERS, *NAMES))
             raise UnsupportedError(f"{missing}; its definition by other operators fails: {error}") from error
 
-    def _standard_function(self, node: Any, domain: str, opset: int, scope: Scope) -> Any | None:
+    def _standard_function(
+        self, node: Any, attributes: Sequence[Any], domain: str, opset: int, scope: Scope
+    ) -> Any | None:
+        if is_microsoft(domain, node.op_type):
+            return written_out(node, {item.name: content(item) for item in attributes})
         schema = schema_of(domain, node.op_type, opset)
         if schema is None:
             return None

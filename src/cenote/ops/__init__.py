@@ -47,7 +47,7 @@ _FILES: dict[str, str] = {
     "movement.reshape": "Dropout Expand Flatten Identity Reshape Squeeze Unsqueeze",
     "movement.resize": "Resize Upsample",
     "movement.shape": "ConstantOfShape EyeLike Range Shape Size",
-    "movement.transpose": "Transpose",
+    "movement.transpose": "Transpose cenote.TransposeLast",
     "normalization.batch_normalization": "BatchNormalization",
     "normalization.instance_normalization": "GroupNormalization InstanceNormalization",
     "normalization.layer_normalization": (
