@@ -242,7 +242,7 @@ def test_optionals_are_none_or_an_array() -> None:
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     loaded = cenote.load(convolving(2), threads=1)
     loaded(X)
-    with pytest.raises(UnsupportedError, match="without loops"):
+    with pytest.raises(UnsupportedError, match="holds no loops"):
         loaded.save(tmp_path / "loop.plan")
     wrong = body(
         [node("Cast", ["v"], ["next"], to=INT64), node("Identity", ["go"], ["going"])],

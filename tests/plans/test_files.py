@@ -79,7 +79,7 @@ def test_several_shapes_in_one_file(tmp_path: Path) -> None:
     for batch in (1, 3):
         assert np.array_equal(stored(picture(batch)), model(picture(batch)))
     assert np.array_equal(stored(picture(2)), model(picture(2))), "a batch that no plan was made for"
-    assert len(model._sized.plans) == len(stored._sized.plans) == 2, "one picture, or several"
+    assert len(model._classes.plans) == len(stored._classes.plans) == 2, "one picture, or several"
     with pytest.raises(cenote.InputError, match="the model takes"):
         stored(np.zeros((2, 4, 8, 8), np.float32))
 

@@ -78,6 +78,11 @@ def _element(item: Any, dtype: str) -> Array:
     return array
 
 
+def all_tensors(values: Sequence[Array]) -> bool:
+    """True where none is a sequence, an optional, or of strings."""
+    return all(value.dtype != object for value in values)
+
+
 def given_back(value: Array) -> Any:
     """What a caller gets: a list of arrays for a sequence, None for an optional that holds nothing, else the array."""
     content = content_of(value)

@@ -10,6 +10,15 @@ says what each function does where frameworks disagree. Each differentiable func
 
 from __future__ import annotations
 
+from cenote.functional.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
+from cenote.functional.linear import addmm, bmm, linear, matmul, mm
 from cenote.functional.pool.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -79,6 +88,7 @@ __all__ = [
     "adaptive_max_pool2d_backward",
     "adaptive_max_pool3d",
     "adaptive_max_pool3d_backward",
+    "addmm",
     "avg_pool1d",
     "avg_pool1d_backward",
     "avg_pool2d",
@@ -87,6 +97,13 @@ __all__ = [
     "avg_pool3d_backward",
     "blur_pool",
     "blur_pool_backward",
+    "bmm",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "dilation",
     "dilation_backward",
     "erosion",
@@ -103,12 +120,14 @@ __all__ = [
     "global_lp_pool_backward",
     "global_max_pool",
     "global_max_pool_backward",
+    "linear",
     "lp_pool1d",
     "lp_pool1d_backward",
     "lp_pool2d",
     "lp_pool2d_backward",
     "lp_pool3d",
     "lp_pool3d_backward",
+    "matmul",
     "max_pool1d",
     "max_pool1d_backward",
     "max_pool2d",
@@ -125,6 +144,7 @@ __all__ = [
     "median_pool_backward",
     "min_pool",
     "min_pool_backward",
+    "mm",
     "pool_output_shape",
     "ps_roi_pool",
     "ps_roi_pool_backward",

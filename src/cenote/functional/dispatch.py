@@ -22,7 +22,7 @@ from cenote.codegen import jit
 from cenote.core import settings
 from cenote.core.errors import CapacityError, InputError, raise_refusal
 from cenote.core.limits import check_extents
-from cenote.core.types import PLAIN, Array, TensorType
+from cenote.core.types import PLAIN, Array, Declared, TensorType
 from cenote.functional.arguments import Operation, Types, check_out
 from cenote.kernels.base import View, dense_strides
 from cenote.kernels.driver import driver_abi
@@ -48,7 +48,8 @@ class Prepared:
     """An operation with its runner.
 
     `dense`: the inputs may be handed on as they are. `moved`: they are channels-first in shape, but channels-last in
-    memory, as PyTorch's channels_last tensors, and so are the results.
+    memory, as PyTorch's channels_last tensors, and so are the results. `orders`: the order of its axes in which each
+    input is handed on, where the operator reads transposed memory as it is.
     """
 
     runner: Runner
@@ -56,6 +57,7 @@ class Prepared:
     dense: bool
     single: bool
     moved: bool = False
+    orders: tuple[tuple[int, ...] | None, ...] = ()
 
     def fits(self, arrays: Sequence[Array], out: Any) -> Sequence[Array] | None:
         """The arrays to write to where `out` is plainly right: the quick way past `check_out`, which says what is
@@ -83,6 +85,10 @@ class Prepared:
             results = self.runner([np.moveaxis(x, 1, -1) for x in arrays], None)
             results = tuple(np.moveaxis(y, -1, 1) for y in results)
         else:
+            if self.orders:
+                arrays = [
+                    x if o is None else x.transpose(o) for x, o in zip(arrays, self.orders, strict=True)
+                ]
             results = self.runner(arrays if self.dense else [dense(x) for x in arrays], out)
         return results[0] if self.single else results
 
@@ -156,7 +162,7 @@ def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...
     types = tuple(TensorType(x.dtype.newbyteorder("="), x.shape) for x in arrays)
     operation = parser(types, *arguments)
     moved = _is_channels_last_memory(operation, arrays)
-    op, given = _moved(operation) if moved else (operation.op, operation.batched)
+    op, given, orders = (*_moved(operation), ()) if moved else _in_memory_order(operation, arrays)
     batched = tuple(TensorType(t.dtype, shape) for t, shape in zip(types, given, strict=True))
     made = op.infer(*batched)
     for y in made:
@@ -165,9 +171,13 @@ def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...
     prepared = Prepared(
         runner=runner_for(op, batched, count, () if moved else operation.shapes),
         outputs=tuple(TensorType(y.dtype, shape) for y, shape in zip(made, operation.shapes, strict=True)),
-        dense=all(x.flags.c_contiguous and x.dtype.isnative for x in arrays),
+        dense=all(
+            (x if o is None else x.transpose(o)).flags.c_contiguous and x.dtype.isnative
+            for x, o in zip(arrays, orders or (None,) * len(arrays), strict=True)
+        ),
         single=len(made) == 1,
         moved=moved,
+        orders=orders,
     )
     if key is not None:
         if len(_kept) >= MOST_KEPT:
@@ -208,6 +218,22 @@ def _moved(operation: Operation) -> tuple[Op, tuple[tuple[int, ...], ...]]:
     return op, tuple((shape[0], *shape[2:], shape[1]) for shape in operation.batched)
 
 
+def _in_memory_order(
+    operation: Operation, arrays: tuple[Array, ...]
+) -> tuple[Op, tuple[tuple[int, ...], ...], tuple[tuple[int, ...] | None, ...]]:
+    """The operation for inputs as they lie in memory, where the operator can read transposed ones without a copy."""
+    op, given = operation.op, list(operation.batched)
+    orders: list[tuple[int, ...] | None] = [None] * len(arrays)
+    for index, x in enumerate(arrays):
+        if x.flags.c_contiguous or given[index] != x.shape or not hasattr(op, "reordered"):
+            continue
+        order = tuple(int(axis) for axis in np.argsort([-step for step in x.strides], kind="stable"))
+        turned = op.reordered(index, order) if x.transpose(order).flags.c_contiguous else None
+        if turned is not None:
+            op, orders[index], given[index] = turned, order, tuple(x.shape[axis] for axis in order)
+    return op, tuple(given), tuple(orders) if any(orders) else ()
+
+
 def _is_plain(value: Any, depth: int = 0) -> bool:
     """True for what marshal writes without ambiguity: other things may share their bytes. Not for lists within lists
     deeper than any argument: one that holds itself."""
@@ -243,8 +269,11 @@ def runner_for(
     shown = tuple(shapes) or tuple(y.shape for y in types)
     count = resolve_threads(threads)
     best = _best_lowering(op, inputs)
-    if best is None or not all(y.size for y in types):
+    if not all(y.size for y in types):
         return _reference_runner(op, tuple(inputs), types, shown)
+    if best is None:
+        made = _compiled_runner(op, tuple(inputs), types, shown, count)
+        return made or _reference_runner(op, tuple(inputs), types, shown)
     return _Native(best, inputs, types, shown, count).runner()
 
 
@@ -307,16 +336,45 @@ class _Native:
             (*self.steps, *self.checks), tuple(self.inputs), self.outputs, tuple(self.constants), self.arena_bytes,
             driver_abi(), self.threads, self.alone, self.flush,
         )  # fmt: skip
-        shapes = self.shapes
+        return _program_runner(program, self.shapes)
 
-        def run(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
-            present = [x for x in arrays if x is not None]
-            results = program.run(present, out)
-            if out is not None:
-                return tuple(out)
-            return tuple(y.reshape(shape) for y, shape in zip(results, shapes, strict=True))
 
-        return run
+def _compiled_runner(
+    op: Op, inputs: tuple[TensorType | None, ...], outputs: Types, shapes: Sequence[tuple[int, ...]], threads: int
+) -> Runner | None:  # fmt: skip
+    """The operator as a graph of one node: for kernels that work on other layouts or types than the caller's.
+
+    None where the plan has no kernel for it either.
+    """
+    from cenote.compiler.compile import Compilation, compile_graph  # the passes take 0.1 s to import
+    from cenote.graph.graph import Graph, Node
+
+    names = ["" if x is None else f"x{index}" for index, x in enumerate(inputs)]
+    made = [f"y{index}" for index in range(len(outputs))]
+    declared = tuple(
+        Declared(n, x.dtype, x.shape) for n, x in zip(names, inputs, strict=True) if x is not None
+    )
+    types = {n: x for n, x in zip(names, inputs, strict=True) if x is not None} | dict(
+        zip(made, outputs, strict=True)
+    )
+    graph = Graph(declared, tuple(made), (Node(op, tuple(names), tuple(made), op.name),), types=types)
+    plan = compile_graph(graph, Compilation(threads))
+    if any(isinstance(step, HostStep) for step in plan.program.steps):
+        return None
+    program = plan.program
+    if settings.DENORMALS.choice() == "flush":
+        program = dataclasses.replace(program, flush=True, _free=[])
+    return _program_runner(program, shapes)
+
+
+def _program_runner(program: Program, shapes: Sequence[tuple[int, ...]]) -> Runner:
+    def run(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
+        results = program.run([x for x in arrays if x is not None], out)
+        if out is not None:
+            return tuple(out)
+        return tuple(y.reshape(shape) for y, shape in zip(results, shapes, strict=True))
+
+    return run
 
 
 def _view(type: TensorType, kind: str, index: int) -> View:

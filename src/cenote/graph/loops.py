@@ -91,6 +91,15 @@ class ControlFlow(Op):
         """The outputs, by calling a body."""
         raise NotImplementedError(f"{type(self).__name__}.run")
 
+    def fixed(self, inputs: Sequence[str], constants: Mapping[str, Array]) -> dict[str, Array]:
+        """The captured values that are constants, by the body's names; `inputs` are the node's."""
+        outer = inputs[len(inputs) - len(self.body.captured) :]
+        return {
+            name: constants[value]
+            for name, value in zip(self.body.captured, outer, strict=True)
+            if value in constants
+        }
+
     def _split(self, inputs: Sequence[Array | None]) -> tuple[list[Array | None], list[Array]]:
         """The node's own inputs, and what the body captures."""
         count = len(inputs) - len(self.body.captured)

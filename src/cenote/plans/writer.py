@@ -20,7 +20,7 @@ from cenote.core.types import Array, Declared, TensorType
 from cenote.kernels.driver import driver_sources
 from cenote.plans import format, templates
 from cenote.plans.fingerprint import checksums
-from cenote.plans.format import MAGIC, PAGE, TRUSTED, StoredModel, StoredPlan
+from cenote.plans.format import MAGIC, PAGE, TRUSTED, StoredModel, StoredPlan, Tail
 from cenote.runtime.steps import KernelStep, Slot, Step
 from cenote.runtime.template import KernelTemplate
 
@@ -40,7 +40,9 @@ def save(path: str | os.PathLike[str], model: StoredModel) -> None:
 def write(file: BinaryIO, model: StoredModel) -> None:
     """Write a plan file's content. Raises UnsupportedError for a host step or a text that cannot be written down."""
     constants = _Constants()
-    stored = [_plan_record(shapes, plan, constants) for shapes, plan in model.plans.items()]
+    stored = [
+        _plan_record(shapes, plan, constants, model.tails.get(shapes)) for shapes, plan in model.plans.items()
+    ]
     sized = [templates.record_of(*each, constants.add, encode) for each in model.sized]
     texts = [_text(plan) for plan in model.plans.values()]
     objects = _objects(model)
@@ -76,13 +78,12 @@ def _objects(model: StoredModel) -> dict[str, bytes]:
     target = jit.host_target()
     steps = [step for plan in model.plans.values() for step in plan.program.steps]
     used = {step.symbol for step in steps if isinstance(step, KernelStep)}
-    for _, sized in model.sized:
-        used |= {
-            symbol
-            for step in sized.template.steps
-            if isinstance(step, KernelTemplate)
-            for symbol, _ in step.kernels
-        }
+    sized = [*model.sized, *(each for tail in model.tails.values() for each in tail.classes.plans)]
+    while sized:
+        _, plan = sized.pop()
+        sized += plan.tail.classes.plans if plan.tail is not None else []
+        kernels = [step for step in plan.template.steps if isinstance(step, KernelTemplate)]
+        used |= {symbol for step in kernels for symbol, _ in step.kernels}
     symbols = sorted(used)
     drivers = driver_sources(target)
     jit.addresses(drivers, target)  # a model without a plan has not asked for them yet
@@ -120,7 +121,7 @@ class _Constants:
 
 
 def _plan_record(
-    shapes: tuple[tuple[int, ...], ...], plan: Plan | StoredPlan, constants: _Constants
+    shapes: tuple[tuple[int, ...], ...], plan: Plan | StoredPlan, constants: _Constants, tail: Tail | None
 ) -> dict[str, Any]:
     program = plan.program
     indices = [constants.add(array) for array in program.constants]
@@ -132,6 +133,7 @@ def _plan_record(
         "constants": indices,
         "arena": program.arena_bytes,
         "alone": program.alone,
+        "tail": templates.tail_record(tail, constants.add, encode),
     }
 
 
@@ -168,6 +170,8 @@ def _type_record(type: TensorType) -> list[Any]:
 
 
 def _declared_record(declared: Declared) -> list[Any]:
+    if declared.form:
+        raise UnsupportedError(f"a plan file takes tensors, but {declared} is none")
     return [
         declared.name,
         _dtype_name(declared.dtype),
