@@ -25,10 +25,12 @@ _FILES: dict[str, str] = {
     ),
     "elementwise.binary": "Add Div Max Mean Min Mod Mul PRelu Pow Sub Sum",
     "elementwise.cast": "BitCast Cast CastLike",
+    "elementwise.chain": "",
     "elementwise.compare": (
         "And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Equal Greater GreaterOrEqual IsInf "
         "IsNaN Less LessOrEqual Not Or Xor"
     ),
+    "elementwise.formula": "",
     "elementwise.unary": (
         "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Neg Reciprocal Round "
         "Sign Sin Sinh Sqrt Tan"

@@ -10,6 +10,7 @@ from cenote.graph.graph import Graph
 from cenote.graph.verify import verify
 from cenote.ops.conv.conv import Conv
 from cenote.ops.linear.gemm import Gemm
+from cenote.passes.chains import fuse_chains
 from cenote.passes.channels import compose_channels
 from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
 from cenote.passes.fuse import fuse, fuse_gates
@@ -31,6 +32,7 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         fuse,
         fuse_gates,
         lambda graph: compose_channels(graph, target.lanes()),
+        fuse_chains,
         eliminate_dead,
         own_outputs,
         lambda graph: complete_outputs(graph, target),
