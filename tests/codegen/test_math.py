@@ -111,6 +111,16 @@ def test_whole_range(target, emit, wanted, bounds, limit) -> None:  # type: igno
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_exp_falling(target: Target) -> None:
+    for low, high, limit in ((-15.0, 0.0, 3.0), (-87.0, -15.0, 7.0)):  # below, results are flushed to zero
+        x = dense(low, high)
+        x = x[(x >= low) & (x <= high)]
+        assert ulps(run(math.exp_falling, [x], target), np.exp(x.astype(np.float64))) <= limit
+    special = np.array([0.0, -0.0, -200.0, -np.inf, np.nan], np.float32)
+    assert np.array_equal(run(math.exp_falling, [special], target), [1, 1, 0, 0, np.nan], equal_nan=True)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize(("bounds", "limit"), [((-15.0, 100.0), 4.0), ((-80.0, -15.0), 6.0)])
 def test_swish(target: Target, bounds: tuple[float, float], limit: float) -> None:
     x = dense(*bounds)

@@ -43,7 +43,7 @@ def check(
 ) -> None:
     apart = harness.run_lowering(op, lowering, arrays, target, constants=constants)
     types = harness.input_types(arrays, constants)
-    (output, *_) = op.infer(*types)
+    output, *others = op.infer(*types)
     source = arrays[index]
     assert source is not None
     assert (output.dtype, output.shape) == (source.dtype, source.shape), f"{op}: input {index} does not fit"
@@ -58,9 +58,10 @@ def check(
         harness.pack(array, layout or Layout(), buffers[-1])
     shared = views[index]
     assert shared is not None
-    temporaries = [harness._view(type, Layout(), buffers, 0xFF) for type in lowering.temporaries]
+    extra = [*zip(others, lowering.outputs[1:], strict=True), *((t, Layout()) for t in lowering.temporaries)]
+    rest = [harness._view(type, layout, buffers, 0xFF) for type, layout in extra]
     y = View(output, shared.layout, shared.strides, shared.slot)
-    for call in lowering.bind(views, [y, *temporaries]):
+    for call in lowering.bind(views, [y, *rest]):
         harness.launch(call, buffers, target)
     for number, buffer in enumerate(buffers):
         buffer.check(f"{op} via {lowering.name} in place, buffer {number}")

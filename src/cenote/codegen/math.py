@@ -185,6 +185,31 @@ def swish(kernel: Kernel, x: Value, slope: float = 1.0) -> Value:
     return x / kernel.fma(polynomial(kernel, r, terms), power, kernel.constant(x.type, 1.0))
 
 
+# e^r for |r| <= ln(2) / 2, 1 at 0: 9.5e-8
+_FALLING = (1.0, 0.999999702, 0.499991506, 0.166676372, 0.0418979749, 0.00829026755)
+
+
+def exp_falling(kernel: Kernel, x: Value) -> Value:
+    """e^x for x <= 0, in half the instructions of exp: for sums that hold e^0, which is 1.
+
+    At most 3 units in the last place above e^-15, 7 below, 0 below 1.2e-38.
+    """
+    form = _format(x)
+    if form is not _SINGLE:
+        return exp(kernel, x)
+    # n + bias is the exponent field of e^x; it is 0 at the lower end, and so is the power of two.
+    held = kernel.select(x < -88.0, kernel.constant(x.type, -88.0), x)
+    magic = kernel.constant(x.type, form.magic + form.bias)
+    shifted = kernel.fma(held, kernel.constant(x.type, 1.0 / math.log(2.0)), magic)
+    n = shifted - magic
+    if kernel.target.has_fma:  # as in swish
+        r = kernel.fma(n, kernel.constant(x.type, -math.log(2.0)), held)
+    else:
+        high, low = (kernel.constant(x.type, -part, x.lanes) for part in (form.ln2_high, form.ln2_low))
+        r = kernel.fma(n, low, kernel.fma(n, high, held))
+    return polynomial(kernel, r, _FALLING) * (shifted.bits(form.bits) << form.mantissa).bits(x.type)
+
+
 def softplus(kernel: Kernel, x: Value) -> Value:
     """log(1 + e^x)."""
     rest = log1p(kernel, exp(kernel, -kernel.absolute(x)))

@@ -1,4 +1,5 @@
 """Pooling, elementwise functions and movement on arrays, named and defaulted as torch.
+"""Functions on arrays, named and defaulted as torch.nn.functional: every pooling, normalisation.
 
     import cenote.functional as F
 
@@ -79,6 +80,14 @@ from cenote.functional.elementwise import (
     square,
     sub,
     to,
+from cenote.functional.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    normalize,
+    rms_norm,
 )
 from cenote.functional.pool.adaptive import (
     adaptive_avg_pool1d,
@@ -164,6 +173,7 @@ from cenote.functional.unary import (
     tan,
     trunc,
 )
+from cenote.functional.softmax import log_softmax, softmax
 
 __all__ = [
     "Traced",
@@ -200,6 +210,7 @@ __all__ = [
     "bitwise_or",
     "bitwise_right_shift",
     "bitwise_xor",
+    "batch_norm",
     "blur_pool",
     "blur_pool_backward",
     "bmm",
@@ -243,6 +254,9 @@ __all__ = [
     "global_lp_pool_backward",
     "global_max_pool",
     "global_max_pool_backward",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
     "linear",
     "gt",
     "hardshrink",
@@ -263,6 +277,8 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logsigmoid",
+    "local_response_norm",
+    "log_softmax",
     "lp_pool1d",
     "lp_pool1d_backward",
     "lp_pool2d",
@@ -294,6 +310,7 @@ __all__ = [
     "mul",
     "ne",
     "neg",
+    "normalize",
     "pool_output_shape",
     "pow",
     "prelu",
@@ -303,6 +320,7 @@ __all__ = [
     "relu",
     "relu6",
     "remainder",
+    "rms_norm",
     "roi_align",
     "roi_align_backward",
     "roi_pool",
@@ -320,6 +338,7 @@ __all__ = [
     "softplus",
     "softshrink",
     "softsign",
+    "softmax",
     "spatial_pyramid_pool",
     "spatial_pyramid_pool_backward",
     "sqrt",

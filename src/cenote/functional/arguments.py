@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, CenoteError, DTypeError, ShapeError, shown
+from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.limits import LARGEST_SEED, within
 from cenote.core.pool_geometry import Pairs
-from cenote.core.types import Array, TensorType
+from cenote.core.types import TensorType
 from cenote.ops.base import Op
 from cenote.ops.pool.window import NAN_RULES
-from cenote.runtime.arrays import as_numpy
 
 LETTERS = {1: "L", 2: "HW", 3: "DHW"}
 SAME = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}
@@ -335,55 +334,3 @@ def operation_on(op: Op, x: TensorType, shape: Form) -> Operation:
     """An operator of one input whose outputs have the input's axes."""
     outputs = op.infer(TensorType(x.dtype, shape.batched))
     return Operation(op, (shape.batched,), tuple(shape.restore(y.shape) for y in outputs))
-
-
-def check_out(name: str, out: Any, outputs: Sequence[TensorType], inputs: Sequence[Array]) -> list[Array]:
-    """The arrays to write to; ArgumentError or DTypeError unless they fit."""
-    count, single = len(outputs), len(outputs) == 1
-    given = (out,) if single else out
-    if not single and (not isinstance(out, list | tuple) or len(out) != count):
-        raise ArgumentError(f"{name}: out must be a tuple of {count} arrays, one per result")
-    targets: list[Array] = []
-    for position, (target, wanted) in enumerate(zip(given, outputs, strict=True)):
-        what = f"{name}: out" if single else f"{name}: out[{position}]"
-        try:
-            array, _ = as_numpy(target)
-        except CenoteError as error:
-            raise ArgumentError(f"{what} {error}") from error
-        if array.dtype != wanted.dtype:
-            raise DTypeError(f"{what} must have type {wanted.dtype}, got {array.dtype}")
-        if array.shape != wanted.shape:
-            raise ArgumentError(f"{what} must have shape {list(wanted.shape)}, got {list(array.shape)}")
-        if not array.flags.writeable:
-            raise ArgumentError(f"{what} is read-only")
-        if not array.flags.c_contiguous and _overlaps_itself(array):
-            raise ArgumentError(f"{what}: its own elements overlap in memory (strides {list(array.strides)})")
-        if any(_overlap(array, x) for x in (*inputs, *targets)):
-            raise ArgumentError(
-                f"{what} overlaps an input or another output in memory; give it memory of its own"
-            )
-        targets.append(array)
-    return targets
-
-
-def _overlaps_itself(array: Array) -> bool:
-    """Whether the steps of some axis are shorter than what lies within one step.
-
-    So it is when elements share memory. Of views without shared memory only those that weave their axes into each
-    other (as_strided alone makes such) are taken for overlapping too.
-    """
-    within = array.itemsize
-    axes = zip(map(abs, array.strides), array.shape, strict=True)
-    for stride, extent in sorted(axis for axis in axes if axis[1] > 1):
-        if stride < within:
-            return array.size > 0
-        within += stride * (extent - 1)
-    return False
-
-
-def _overlap(a: Array, b: Array) -> bool:
-    """Whether two arrays share an element; True when that is too hard to tell."""
-    try:
-        return bool(np.shares_memory(a, b, max_work=100_000))  # type: ignore[arg-type]  # any limit is valid
-    except np.exceptions.TooHardError:
-        return True

@@ -22,8 +22,9 @@ from cenote.codegen import jit
 from cenote.core import settings
 from cenote.core.errors import CapacityError, InputError, raise_refusal
 from cenote.core.limits import check_extents
-from cenote.core.types import PLAIN, Array, Declared, TensorType
-from cenote.functional.arguments import Operation, Types, check_out
+from cenote.core.types import PLAIN, Array, TensorType
+from cenote.functional.arguments import Operation, Types
+from cenote.functional.outputs import check_out
 from cenote.kernels.base import View, dense_strides
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher, Runner, single_runner, with_constants
@@ -49,7 +50,8 @@ class Prepared:
 
     `dense`: the inputs may be handed on as they are. `moved`: they are channels-first in shape, but channels-last in
     memory, as PyTorch's channels_last tensors, and so are the results. `orders`: the order of its axes in which each
-    input is handed on, where the operator reads transposed memory as it is.
+    input is handed on, where the operator reads transposed memory as it is. `in_place`: inputs whose very memory the
+    first output may be written to.
     """
 
     runner: Runner
@@ -58,6 +60,7 @@ class Prepared:
     single: bool
     moved: bool = False
     orders: tuple[tuple[int, ...] | None, ...] = ()
+    in_place: frozenset[int] = frozenset()
 
     def fits(self, arrays: Sequence[Array], out: Any) -> Sequence[Array] | None:
         """The arrays to write to where `out` is plainly right: the quick way past `check_out`, which says what is
@@ -68,6 +71,8 @@ class Prepared:
         if len(targets) != len(self.outputs):
             return None
         others = list(arrays)
+        if type(targets[0]) is np.ndarray:
+            others = [x for n, x in enumerate(arrays) if x is not targets[0] or n not in self.in_place]
         for target, wanted in zip(targets, self.outputs, strict=True):
             if type(target) is not np.ndarray or target.shape != wanted.shape or target.dtype != wanted.dtype:
                 return None
@@ -141,7 +146,7 @@ def _convert_and_call(
         restore = back if position == 0 else restore
     prepared = prepare(parser, tuple(converted), arguments, threads)
     if out is not None:
-        targets = check_out(name, out, prepared.outputs, converted)
+        targets = check_out(name, out, prepared.outputs, converted, prepared.in_place)
         _fill(prepared, converted, targets)
         return out
     results = prepared(converted, None)
@@ -168,8 +173,9 @@ def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...
     for y in made:
         check_extents(f"{arguments[0]}: a result", y.shape, y.dtype.itemsize)
     _check_memory(arguments[0], made)
+    runner, in_place = _prepared_runner(op, batched, count, () if moved else operation.shapes)
     prepared = Prepared(
-        runner=runner_for(op, batched, count, () if moved else operation.shapes),
+        runner=runner,
         outputs=tuple(TensorType(y.dtype, shape) for y, shape in zip(made, operation.shapes, strict=True)),
         dense=all(
             (x if o is None else x.transpose(o)).flags.c_contiguous and x.dtype.isnative
@@ -178,6 +184,7 @@ def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...
         single=len(made) == 1,
         moved=moved,
         orders=orders,
+        in_place=frozenset() if moved else in_place,
     )
     if key is not None:
         if len(_kept) >= MOST_KEPT:
@@ -252,7 +259,7 @@ def _fill(prepared: Prepared, arrays: Sequence[Array], targets: Sequence[Array])
         target[...] = y
 
 
-# ---- runners -----------------------------------------------------------------------------------------------------
+# ---- runners ---------------------------------------------------------------------------------------------------------
 
 
 def runner_for(
@@ -265,16 +272,27 @@ def runner_for(
 
     Raises what `op.infer` raises, and ArgumentError for a number of threads out of range.
     """
+    return _prepared_runner(op, inputs, threads, shapes)[0]
+
+
+def _prepared_runner(
+    op: Op, inputs: Sequence[TensorType | None], threads: int | None, shapes: Sequence[tuple[int, ...]]
+) -> tuple[Runner, frozenset[int]]:
+    """The runner, and the inputs in whose memory it may write the first output. A reference computes all it gives
+    before any of it is written."""
     types = op.infer(*inputs)
     shown = tuple(shapes) or tuple(y.shape for y in types)
     count = resolve_threads(threads)
     best = _best_lowering(op, inputs)
-    if not all(y.size for y in types):
-        return _reference_runner(op, tuple(inputs), types, shown)
-    if best is None:
-        made = _compiled_runner(op, tuple(inputs), types, shown, count)
-        return made or _reference_runner(op, tuple(inputs), types, shown)
-    return _Native(best, inputs, types, shown, count).runner()
+    if best is None and all(y.size for y in types):
+        from cenote.functional.compiled import compiled_program  # the passes take 0.1 s to import
+
+        program = compiled_program(op, tuple(inputs), types, count)
+        if program is not None:
+            return _program_runner(program, shown), frozenset()
+    if best is None or not all(y.size for y in types):
+        return _reference_runner(op, tuple(inputs), types, shown), frozenset(range(len(inputs)))
+    return _Native(best, inputs, types, shown, count).runner(), frozenset(best.in_place)
 
 
 def _best_lowering(op: Op, inputs: Sequence[TensorType | None]) -> Lowering | None:
@@ -337,34 +355,6 @@ class _Native:
             driver_abi(), self.threads, self.alone, self.flush,
         )  # fmt: skip
         return _program_runner(program, self.shapes)
-
-
-def _compiled_runner(
-    op: Op, inputs: tuple[TensorType | None, ...], outputs: Types, shapes: Sequence[tuple[int, ...]], threads: int
-) -> Runner | None:  # fmt: skip
-    """The operator as a graph of one node: for kernels that work on other layouts or types than the caller's.
-
-    None where the plan has no kernel for it either.
-    """
-    from cenote.compiler.compile import Compilation, compile_graph  # the passes take 0.1 s to import
-    from cenote.graph.graph import Graph, Node
-
-    names = ["" if x is None else f"x{index}" for index, x in enumerate(inputs)]
-    made = [f"y{index}" for index in range(len(outputs))]
-    declared = tuple(
-        Declared(n, x.dtype, x.shape) for n, x in zip(names, inputs, strict=True) if x is not None
-    )
-    types = {n: x for n, x in zip(names, inputs, strict=True) if x is not None} | dict(
-        zip(made, outputs, strict=True)
-    )
-    graph = Graph(declared, tuple(made), (Node(op, tuple(names), tuple(made), op.name),), types=types)
-    plan = compile_graph(graph, Compilation(threads))
-    if any(isinstance(step, HostStep) for step in plan.program.steps):
-        return None
-    program = plan.program
-    if settings.DENORMALS.choice() == "flush":
-        program = dataclasses.replace(program, flush=True, _free=[])
-    return _program_runner(program, shapes)
 
 
 def _program_runner(program: Program, shapes: Sequence[tuple[int, ...]]) -> Runner:

@@ -1,18 +1,18 @@
-"""Normalisation of rows by their own statistics, and of the channels of blocked maps.
+"""Normalisation of rows by their own statistics.
 
-    rows (plain), an item is a row:                  blocked, an item is a block of channels of one picture:
-        sum, and from it the mean                        the same passes over all places,
-        sum of (x - mean)²                               one channel per lane
-        for part in the row: for element:
+    for item in begin .. end:                      emitted; an item is a row
+        sum, and from it the mean                  emitted, by vectors
+        sums of differences and their squares      emitted, by vectors
+        for part in the row: for element:          emitted, by vectors
             (x - mean) * factor * scale + bias
 
-A row is a run of `parts` x `inner` elements. Scale and bias go along the row (layer normalisation) or have one entry
-per part (group and instance normalisation). Sums run in float64; the mean is kept as the sum of two numbers, so that
-a mean far from zero costs nothing.
+A row is a run of memory, or several apart from each other (a channel of all pictures). Scale and bias go along the row
+(layer normalisation), or have one entry per part of it (group and instance normalisation).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,80 +20,113 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
+from cenote.codegen.values import F64, Pointer, Scalar, Value
+from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
 from cenote.kernels.elementwise.elementwise import vector_lanes
-from cenote.kernels.strided_axes import (
-    axis_names,
-    axis_pointers,
-    axis_words,
-    joined_axes,
-    nested,
-    position_count,
-)
+from cenote.kernels.elementwise.statistics import Centre, Moments, Runs, compute_type, row_moments, walk
+from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
+
+NOTES: dict[str, tuple[str, ...]] = {
+    "": (),
+    "given": ("mean", "spread"),
+    "layer": ("mean", "spread"),
+    "running": ("mean", "spread", "old_mean", "old_spread"),
+}
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """What is done to each row.
+
+    statistic   "layer" (mean and variance), or what values are divided by: "rms", "l1", "l2", "largest"
+    outside     epsilon is added to the deviation, not to the variance
+    noted       "given": mean and variance of each row are read, not computed; "layer": mean and 1 / deviation are
+                written too; "running": mixtures of old means and variances with those of the rows
+    """
+
+    statistic: str
+    outside: bool = False
+    noted: str = ""
+
+    def numbers(self) -> tuple[Parameter, ...]:
+        names = ("epsilon", *(("momentum", "correction") if self.noted == "running" else ()))
+        return tuple(Parameter(name, F64) for name in names)
+
+    def given(self, k: Kernel, place: Value, lanes: int, mask: Value | None) -> Moments:
+        """The statistics of a row (or of columns from a place on) as they are in memory."""
+        mean, spread = (k.pointer(name).load(place, lanes, mask).to(F64) for name in ("mean", "spread"))
+        return Moments(mean, spread)
+
+    def note(self, k: Kernel, moments: Moments, factor: Value, place: Value, mask: Value | None) -> None:
+        """Write the statistics of a row (or of columns from a place on)."""
+        if self.noted in ("", "given") or moments.mean is None:
+            return
+        mean, spread, lanes = moments.mean, factor, moments.mean.lanes
+        if self.noted == "running":
+            momentum = k.number("momentum")
+
+            def mixed(name: str, value: Value) -> Value:
+                old = k.pointer(name).load(place, lanes, mask).to(F64)
+                return old * momentum + value * (1.0 - momentum)
+
+            spread = mixed("old_spread", moments.spread * k.number("correction"))
+            mean = mixed("old_mean", mean)
+        for name, value in (("mean", mean), ("spread", spread)):
+            to = k.pointer(name)
+            to.store(value.to(to.element), place, mask)
 
 
 @dataclass(frozen=True)
 class NormalizeRows(KernelSpec):
-    """`centred` subtracts the mean; `along`: scale and bias lie along the row, else one entry per part."""
+    """`along`: scale and bias lie along the row, else one entry per part. `dtypes` are those of y, x, scale and bias,
+    and of the statistics that are noted."""
 
-    centred: bool
+    form: Normalization
     along: bool
+    scaled: bool
     biased: bool
-    dtypes: tuple[np.dtype[Any], np.dtype[Any], np.dtype[Any]]  # y, x, scale and bias
+    dtypes: tuple[np.dtype[Any], ...]
     outer: int
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        scalars = [Scalar.of(dtype) for dtype in (*self.dtypes, self.dtypes[2])]
-        pointers = [
-            Parameter(name, scalar, pointer=True, may_alias=True)
-            for name, scalar in zip(("y", "x", "scale", "bias"), scalars, strict=True)
-        ]
-        numbers = ["parts", "inner", "groups", "group_step", "part_step", *axis_names(self.outer, ("y", "x"))]
-        return (*pointers, Parameter("epsilon", F64), *numbers_named(numbers))
+        y, x, parameter, statistic = map(Scalar.of, self.dtypes)
+        pairs = [("y", y), ("x", x), ("scale", parameter), ("bias", parameter)]
+        pairs += [(name, statistic) for name in NOTES[self.form.noted]]
+        pointers = [Parameter(name, scalar, pointer=True, may_alias=True) for name, scalar in pairs]
+        numbers = (
+            "runs", "run", "x_run", "parts", "inner", "x_part", "y_part", "groups", "group_step", "part_step",
+        )  # fmt: skip
+        axes = axis_names(self.outer, ("y", "x"))
+        return (*pointers, *self.form.numbers(), *numbers_named([*numbers, *axes]))
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
         for item in k.range(k.begin, k.end):
             y, x = axis_pointers(k, self.outer, ("y", "x"), item)
-            entry = item % k.number("groups") * k.number("group_step")
-            self._row(k, y, x, entry)
+            self._row(k, y, x, item)
         return k
 
-    def _row(self, k: Kernel, y: Pointer, x: Pointer, entry: Value) -> None:
-        compute = F64 if x.element is F64 else F32
+    def _row(self, k: Kernel, y: Pointer, x: Pointer, item: Value) -> None:
+        compute, form = compute_type(x), self.form
         lanes = vector_lanes(self.dtypes[1], k.target)
-        parts, inner = k.number("parts"), k.number("inner")
-        count = parts * inner
-        zero = k.constant(F64, 0.0)
-        mean = zero
-        if self.centred:
-            mean = _sum(k, x, count, lanes, lambda value: value) / count.to(F64)
-        centre = _Centre(k, mean, compute) if self.centred else None
-        square = _sum(k, x, count, lanes, lambda value: _squared(centre, value))
-        factor = (1.0 / k.square_root(square / count.to(F64) + k.number("epsilon"))).to(compute)
-
-        scale, bias = k.pointer("scale") + entry, k.pointer("bias") + entry
-        for part in k.range(0, parts):
-            offset, step = part * inner, part * k.number("part_step")
-            finish = _Finish(
-                self, centre, factor, (scale, bias) if self.along else (scale + step, bias + step)
-            )
-            _walk(k, inner, lanes, x.element.nbytes, finish.emit_on(x + offset, y + offset))
-
-
-class _Centre:
-    """Subtracts a float64 mean from values of less precision: first its rounded part, then the rest."""
-
-    def __init__(self, k: Kernel, mean: Value, compute: Scalar) -> None:
-        self.high = mean.to(compute)
-        self.low = (mean - self.high.to(F64)).to(compute)
-
-    def of(self, value: Value) -> Value:
-        return value - self.high - self.low
+        runs = Runs(x, k.number("runs"), k.number("run"), k.number("x_run"))
+        given = form.noted == "given"
+        moments = form.given(k, item, 1, None) if given else row_moments(k, form.statistic, runs, lanes)
+        factor = moments.factor(k, form.statistic, form.outside, k.number("epsilon"))
+        form.note(k, moments, factor, item, None)
+        centre = Centre(moments.mean, compute) if moments.mean is not None else None
+        shift = None if centre is None else (-centre.low * factor).to(compute)
+        finish = _Finish(self, centre, factor.to(compute), shift)
+        entry = item % k.number("groups") * k.number("group_step")
+        for part in k.range(0, k.number("parts")):
+            place = entry if self.along else entry + part * k.number("part_step")
+            source, to = x + part * k.number("x_part"), y + part * k.number("y_part")
+            body = finish.emit_on(k, source, to, k.pointer("scale") + place, k.pointer("bias") + place)
+            walk(k, k.integer(0), k.number("inner"), lanes, x.element.nbytes, body)
 
 
 @dataclass(frozen=True)
@@ -101,151 +134,109 @@ class _Finish:
     """The last pass over a row: from x to y, by the statistics and the parameters."""
 
     spec: NormalizeRows
-    centre: _Centre | None
+    centre: Centre | None
     factor: Value
-    parameters: tuple[Pointer, Pointer]
+    shift: Value | None
 
-    def emit_on(self, x: Pointer, y: Pointer) -> Callable[[Value, int, Value | None], None]:
-        compute = self.factor.type
+    def emit_on(
+        self, k: Kernel, x: Pointer, y: Pointer, scale: Pointer, bias: Pointer
+    ) -> Callable[[Value, int, Value | None, int], None]:
+        compute, spec = self.factor.type, self.spec
+        factor, shift = self.factor, self.shift
+        if not spec.along and spec.scaled:
+            one = scale.load(0).to(compute)
+            factor, shift = factor * one, None if shift is None else shift * one
+        if not spec.along and spec.biased:
+            one = bias.load(0).to(compute)
+            shift = one if shift is None else shift + one
 
-        def emit(place: Value, width: int, mask: Value | None) -> None:
+        def emit(place: Value, width: int, mask: Value | None, _: int) -> None:
             value = x.load(place, width, mask).to(compute)
-            value = (self.centre.of(value) if self.centre else value) * self.factor
-            scale, bias = self.parameters
-            at = (place, width, mask) if self.spec.along else (0, 1, None)
-            value = value * scale.load(*at).to(compute)
-            if self.spec.biased:
-                value = value + bias.load(*at).to(compute)
+            value = self.centre.of(value) if self.centre else value
+            value = value * factor if shift is None else k.fma(value, factor, shift)
+            if spec.along and spec.scaled and spec.biased:
+                offset = bias.load(place, width, mask).to(compute)
+                value = k.fma(value, scale.load(place, width, mask).to(compute), offset)
+            elif spec.along and spec.scaled:
+                value = value * scale.load(place, width, mask).to(compute)
+            elif spec.along and spec.biased:
+                value = value + bias.load(place, width, mask).to(compute)
             y.store(value.to(y.element), place, mask)
 
         return emit
 
 
-def _squared(centre: _Centre | None, value: Value) -> Value:
-    moved = centre.of(value) if centre else value
-    wide = moved.to(F64)
-    return wide * wide
+@dataclass(frozen=True)
+class Parameters:
+    """Scale and bias, or None, and where a row's lie: `groups` rows have entries of their own, `group_step` apart, and
+    so have the parts of a row (`part_step`). Without any step they lie along the row."""
 
+    scale: View | Array | None
+    bias: View | Array | None
+    groups: int = 1
+    group_step: int = 0
+    part_step: int = 0
 
-def _walk(
-    k: Kernel, count: Value, lanes: int, nbytes: int, body: Callable[[Value, int, Value | None], None]
-) -> None:
-    """Vectors, then the rest under a mask (one by one for types below 32 bits)."""
-    whole = count // lanes * lanes
-    for place in k.range(0, whole, lanes):
-        body(place, lanes, None)
-    if nbytes < 4:
-        for place in k.range(whole, count):
-            body(place, 1, None)
-        return
-    with k.when(whole < count):
-        body(whole, lanes, k.tail_mask(count - whole, lanes))
+    @property
+    def along(self) -> bool:
+        return not (self.group_step or self.part_step)
 
-
-def _sum(k: Kernel, x: Pointer, count: Value, lanes: int, formula: Callable[[Value], Value]) -> Value:
-    """Sum of a formula over a run, in float64, always in the same order."""
-    compute = F64 if x.element is F64 else F32
-    total = k.variable(k.constant(F64, 0.0, lanes))
-    single = k.variable(k.constant(F64, 0.0))
-
-    def add(place: Value, width: int, mask: Value | None) -> None:
-        value = formula(x.load(place, width, mask).to(compute)).to(F64)
-        if mask is not None:
-            value = k.select(mask, value, k.constant(F64, 0.0, lanes))
-        accumulator = total if width == lanes else single
-        accumulator.value = accumulator.value + value
-
-    _walk(k, count, lanes, x.element.nbytes, add)
-    return k.reduce(total.value, "add") + single.value
+    def dtype(self, default: np.dtype[Any]) -> np.dtype[Any]:
+        for each in (self.scale, self.bias):
+            if each is not None:
+                return each.type.dtype if isinstance(each, View) else each.dtype
+        return default
 
 
 @dataclass(frozen=True)
-class NormalizeBlocked(KernelSpec):
-    """Per channel over all places of a blocked map of so many spatial axes."""
+class Notes:
+    """Where statistics go, and what the running ones need."""
 
+    words: dict[str, Argument]
     dtype: np.dtype[Any]
-    lanes: int
-    spatial: int
-
-    @property
-    def compute(self) -> Scalar:
-        return F64 if Scalar.of(self.dtype) is F64 else F32
-
-    @property
-    def words(self) -> tuple[Parameter, ...]:
-        element = Scalar.of(self.dtype)
-        pointers = pointers_to(element, "y", "x", may_alias=True)
-        pointers += pointers_to(self.compute, "scale", "bias")
-        numbers = [
-            "blocks",
-            "y_picture",
-            "y_block",
-            "x_picture",
-            "x_block",
-            *axis_names(self.spatial, ("y", "x")),
-        ]
-        return (*pointers, Parameter("epsilon", F64), *numbers_named(numbers))
-
-    def emit(self, target: Target) -> Kernel:
-        element, compute, k = Scalar.of(self.dtype), self.compute, self.kernel(target)
-        extents = [k.number(f"extent_{axis}") for axis in range(self.spatial)]
-        strides = [[k.number(f"stride_{axis}_{name}") for axis in range(self.spatial)] for name in ("y", "x")]
-        lanes, zero = self.lanes, k.constant(F64, 0.0, self.lanes)
-        for item in k.range(k.begin, k.end):
-            picture, block = item // k.number("blocks"), item % k.number("blocks")
-            y, x = (
-                k.pointer(name) + (picture * k.number(f"{name}_picture") + block * k.number(f"{name}_block"))
-                for name in ("y", "x")
-            )
-            total = k.variable(zero)
-            for _, place in nested(k, extents, strides):
-                total.value = total.value + x.load(place, lanes).to(F64)
-            count = k.integer(1)
-            for extent in extents:
-                count = count * extent
-            centre = _Centre(k, total.value / count.to(F64), compute)
-            square = k.variable(zero)
-            for _, place in nested(k, extents, strides):
-                square.value = square.value + _squared(centre, x.load(place, lanes).to(compute))
-            factor = (1.0 / k.square_root(square.value / count.to(F64) + k.number("epsilon"))).to(compute)
-            factor = factor * k.pointer("scale").load(block * lanes, lanes)
-            bias = k.pointer("bias").load(block * lanes, lanes)
-            for target_place, place in nested(k, extents, strides):
-                value = k.fma(centre.of(x.load(place, lanes).to(compute)), factor, bias)
-                y.store(value.to(element), target_place)
-        return k
 
 
 def normalize_rows_call(
-    x: View, y: View, scale: View | Array, bias: View | Array | None, first: int, *, centred: bool, epsilon: float,
-    parts: int = 1, groups: int = 1, group_step: int = 0, part_step: int = 0,
+    form: Normalization, x: View, y: View, first: int, parameters: Parameters, epsilon: float, parts: int = 1,
+    notes: Notes | None = None,
 ) -> Call:  # fmt: skip
-    """Normalise rows that hold the axes from `first` on, or (parts > 1) a group of channels of them.
-
-    With parts > 1 or a group step, scale and bias have one entry per group and part; else they lie along the row.
-    """
-    count = int(np.prod(x.shape[first:]))
-    along = not (group_step or part_step)
+    """Normalise rows that hold the axes from `first` on, in so many parts (a group of channels of a picture)."""
+    count = math.prod(x.shape[first:])
+    inner = count // parts
     outer = joined_axes(x.shape[:first], (y.strides[:first], x.strides[:first]))
-    dtypes = tuple(a.type.dtype if isinstance(a, View) else a.dtype for a in (y, x, scale))
-    spec = NormalizeRows(centred, along, bias is not None, (dtypes[0], dtypes[1], dtypes[2]), len(outer))
+    layout = {
+        "runs": 1, "run": count, "x_run": 0, "parts": parts, "inner": inner, "x_part": inner, "y_part": inner,
+    }  # fmt: skip
+    return _call(form, x, y, outer, layout, parameters, epsilon, notes)
+
+
+def normalize_channels_call(
+    form: Normalization, x: View, y: View, parameters: Parameters, epsilon: float, notes: Notes | None = None
+) -> Call:
+    """Normalise each channel (axis 1) over all other axes."""
+    inner = math.prod(x.shape[2:])
+    outer = joined_axes(x.shape[1:2], (y.strides[1:2], x.strides[1:2]))
+    n = x.shape[0]
+    layout = {
+        "runs": n, "run": inner, "x_run": x.strides[0], "parts": n, "inner": inner,
+        "x_part": x.strides[0], "y_part": y.strides[0],
+    }  # fmt: skip
+    return _call(form, x, y, outer, layout, parameters, epsilon, notes)
+
+
+def _call(
+    form: Normalization, x: View, y: View, outer: list[tuple[int, list[int]]], layout: dict[str, int],
+    parameters: Parameters, epsilon: float, notes: Notes | None,
+) -> Call:  # fmt: skip
+    parameter = parameters.dtype(np.dtype(np.float32))
+    dtypes = (y.type.dtype, x.type.dtype, parameter, notes.dtype if notes else np.dtype(np.float32))
+    scaled, biased = parameters.scale is not None, parameters.bias is not None
+    spec = NormalizeRows(form, parameters.along, scaled, biased, dtypes, len(outer))
     words: dict[str, Argument] = {
-        "y": y, "x": x, "scale": scale, "bias": bias, "epsilon": float(epsilon),
-        "parts": parts, "inner": count // parts, "groups": groups,
-        "group_step": group_step, "part_step": part_step, **axis_words(outer, ("y", "x")),
+        "y": y, "x": x, "scale": parameters.scale, "bias": parameters.bias, "epsilon": float(epsilon),
+        "groups": parameters.groups, "group_step": parameters.group_step, "part_step": parameters.part_step,
+        **layout, **axis_words(outer, ("y", "x")), **(notes.words if notes else {}),
     }  # fmt: skip
     items = position_count(outer) if y.type.size else 0
-    return Call.named(spec, words, items, grain=max(1, 16384 // max(count, 1)))
-
-
-def normalize_blocked_call(x: View, y: View, scale: Array, bias: Array, epsilon: float) -> Call:
-    """Normalise every channel of a blocked map; scale and bias fill whole blocks."""
-    spatial = joined_axes(x.shape[2:], (y.strides[2:], x.strides[2:]))
-    spec = NormalizeBlocked(y.type.dtype, y.layout.lanes, len(spatial))
-    words: dict[str, Argument] = {
-        "y": y, "x": x, "scale": scale, "bias": bias, "epsilon": float(epsilon), "blocks": x.blocks,
-        "y_picture": y.strides[0], "y_block": y.strides[1], "x_picture": x.strides[0], "x_block": x.strides[1],
-        **axis_words(spatial, ("y", "x")),
-    }  # fmt: skip
-    items = x.shape[0] * x.blocks if y.type.size else 0
-    return Call.named(spec, words, items)
+    work = layout["parts"] * layout["inner"]
+    return Call.named(spec, words, items, grain=maximum(1, 16384 // maximum(work, 1)))

@@ -5,7 +5,9 @@
         exponentials, stored, and their sum                        the same three passes down the axis,
         scaled by 1 / sum                                          one line per lane
 
-Exponentials wait in y (in float32 scratch for types of 16 bits). Sums run in float64, always in the same order.
+Exponentials wait in y (in float32 scratch for types of 16 bits). Sums run in float64 from piece to piece (within a
+piece of 4,096 elements in float32), always in the same order. Lines of more than 65,536 elements do not stay in the
+caches: largest and sum come from one pass, and the exponentials are computed again in the second.
 """
 
 from __future__ import annotations
@@ -19,22 +21,27 @@ import numpy as np
 
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
+from cenote.codegen.values import F64, Pointer, Scalar, Value
+from cenote.codegen.variables import Variable
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.elementwise.elementwise import vector_lanes
+from cenote.kernels.elementwise.statistics import PIECE, UNROLL, compute_type, walk
 from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
 
 COLUMNS = 64  # of one item across
+LONG = 1 << 16  # elements of a line
 
 
 @dataclass(frozen=True)
 class SoftmaxSpec(KernelSpec):
-    """`along`: the axis has stride 1; else columns beside each other are done together."""
+    """`along`: the axis has stride 1; else columns beside each other are done together. `long`: lines are longer than
+    the caches, so that exponentials are computed twice and memory is read twice only."""
 
     logarithm: bool
     along: bool
+    long: bool
     dtype: np.dtype[Any]
     outer: int
 
@@ -66,49 +73,24 @@ class SoftmaxSpec(KernelSpec):
     # ---- along ------------------------------------------------------------------------------------------------
 
     def _line(self, k: Kernel, y: Pointer, x: Pointer, lanes: int) -> None:
-        count = k.number("count")
-        compute = _compute(x)
-        whole = count // lanes * lanes
-        low = k.constant(compute, float("-inf"), lanes)
-        state = k.variable(low)
+        count, compute = k.number("count"), compute_type(x)
+        line = _Line(k, x, lanes)
+        if self.long:
+            largest, total = line.in_pieces(count)
+        else:
+            largest = line.largest(k.integer(0), count)
+            waiting = None if self.logarithm else self._waiting(k, y, compute)
+            total = line.total(k.integer(0), count, largest, waiting)
+        finish = self._finish(k, total, largest, compute)
 
-        def widest(place: Value, width: int, mask: Value | None) -> None:
-            value = x.load(place, width, mask).to(compute)
-            state.value = k.maximum(state.value, value if mask is None else k.select(mask, value, low))
+        def scaled(place: Value, width: int, mask: Value | None, _: int) -> None:
+            source = x if self.logarithm or self.long else self._waiting(k, y, compute)
+            value = source.load(place, width, mask).to(compute)
+            if self.long and not self.logarithm:
+                value = math.exp_falling(k, value - largest)
+            y.store(finish(value).to(y.element), place, mask)
 
-        self._walk(k, count, whole, lanes, widest)
-        largest = k.reduce(state.value, "maximum")
-        total = k.variable(k.constant(F64, 0.0, lanes))
-        waiting = self._waiting(k, y, compute)
-
-        def exponential(place: Value, width: int, mask: Value | None) -> None:
-            value = math.exp(k, x.load(place, width, mask).to(compute) - largest)
-            if not self.logarithm:
-                waiting.store(value, place, mask)
-            kept = value if mask is None else k.select(mask, value, k.constant(compute, 0.0, lanes))
-            total.value = total.value + kept.to(F64)
-
-        self._walk(k, count, whole, lanes, exponential)
-        finish = self._finish(k, k.reduce(total.value, "add"), largest, compute)
-
-        def scaled(place: Value, width: int, mask: Value | None) -> None:
-            source = x if self.logarithm else waiting
-            y.store(finish(source.load(place, width, mask).to(compute)).to(y.element), place, mask)
-
-        self._walk(k, count, whole, lanes, scaled)
-
-    def _walk(
-        self,
-        k: Kernel,
-        count: Value,
-        whole: Value,
-        lanes: int,
-        body: Callable[[Value, int, Value | None], None],
-    ) -> None:
-        for place in k.range(0, whole, lanes):
-            body(place, lanes, None)
-        with k.when(whole < count):
-            body(whole, lanes, k.tail_mask(count - whole, lanes))
+        walk(k, k.integer(0), count, lanes, x.element.nbytes, scaled)
 
     def _waiting(self, k: Kernel, y: Pointer, compute: Scalar) -> Pointer:
         return y if y.element is compute else k.scratch.cast(compute)
@@ -130,7 +112,7 @@ class SoftmaxSpec(KernelSpec):
             self._columns(k, y, x, lanes, k.tail_mask(left, lanes))
 
     def _columns(self, k: Kernel, y: Pointer, x: Pointer, lanes: int, mask: Value | None) -> None:
-        compute = _compute(x)
+        compute = compute_type(x)
         count, x_step, y_step = k.number("count"), k.number("x_step"), k.number("y_step")
         state = k.variable(k.constant(compute, float("-inf"), lanes))
         for place in k.range(0, count):
@@ -140,7 +122,7 @@ class SoftmaxSpec(KernelSpec):
         waiting = self._waiting(k, y, compute)
         step = y_step if waiting is y else k.integer(lanes)
         for place in k.range(0, count):
-            value = math.exp(k, x.load(place * x_step, lanes, mask).to(compute) - largest)
+            value = math.exp_falling(k, x.load(place * x_step, lanes, mask).to(compute) - largest)
             if not self.logarithm:
                 waiting.store(value, place * step, mask)
             total.value = total.value + value.to(F64)
@@ -151,8 +133,67 @@ class SoftmaxSpec(KernelSpec):
             y.store(finish(value).to(y.element), place * y_step, mask)
 
 
-def _compute(x: Pointer) -> Scalar:
-    return F64 if x.element is F64 else F32
+class _Line:
+    """The largest element of a line and the sum of exponentials of the differences from it."""
+
+    def __init__(self, k: Kernel, x: Pointer, lanes: int) -> None:
+        self.k, self.x, self.lanes, self.compute = k, x, lanes, compute_type(x)
+
+    def _chains(self, value: float, number: int = UNROLL) -> list[Variable]:
+        return [self.k.variable(self.k.constant(self.compute, value, self.lanes)) for _ in range(number)]
+
+    def largest(self, begin: Value, end: Value) -> Value:
+        k, low = self.k, self.k.constant(self.compute, float("-inf"), self.lanes)
+        chains, single = self._chains(float("-inf")), k.variable(k.constant(self.compute, float("-inf")))
+
+        def widest(place: Value, width: int, mask: Value | None, chain: int) -> None:
+            value = self.x.load(place, width, mask).to(self.compute)
+            value = value if mask is None else k.select(mask, value, low)
+            state = chains[chain] if width == self.lanes else single
+            state.value = k.maximum(state.value, value)
+
+        walk(k, begin, end, self.lanes, self.x.element.nbytes, widest)
+        a, b, c, d = (chain.value for chain in chains)
+        return k.maximum(k.reduce(k.maximum(k.maximum(a, b), k.maximum(c, d)), "maximum"), single.value)
+
+    def total(self, begin: Value, end: Value, largest: Value, waiting: Pointer | None) -> Value:
+        """The sum, in float64 from piece to piece; exponentials are written to `waiting`."""
+        k, total = self.k, self.k.variable(self.k.constant(F64, 0.0))
+        for first in k.range(begin, end, PIECE):
+            last = k.select(first + PIECE < end, first + PIECE, end)
+            total.value = total.value + self._piece(first, last, largest, waiting)
+        return total.value
+
+    def _piece(self, begin: Value, end: Value, largest: Value, waiting: Pointer | None) -> Value:
+        k, zero = self.k, self.k.constant(self.compute, 0.0, self.lanes)
+        chains, single = self._chains(0.0), k.variable(k.constant(self.compute, 0.0))
+
+        def exponential(place: Value, width: int, mask: Value | None, chain: int) -> None:
+            value = math.exp_falling(k, self.x.load(place, width, mask).to(self.compute) - largest)
+            if waiting is not None:
+                waiting.store(value, place, mask)
+            state = chains[chain] if width == self.lanes else single
+            state.value = state.value + (value if mask is None else k.select(mask, value, zero))
+
+        walk(k, begin, end, self.lanes, self.x.element.nbytes, exponential)
+        a, b, c, d = (chain.value for chain in chains)
+        return (k.reduce((a + b) + (c + d), "add") + single.value).to(F64)
+
+    def in_pieces(self, count: Value) -> tuple[Value, Value]:
+        """Both in one pass over memory: the sum is scaled down when a piece holds a larger element."""
+        k, compute = self.k, self.compute
+        low = k.constant(compute, float("-inf"))
+        largest, total = k.variable(low), k.variable(k.constant(F64, 0.0))
+        for first in k.range(0, count, PIECE):
+            last = k.select(first + PIECE < count, first + PIECE, count)
+            before = largest.value
+            now = k.maximum(before, self.largest(first, last))
+            # Nothing but -infinity so far: their exponentials are 0, not those of -inf - (-inf).
+            shift = k.select(now.equals(float("-inf")), k.constant(compute, 0.0), now)
+            factor = k.select(now.equals(before), k.constant(compute, 1.0), math.exp_falling(k, before - now))
+            total.value = total.value * factor.to(F64) + self._piece(first, last, shift, None)
+            largest.value = now
+        return largest.value, total.value
 
 
 def softmax_call(x: View, y: View, axes: Sequence[int], logarithm: bool, target: Target) -> Call:
@@ -163,7 +204,8 @@ def softmax_call(x: View, y: View, axes: Sequence[int], logarithm: bool, target:
     columns = prod(x.shape[last:])
     along = columns == 1
     outer = joined_axes(x.shape[:first], (y.strides[:first], x.strides[:first]))
-    spec = SoftmaxSpec(logarithm, along, y.type.dtype, len(outer))
+    long = bool(along and count > LONG)
+    spec = SoftmaxSpec(logarithm, along, long, y.type.dtype, len(outer))
     items = position_count(outer) * (1 if along else -(-columns // COLUMNS)) if y.type.size else 0
     words: dict[str, Argument] = {
         "y": y,
@@ -175,7 +217,9 @@ def softmax_call(x: View, y: View, axes: Sequence[int], logarithm: bool, target:
         **axis_words(outer, ("y", "x")),
     }
     scratch = (
-        0 if y.type.dtype.itemsize >= 4 else 4 * count * (1 if along else vector_lanes(y.type.dtype, target))
+        0
+        if y.type.dtype.itemsize >= 4 or long
+        else 4 * count * (1 if along else vector_lanes(y.type.dtype, target))
     )
     work = maximum(1, count * (1 if along else COLUMNS))
     return Call.named(spec, words, items, grain=maximum(1, 32768 // work), scratch=scratch)

@@ -14,10 +14,12 @@ from cenote.kernels.base import Call, View, constant_of, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.elementwise import elementwise_call, operand_of, per_channel
+from cenote.kernels.elementwise.normalize import Normalization
 from cenote.ops.base import Arrays, Bind, Box, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import read, require_float
 from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.epilogue import Fusible
+from cenote.ops.normalization.normalization_lowerings import channel_lowerings
 from cenote.ops.values import narrow, seeded, wide
 
 
@@ -27,7 +29,8 @@ class BatchNormalization(Fusible):
 
     Inputs: x, scale, bias, mean, variance (the last four of shape [channels]). In `training` mode mean and
     variance are those of the batch (divided by N), and the outputs are y, running mean and running variance
-    (`momentum` of the old, 1 - momentum of the batch's; PyTorch's momentum is the other way round).
+    (`momentum` of the old, 1 - momentum of the batch's; PyTorch's momentum is the other way round). `unbiased`: the
+    running variance takes the batch's divided by N - 1, as PyTorch's.
     """
 
     name = "batch_normalization"
@@ -36,6 +39,7 @@ class BatchNormalization(Fusible):
     training: bool = False
     momentum: float = 0.9
     activation: Activation = field(default_factory=Activation)
+    unbiased: bool = False
 
     operands = ("X", "scale", "B", "input_mean", "input_var")
 
@@ -64,9 +68,11 @@ class BatchNormalization(Fusible):
             axes = tuple(axis for axis in range(x.ndim) if axis != 1)
             old = mean, variance
             mean, variance = x.mean(axis=axes).reshape(-1), x.var(axis=axes).reshape(-1)
+            seen = x.size // mean.size if mean.size else 0
+            noted = variance * seen / (seen - 1) if self.unbiased else variance
             extra = [
                 was * self.momentum + now * (1 - self.momentum)
-                for was, now in zip(old, (mean, variance), strict=True)
+                for was, now in zip(old, (mean, noted), strict=True)
             ]
         shape = (1, -1, *[1] * (x.ndim - 2)) if x.ndim > 1 else (1,)
         mean, variance, scale, bias = (a.reshape(shape) for a in (mean, variance, scale, bias))
@@ -75,7 +81,12 @@ class BatchNormalization(Fusible):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, *parameters = inputs
-        if self.training or x is None or x.rank < 2:
+        if x is None or x.rank < 2:
+            return
+        if self.activation.is_identity:
+            form = Normalization("layer", noted="running" if self.training else "given")
+            yield from channel_lowerings(form, inputs, self.epsilon, self.momentum, self.unbiased)
+        if self.training:
             return
         seconds = pass_seconds(2 * x.nbytes)
         error = error_of(1e-6, x.dtype)
@@ -154,7 +165,9 @@ class BatchNormalization(Fusible):
         yield Sample(cls(0.1), _inputs((1, 33, 4, 4), np.float32))
         for dtype in (np.float64, np.float16, "bfloat16"):
             yield Sample(cls(), _inputs((2, 9, 3, 5), np.dtype(dtype)))
-        yield Sample(cls(training=True), _inputs((2, 9, 3, 5), np.float32))
+        for shape in ((2, 9, 3, 5), (3, 5, 70), (19, 33)):
+            yield Sample(cls(training=True), _inputs(shape, np.float32))
+        yield Sample(cls(training=True, unbiased=True), _inputs((2, 9, 3, 5), np.float16))
 
 
 def _inputs(shape: tuple[int, ...], dtype: object) -> tuple[Array, ...]:

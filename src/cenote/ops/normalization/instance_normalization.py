@@ -11,10 +11,11 @@ from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Imported, Lowering, Op, Sample, Types
-from cenote.ops.checks import read, require, require_float, require_same_dtype
+from cenote.ops.checks import read, require
 from cenote.ops.normalization.layer_normalization import (
     STASH,
     Normalization,
+    check_dtypes,
     check_epsilon,
     standardized,
     stashed,
@@ -24,16 +25,23 @@ from cenote.ops.values import narrow, seeded, wide
 
 
 def _check_per_channel(
-    op: str, x: TensorType, scale: TensorType, bias: TensorType, count: int | None
+    op: str, x: TensorType, scale: TensorType | None, bias: TensorType | None, count: int | None
 ) -> None:
     """Check that scale and bias have shape [count] (None: the channels)."""
     if x.rank < 2:
         raise ShapeError(f"{op}: the input needs axes (N, C, ...), got {x}")
-    require_float(op, require_same_dtype(op, x, scale, bias))
+    check_dtypes(op, x, scale, bias)
     wanted = (x.shape[1] if count is None else count,)
     for what, parameter in (("scale", scale), ("bias", bias)):
-        if parameter.shape != wanted:
+        if parameter is not None and parameter.shape != wanted:
             raise ShapeError(f"{op}: {what} is {parameter}, needs shape {list(wanted)} for {x}")
+
+
+def _per_channel(normalized: Array, scale: Array | None, bias: Array | None) -> Array:
+    shape = (1, -1, *[1] * (normalized.ndim - 2))
+    if scale is not None:
+        normalized = normalized * wide(scale).reshape(shape)
+    return normalized if bias is None else normalized + wide(bias).reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -47,17 +55,16 @@ class InstanceNormalization(Normalization):
     def axes(self, rank: int) -> tuple[int, ...]:
         return tuple(range(2, rank))
 
-    operands = ("x", "scale", "bias")
+    operands = ("x", "scale?", "bias?")
 
-    def types(self, x: TensorType, scale: TensorType, bias: TensorType) -> Types:
+    def types(self, x: TensorType, scale: TensorType | None, bias: TensorType | None) -> Types:
         check_epsilon(self.name, self.epsilon)
         _check_per_channel(self.name, x, scale, bias, None)
         return (TensorType(x.dtype, x.shape),)
 
-    def compute(self, x: Array, scale: Array, bias: Array) -> Arrays:
-        shape = (1, -1, *[1] * (x.ndim - 2))
+    def compute(self, x: Array, scale: Array | None, bias: Array | None) -> Arrays:
         normalized = standardized(wide(x), self.axes(x.ndim), self.epsilon)[0]
-        return (narrow(normalized * wide(scale).reshape(shape) + wide(bias).reshape(shape), x.dtype),)
+        return (narrow(_per_channel(normalized, scale, bias), x.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "input")
@@ -69,6 +76,7 @@ class InstanceNormalization(Normalization):
         for shape in ((2, 11, 5, 7), (1, 8, 1, 1), (3, 9, 17), (1, 3, 2, 3, 5), (0, 3, 4), (2, 3, 33, 31)):
             channels = shape[1:2]
             yield Sample(cls(), (seeded(shape, 1), seeded(channels, 2), seeded(channels, 3)))
+        yield Sample(cls(), (seeded((2, 3, 70), 1),), "instance_normalization no parameters")
         for dtype in (np.float64, np.float16, "bfloat16"):
             kind = np.dtype(dtype)
             yield Sample(cls(), (seeded((2, 9, 3, 5), 1, kind), seeded((9,), 2, kind), seeded((9,), 3, kind)))
@@ -90,24 +98,22 @@ class GroupNormalization(Normalization):
     def axes(self, rank: int) -> tuple[int, ...]:
         return tuple(range(1, rank))
 
-    operands = ("x", "scale", "bias")
+    operands = ("x", "scale?", "bias?")
 
-    def types(self, x: TensorType, scale: TensorType, bias: TensorType) -> Types:
+    def types(self, x: TensorType, scale: TensorType | None, bias: TensorType | None) -> Types:
         check_epsilon(self.name, self.epsilon)
         _check_per_channel(self.name, x, scale, bias, self.groups if self.per_group else None)
         if self.groups < 1 or x.shape[1] % self.groups:
             raise ArgumentError(f"{self.name}: {x.shape[1]} channels do not split into {self.groups} groups")
         return (TensorType(x.dtype, x.shape),)
 
-    def compute(self, *inputs: Array) -> Arrays:
-        x, scale, bias = map(wide, inputs)
+    def compute(self, x: Array, scale: Array | None, bias: Array | None) -> Arrays:
         size = x.shape[1] // self.groups
         if self.per_group:
-            scale, bias = np.repeat(scale, size), np.repeat(bias, size)
-        grouped = x.reshape(x.shape[0], self.groups, size, *x.shape[2:])
+            scale, bias = (None if p is None else np.repeat(p, size) for p in (scale, bias))
+        grouped = wide(x).reshape(x.shape[0], self.groups, size, *x.shape[2:])
         normalized = standardized(grouped, tuple(range(2, grouped.ndim)), self.epsilon)[0].reshape(x.shape)
-        shape = (1, -1, *[1] * (x.ndim - 2))
-        return (narrow(normalized * scale.reshape(shape) + bias.reshape(shape), inputs[0].dtype),)
+        return (narrow(_per_channel(normalized, scale, bias), x.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         yield from group_lowerings(inputs, self.groups, self.per_group, self.epsilon)

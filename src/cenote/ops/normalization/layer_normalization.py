@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, TensorType
+from cenote.kernels.elementwise.normalize import Normalization as Form
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import (
     broadcast_shapes,
@@ -20,7 +22,7 @@ from cenote.ops.checks import (
     require_float,
     require_same_dtype,
 )
-from cenote.ops.normalization.normalization_lowerings import row_lowerings
+from cenote.ops.normalization.normalization_lowerings import axes_lowerings, row_lowerings
 from cenote.ops.values import narrow, seeded, wide
 
 STASH = ("stash_type",)
@@ -44,8 +46,17 @@ class Normalization(Op):
 
 
 def check_epsilon(op: str, epsilon: float) -> None:
-    if not epsilon >= 0:
-        raise ArgumentError(f"{op}: epsilon {epsilon} is negative")
+    """A negative one is PyTorch's to allow: it gives NaN where it outweighs the variance."""
+    if math.isnan(epsilon):
+        raise ArgumentError(f"{op}: epsilon is not a number")
+
+
+def check_dtypes(op: str, x: TensorType, *parameters: TensorType | None) -> None:
+    """Floats, and parameters of the input's type, or all of float32 beside a 16-bit input."""
+    require_float(op, x.dtype)
+    given = [parameter for parameter in parameters if parameter is not None]
+    mixed = x.dtype.itemsize == 2 and all(parameter.dtype == FLOAT32 for parameter in given)
+    require_same_dtype(op, *given) if given and mixed else require_same_dtype(op, x, *given)
 
 
 def standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
@@ -61,8 +72,8 @@ def standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array
 class LayerNormalization(Normalization):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, the statistics over `axis` and all axes after it.
 
-    Inputs: x, scale, bias (optional), both broadcast to x. `outputs` 2 and 3 add mean and 1 / deviation, in
-    float32 as ONNX's stash_type 1 says, of the input's shape with 1 in the normalised axes.
+    Inputs: x, scale and bias (optional), both broadcast to x and of its type or float32. `outputs` 2 and 3 add mean
+    and 1 / deviation, in float32 as ONNX's stash_type 1 says, of the input's shape with 1 in the normalised axes.
     """
 
     name = "layer_normalization"
@@ -78,12 +89,11 @@ class LayerNormalization(Normalization):
     def axes(self, rank: int) -> tuple[int, ...]:
         return tuple(range(normalize_axis(self.name, self.axis, rank), rank))
 
-    operands = ("x", "scale", "bias?")
+    operands = ("x", "scale?", "bias?")
 
-    def types(self, x: TensorType, scale: TensorType, bias: TensorType | None) -> Types:
+    def types(self, x: TensorType, scale: TensorType | None, bias: TensorType | None) -> Types:
         check_epsilon(self.name, self.epsilon)
-        dtype = require_same_dtype(self.name, x, scale, bias)
-        require_float(self.name, dtype)
+        check_dtypes(self.name, x, scale, bias)
         axes = self.axes(x.rank)
         for parameter in (scale, bias):
             if parameter is not None and broadcast_shapes(self.name, x.shape, parameter.shape) != x.shape:
@@ -91,18 +101,18 @@ class LayerNormalization(Normalization):
                     f"{self.name}: {list(parameter.shape)} does not broadcast to {list(x.shape)}"
                 )
         statistics = TensorType(FLOAT32, tuple(1 if a in axes else n for a, n in enumerate(x.shape)))
-        return (TensorType(dtype, x.shape), statistics, statistics)[: self.outputs]
+        return (TensorType(x.dtype, x.shape), statistics, statistics)[: self.outputs]
 
-    def compute(self, x: Array, scale: Array, bias: Array | None) -> Arrays:
+    def compute(self, x: Array, scale: Array | None, bias: Array | None) -> Arrays:
         types = self.declared(x, scale, bias)
         normalized, mean, inverse = standardized(wide(x), self.axes(x.ndim), self.epsilon)
-        y = normalized * wide(scale) + (0.0 if bias is None else wide(bias))
+        y = normalized * (1.0 if scale is None else wide(scale)) + (0.0 if bias is None else wide(bias))
         return tuple(narrow(a, kind.dtype) for a, kind in zip((y, mean, inverse), types, strict=False))
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "X")
-        if self.outputs == 1:
-            yield from row_lowerings(inputs, self.axes(x.rank)[0], True, self.epsilon)
+        form = Form("layer", noted="layer" if self.outputs > 1 else "")
+        yield from row_lowerings(form, inputs, self.axes(x.rank)[0], self.epsilon, self.outputs)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -117,7 +127,12 @@ class LayerNormalization(Normalization):
             yield Sample(cls(axis), (seeded(shape, 1), seeded(last, 2), seeded(last, 3)))
         yield Sample(cls(), (seeded((4, 17), 1), seeded((17,), 2), None), "layer_normalization no bias")
         yield Sample(cls(), (seeded((0, 5), 1), seeded((5,), 2), seeded((5,), 3)))
-        yield Sample(cls(outputs=3), (seeded((4, 17), 1), seeded((17,), 2), seeded((17,), 3)))
+        for outputs in (2, 3):
+            yield Sample(cls(outputs=outputs), (seeded((4, 17), 1), seeded((17,), 2), seeded((17,), 3)))
+        yield Sample(cls(), (seeded((3, 5000), 1),), "layer_normalization no parameters")
+        yield Sample(
+            cls(), (seeded((3, 70), 1, np.float16), seeded((70,), 2), seeded((70,), 3)), "float32 scale"
+        )
         yield Sample(
             cls(), (seeded((4, 17), 1) + np.float32(1000.0), seeded((17,), 2), seeded((17,), 3)), "far mean"
         )
@@ -155,26 +170,31 @@ class RMSNormalization(Normalization):
     def axes(self, rank: int) -> tuple[int, ...]:
         return tuple(range(normalize_axis(self.name, self.axis, rank), rank))
 
-    operands = ("x", "scale")
+    operands = ("x", "scale?")
 
-    def types(self, x: TensorType, scale: TensorType) -> Types:
+    def types(self, x: TensorType, scale: TensorType | None) -> Types:
         check_epsilon(self.name, self.epsilon)
         require_float(self.name, x.dtype)
-        require_float(self.name, scale.dtype)
         self.axes(x.rank)
+        if scale is None:
+            return (TensorType(x.dtype, x.shape),)
+        require_float(self.name, scale.dtype)
         if broadcast_shapes(self.name, x.shape, scale.shape) != x.shape:
             raise ShapeError(f"{self.name}: scale {list(scale.shape)} does not broadcast to {list(x.shape)}")
         return (TensorType(scale.dtype, x.shape),)
 
-    def compute(self, x: Array, scale: Array) -> Arrays:
+    def compute(self, x: Array, scale: Array | None) -> Arrays:
         data, axes = wide(x), self.axes(x.ndim)
         count = np.float64(int(np.prod([x.shape[axis] for axis in axes])))
         square = np.sum(np.square(data), axis=axes, keepdims=True) / count
-        return (narrow(data / np.sqrt(square + self.epsilon) * wide(scale), scale.dtype),)
+        normalized = data / np.sqrt(square + self.epsilon)
+        if scale is None:
+            return (narrow(normalized, x.dtype),)
+        return (narrow(normalized * wide(scale), scale.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "X")
-        yield from row_lowerings(inputs, self.axes(x.rank)[0], False, self.epsilon)
+        yield from row_lowerings(Form("rms"), inputs, self.axes(x.rank)[0], self.epsilon)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -186,6 +206,7 @@ class RMSNormalization(Normalization):
             ((3, 1), -1),
         ):
             yield Sample(cls(axis), (seeded(shape, 1), seeded(shape[axis:], 2)))
+        yield Sample(cls(), (seeded((2, 5000), 1),), "rms_normalization no scale")
         yield Sample(cls(), (seeded((0, 5), 1), seeded((5,), 2)))
         for dtype in (np.float64, np.float16, "bfloat16"):
             yield Sample(cls(), (seeded((3, 19), 1, np.dtype(dtype)), seeded((19,), 2, np.dtype(dtype))))
@@ -219,22 +240,33 @@ class MeanVarianceNormalization(Normalization):
         deviation = np.sqrt(np.square(data - mean).sum(axis=axes, keepdims=True) / count)
         return (narrow((data - mean) / (deviation + 1e-9), x.dtype),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = require(self.name, inputs[0], "x")
+        yield from axes_lowerings(Form("layer", outside=True), x, self.axes(x.rank), 1e-9)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for over in ((0, 2, 3), (1,), (2, 3), (-1,), (0,)):
             yield Sample(cls(over), (seeded((2, 11, 5, 7)),))
         yield Sample(cls((1,)), (seeded((0, 3)),))
         yield Sample(cls((0, 1)), (seeded((4, 9), 1, np.float64),))
+        for over in ((0, 2), (1,), (2,)):
+            yield Sample(cls(over), (seeded((3, 5, 37), 1, np.float16),))
 
 
 @dataclass(frozen=True)
 class LpNormalization(Normalization):
-    """x divided by its p-norm (1 or 2) along an axis; a line of zeros stays zero."""
+    """x divided by its p-norm along an axis, or by `floor` where the norm is less; a line of zeros stays zero.
+
+    ONNX knows p of 1 and 2; others (0 counts what is not zero, infinities give the largest and least size) are
+    PyTorch's.
+    """
 
     name = "lp_normalization"
-    from_onnx = {"LpNormalization": lambda node: read(LpNormalization, node, "axis", "p")}
+    from_onnx = {"LpNormalization": lambda node: _decode_lp(node)}
     axis: int = -1
-    p: int = 2
+    p: float = 2
+    floor: float = 0.0
 
     def axes(self, rank: int) -> tuple[int, ...]:
         return (normalize_axis(self.name, self.axis, rank),)
@@ -243,24 +275,50 @@ class LpNormalization(Normalization):
 
     def types(self, x: TensorType) -> Types:
         require_float(self.name, x.dtype)
-        if self.p not in (1, 2):
-            raise UnsupportedError(f"{self.name}: p is {self.p}, ONNX knows 1 and 2")
+        if math.isnan(self.p):
+            raise ArgumentError(f"{self.name}: p is not a number")
+        if not self.floor >= 0:
+            raise ArgumentError(f"{self.name}: the least norm {self.floor} is not 0 or more")
         self.axes(x.rank)
         return (TensorType(x.dtype, x.shape),)
 
     def compute(self, x: Array) -> Arrays:
         data, axes = wide(x), self.axes(x.ndim)
-        if self.p == 1:
-            norm = np.sum(np.abs(data), axis=axes, keepdims=True)
-        else:
-            norm = np.sqrt(np.sum(np.square(data), axis=axes, keepdims=True))
+        norm = np.maximum(norm_of(data, axes, self.p), self.floor)
         return (narrow(np.where(norm == 0, 0.0, data / norm), x.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = require(self.name, inputs[0], "x")
+        statistic = {1.0: "l1", 2.0: "l2", math.inf: "largest"}.get(float(self.p))
+        if statistic is not None:
+            yield from axes_lowerings(Form(statistic), x, self.axes(x.rank), self.floor)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for axis in (-1, 0, 1):
-            for p in (1, 2):
+            for p in (1, 2, math.inf, 3):
                 yield Sample(cls(axis, p), (seeded((2, 11, 5, 7)),))
+            yield Sample(cls(axis, 2, 1e-3), (seeded((2, 11, 37), 1, np.float16),))
+        yield Sample(cls(-1, 1), (seeded((2, 5000)),))
         yield Sample(cls(), (np.zeros((3, 9), np.float32),), "lp_normalization zeros")
         yield Sample(cls(), (seeded((2, 0)),))
         yield Sample(cls(1), (seeded((4, 9), 1, np.float64),))
+
+
+def norm_of(data: Array, axes: tuple[int, ...], p: float) -> Array:
+    """The p-norm over axes, which keep an extent of 1."""
+    size = np.abs(data)
+    if p == 0:
+        return np.asarray(np.sum(size != 0, axis=axes, keepdims=True, dtype=np.float64))
+    if p == -math.inf:
+        return np.asarray(np.min(size, axis=axes, keepdims=True, initial=np.inf))
+    if p == math.inf:
+        return np.asarray(np.max(size, axis=axes, keepdims=True, initial=0.0))
+    return np.asarray(np.sum(size**p, axis=axes, keepdims=True) ** (1.0 / p))
+
+
+def _decode_lp(node: Imported) -> Op:
+    op = read(LpNormalization, node, "axis", "p")
+    if op.p not in (1, 2):
+        raise UnsupportedError(f"{op.name}: p is {op.p:g}, ONNX knows 1 and 2")
+    return op

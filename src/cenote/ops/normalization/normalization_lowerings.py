@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType
-from cenote.kernels.base import Call, View, present
+from cenote.kernels.base import Argument, Call, View, present
 from cenote.kernels.cost_model import pass_seconds
-from cenote.kernels.elementwise.normalize import normalize_blocked_call, normalize_rows_call
+from cenote.kernels.elementwise.normalize import (
+    Normalization,
+    Notes,
+    Parameters,
+    normalize_channels_call,
+    normalize_rows_call,
+)
+from cenote.kernels.elementwise.normalize_columns import normalize_blocked_call, normalize_columns_call
 from cenote.ops.base import Lowering
 from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.values import narrow
 
 ERROR = 2e-6  # of the largest output, in float32
+LAYER = Normalization("layer")
 
 
 def _seconds(x: TensorType) -> float:
@@ -23,27 +32,96 @@ def _seconds(x: TensorType) -> float:
 
 
 def row_lowerings(
-    inputs: Sequence[TensorType | None], first: int, centred: bool, epsilon: float
+    form: Normalization, inputs: Sequence[TensorType | None], first: int, epsilon: float, outputs: int = 1
 ) -> Iterator[Lowering]:
-    """Layer and RMS normalisation over the axes from `first` on; scale and bias must cover them all."""
-    x, scale = present(inputs[0]), present(inputs[1])
-    bias = inputs[2] if len(inputs) > 2 else None
+    """Layer and RMS normalisation over the axes from `first` on; scale and bias must cover them all.
+
+    With more outputs, mean and 1 / deviation of each row are noted.
+    """
+    x, scale, bias = (*inputs, None, None)[:3]
+    x = present(x)
     row = x.shape[first:]
-    if (
-        any(_without_ones(p.shape) != _without_ones(row) for p in (scale, bias) if p is not None)
-        or not x.size
-    ):
+    given = [p for p in (scale, bias) if p is not None]
+    if not x.size or any(_without_ones(p.shape) != _without_ones(row) for p in given):
         return
 
-    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        source, factor, shift = present(views[0]), present(views[1]), (*views, None)[2]
-        call = normalize_rows_call(source, outputs[0], factor, shift, first, centred=centred, epsilon=epsilon)
-        return [call]
+    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+        source, factor, shift = (*views, None, None)[:3]
+        notes = None
+        if outputs > 1:
+            notes = Notes({"mean": made[1], "spread": made[2]}, FLOAT32)
+        parameters = Parameters(factor, shift)
+        return [normalize_rows_call(form, present(source), made[0], first, parameters, epsilon, notes=notes)]
 
     layouts = tuple(None if kind is None else PLAIN for kind in inputs)
-    reusable = (0,) if scale.dtype == x.dtype else ()
-    error = error_of(ERROR, scale.dtype)
-    yield Lowering("rows", layouts, (PLAIN,), bind, _seconds(x), error, in_place=reusable)
+    y_dtype = x.dtype if form.statistic == "layer" or scale is None else scale.dtype
+    reusable = (0,) if y_dtype == x.dtype else ()
+    spare = (TensorType(FLOAT32, (math.prod(x.shape[:first]),)),) if outputs == 2 else ()
+    yield Lowering(
+        "rows",
+        layouts,
+        (PLAIN,) * outputs,
+        bind,
+        _seconds(x),
+        error_of(ERROR, y_dtype),
+        spare,
+        in_place=reusable,
+    )
+
+
+def axes_lowerings(
+    form: Normalization, x: TensorType, axes: tuple[int, ...], epsilon: float
+) -> Iterator[Lowering]:
+    """Normalisation without parameters over neighbouring axes, or over all but the channels'."""
+    neighbours = axes == tuple(range(axes[0], axes[-1] + 1)) if axes else False
+    channels = x.rank > 1 and axes == (0, *range(2, x.rank))
+    if not x.size or not (neighbours or channels):
+        return
+
+    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+        source, none = present(views[0]), Parameters(None, None)
+        if not neighbours:
+            return [normalize_channels_call(form, source, made[0], none, epsilon)]
+        if axes[-1] == x.rank - 1:
+            return [normalize_rows_call(form, source, made[0], axes[0], none, epsilon)]
+        return [normalize_columns_call(form, source, made[0], axes, none, epsilon)]
+
+    error = error_of(ERROR, x.dtype)
+    yield Lowering("rows", (PLAIN,), (PLAIN,), bind, _seconds(x), error, in_place=(0,))
+
+
+def channel_lowerings(
+    form: Normalization, inputs: Sequence[TensorType | None], epsilon: float, momentum: float, unbiased: bool
+) -> Iterator[Lowering]:
+    """Batch normalisation: by means and variances that are given, or those of the batch with the running ones
+    noted. Inputs: x, scale, bias, mean, variance."""
+    x = present(inputs[0])
+    parameters = [present(kind) for kind in inputs[1:]]
+    wide = {kind.dtype == FLOAT64 for kind in (x, *parameters)}
+    same = parameters[0].dtype == parameters[1].dtype and parameters[2].dtype == parameters[3].dtype
+    if not x.size or x.rank < 2 or len(wide) > 1 or not same:
+        return
+    training = form.noted == "running"
+
+    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+        source, scale, bias, mean, variance = views
+        words: dict[str, Argument] = {"mean": mean, "spread": variance}
+        if training:
+            count = math.prod(x.shape) // x.shape[1]
+            correction = count / (count - 1) if unbiased else 1.0
+            words = {"mean": made[1], "spread": made[2], "old_mean": mean, "old_spread": variance}
+            words |= {"momentum": momentum, "correction": correction}
+        notes = Notes(words, parameters[2].dtype)
+        entries = Parameters(scale, bias, groups=x.shape[1], group_step=1)
+        if x.rank == 2:
+            return [normalize_columns_call(form, present(source), made[0], (0,), entries, epsilon, notes)]
+        return [normalize_channels_call(form, present(source), made[0], entries, epsilon, notes)]
+
+    error = error_of(ERROR, x.dtype)
+    outputs = (PLAIN,) * (3 if training else 1)
+    # One pass where statistics are given: before "standardize", which divides by each element's deviation.
+    seconds = _seconds(x) if training else 0.9 * pass_seconds(2 * x.nbytes)
+    yield Lowering("channels", (PLAIN,) * 5, outputs, bind, seconds, error, in_place=(0,))
 
 
 def group_lowerings(
@@ -56,23 +134,26 @@ def group_lowerings(
     size = x.shape[1] // groups
 
     def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        source, scale, bias = present(views[0]), present(views[1]), views[2]
-        x_rows, y_rows = (_grouped(view, groups) for view in (source, outputs[0]))
-        call = normalize_rows_call(
-            x_rows, y_rows, scale, bias, 2, centred=True, epsilon=epsilon, parts=size, groups=groups,
-            group_step=1 if per_group else size, part_step=0 if per_group else 1,
-        )  # fmt: skip
-        return [call]
+        source, scale, bias = (*views, None, None)[:3]
+        x_rows, y_rows = (_grouped(view, groups) for view in (present(source), outputs[0]))
+        steps = {"group_step": 1 if per_group else size, "part_step": 0 if per_group else 1}
+        parameters = Parameters(scale, bias, groups, **steps)
+        return [normalize_rows_call(LAYER, x_rows, y_rows, 2, parameters, epsilon, parts=size)]
 
-    yield Lowering("rows", (PLAIN,) * 3, (PLAIN,), bind, _seconds(x), error_of(ERROR, x.dtype), in_place=(0,))
+    layouts = tuple(None if kind is None else PLAIN for kind in inputs)
+    error = error_of(ERROR, x.dtype)
+    yield Lowering("rows", layouts, (PLAIN,), bind, _seconds(x), error, in_place=(0,))
 
 
 def instance_blocked_lowerings(
     inputs: Sequence[TensorType | None], epsilon: float, target: Target
 ) -> Iterator[Lowering]:
     """Instance normalisation of blocked maps, when scale and bias are constants."""
-    x, scale, bias = (present(kind) for kind in inputs)
-    if scale.value is None or bias.value is None or not 3 <= x.rank <= 5 or not x.size:
+    x, scale, bias = (*inputs, None, None)[:3]
+    x = present(x)
+    if scale is None or bias is None or scale.value is None or bias.value is None:
+        return
+    if not 3 <= x.rank <= 5 or not x.size:
         return
     values = scale.value, bias.value
     blocked = Layout(target.lanes(x.dtype))

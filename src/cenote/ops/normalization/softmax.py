@@ -123,6 +123,9 @@ def _samples(op: type[Softmax] | type[LogSoftmax]) -> Iterable[Sample]:
     yield Sample(op(1), (seeded((1, 21, 9, 17)),))
     yield Sample(op(), (seeded((4, 19)) * np.float32(80.0),), f"{op.name} large")
     yield Sample(op(), (hostile((6, 9)),), f"{op.name} special")
+    long = seeded((2, 70001)) * np.float32(9)
+    long[1, :50000] = -np.inf
+    yield Sample(op(), (long,), f"{op.name} long")
     infinite = np.full((2, 9), -np.inf, np.float32)
     infinite[1, 4] = 1.0
     yield Sample(op(), (infinite,), f"{op.name} -inf")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
+from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present
-from cenote.ops.base import Arrays, Imported, Op, Sample, Types
+from cenote.ops.base import Arrays, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import one_of, read, require, require_kind, require_same_dtype
+from cenote.ops.sequence.recurrent_lowerings import recurrent_lowerings
 from cenote.ops.values import narrow, seeded, wide
 
 Function = tuple[str, float, float]  # activation with its alpha and beta
@@ -176,6 +178,14 @@ class _Recurrent(Op):
             y[time] = np.where(running, new_state, 0)
         return y, state, cell
 
+    @property
+    def cell(self) -> str:
+        """The kernel's name for it."""
+        return self.name
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        yield from recurrent_lowerings(self, inputs, target)
+
     def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
         x, w, r = map(present, inputs[:3])
         return 2 * x.shape[0] * x.shape[1] * (w.size + r.size)
@@ -194,6 +204,16 @@ class _Recurrent(Op):
             yield Sample(cls(direction, batch_first=True), swapped, "batch first")
         yield Sample(cls(), (x[:0], w[:1], r[:1], None, None, first[:1]), "no steps")
         yield Sample(cls(), (x[:, :0], w[:1], r[:1]), "no samples")
+        for batch, hidden in ((1, 32), (5, 48), (3, 17)):
+            size = cls.gates * hidden
+            w, r, bias = seeded((2, size, 9), 1), seeded((2, size, hidden), 2), seeded((2, 2 * size), 3)
+            inputs = (seeded((4, batch, 9), 4), w / np.float32(3), r / np.float32(hidden**0.5), bias)
+            lengths = np.array([4, 0, 1, 3, 2][:batch])
+            yield Sample(cls("bidirectional"), (*inputs, lengths), f"{batch} samples, {hidden} units")
+        other = (("relu", 0.0, 0.0), ("softsign", 0.0, 0.0), ("elu", 0.5, 0.0))[: len(cls.defaults)]
+        yield Sample(
+            cls("reverse", other), (inputs[0], w[:1], r[:1] / np.float32(9), bias[:1]), "activations"
+        )
 
 
 @dataclass(frozen=True)
@@ -246,6 +266,17 @@ class GRU(_Recurrent):
     defaults: ClassVar[tuple[Function, ...]] = (("sigmoid", 0.0, 0.0), ("tanh", 0.0, 0.0))
     from_onnx = {"GRU": _decode_recurrent}
 
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield from super().samples()
+        for sample in super().samples():
+            if isinstance(sample.op, GRU):
+                yield replace(sample, op=replace(sample.op, linear_before_reset=True))
+
+    @property
+    def cell(self) -> str:
+        return "gru_after" if self.linear_before_reset else "gru"
+
     def step(self, x: Array, state: Array, cell: Array, weights: _Weights) -> tuple[Array, Array]:
         update, reset = (
             weights.apply(0, weights.from_input(x, k) + weights.from_state(state, k)) for k in (0, 1)
@@ -285,3 +316,9 @@ class LSTM(_Recurrent):
         cell = kept * cell + opened * weights.apply(1, total[3])
         shown = weights.apply(0, total[1] + peep_o * cell)
         return shown * weights.apply(2, cell), cell
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield from super().samples()
+        x, w, r = seeded((3, 2, 3), 1), seeded((1, 16, 3), 2), seeded((1, 16, 4), 3)
+        yield Sample(cls(coupled=True, outputs=3), (x, w, r), "coupled")

@@ -1,0 +1,210 @@
+"""Normalisation of columns beside each other, and of the channels of blocked maps: one of them per lane.
+
+columns, an item is a block of columns:            blocked, an item is a block of channels of one picture:
+    for a vector of columns:                           for place in the map:     emitted
+        for row: sums, by lanes     emitted                sums, by lanes
+        for row: the results        emitted            for place in the map: the results
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
+from cenote.core.sizes import maximum
+from cenote.core.target import Target
+from cenote.core.types import Array
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
+from cenote.kernels.elementwise.elementwise import vector_lanes
+from cenote.kernels.elementwise.normalize import NOTES, Normalization, Notes, Parameters
+from cenote.kernels.elementwise.statistics import CENTRED, Centre, Moments, compute_type
+from cenote.kernels.strided_axes import (
+    axis_names,
+    axis_pointers,
+    axis_words,
+    joined_axes,
+    nested,
+    position_count,
+)
+
+COLUMNS = 64  # of one item
+
+
+@dataclass(frozen=True)
+class NormalizeColumns(KernelSpec):
+    """Rows lie a step apart, columns beside each other; scale and bias have an entry per column."""
+
+    form: Normalization
+    scaled: bool
+    biased: bool
+    dtypes: tuple[np.dtype[Any], ...]
+    outer: int
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        y, x, parameter, statistic = map(Scalar.of, self.dtypes)
+        pairs = [("y", y), ("x", x), ("scale", parameter), ("bias", parameter)]
+        pairs += [(name, statistic) for name in NOTES[self.form.noted]]
+        pointers = [Parameter(name, scalar, pointer=True, may_alias=True) for name, scalar in pairs]
+        numbers = ("rows", "columns", "y_row", "x_row", *axis_names(self.outer, ("y", "x")))
+        return (*pointers, *self.form.numbers(), *numbers_named(numbers))
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
+        lanes, columns = vector_lanes(self.dtypes[1], target), k.number("columns")
+        for item in k.range(k.begin, k.end):
+            blocks = (columns + COLUMNS - 1) // COLUMNS
+            y, x = axis_pointers(k, self.outer, ("y", "x"), item // blocks)
+            first = item % blocks * COLUMNS
+            last = k.select(first + COLUMNS < columns, first + COLUMNS, columns)
+            whole = first + (last - first) // lanes * lanes
+            for column in k.range(first, whole, lanes):
+                self._columns(k, y, x, column, lanes, None)
+            if min(dtype.itemsize for dtype in self.dtypes) < 4:
+                for column in k.range(whole, last):
+                    self._columns(k, y, x, column, 1, None)
+                continue
+            with k.when(whole < last):
+                self._columns(k, y, x, whole, lanes, k.tail_mask(last - whole, lanes))
+        return k
+
+    def _columns(
+        self, k: Kernel, y: Pointer, x: Pointer, column: Value, lanes: int, mask: Value | None
+    ) -> None:
+        y, x, compute, form = y + column, x + column, compute_type(x), self.form
+        given = form.noted == "given"
+        moments = form.given(k, column, lanes, mask) if given else self._moments(k, x, lanes, mask)
+        factor = moments.factor(k, form.statistic, form.outside, k.number("epsilon"))
+        form.note(k, moments, factor, column, mask)
+        centre = Centre(moments.mean, compute) if moments.mean is not None else None
+        shift = None if centre is None else (-centre.low * factor).to(compute)
+        factor = factor.to(compute)
+        if self.scaled:
+            scale = k.pointer("scale").load(column, lanes, mask).to(compute)
+            factor, shift = factor * scale, None if shift is None else shift * scale
+        if self.biased:
+            bias = k.pointer("bias").load(column, lanes, mask).to(compute)
+            shift = bias if shift is None else shift + bias
+        for row in k.range(0, k.number("rows")):
+            value = x.load(row * k.number("x_row"), lanes, mask).to(compute)
+            value = centre.of(value) if centre else value
+            value = value * factor if shift is None else k.fma(value, factor, shift)
+            y.store(value.to(y.element), row * k.number("y_row"), mask)
+
+    def _moments(self, k: Kernel, x: Pointer, lanes: int, mask: Value | None) -> Moments:
+        rows, step = k.number("rows"), k.number("x_row")
+        largest = self.form.statistic == "largest"
+
+        def total(formula: Any) -> Value:
+            state = k.variable(k.constant(F64, 0.0, lanes))
+            for row in k.range(0, rows):
+                value = formula(x.load(row * step, lanes, mask).to(F64))
+                state.value = k.maximum(state.value, value) if largest else state.value + value
+            return state.value
+
+        if self.form.statistic == CENTRED:
+            mean = total(lambda value: value) / rows.to(F64)
+            square = total(lambda value: (value - mean) * (value - mean))
+            return Moments(mean, square / rows.to(F64))
+        if self.form.statistic in ("rms", "l2"):
+            square = total(lambda value: value * value)
+            return Moments(None, square / rows.to(F64) if self.form.statistic == "rms" else square)
+        return Moments(None, total(k.absolute))
+
+
+def normalize_columns_call(
+    form: Normalization, x: View, y: View, axes: Sequence[int], parameters: Parameters, epsilon: float,
+    notes: Notes | None = None,
+) -> Call:  # fmt: skip
+    """Normalise over neighbouring axes that are not the last ones."""
+    first, last = axes[0], axes[-1] + 1
+    outer = joined_axes(x.shape[:first], (y.strides[:first], x.strides[:first]))
+    rows, columns = math.prod(x.shape[first:last]), math.prod(x.shape[last:])
+    statistic = notes.dtype if notes else np.dtype(np.float32)
+    dtypes = (y.type.dtype, x.type.dtype, parameters.dtype(np.dtype(np.float32)), statistic)
+    spec = NormalizeColumns(
+        form, parameters.scale is not None, parameters.bias is not None, dtypes, len(outer)
+    )
+    words: dict[str, Argument] = {
+        "y": y, "x": x, "scale": parameters.scale, "bias": parameters.bias, "epsilon": float(epsilon), "rows": rows,
+        "columns": columns, "y_row": y.strides[last - 1], "x_row": x.strides[last - 1],
+        **axis_words(outer, ("y", "x")), **(notes.words if notes else {}),
+    }  # fmt: skip
+    items = position_count(outer) * -(-columns // COLUMNS) if y.type.size else 0
+    return Call.named(spec, words, items, grain=maximum(1, 16384 // maximum(1, rows * COLUMNS)))
+
+
+@dataclass(frozen=True)
+class NormalizeBlocked(KernelSpec):
+    """Per channel over all places of a blocked map of so many spatial axes."""
+
+    dtype: np.dtype[Any]
+    lanes: int
+    spatial: int
+
+    @property
+    def compute(self) -> Scalar:
+        return F64 if Scalar.of(self.dtype) is F64 else F32
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        element = Scalar.of(self.dtype)
+        pointers = pointers_to(element, "y", "x", may_alias=True)
+        pointers += pointers_to(self.compute, "scale", "bias")
+        numbers = (
+            "blocks", "y_picture", "y_block", "x_picture", "x_block", *axis_names(self.spatial, ("y", "x")),
+        )  # fmt: skip
+        return (*pointers, Parameter("epsilon", F64), *numbers_named(numbers))
+
+    def emit(self, target: Target) -> Kernel:
+        element, compute, k = Scalar.of(self.dtype), self.compute, self.kernel(target)
+        extents = [k.number(f"extent_{axis}") for axis in range(self.spatial)]
+        strides = [[k.number(f"stride_{axis}_{name}") for axis in range(self.spatial)] for name in ("y", "x")]
+        lanes, zero = self.lanes, k.constant(F64, 0.0, self.lanes)
+        for item in k.range(k.begin, k.end):
+            picture, block = item // k.number("blocks"), item % k.number("blocks")
+            y, x = (
+                k.pointer(name) + (picture * k.number(f"{name}_picture") + block * k.number(f"{name}_block"))
+                for name in ("y", "x")
+            )
+            total = k.variable(zero)
+            for _, place in nested(k, extents, strides):
+                total.value = total.value + x.load(place, lanes).to(F64)
+            count = k.integer(1)
+            for extent in extents:
+                count = count * extent
+            mean = total.value / count.to(F64)
+            square = k.variable(zero)
+            for _, place in nested(k, extents, strides):
+                moved = x.load(place, lanes).to(F64) - mean
+                square.value = square.value + moved * moved
+            factor = 1.0 / k.square_root(square.value / count.to(F64) + k.number("epsilon"))
+            centre = Centre(mean, compute)
+            scale = k.pointer("scale").load(block * lanes, lanes)
+            shift = k.fma(
+                (-centre.low * factor).to(compute), scale, k.pointer("bias").load(block * lanes, lanes)
+            )
+            scale = factor.to(compute) * scale
+            for target_place, place in nested(k, extents, strides):
+                value = k.fma(centre.of(x.load(place, lanes).to(compute)), scale, shift)
+                y.store(value.to(element), target_place)
+        return k
+
+
+def normalize_blocked_call(x: View, y: View, scale: Array, bias: Array, epsilon: float) -> Call:
+    """Normalise every channel of a blocked map; scale and bias fill whole blocks."""
+    spatial = joined_axes(x.shape[2:], (y.strides[2:], x.strides[2:]))
+    spec = NormalizeBlocked(y.type.dtype, y.layout.lanes, len(spatial))
+    words: dict[str, Argument] = {
+        "y": y, "x": x, "scale": scale, "bias": bias, "epsilon": float(epsilon), "blocks": x.blocks,
+        "y_picture": y.strides[0], "y_block": y.strides[1], "x_picture": x.strides[0], "x_block": x.strides[1],
+        **axis_words(spatial, ("y", "x")),
+    }  # fmt: skip
+    items = x.shape[0] * x.blocks if y.type.size else 0
+    return Call.named(spec, words, items)

@@ -1,0 +1,1 @@
+"""Kernels of layers that walk a sequence step by step."""

@@ -1,0 +1,380 @@
+"""Recurrent layers, once the products of the inputs are there: one kernel walks all steps of a sequence.
+
+    for item (a direction, and up to four samples of the batch):     emitted
+        for step:                                                    emitted
+            for a group of hidden units, a few vectors of them:      emitted
+                for unit of the state before:                        emitted
+                    its weights to all gates of the group            unrolled: a broadcast, loads, multiply-adds
+                the cell: activations, the new state                 unrolled
+            (a GRU that resets before the product does so twice)
+
+The recurrent weights are packed so that a step streams them once, in one run; they stay in the caches from step to
+step. States wait in scratch, two of each in turns: all units of a step need the whole state of the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F32, I32, I64, Pointer, Value
+from cenote.core.target import Target
+from cenote.core.types import Array
+from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
+from cenote.kernels.elementwise.activations import Activation, clamp
+
+GATES = {"rnn": 1, "gru": 3, "gru_after": 3, "lstm": 4}
+ROWS = 4  # most samples of an item: each weight that is loaded serves all of them
+_SUMS = 8  # vectors of sums at a time, about: as many as hide the latency of a multiply-add
+STATES = {"rnn": 2, "gru": 4, "gru_after": 2, "lstm": 3}  # vectors of a state's size in scratch, per sample
+
+
+def phases_of(cell: str) -> tuple[tuple[int, ...], ...]:
+    """The gates whose products a step computes together. A plain GRU's candidate needs the reset gate first."""
+    return ((0, 1), (2,)) if cell == "gru" else (tuple(range(GATES[cell])),)
+
+
+def units_of(gates: int, rows: int, blocks: int) -> int:
+    """Vectors of hidden units that go together: a divisor of all of them."""
+    most = max(1, _SUMS // (gates * rows))
+    return max(units for units in range(1, min(most, blocks) + 1) if blocks % units == 0)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How recurrent weights (directions, gates * hidden, hidden) lie for the kernel.
+
+    Per direction and phase: [group][hidden][gate][unit][lane]; lanes past the last hidden unit hold zeros.
+    """
+
+    cell: str
+    hidden: int
+    rows: int
+    lanes: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.hidden // self.lanes)
+
+    @property
+    def width(self) -> int:
+        """Elements of a state in scratch."""
+        return self.blocks * self.lanes
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        return tuple(units_of(len(gates), self.rows, self.blocks) for gates in phases_of(self.cell))
+
+    @property
+    def size(self) -> int:
+        """Elements of one direction."""
+        return GATES[self.cell] * self.width * self.hidden
+
+    def pack(self, r: Array) -> Array:
+        """Constant weights, packed."""
+        gates, size = GATES[self.cell], self.hidden
+        filled = np.zeros((len(r), gates, self.width, size), np.float32)
+        filled[:, :, :size] = r.reshape(len(r), gates, size, size)
+        parts = []
+        for direction in filled:
+            for chosen, units in zip(phases_of(self.cell), self.units, strict=True):
+                split = direction[list(chosen)].reshape(len(chosen), -1, units, self.lanes, size)
+                parts.append(split.transpose(1, 4, 0, 2, 3).ravel())
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class PackRecurrent(KernelSpec):
+    """Packs weights that are known only when the program runs; an item is a group of a phase of a direction."""
+
+    chosen: tuple[int, ...]
+    units: int
+    lanes: int
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        numbers = ("hidden", "groups", "r_direction", "y_direction")
+        return (*pointers_to(F32, "y", "r"), *numbers_named(numbers))
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
+        hidden, groups = k.number("hidden"), k.number("groups")
+        vectors = len(self.chosen) * self.units
+        for item in k.range(k.begin, k.end):
+            direction, group = item // groups, item % groups
+            y = k.pointer("y") + (
+                direction * k.number("y_direction") + group * hidden * (vectors * self.lanes)
+            )
+            r = k.pointer("r") + direction * k.number("r_direction")
+            for number, gate in enumerate(self.chosen):
+                for lane in k.range(0, self.units * self.lanes):
+                    unit = group * (self.units * self.lanes) + lane
+                    inside = unit < hidden
+                    row = r + (k.select(inside, unit, k.integer(0)) + hidden * gate) * hidden
+                    place = lane + number * self.units * self.lanes
+                    for column in k.range(0, hidden):
+                        value = k.select(inside, row.load(column), k.constant(F32, 0.0))
+                        y.store(value, column * (vectors * self.lanes) + place)
+        return k
+
+
+@dataclass(frozen=True)
+class RecurrentSpec(KernelSpec):
+    """A cell with its activations. `first`: states (and an LSTM's cells) are given; `last`: how many last states are
+    wanted; `ragged`: the hidden size is no multiple of the lanes; `lengths`: samples end on their own, and
+    `wide_lengths`: as int64, not int32."""
+
+    cell: str
+    activations: tuple[Activation, ...]
+    rows: int
+    units: tuple[int, ...]
+    ragged: bool
+    biased: bool
+    first: tuple[bool, bool]
+    last: int
+    lengths: bool
+    coupled: bool
+    peepholes: bool
+    clip: float
+    wide_lengths: bool
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        names = ("y", "last_h", "last_c", "z", "r", "bias", "first_h", "first_c", "peepholes")
+        strides = [f"{name}_{axis}" for name in STATE_NAMES for axis in ("direction", "batch")]
+        numbers = (
+            "steps", "batch", "tiles", "reverse", "hidden", "width", "r_direction", "z_step", "z_batch",
+            "y_step", "y_direction", "y_batch", *strides, *(f"groups_{n}" for n in range(len(self.units))),
+        )  # fmt: skip
+        lengths = Parameter("lengths", I64 if self.wide_lengths else I32, pointer=True)
+        return (*pointers_to(F32, *names), lengths, *pointers_to(I64, "noted"), *numbers_named(numbers))
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
+        for item in k.range(k.begin, k.end):
+            _Sweep(self, k, item).emit()
+        return k
+
+
+STATE_NAMES = ("first_h", "first_c", "last_h", "last_c")
+
+
+class _Sweep:
+    """One item: a direction of a few samples, through all steps."""
+
+    def __init__(self, spec: RecurrentSpec, k: Kernel, item: Value) -> None:
+        self.spec, self.k, self.lanes = spec, k, k.target.lanes()
+        self.hidden, self.width, self.steps = k.number("hidden"), k.number("width"), k.number("steps")
+        self.direction, tile = item // k.number("tiles"), item % k.number("tiles")
+        # The last tile reaches back over samples of the one before: they get the same bits twice.
+        begin, end = tile * spec.rows, k.number("batch") - spec.rows
+        begin = k.select(begin < end, begin, end)
+        self.samples = [begin + row for row in range(spec.rows)]
+        self.backwards = (self.direction + k.number("reverse")) > 0
+        gates = GATES[spec.cell]
+        self.weights = k.pointer("r") + self.direction * k.number("r_direction")
+        self.inputs = k.pointer("z") + self.direction * self.hidden * gates
+        self.biases = k.pointer("bias") + self.direction * self.hidden * (2 * gates)
+        self.holes = k.pointer("peepholes") + self.direction * self.hidden * 3
+        self.outputs = k.pointer("y") + self.direction * k.number("y_direction")
+        scratch = k.scratch.cast(F32)
+        self.slot = self.width * spec.rows
+        self.states = scratch
+        self.extra = [scratch + self.slot * (2 + n) for n in range(STATES[spec.cell] - 2)]
+        self.lengths: list[Value] = []
+
+    def emit(self) -> None:
+        k = self.k
+        self._start()
+        for step in k.range(0, self.steps):
+            time = k.select(self.backwards, self.steps - 1 - step, step)
+            odd = step & 1
+            now, new = self.states + self.slot * odd, self.states + self.slot * (1 - odd)
+            running = [time < length for length in self.lengths]
+            moment = _Moment(self, time, now, new, running)
+            moment.emit()
+        final = self.states + self.slot * (self.steps & 1)
+        for name, source in zip(("last_h", "last_c"), (final, *self.extra), strict=False):
+            if self.spec.last > STATE_NAMES.index(name) - 2:
+                for column, row, mask in self._blocks():
+                    value = (source + self.width * row + column).load(0, self.lanes)
+                    self._state(name, row).store(value, column, mask)
+
+    def _state(self, name: str, row: int) -> Pointer:
+        """A sample's state in memory of the program."""
+        k = self.k
+        offset = self.direction * k.number(f"{name}_direction") + self.samples[row] * k.number(
+            f"{name}_batch"
+        )
+        return k.pointer(name) + offset
+
+    def _start(self) -> None:
+        """First states into scratch; lengths, which are noted where they are out of range."""
+        k, spec = self.k, self.spec
+        places = (self.states, self.extra[0]) if spec.cell == "lstm" else (self.states,)
+        for given, name, place in zip(spec.first, STATE_NAMES, places, strict=False):
+            for column, row, mask in self._blocks():
+                value = k.constant(F32, 0.0, self.lanes)
+                if given:
+                    value = self._state(name, row).load(column, self.lanes, mask)
+                (place + self.width * row + column).store(value)
+        if not spec.lengths:
+            return
+        self.lengths = [k.pointer("lengths").load(sample).to(I64) for sample in self.samples]
+        for sample, length in zip(self.samples, self.lengths, strict=True):
+            noted = k.pointer("noted") + (self.direction * k.number("batch") + sample) * 2
+            bad = (length < 0) | (length > self.steps)
+            noted.store(k.select(bad, k.integer(1), k.integer(0)))
+            noted.store(length, 1)
+
+    def _blocks(self) -> Iterator[tuple[Value, int, Value | None]]:
+        """For each vector of hidden units (emitted) and sample (unrolled): where it starts, and its mask."""
+        for column in self.k.range(0, self.width, self.lanes):
+            mask = self.mask(column)
+            for row in range(self.spec.rows):
+                yield column, row, mask
+
+    def mask(self, column: Value) -> Value | None:
+        """The lanes of hidden units from a column on; None where all are."""
+        return self.k.tail_mask(self.hidden - column, self.lanes) if self.spec.ragged else None
+
+
+class _Moment:
+    """One step of one item."""
+
+    def __init__(
+        self, sweep: _Sweep, time: Value, now: Pointer, new: Pointer, running: Sequence[Value]
+    ) -> None:
+        self.sweep, self.k, self.now, self.new = sweep, sweep.k, now, new
+        self.running, self.lanes, self.spec = running, sweep.lanes, sweep.spec
+        self.inputs, self.outputs = [], []
+        for sample in sweep.samples:
+            z = time * self.k.number("z_step") + sample * self.k.number("z_batch")
+            y = time * self.k.number("y_step") + sample * self.k.number("y_batch")
+            self.inputs.append(sweep.inputs + z)
+            self.outputs.append(sweep.outputs + y)
+
+    def emit(self) -> None:
+        k, sweep = self.k, self.sweep
+        before: Value | int = 0
+        for phase, chosen in enumerate(phases_of(self.spec.cell)):
+            units, groups = self.spec.units[phase], k.number(f"groups_{phase}")
+            source = sweep.extra[1] if phase else self.now
+            for group in k.range(0, groups):
+                slab = sweep.hidden * (len(chosen) * units * self.lanes)
+                sums = self._products(sweep.weights + (group * slab + before), source, len(chosen) * units)
+                for unit in range(units):
+                    column = (group * units + unit) * self.lanes
+                    mask = sweep.mask(column)
+                    for row in range(self.spec.rows):
+                        totals = [sums[n * units + unit][row] for n in range(len(chosen))]
+                        _Cell(self, column, row, mask).emit(phase, totals)
+            before = sweep.hidden * sweep.width * len(chosen)
+
+    def _products(self, weights: Pointer, state: Pointer, vectors: int) -> list[list[Value]]:
+        """Sums over the state, per vector of the group and sample."""
+        k, rows = self.k, range(self.spec.rows)
+        zero = k.constant(F32, 0.0, self.lanes)
+        sums = [[k.variable(zero) for _ in rows] for _ in range(vectors)]
+        starts = [state + self.sweep.width * row for row in rows]
+        for at in k.range(0, self.sweep.hidden):
+            values = [start.broadcast(at, self.lanes) for start in starts]
+            for vector in range(vectors):
+                weight = weights.load(at * (vectors * self.lanes) + vector * self.lanes, self.lanes)
+                for row in rows:
+                    total = sums[vector][row]
+                    total.value = k.fma(weight, values[row], total.value)
+        return [[total.value for total in each] for each in sums]
+
+
+class _Cell:
+    """One vector of hidden units of one sample at one step."""
+
+    def __init__(self, moment: _Moment, column: Value, row: int, mask: Value | None) -> None:
+        self.moment, self.sweep, self.k, self.spec = moment, moment.sweep, moment.k, moment.spec
+        self.column, self.row, self.mask, self.lanes = column, row, mask, moment.lanes
+        self.hidden = self.sweep.hidden
+
+    def emit(self, phase: int, sums: list[Value]) -> None:
+        kind = self.spec.cell
+        if kind == "rnn":
+            self._finish(self._apply(0, self._input(0) + self._state_bias(sums[0], 0)))
+        elif kind == "lstm":
+            self._lstm(sums)
+        elif kind == "gru_after":
+            update, reset = self._gates(sums)
+            fresh = self._apply(1, self._input(2) + reset * self._state_bias(sums[2], 2))
+            self._mix(update, fresh)
+        elif phase == 0:
+            update, reset = self._gates(sums)
+            self._place(self.sweep.extra[0]).store(update)
+            self._place(self.sweep.extra[1]).store(reset * self._old())
+        else:
+            update = self._place(self.sweep.extra[0]).load(0, self.lanes)
+            self._mix(update, self._apply(1, self._input(2) + self._state_bias(sums[0], 2)))
+
+    def _gates(self, sums: list[Value]) -> list[Value]:
+        """A GRU's update and reset gate."""
+        return [self._apply(0, self._input(gate) + self._state_bias(sums[gate], gate)) for gate in (0, 1)]
+
+    def _mix(self, update: Value, fresh: Value) -> None:
+        self._finish((1.0 - update) * fresh + update * self._old())
+
+    def _lstm(self, sums: list[Value]) -> None:
+        spec, cells = self.spec, self._place(self.sweep.extra[0])
+        totals = [self._input(gate) + self._state_bias(sums[gate], gate) for gate in range(4)]
+        old = cells.load(0, self.lanes)
+        opened = self._apply(0, self._through(totals[0], 0, old))
+        kept = 1.0 - opened if spec.coupled else self._apply(0, self._through(totals[2], 2, old))
+        cell = kept * old + opened * self._apply(1, totals[3])
+        shown = self._apply(0, self._through(totals[1], 1, cell))
+        cells.store(self._kept(cell, old))
+        self._finish(shown * self._apply(2, cell))
+
+    def _through(self, total: Value, hole: int, cell: Value) -> Value:
+        """With what comes from the cell through a peephole."""
+        if not self.spec.peepholes:
+            return total
+        return total + self._parameter(self.sweep.holes, hole) * cell
+
+    def _finish(self, state: Value) -> None:
+        """The new state, to scratch and to the output: zeros past the end of a sample."""
+        k, shown = self.k, state
+        if self.moment.running:
+            zero = k.constant(F32, 0.0, self.lanes)
+            shown = k.select(self.moment.running[self.row], state, zero)
+            state = self._kept(state, self._old())
+        self._place(self.moment.new).store(state)
+        self.moment.outputs[self.row].store(shown, self.column, self.mask)
+
+    def _kept(self, new: Value, old: Value) -> Value:
+        running = self.moment.running
+        return self.k.select(running[self.row], new, old) if running else new
+
+    def _old(self) -> Value:
+        return self._place(self.moment.now).load(0, self.lanes)
+
+    def _place(self, states: Pointer) -> Pointer:
+        return states + self.sweep.width * self.row + self.column
+
+    def _input(self, gate: int) -> Value:
+        """The input's product and its bias. Lanes past the last unit hold what lies behind: nobody looks at them."""
+        value = (self.moment.inputs[self.row] + self.hidden * gate).load(self.column, self.lanes)
+        return value + self._parameter(self.sweep.biases, gate) if self.spec.biased else value
+
+    def _state_bias(self, total: Value, gate: int) -> Value:
+        if not self.spec.biased:
+            return total
+        return total + self._parameter(self.sweep.biases, GATES[self.spec.cell] + gate)
+
+    def _parameter(self, source: Pointer, index: int) -> Value:
+        return (source + self.hidden * index).load(self.column, self.lanes, self.mask)
+
+    def _apply(self, index: int, value: Value) -> Value:
+        """An activation, after clipping."""
+        if self.spec.clip > 0:
+            value = clamp(self.k, value, -self.spec.clip, self.spec.clip)
+        return self.spec.activations[index].emit(self.k, value)

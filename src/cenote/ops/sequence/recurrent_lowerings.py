@@ -1,0 +1,221 @@
+"""Native recurrent layers in float32: one matrix product for the inputs of all steps, then a kernel walks the steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from cenote.core.errors import InputError
+from cenote.core.sizes import plain
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, INT64, PLAIN, Array, TensorType
+from cenote.kernels.base import Argument, Call, View, constant_of, present
+from cenote.kernels.cost_model import LAUNCH, moved_seconds, peak_seconds
+from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.product.plan import Matrix, Product
+from cenote.kernels.sequence.recurrent import (
+    ROWS,
+    STATE_NAMES,
+    STATES,
+    Packing,
+    PackRecurrent,
+    RecurrentSpec,
+    phases_of,
+)
+from cenote.ops.base import Check, Lowering
+
+# The activations that have instructions, by the names of ONNX in lower case; others run by the reference.
+NATIVE = {
+    "relu": "relu", "tanh": "tanh", "sigmoid": "sigmoid", "leakyrelu": "leaky_relu", "hardsigmoid": "hard_sigmoid",
+    "elu": "elu", "softsign": "softsign", "softplus": "softplus",
+}  # fmt: skip
+Functions = tuple[tuple[str, float, float], ...]
+
+
+class RecurrentAttributes(Protocol):
+    """The attributes of RNN, GRU and LSTM."""
+
+    @property
+    def direction(self) -> str: ...
+    @property
+    def functions(self) -> Functions: ...
+    @property
+    def defaults(self) -> Functions: ...
+    @property
+    def clip(self) -> float: ...
+    @property
+    def batch_first(self) -> bool: ...
+    @property
+    def outputs(self) -> int: ...
+    @property
+    def cell(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class LengthsCheck(Check):
+    """The kernel noted, per direction and sample, whether its length is out of range, and the length."""
+
+    steps: int
+
+    def raise_if_wrong(self, found: Array) -> None:
+        length = int(found[np.flatnonzero(found[:, 0])[0], 1])
+        raise InputError(f"recurrent layer: a length of {length} is not within 0 to {self.steps}")
+
+
+def recurrent_lowerings(
+    op: RecurrentAttributes, inputs: Sequence[TensorType | None], target: Target
+) -> Iterator[Lowering]:
+    """One way for float32: nothing where an activation has no instructions, or directions have different ones."""
+    x, w, r = (present(kind) for kind in inputs[:3])
+    count = len(op.defaults)
+    functions = op.functions or op.defaults
+    same = all(functions[:count] == functions[at : at + count] for at in range(0, len(functions), count))
+    if x.dtype != FLOAT32 or not x.size or not r.size or not w.size or not same:
+        return
+    if any(name not in NATIVE for name, _, _ in functions[:count]):
+        return
+    layer = _Layer(op, tuple(inputs) + (None,) * (8 - len(inputs)), target)
+    given = [PLAIN if kind is not None else None for kind in inputs]
+    for index in (1, 2):
+        if present(inputs[index]).value is not None:
+            given[index] = None
+    yield Lowering(
+        "steps", tuple(given), (PLAIN,) * op.outputs, layer.bind, layer.seconds, layer.tolerance,
+        layer.temporaries, check=LengthsCheck(layer.steps) if layer.has(4) else None,
+    )  # fmt: skip
+
+
+class _Layer:
+    """A layer on inputs of some types."""
+
+    def __init__(
+        self, op: RecurrentAttributes, inputs: tuple[TensorType | None, ...], target: Target
+    ) -> None:
+        self.op, self.inputs, self.target = op, inputs, target
+        x, w, r = (present(kind) for kind in inputs[:3])
+        self.batch, self.steps = x.shape[:2] if op.batch_first else x.shape[1::-1]
+        self.features, self.directions, self.hidden = x.shape[2], r.shape[0], r.shape[2]
+        self.columns = w.shape[0] * w.shape[1]
+        rows = ROWS if self.batch >= ROWS else int(self.batch)
+        self.packing = Packing(op.cell, self.hidden, rows, target.lanes())
+        self.constant_w, self.constant_r = w.value is not None, r.value is not None
+
+    def has(self, index: int) -> bool:
+        return self.inputs[index] is not None
+
+    @property
+    def tiles(self) -> int:
+        return -(-self.batch // self.packing.rows)
+
+    @property
+    def temporaries(self) -> tuple[TensorType, ...]:
+        """The inputs' products (with room for a vector read past the end), packed weights, lengths that are wrong."""
+        made = [TensorType(FLOAT32, (self.steps * self.batch * self.columns + self.target.lanes(),))]
+        if not self.constant_w:
+            # In panels, whatever their width, and whether or not the product packs them.
+            widest = 8 * self.target.lanes()
+            made.append(TensorType(FLOAT32, (self.features * (self.columns + widest),)))
+        if not self.constant_r:
+            made.append(TensorType(FLOAT32, (self.directions * self.packing.size,)))
+        if self.has(4):
+            made.append(TensorType(INT64, (self.directions * self.batch, 2)))
+        return tuple(made)
+
+    @property
+    def seconds(self) -> float:
+        work = 2 * plain(self.steps * self.batch) * self.features * self.columns
+        streamed = 4 * plain(self.steps * self.tiles) * self.directions * self.packing.size
+        return peak_seconds(work, self.target, 0.5) + moved_seconds(streamed) + LAUNCH
+
+    @property
+    def tolerance(self) -> float:
+        return 1e-5 + 1e-6 * math.sqrt(self.features + self.hidden)
+
+    def bind(self, views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+        views = [*views, *[None] * (8 - len(views))]
+        outputs, temporaries = made[: self.op.outputs], list(made[self.op.outputs :])
+        z = temporaries.pop(0)
+        calls: list[Call] = []
+        between = None if self.constant_w else temporaries.pop(0)
+        calls += self._product(views, z).calls(self.target, between)
+        weights: View | Array
+        if self.constant_r:
+            weights = self.packing.pack(constant_of(views[2]))
+        else:
+            weights = temporaries.pop(0)
+            calls += self._packing_calls(present(views[2]), weights)
+        noted = temporaries.pop(0) if self.has(4) else None
+        return [*calls, self._steps(views, outputs, z, weights, noted)]
+
+    def _product(self, views: Sequence[View | None], z: View) -> Product:
+        """Products of all inputs, in the order of x: a row of all gates of all directions for each."""
+        x = present(views[0])
+        images, each = x.shape[:2]
+        step, row, _ = x.strides
+        if x.is_contiguous():
+            images, each, step = 1, images * each, 0
+        w = constant_of(views[1]) if self.constant_w else present(views[1])
+        product = Product(
+            each, self.columns, self.features, Matrix(x, row, 1), Matrix(w, 1, self.features),
+            Matrix(z, self.columns, 1), ((images, [step, 0, 0, each * self.columns]),),
+        )  # fmt: skip
+        if isinstance(w, View):
+            return product
+        panels = product.panels(self.target)
+        return replace(product, packed=panels.pack(w.reshape(self.columns, self.features).T))
+
+    def _packing_calls(self, r: View, to: View) -> Iterator[Call]:
+        before = 0
+        packing = self.packing
+        for chosen, units in zip(phases_of(self.op.cell), packing.units, strict=True):
+            words: dict[str, Argument] = {
+                "y": to.at(before), "r": r, "hidden": self.hidden, "groups": packing.blocks // units,
+                "r_direction": r.strides[0], "y_direction": packing.size,
+            }  # fmt: skip
+            items = self.directions * (packing.blocks // units)
+            yield Call.named(PackRecurrent(chosen, units, packing.lanes), words, items)
+            before += self.hidden * packing.width * len(chosen)
+
+    def _steps(
+        self, views: Sequence[View | None], outputs: Sequence[View], z: View, weights: View | Array,
+        noted: View | None,
+    ) -> Call:  # fmt: skip
+        op, packing, count = self.op, self.packing, len(self.op.defaults)
+        functions = (op.functions or op.defaults)[:count]
+        lengths = views[4]
+        spec = RecurrentSpec(
+            op.cell, tuple(Activation(NATIVE[name], alpha, beta) for name, alpha, beta in functions),
+            packing.rows, packing.units, packing.width != self.hidden, self.has(3), (self.has(5), self.has(6)),
+            op.outputs - 1, lengths is not None, bool(getattr(op, "coupled", False)), self.has(7), op.clip,
+            lengths is not None and lengths.type.dtype == INT64,
+        )  # fmt: skip
+        states = dict(zip(STATE_NAMES, (views[5], views[6], *outputs[1:], None, None), strict=False))
+        words: dict[str, Argument] = {
+            "y": outputs[0], "z": z, "r": weights, "bias": views[3], "peepholes": views[7], "lengths": lengths,
+            "noted": noted, **states, "steps": self.steps, "batch": self.batch, "tiles": self.tiles,
+            "reverse": int(op.direction == "reverse"), "hidden": self.hidden, "width": packing.width,
+            "r_direction": packing.size, **self._strides(states, outputs[0]),
+        }  # fmt: skip
+        groups = [packing.blocks // units for units in packing.units]
+        words |= {f"groups_{index}": value for index, value in enumerate(groups)}
+        scratch = 4 * STATES[op.cell] * packing.rows * packing.width
+        return Call.named(spec, words, self.directions * self.tiles, scratch=scratch)
+
+    def _strides(self, states: dict[str, View | None], y: View) -> dict[str, Argument]:
+        """Where steps, directions and samples lie."""
+        first, second = self.columns, self.columns * (self.steps if self.op.batch_first else self.batch)
+        z_batch, z_step = (second, first) if self.op.batch_first else (first, second)
+        strides: dict[str, Argument] = {"z_step": z_step, "z_batch": z_batch}
+        if self.op.batch_first:
+            strides |= dict(zip(("y_batch", "y_step", "y_direction"), y.strides, strict=False))
+        else:
+            strides |= dict(zip(("y_step", "y_direction", "y_batch"), y.strides, strict=False))
+        for name, view in states.items():
+            moves = (0, 0) if view is None else view.strides[:2]
+            direction, batch = moves[::-1] if self.op.batch_first else moves
+            strides |= {f"{name}_direction": direction, f"{name}_batch": batch}
+        return strides
