@@ -1,5 +1,4 @@
-"""Pooling, elementwise functions and movement on arrays, named and defaulted as torch.
-"""Functions on arrays, named and defaulted as torch.nn.functional: every pooling, normalisation.
+"""Functions on arrays, named and defaulted as torch.nn.functional: every pooling, normalisation, elementwise functions.
 
     import cenote.functional as F
 
@@ -11,15 +10,6 @@ says what each function does where frameworks disagree. Each differentiable func
 
 from __future__ import annotations
 
-from cenote.functional.convolution import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-)
-from cenote.functional.linear import addmm, bmm, linear, matmul, mm
 from cenote.functional.activations import (
     celu,
     elu,
@@ -43,6 +33,14 @@ from cenote.functional.activations import (
     tanh,
     tanhshrink,
     threshold,
+)
+from cenote.functional.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
 )
 from cenote.functional.elementwise import (
     abs,
@@ -80,6 +78,14 @@ from cenote.functional.elementwise import (
     square,
     sub,
     to,
+)
+from cenote.functional.linear import (
+    addmm,
+    bmm,
+    linear,
+    matmul,
+    mm,
+)
 from cenote.functional.normalization import (
     batch_norm,
     group_norm,
@@ -97,7 +103,11 @@ from cenote.functional.pool.adaptive import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
-from cenote.functional.pool.average import avg_pool1d, avg_pool2d, avg_pool3d
+from cenote.functional.pool.average import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+)
 from cenote.functional.pool.backward import (
     adaptive_avg_pool1d_backward,
     adaptive_avg_pool2d_backward,
@@ -135,16 +145,59 @@ from cenote.functional.pool.backward import (
     spatial_pyramid_pool_backward,
     stochastic_pool_backward,
 )
-from cenote.functional.pool.fractional import fractional_max_pool2d, fractional_max_pool3d
-from cenote.functional.pool.global_pools import global_avg_pool, global_lp_pool, global_max_pool
-from cenote.functional.pool.lp import lp_pool1d, lp_pool2d, lp_pool3d
-from cenote.functional.pool.max import dilation, erosion, max_pool1d, max_pool2d, max_pool3d, min_pool
-from cenote.functional.pool.pyramid import spatial_pyramid_pool
-from cenote.functional.pool.regions import ps_roi_pool, roi_align, roi_pool
-from cenote.functional.pool.unpool import max_unpool1d, max_unpool2d, max_unpool3d
-from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
-from cenote.functional.recorder import Traced, fused
-from cenote.functional.shape import pool_output_shape
+from cenote.functional.pool.fractional import (
+    fractional_max_pool2d,
+    fractional_max_pool3d,
+)
+from cenote.functional.pool.global_pools import (
+    global_avg_pool,
+    global_lp_pool,
+    global_max_pool,
+)
+from cenote.functional.pool.lp import (
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
+)
+from cenote.functional.pool.max import (
+    dilation,
+    erosion,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+    min_pool,
+)
+from cenote.functional.pool.pyramid import (
+    spatial_pyramid_pool,
+)
+from cenote.functional.pool.regions import (
+    ps_roi_pool,
+    roi_align,
+    roi_pool,
+)
+from cenote.functional.pool.unpool import (
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
+)
+from cenote.functional.pool.weighted import (
+    blur_pool,
+    gem_pool,
+    median_pool,
+    soft_pool,
+    stochastic_pool,
+)
+from cenote.functional.recorder import (
+    Traced,
+    fused,
+)
+from cenote.functional.shape import (
+    pool_output_shape,
+)
+from cenote.functional.softmax import (
+    log_softmax,
+    softmax,
+)
 from cenote.functional.unary import (
     acos,
     acosh,
@@ -173,7 +226,6 @@ from cenote.functional.unary import (
     tan,
     trunc,
 )
-from cenote.functional.softmax import log_softmax, softmax
 
 __all__ = [
     "Traced",
@@ -192,8 +244,8 @@ __all__ = [
     "adaptive_max_pool2d_backward",
     "adaptive_max_pool3d",
     "adaptive_max_pool3d_backward",
-    "addmm",
     "add",
+    "addmm",
     "asin",
     "asinh",
     "atan",
@@ -204,25 +256,25 @@ __all__ = [
     "avg_pool2d_backward",
     "avg_pool3d",
     "avg_pool3d_backward",
+    "batch_norm",
     "bitwise_and",
     "bitwise_left_shift",
     "bitwise_not",
     "bitwise_or",
     "bitwise_right_shift",
     "bitwise_xor",
-    "batch_norm",
     "blur_pool",
     "blur_pool_backward",
     "bmm",
+    "ceil",
+    "celu",
+    "clamp",
     "conv1d",
     "conv2d",
     "conv3d",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
-    "ceil",
-    "celu",
-    "clamp",
     "cos",
     "cosh",
     "dilation",
@@ -255,38 +307,38 @@ __all__ = [
     "global_max_pool",
     "global_max_pool_backward",
     "group_norm",
-    "instance_norm",
-    "layer_norm",
-    "linear",
     "gt",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "instance_norm",
     "isfinite",
     "isinf",
     "isnan",
+    "layer_norm",
     "le",
     "leaky_relu",
+    "linear",
+    "local_response_norm",
     "log",
     "log1p",
     "log2",
     "log10",
+    "log_softmax",
     "logical_and",
     "logical_not",
     "logical_or",
     "logical_xor",
     "logsigmoid",
-    "local_response_norm",
-    "log_softmax",
     "lp_pool1d",
     "lp_pool1d_backward",
     "lp_pool2d",
     "lp_pool2d_backward",
     "lp_pool3d",
     "lp_pool3d_backward",
-    "matmul",
     "lt",
+    "matmul",
     "max_pool1d",
     "max_pool1d_backward",
     "max_pool2d",
@@ -304,9 +356,9 @@ __all__ = [
     "median_pool_backward",
     "min_pool",
     "min_pool_backward",
-    "mm",
     "minimum",
     "mish",
+    "mm",
     "mul",
     "ne",
     "neg",
@@ -335,10 +387,10 @@ __all__ = [
     "sinh",
     "soft_pool",
     "soft_pool_backward",
+    "softmax",
     "softplus",
     "softshrink",
     "softsign",
-    "softmax",
     "spatial_pyramid_pool",
     "spatial_pyramid_pool_backward",
     "sqrt",
