@@ -202,11 +202,7 @@ class Model:
     def _adopt(self, shapes: Shapes, plan: Plan | StoredPlan, tail: Tail | None = None) -> Stage:
         """A stage of a plan that was read."""
         outputs = self.output_names if tail is None else tail.cut.made
-<<<<<<< HEAD
         stage = Stage(plan, [*self._signature.by_name], outputs, self._options, tail)
-=======
-        stage = Stage(plan, [declared.name for declared in self.inputs], outputs, self._options, tail)
->>>>>>> main
         stage.plan.program.prepare()
         self._stages[shapes] = stage
         return stage
@@ -231,9 +227,7 @@ class Model:
     @property
     def outputs(self) -> tuple[Declared, ...]:
         """Name, dtype and shape of each output: of the plan used last, before the first as the model declares them."""
-        if not self._stages:
-            return self._declared_outputs
-        made = next(reversed(self._stages.values())).outputs
+        made = next(reversed(self._stages.values())).outputs if self._stages else {}
         return tuple(made.get(declared.name, declared) for declared in self._declared_outputs)
 
     @property
@@ -246,13 +240,8 @@ class Model:
         """The plans used last, in the order in which they run: one, or more where shapes depend on the content of
         values. Those after the first are there once the model has run; none are before the first run of a model with
         symbolic dimensions."""
-<<<<<<< HEAD
-        chain = next(reversed(self._stages.values())).chain if self._stages else ()
-        return tuple(each.plan for each in chain)
-=======
         last = next(reversed(self._stages.values()), None)
         return () if last is None else tuple(each.plan for each in last.chain)
->>>>>>> main
 
     def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan | StoredPlan:
         """The plan for inputs of these shapes, by name, compiled now if it is new.
@@ -270,11 +259,10 @@ class Model:
             "plan file (Model.save) that takes milliseconds, and the processes share its weights"
         )
 
-    def __copy__(self) -> Model:
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Model:
         return self  # immutable but for its plans, which may be shared
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
-        return self
+    __copy__ = __deepcopy__
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))
@@ -348,34 +336,24 @@ class Model:
         elif len(self._stages) > 1:
             with contextlib.suppress(KeyError):  # another thread may just have dropped it
                 self._stages.move_to_end(key)
-<<<<<<< HEAD
-        if stage.tail is None:
-            return stage.plan.program.run(arrays), restore
-        results = self._run_in_stages(stage, arrays)
-        return (results, restore) if all_tensors(results) else (list(map(given_back, results)), same)
-
-    def _run_in_stages(self, stage: Stage, arrays: Sequence[Array]) -> list[Array]:
-        """The outputs in order, as values of graphs: sequences are packed."""
-        with refusals("a run in stages"):
-            results = stage.run(dict(zip(self._signature.by_name, arrays, strict=True)))
-=======
         tail = stage.tail
         results = stage.plan.program.run(arrays) if tail is None else self._run_in_stages(stage, arrays)
         if (unwritten := self._unwritten) is not None:
             self._unwritten = None
             unwritten.release()
+        if tail is not None and not all_tensors(results):
+            return [given_back(array) for array in results], same
         return results, restore
 
     def _run_in_stages(self, stage: Stage, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs in order, as values of graphs: sequences are packed."""
         with refusals("a run in stages"):
-            results = stage.run(dict(zip((each.name for each in self.inputs), arrays, strict=True)))
->>>>>>> main
+            results = stage.run(dict(zip(self._signature.by_name, arrays, strict=True)))
             if self._options.changed:
                 with self._options.guard.lock:
                     self._options.changed = False
                     self._keep()
         return [results[name] for name in self.output_names]
-<<<<<<< HEAD
 
     def _submodel(self, graph: Graph) -> Callable[[Sequence[Array]], Sequence[Array]]:
         """Runs a graph inside of this model, which is compiled when it first runs: arrays that fit, in order."""
@@ -383,8 +361,6 @@ class Model:
         model = Model(graph.inputs, made, {}, self._options.inside())
         model._source = lambda: graph
         return lambda arrays: model._run_in_stages(model._stage(tuple([x.shape for x in arrays])), arrays)
-=======
->>>>>>> main
 
     def _stage(self, shapes: Shapes) -> Stage:
         with refusals("a plan for new shapes"), self._options.guard.lock:
