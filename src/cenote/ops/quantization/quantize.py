@@ -14,7 +14,12 @@ from cenote.core.types import FLOAT32, FLOATS, Array, TensorType, is_float
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import normalize_axis, read, require_same_dtype
 from cenote.ops.elementwise.cast import FLOAT8, SCALE8, SMALL_FLOATS, SMALL_INTEGERS, converted
-from cenote.ops.quantization.quantize_lowerings import dequantizing, quantizing, scaled_lowerings
+from cenote.ops.quantization.quantize_lowerings import (
+    dequantizing,
+    dynamic_lowerings,
+    quantizing,
+    scaled_lowerings,
+)
 from cenote.ops.values import narrow, seeded
 
 UINT8 = np.dtype(np.uint8)
@@ -184,6 +189,10 @@ class DynamicQuantizeLinear(Op):
             raise DTypeError(f"{self.name}: type {x.dtype} is not supported (float32 and float64 are)")
         return TensorType(UINT8, x.shape), TensorType(x.dtype, ()), TensorType(UINT8, ())
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        (x,) = self.arranged(inputs)
+        yield from dynamic_lowerings(x, self.infer(*inputs), target)
+
     def compute(self, x: Array) -> Arrays:
         high, low = x.max(initial=0), x.min(initial=0)
         scale = np.asarray((high - low) / x.dtype.type(255))
@@ -197,6 +206,7 @@ class DynamicQuantizeLinear(Op):
         for x in (seeded((3, 4)), np.abs(seeded((5,))) + 1, -np.abs(seeded((5,))) - 1, seeded((0, 2))):
             yield Sample(DynamicQuantizeLinear(), (x,))
         yield Sample(DynamicQuantizeLinear(), (np.zeros((2, 2), np.float32),), "zeros")
+        yield Sample(DynamicQuantizeLinear(), (seeded((3, 41, 1031)) * 7 - 2,), "in pieces")
 
 
 def saturated(x: Array, zero_point: Array | None, dtype: np.dtype[Any], saturate: bool = True) -> Array:

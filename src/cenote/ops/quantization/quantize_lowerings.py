@@ -19,6 +19,7 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.elementwise.expression import Expression, Step
+from cenote.kernels.elementwise.reduce import ReduceAxis, pieces_of, reduce_calls
 from cenote.ops.base import Lowering
 
 SMALL = frozenset({"int8", "uint8", "int16", "uint16"})
@@ -88,6 +89,48 @@ def quantization_call(
         x, y = _in_blocks(x, axis, block), _in_blocks(y, axis, block)
     operands = [Operand(x, x.strides), *(_parameter(view, y, axis, block) for view in parameters)]
     return elementwise_call(expression, (), operands, y, target, 8)
+
+
+_FIT = (  # of the largest and the smallest number: the scale, 1 where all numbers are 0
+    Step("constant", (), FLOAT32, (0.0,)), Step("max", (0, 2), FLOAT32), Step("min", (1, 2), FLOAT32),
+    Step("sub", (3, 4), FLOAT32), Step("constant", (), FLOAT32, (255.0,)), Step("div", (5, 6), FLOAT32),
+    Step("equal", (7, 2), np.dtype(np.bool_)), Step("constant", (), FLOAT32, (1.0,)), Step("where", (8, 9, 7), FLOAT32),
+)  # fmt: skip
+_CENTRE = (  # of the smallest number and the scale: the zero point
+    Step("constant", (), FLOAT32, (0.0,)), Step("min", (0, 2), FLOAT32), Step("neg", (3,), FLOAT32),
+    Step("div", (4, 1), FLOAT32), Step("constant", (), FLOAT32, (255.0,)), Step("clamp", (5, 2, 6), FLOAT32),
+    Step("round", (7,), FLOAT32), Step("cast", (8,), np.dtype(np.uint8)),
+)  # fmt: skip
+
+
+def dynamic_lowerings(x: TensorType, outputs: Sequence[TensorType], target: Target) -> Iterator[Lowering]:
+    """Largest and smallest number, then the scale and the zero point that hold them and 0, then the quantisation."""
+    made = quantizing(x, outputs[1], outputs[2], outputs[0])
+    if made is None or x.dtype != FLOAT32 or not x.size:
+        return
+    pieces = pieces_of(x.shape, range(x.rank), target)
+    scalar, totals = TensorType(FLOAT32, ()), TensorType(FLOAT32, (pieces,))
+    temporaries = (scalar, scalar, *((totals, totals) if pieces > 1 else ()))
+
+    def bind(views: Sequence[View | None], results: Sequence[View]) -> Sequence[Call]:
+        source, (y, scale, zero, high, low, *partial) = present(views[0]), results
+        axes = [ReduceAxis(n, stride, None) for n, stride in zip(source.shape, source.strides, strict=True)]
+        parts: list[View | None] = [*partial] or [None, None]
+        return [
+            *reduce_calls("max", axes, source, high, pieces, parts[0], target),
+            *reduce_calls("min", axes, source, low, pieces, parts[1], target),
+            elementwise_call(Expression(2, _FIT), (), [_one(high), _one(low)], scale, target),
+            elementwise_call(Expression(2, _CENTRE), (), [_one(low), _one(scale)], zero, target),
+            quantization_call(made, [source, scale, zero], y, 0, 0, target),
+        ]
+
+    seconds = pass_seconds(3 * x.nbytes + outputs[0].nbytes, 10 * x.size)
+    yield Lowering("elementwise", (PLAIN,), (PLAIN,) * 3, bind, seconds, temporaries=temporaries)
+
+
+def _one(view: View) -> Operand:
+    """A scalar."""
+    return Operand(view, (), is_scalar=True)
 
 
 def _divides(block: int, extent: Any) -> bool:
