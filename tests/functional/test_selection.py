@@ -183,7 +183,7 @@ def test_masks_broadcast_and_must_fit() -> None:
 
 
 def test_a_mask_that_changes_meanwhile_writes_nothing_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cenote.functional import masks
+    from cenote.functional.choice import masks
 
     x, mask = np.arange(40_000, dtype=np.float32), np.zeros(40_000, bool)
     mask[::7] = True

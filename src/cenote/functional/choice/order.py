@@ -9,8 +9,8 @@ import numpy as np
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.types import INT64, TensorType
 from cenote.functional.arguments import Operation, Types, flag, whole
+from cenote.functional.choice.indexing import Invalid, axis_of, index_input, made, mode_of
 from cenote.functional.dispatch import call
-from cenote.functional.indexing import Invalid, axis_of, index_input, made, mode_of
 from cenote.functional.types import A, DLPack
 from cenote.ops.base import Op
 from cenote.ops.checks import broadcast_shapes
@@ -201,8 +201,7 @@ def one_hot(
 
     input        int32 or int64 of any shape; num_classes -1: the largest index + 1
     dtype        of the result, int64 as in PyTorch by default (a NumPy dtype or its name)
-    invalid      what an index outside of 0 to num_classes - 1 does: see cenote.functional.indexing; with "zero" none of
-                 its places is on
+    invalid      what an index outside of 0 to num_classes - 1 does: see `embedding`; with "zero" no place is on
 
     Raises ArgumentError, DTypeError; InputError for a bad index.
     """

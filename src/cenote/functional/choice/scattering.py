@@ -1,4 +1,4 @@
-"""Elements written by index: scatter, scatter_add, scatter_reduce. `invalid`: see cenote.functional.indexing."""
+"""Elements written by index: scatter, scatter_add, scatter_reduce. `invalid`: see cenote.functional.choice.indexing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.types import Array
 from cenote.functional.arguments import Operation, Types, choice, flag
+from cenote.functional.choice.indexing import Invalid, as_index, axis_of, index_input, made, mode_of
 from cenote.functional.dispatch import call
-from cenote.functional.indexing import Invalid, as_index, axis_of, index_input, made, mode_of
 from cenote.functional.types import A, DLPack
 from cenote.ops.movement.scatter import ScatterElements
 from cenote.runtime.arrays import as_numpy

@@ -9,8 +9,8 @@ import numpy as np
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.types import INT64, Array
 from cenote.functional.arguments import Operation, Types, choice, flag, real, whole
+from cenote.functional.choice.indexing import Invalid, as_index, index_input, made, mode_of
 from cenote.functional.dispatch import call
-from cenote.functional.indexing import Invalid, as_index, index_input, made, mode_of
 from cenote.functional.types import A, DLPack
 from cenote.kernels.selection.bags import NO_PADDING
 from cenote.ops.movement.embedding_bag import MODES, EmbeddingBag
