@@ -41,6 +41,10 @@ class Where(Pointwise):
         yield Sample(Where(), (condition, seeded((2, 3), 1), seeded((2, 3), 2)))
         yield Sample(Where(), (condition, seeded((4, 1, 1), 1), seeded((), 2)), "broadcast")
         yield Sample(Where(), (condition, seeded((3,), 1, np.int64), seeded((2, 1), 2, np.int64)))
+        for dtype in (np.bool_, np.float16, np.float64):
+            wide = seeded((2, 1, 3), dtype=np.bool_), seeded((5, 1), 1, dtype), seeded((2, 5, 3), 2, dtype)
+            yield Sample(Where(), wide)
+        yield Sample(Where(), (np.array(True), seeded((70,), 1), seeded((70,), 2)), "one condition")
         yield Sample(Where(), (seeded((0, 3), dtype=np.bool_), seeded((1, 3), 1), seeded((), 2)))
 
 
