@@ -29,6 +29,12 @@ def test_bits_of_the_parts(dtype: Any) -> None:
     assert np.array_equal(whole.astype(np.float64), parts.astype(np.float64), equal_nan=True)
 
 
+def test_choices() -> None:
+    hold = F.fused(lambda x, y: F.where(x > y, x * 2.0, 0))
+    with np.errstate(all="ignore"):
+        assert np.array_equal(hold(X, Y), np.where(X > Y, X * 2, 0).astype(np.float32))
+
+
 def test_same_bits_for_any_threads_and_out() -> None:
     x = seeded((300, 700))
     fused = F.fused(chain)

@@ -11,282 +11,67 @@ says what each pool does where frameworks disagree. Each differentiable pool `f`
 
 from __future__ import annotations
 
-from cenote.functional.activations import (
-    celu,
-    elu,
-    gelu,
-    hardshrink,
-    hardsigmoid,
-    hardswish,
-    hardtanh,
-    leaky_relu,
-    logsigmoid,
-    mish,
-    prelu,
-    relu,
-    relu6,
-    selu,
-    sigmoid,
-    silu,
-    softplus,
-    softshrink,
-    softsign,
-    tanh,
-    tanhshrink,
-    threshold,
-)
-from cenote.functional.attention import (
-    scaled_dot_product_attention,
-)
-from cenote.functional.choice.bags import (
-    embedding_bag,
-    nms,
-)
-from cenote.functional.choice.indexing import (
-    embedding,
-    gather,
-    index_select,
-    take,
-    take_along_dim,
-)
-from cenote.functional.choice.masks import (
-    masked_select,
-    nonzero,
-)
-from cenote.functional.choice.order import (
-    argmax,
-    argmin,
-    argsort,
-    one_hot,
-    sort,
-    topk,
-    where,
-)
-from cenote.functional.choice.scattering import (
-    scatter,
-    scatter_add,
-    scatter_reduce,
-)
+# ruff: noqa: I001  # names side by side: one a line would be a file of its own
+
+from cenote.functional.attention import scaled_dot_product_attention
+from cenote.functional.choice.bags import embedding_bag, nms
+from cenote.functional.choice.indexing import embedding, gather, index_select, take, take_along_dim
+from cenote.functional.choice.masks import masked_select, nonzero
+from cenote.functional.choice.order import argmax, argmin, argsort, one_hot, sort, topk, where
+from cenote.functional.choice.scattering import scatter, scatter_add, scatter_reduce
 from cenote.functional.convolution import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-)
-from cenote.functional.elementwise import (
-    abs,
-    add,
-    bitwise_and,
-    bitwise_left_shift,
-    bitwise_not,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
-    clamp,
-    div,
-    eq,
-    floor_divide,
-    fmod,
-    ge,
-    gt,
-    isfinite,
-    isinf,
-    isnan,
-    le,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    lt,
-    maximum,
-    minimum,
-    mul,
-    ne,
-    neg,
-    pow,
-    remainder,
-    sign,
-    square,
-    sub,
-    to,
-)
-from cenote.functional.linear import (
-    addmm,
-    bmm,
-    linear,
-    matmul,
-    mm,
-)
+    conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d,
+)  # fmt: skip
+from cenote.functional.elementwise.activations import (
+    celu, elu, gelu, hardshrink, hardsigmoid, hardswish, hardtanh, leaky_relu, logsigmoid, mish, prelu, relu,
+    relu6, selu, sigmoid, silu, softplus, softshrink, softsign, tanh, tanhshrink, threshold,
+)  # fmt: skip
+from cenote.functional.elementwise.arithmetic import (
+    abs, add, bitwise_and, bitwise_left_shift, bitwise_not, bitwise_or, bitwise_right_shift, bitwise_xor, clamp,
+    div, eq, floor_divide, fmod, ge, gt, isfinite, isinf, isnan, le, logical_and, logical_not, logical_or,
+    logical_xor, lt, maximum, minimum, mul, ne, neg, pow, remainder, sign, square, sub, to,
+)  # fmt: skip
+from cenote.functional.elementwise.recorder import Traced, fused
+from cenote.functional.elementwise.unary import (
+    acos, acosh, asin, asinh, atan, atanh, ceil, cos, cosh, erf, exp, exp2, expm1, floor, log, log10, log1p, log2,
+    reciprocal, round, rsqrt, sin, sinh, sqrt, tan, trunc,
+)  # fmt: skip
+from cenote.functional.linear import addmm, bmm, linear, matmul, mm
 from cenote.functional.movement import (
-    cat,
-    channel_shuffle,
-    flip,
-    pad,
-    permute,
-    pixel_shuffle,
-    pixel_unshuffle,
-    repeat_interleave,
-    roll,
-    split,
-    stack,
-    tile,
-    transpose,
-)
+    cat, channel_shuffle, flip, pad, permute, pixel_shuffle, pixel_unshuffle, repeat_interleave, roll, split,
+    stack, tile, transpose,
+)  # fmt: skip
 from cenote.functional.normalization import (
-    batch_norm,
-    group_norm,
-    instance_norm,
-    layer_norm,
-    local_response_norm,
-    normalize,
-    rms_norm,
-)
+    batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, normalize, rms_norm,
+)  # fmt: skip
 from cenote.functional.pool.adaptive import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
+    adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d, adaptive_max_pool2d,
     adaptive_max_pool3d,
-)
-from cenote.functional.pool.average import (
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-)
+)  # fmt: skip
+from cenote.functional.pool.average import avg_pool1d, avg_pool2d, avg_pool3d
 from cenote.functional.pool.backward import (
-    adaptive_avg_pool1d_backward,
-    adaptive_avg_pool2d_backward,
-    adaptive_avg_pool3d_backward,
-    adaptive_max_pool1d_backward,
-    adaptive_max_pool2d_backward,
-    adaptive_max_pool3d_backward,
-    avg_pool1d_backward,
-    avg_pool2d_backward,
-    avg_pool3d_backward,
-    blur_pool_backward,
-    dilation_backward,
-    erosion_backward,
-    fractional_max_pool2d_backward,
-    fractional_max_pool3d_backward,
-    gem_pool_backward,
-    global_avg_pool_backward,
-    global_lp_pool_backward,
-    global_max_pool_backward,
-    lp_pool1d_backward,
-    lp_pool2d_backward,
-    lp_pool3d_backward,
-    max_pool1d_backward,
-    max_pool2d_backward,
-    max_pool3d_backward,
-    max_unpool1d_backward,
-    max_unpool2d_backward,
-    max_unpool3d_backward,
-    median_pool_backward,
-    min_pool_backward,
-    ps_roi_pool_backward,
-    roi_align_backward,
-    roi_pool_backward,
-    soft_pool_backward,
-    spatial_pyramid_pool_backward,
-    stochastic_pool_backward,
-)
-from cenote.functional.pool.fractional import (
-    fractional_max_pool2d,
-    fractional_max_pool3d,
-)
-from cenote.functional.pool.global_pools import (
-    global_avg_pool,
-    global_lp_pool,
-    global_max_pool,
-)
-from cenote.functional.pool.lp import (
-    lp_pool1d,
-    lp_pool2d,
-    lp_pool3d,
-)
-from cenote.functional.pool.max import (
-    dilation,
-    erosion,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-    min_pool,
-)
-from cenote.functional.pool.pyramid import (
-    spatial_pyramid_pool,
-)
-from cenote.functional.pool.regions import (
-    ps_roi_pool,
-    roi_align,
-    roi_pool,
-)
-from cenote.functional.pool.unpool import (
-    max_unpool1d,
-    max_unpool2d,
-    max_unpool3d,
-)
-from cenote.functional.pool.weighted import (
-    blur_pool,
-    gem_pool,
-    median_pool,
-    soft_pool,
-    stochastic_pool,
-)
-from cenote.functional.recorder import (
-    Traced,
-    fused,
-)
+    adaptive_avg_pool1d_backward, adaptive_avg_pool2d_backward, adaptive_avg_pool3d_backward,
+    adaptive_max_pool1d_backward, adaptive_max_pool2d_backward, adaptive_max_pool3d_backward, avg_pool1d_backward,
+    avg_pool2d_backward, avg_pool3d_backward, blur_pool_backward, dilation_backward, erosion_backward,
+    fractional_max_pool2d_backward, fractional_max_pool3d_backward, gem_pool_backward, global_avg_pool_backward,
+    global_lp_pool_backward, global_max_pool_backward, lp_pool1d_backward, lp_pool2d_backward, lp_pool3d_backward,
+    max_pool1d_backward, max_pool2d_backward, max_pool3d_backward, max_unpool1d_backward, max_unpool2d_backward,
+    max_unpool3d_backward, median_pool_backward, min_pool_backward, ps_roi_pool_backward, roi_align_backward,
+    roi_pool_backward, soft_pool_backward, spatial_pyramid_pool_backward, stochastic_pool_backward,
+)  # fmt: skip
+from cenote.functional.pool.fractional import fractional_max_pool2d, fractional_max_pool3d
+from cenote.functional.pool.global_pools import global_avg_pool, global_lp_pool, global_max_pool
+from cenote.functional.pool.lp import lp_pool1d, lp_pool2d, lp_pool3d
+from cenote.functional.pool.max import dilation, erosion, max_pool1d, max_pool2d, max_pool3d, min_pool
+from cenote.functional.pool.pyramid import spatial_pyramid_pool
+from cenote.functional.pool.regions import ps_roi_pool, roi_align, roi_pool
+from cenote.functional.pool.unpool import max_unpool1d, max_unpool2d, max_unpool3d
+from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
 from cenote.functional.reductions import (
-    amax,
-    amin,
-    cumprod,
-    cumsum,
-    logsumexp,
-    mean,
-    norm,
-    prod,
-    std,
-    sum,
-    var,
-)
-from cenote.functional.shape import (
-    pool_output_shape,
-)
-from cenote.functional.softmax import (
-    log_softmax,
-    softmax,
-)
-from cenote.functional.unary import (
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atanh,
-    ceil,
-    cos,
-    cosh,
-    erf,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    log,
-    log1p,
-    log2,
-    log10,
-    reciprocal,
-    round,
-    rsqrt,
-    sin,
-    sinh,
-    sqrt,
-    tan,
-    trunc,
-)
+    amax, amin, cumprod, cumsum, logsumexp, mean, norm, prod, std, sum, var,
+)  # fmt: skip
+from cenote.functional.shape import pool_output_shape
+from cenote.functional.softmax import log_softmax, softmax
 
 __all__ = [
     "Traced",

@@ -15,13 +15,14 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.types import is_float
-from cenote.functional import elementwise, unary
 from cenote.functional.arguments import Operation, Types, flag, real, whole
 from cenote.functional.bound import Bound
 from cenote.functional.dispatch import call
-from cenote.functional.formulas import named_type, type_name
+from cenote.functional.elementwise import arithmetic as elementwise
+from cenote.functional.elementwise import unary
+from cenote.functional.elementwise.formulas import named_type, type_name
+from cenote.functional.elementwise.recorder import fused, record
 from cenote.functional.movement import numbers_of
-from cenote.functional.recorder import fused, record
 from cenote.functional.types import A
 from cenote.ops.checks import normalize_axis, unique_axes
 from cenote.ops.reduction import reduce as onnx

@@ -38,10 +38,10 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         remove_identities,
         eliminate_common,
         eliminate_dead,
-        recognize_global_pools,
         forget_indices,
         recognize_activations,
         recognize_normalizations,
+        recognize_global_pools,  # of the means that no normalisation took
         eliminate_dead,
         fuse_products,
         lambda graph: recognize_attention(graph, target),

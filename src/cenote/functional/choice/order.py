@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from cenote.core.types import INT64, TensorType
 from cenote.functional.arguments import Operation, Types, flag, whole
 from cenote.functional.choice.indexing import Invalid, axis_of, index_input, made, mode_of
 from cenote.functional.dispatch import call
+from cenote.functional.elementwise.recorder import Traced, run
 from cenote.functional.types import A, DLPack
 from cenote.ops.base import Op
 from cenote.ops.checks import broadcast_shapes
@@ -166,8 +167,10 @@ def where(condition: DLPack, input: A, other: Any, *, out: A | None = None, thre
     """input where the condition (bool) holds, other elsewhere; all three broadcast.
 
     Numbers are taken for either of the two, in the other's type. Unlike PyTorch's, types are not promoted: DTypeError.
-    The result is of the kind (NumPy, torch, ...) of `condition`.
+    The result is of the kind (NumPy, torch, ...) of `condition`. In a `fused` function types are promoted.
     """
+    if any(isinstance(x, Traced) for x in (condition, input, other)):
+        return cast(A, run("where", (condition, input, other), (), out, threads))
     if isinstance(input, int | float):
         input = np.asarray(input, as_numpy(other)[0].dtype)
     if isinstance(other, int | float):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import cast
 
-import cenote.functional.formulas  # noqa: F401  # enters the functions
-from cenote.functional.recorder import run
+import cenote.functional.elementwise.formulas  # noqa: F401  # enters the functions
+from cenote.functional.elementwise.recorder import run
 from cenote.functional.types import A
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, shown
 from cenote.core.types import BFLOAT16, FLOAT32, INT64, is_float
-from cenote.functional.recorder import (
+from cenote.functional.elementwise.recorder import (
     BOOL,
     FORMULAS,
     Operand,

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from cenote.functional.formulas import type_name
-from cenote.functional.recorder import run
+from cenote.functional.elementwise.formulas import type_name
+from cenote.functional.elementwise.recorder import run
 from cenote.functional.types import A
 
 

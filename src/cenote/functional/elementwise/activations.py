@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import cenote.functional.activation_formulas  # noqa: F401  # enters the functions
+import cenote.functional.elementwise.activation_formulas  # noqa: F401  # enters the functions
 from cenote.core.errors import ShapeError
 from cenote.core.types import TensorType
 from cenote.functional.arguments import Operation, Types
 from cenote.functional.dispatch import call
-from cenote.functional.recorder import FORMULAS, Recorder, operation_of, run
+from cenote.functional.elementwise.recorder import FORMULAS, Recorder, operation_of, run
 from cenote.functional.types import A
 
 

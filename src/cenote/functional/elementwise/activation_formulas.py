@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.types import is_float
-from cenote.functional.formulas import as_float
-from cenote.functional.recorder import FORMULAS, Recorder, Traced, formula
+from cenote.functional.elementwise.formulas import as_float
+from cenote.functional.elementwise.recorder import FORMULAS, Recorder, Traced, formula
 from cenote.ops.elementwise import activation
 from cenote.ops.elementwise.activation import (
     Celu,
