@@ -1,4 +1,4 @@
-"""Functions on arrays, named and defaulted as torch.nn.functional: every pooling, normalisation, elementwise functions.
+"""Functions on arrays, named and defaulted as in PyTorch: pooling, normalisation, products, selection, elementwise.
 
     import cenote.functional as F
 
@@ -33,7 +33,9 @@ from cenote.functional.activations import (
     tanh,
     tanhshrink,
     threshold,
-)  # fmt: skip
+)
+from cenote.functional.attention import scaled_dot_product_attention
+from cenote.functional.bags import embedding_bag, nms
 from cenote.functional.convolution import (
     conv1d,
     conv2d,
@@ -78,14 +80,10 @@ from cenote.functional.elementwise import (
     square,
     sub,
     to,
-)  # fmt: skip
-from cenote.functional.linear import (
-    addmm,
-    bmm,
-    linear,
-    matmul,
-    mm,
 )
+from cenote.functional.indexing import embedding, gather, index_select, take, take_along_dim
+from cenote.functional.linear import addmm, bmm, linear, matmul, mm
+from cenote.functional.masks import masked_select, nonzero
 from cenote.functional.normalization import (
     batch_norm,
     group_norm,
@@ -94,7 +92,7 @@ from cenote.functional.normalization import (
     local_response_norm,
     normalize,
     rms_norm,
-)  # fmt: skip
+)
 from cenote.functional.pool.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -103,11 +101,7 @@ from cenote.functional.pool.adaptive import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
-from cenote.functional.pool.average import (
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-)
+from cenote.functional.pool.average import avg_pool1d, avg_pool2d, avg_pool3d
 from cenote.functional.pool.backward import (
     adaptive_avg_pool1d_backward,
     adaptive_avg_pool2d_backward,
@@ -144,60 +138,20 @@ from cenote.functional.pool.backward import (
     soft_pool_backward,
     spatial_pyramid_pool_backward,
     stochastic_pool_backward,
-)  # fmt: skip
-from cenote.functional.pool.fractional import (
-    fractional_max_pool2d,
-    fractional_max_pool3d,
 )
-from cenote.functional.pool.global_pools import (
-    global_avg_pool,
-    global_lp_pool,
-    global_max_pool,
-)
-from cenote.functional.pool.lp import (
-    lp_pool1d,
-    lp_pool2d,
-    lp_pool3d,
-)
-from cenote.functional.pool.max import (
-    dilation,
-    erosion,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-    min_pool,
-)
-from cenote.functional.pool.pyramid import (
-    spatial_pyramid_pool,
-)
-from cenote.functional.pool.regions import (
-    ps_roi_pool,
-    roi_align,
-    roi_pool,
-)
-from cenote.functional.pool.unpool import (
-    max_unpool1d,
-    max_unpool2d,
-    max_unpool3d,
-)
-from cenote.functional.pool.weighted import (
-    blur_pool,
-    gem_pool,
-    median_pool,
-    soft_pool,
-    stochastic_pool,
-)
-from cenote.functional.recorder import (
-    Traced,
-    fused,
-)
-from cenote.functional.shape import (
-    pool_output_shape,
-)
-from cenote.functional.softmax import (
-    log_softmax,
-    softmax,
-)
+from cenote.functional.pool.fractional import fractional_max_pool2d, fractional_max_pool3d
+from cenote.functional.pool.global_pools import global_avg_pool, global_lp_pool, global_max_pool
+from cenote.functional.pool.lp import lp_pool1d, lp_pool2d, lp_pool3d
+from cenote.functional.pool.max import dilation, erosion, max_pool1d, max_pool2d, max_pool3d, min_pool
+from cenote.functional.pool.pyramid import spatial_pyramid_pool
+from cenote.functional.pool.regions import ps_roi_pool, roi_align, roi_pool
+from cenote.functional.pool.unpool import max_unpool1d, max_unpool2d, max_unpool3d
+from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
+from cenote.functional.recorder import Traced, fused
+from cenote.functional.scattering import scatter, scatter_add, scatter_reduce
+from cenote.functional.selection import argmax, argmin, argsort, one_hot, sort, topk, where
+from cenote.functional.shape import pool_output_shape
+from cenote.functional.softmax import log_softmax, softmax
 from cenote.functional.unary import (
     acos,
     acosh,
@@ -225,36 +179,205 @@ from cenote.functional.unary import (
     sqrt,
     tan,
     trunc,
-)  # fmt: skip
+)
 
 __all__ = [
-    "Traced", "abs", "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool1d_backward",
-    "adaptive_avg_pool2d", "adaptive_avg_pool2d_backward", "adaptive_avg_pool3d",
-    "adaptive_avg_pool3d_backward", "adaptive_max_pool1d", "adaptive_max_pool1d_backward",
-    "adaptive_max_pool2d", "adaptive_max_pool2d_backward", "adaptive_max_pool3d",
-    "adaptive_max_pool3d_backward", "add", "addmm", "asin", "asinh", "atan", "atanh", "avg_pool1d",
-    "avg_pool1d_backward", "avg_pool2d", "avg_pool2d_backward", "avg_pool3d", "avg_pool3d_backward",
-    "batch_norm", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
-    "bitwise_xor", "blur_pool", "blur_pool_backward", "bmm", "ceil", "celu", "clamp", "conv1d", "conv2d",
-    "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cos", "cosh", "dilation",
-    "dilation_backward", "div", "elu", "eq", "erf", "erosion", "erosion_backward", "exp", "exp2", "expm1",
-    "floor", "floor_divide", "fmod", "fractional_max_pool2d", "fractional_max_pool2d_backward",
-    "fractional_max_pool3d", "fractional_max_pool3d_backward", "fused", "ge", "gelu", "gem_pool",
-    "gem_pool_backward", "global_avg_pool", "global_avg_pool_backward", "global_lp_pool",
-    "global_lp_pool_backward", "global_max_pool", "global_max_pool_backward", "group_norm", "gt",
-    "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "instance_norm", "isfinite", "isinf", "isnan",
-    "layer_norm", "le", "leaky_relu", "linear", "local_response_norm", "log", "log1p", "log2", "log10",
-    "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logsigmoid", "lp_pool1d",
-    "lp_pool1d_backward", "lp_pool2d", "lp_pool2d_backward", "lp_pool3d", "lp_pool3d_backward", "lt",
-    "matmul", "max_pool1d", "max_pool1d_backward", "max_pool2d", "max_pool2d_backward", "max_pool3d",
-    "max_pool3d_backward", "max_unpool1d", "max_unpool1d_backward", "max_unpool2d", "max_unpool2d_backward",
-    "max_unpool3d", "max_unpool3d_backward", "maximum", "median_pool", "median_pool_backward", "min_pool",
-    "min_pool_backward", "minimum", "mish", "mm", "mul", "ne", "neg", "normalize", "pool_output_shape", "pow",
-    "prelu", "ps_roi_pool", "ps_roi_pool_backward", "reciprocal", "relu", "relu6", "remainder", "rms_norm",
-    "roi_align", "roi_align_backward", "roi_pool", "roi_pool_backward", "round", "rsqrt", "selu", "sigmoid",
-    "sign", "silu", "sin", "sinh", "soft_pool", "soft_pool_backward", "softmax", "softplus", "softshrink",
-    "softsign", "spatial_pyramid_pool", "spatial_pyramid_pool_backward", "sqrt", "square", "stochastic_pool",
-    "stochastic_pool_backward", "sub", "tan", "tanh", "tanhshrink", "threshold", "to", "trunc",
+    "Traced",
+    "abs",
+    "acos",
+    "acosh",
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool1d_backward",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool2d_backward",
+    "adaptive_avg_pool3d",
+    "adaptive_avg_pool3d_backward",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool1d_backward",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool2d_backward",
+    "adaptive_max_pool3d",
+    "adaptive_max_pool3d_backward",
+    "add",
+    "addmm",
+    "argmax",
+    "argmin",
+    "argsort",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "avg_pool1d",
+    "avg_pool1d_backward",
+    "avg_pool2d",
+    "avg_pool2d_backward",
+    "avg_pool3d",
+    "avg_pool3d_backward",
+    "batch_norm",
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "blur_pool",
+    "blur_pool_backward",
+    "bmm",
+    "ceil",
+    "celu",
+    "clamp",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "cos",
+    "cosh",
+    "dilation",
+    "dilation_backward",
+    "div",
+    "elu",
+    "embedding",
+    "embedding_bag",
+    "eq",
+    "erf",
+    "erosion",
+    "erosion_backward",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "floor_divide",
+    "fmod",
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_backward",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_backward",
+    "fused",
+    "gather",
+    "ge",
+    "gelu",
+    "gem_pool",
+    "gem_pool_backward",
+    "global_avg_pool",
+    "global_avg_pool_backward",
+    "global_lp_pool",
+    "global_lp_pool_backward",
+    "global_max_pool",
+    "global_max_pool_backward",
+    "group_norm",
+    "gt",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "index_select",
+    "instance_norm",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "layer_norm",
+    "le",
+    "leaky_relu",
+    "linear",
+    "local_response_norm",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "log_softmax",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "logsigmoid",
+    "lp_pool1d",
+    "lp_pool1d_backward",
+    "lp_pool2d",
+    "lp_pool2d_backward",
+    "lp_pool3d",
+    "lp_pool3d_backward",
+    "lt",
+    "masked_select",
+    "matmul",
+    "max_pool1d",
+    "max_pool1d_backward",
+    "max_pool2d",
+    "max_pool2d_backward",
+    "max_pool3d",
+    "max_pool3d_backward",
+    "max_unpool1d",
+    "max_unpool1d_backward",
+    "max_unpool2d",
+    "max_unpool2d_backward",
+    "max_unpool3d",
+    "max_unpool3d_backward",
+    "maximum",
+    "median_pool",
+    "median_pool_backward",
+    "min_pool",
+    "min_pool_backward",
+    "minimum",
+    "mish",
+    "mm",
+    "mul",
+    "ne",
+    "neg",
+    "nms",
+    "nonzero",
+    "normalize",
+    "one_hot",
+    "pool_output_shape",
+    "pow",
+    "prelu",
+    "ps_roi_pool",
+    "ps_roi_pool_backward",
+    "reciprocal",
+    "relu",
+    "relu6",
+    "remainder",
+    "rms_norm",
+    "roi_align",
+    "roi_align_backward",
+    "roi_pool",
+    "roi_pool_backward",
+    "round",
+    "rsqrt",
+    "scaled_dot_product_attention",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "selu",
+    "sigmoid",
+    "sign",
+    "silu",
+    "sin",
+    "sinh",
+    "soft_pool",
+    "soft_pool_backward",
+    "softmax",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "sort",
+    "spatial_pyramid_pool",
+    "spatial_pyramid_pool_backward",
+    "sqrt",
+    "square",
+    "stochastic_pool",
+    "stochastic_pool_backward",
+    "sub",
+    "take",
+    "take_along_dim",
+    "tan",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+    "to",
+    "topk",
+    "trunc",
+    "where",
 ]  # fmt: skip
 
 

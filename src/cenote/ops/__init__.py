@@ -43,12 +43,14 @@ _FILES: dict[str, str] = {
     "movement.channel_gather": "",
     "movement.data_dependent": "Compress NonZero OneHot ReverseSequence Unique",
     "movement.depth_space": "CenterCropPad DepthToSpace SpaceToDepth",
+    "movement.embedding_bag": "",
     "movement.grid_sample": "AffineGrid GridSample",
-    "movement.indexing": ("Gather GatherElements GatherND Scatter ScatterElements ScatterND TensorScatter"),
+    "movement.indexing": "Gather GatherElements GatherND",
     "movement.pad": "Pad",
     "movement.parts": "Concat Slice Split",
     "movement.reshape": "Dropout Expand Flatten Identity Reshape Squeeze Unsqueeze",
     "movement.resize": "Resize Upsample",
+    "movement.scatter": "Scatter ScatterElements ScatterND TensorScatter",
     "movement.shape": "ConstantOfShape EyeLike Range Shape Size",
     "movement.transpose": "Transpose cenote.TransposeLast",
     "normalization.batch_normalization": "BatchNormalization",
@@ -89,6 +91,7 @@ _FILES: dict[str, str] = {
         "SequenceEmpty SequenceErase SequenceInsert SequenceLength SplitToSequence"
     ),
     "sequence.recurrent": "GRU LSTM RNN",
+    "sequence.scaled_dot_product": "",
     "sequence.sequence_mixers": "CausalConvWithState LinearAttention RotaryEmbedding SwiGLU",
 }
 
