@@ -22,8 +22,8 @@ TYPES = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2, "
 PLAIN = (
     "add sub mul div floor_divide remainder fmod pow maximum minimum eq ne lt le gt ge logical_and logical_or "
     "logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift "
-    "isnan isinf isfinite neg abs sign square exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal erf sin cos tan "
-    "asin acos atan sinh cosh asinh acosh atanh floor ceil round trunc sigmoid clamp tanh"
+    "isnan isinf isfinite neg abs sign square exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal erf sin cos "
+    "tan asin acos atan sinh cosh asinh acosh atanh floor ceil round trunc sigmoid clamp tanh"
 )
 ACTIVATIONS = (
     "relu relu6 leaky_relu elu selu celu gelu logsigmoid silu mish softplus softsign tanhshrink hardtanh hardsigmoid "

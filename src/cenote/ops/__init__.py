@@ -52,6 +52,7 @@ _FILES: dict[str, str] = {
     "movement.resize": "Resize Upsample",
     "movement.scatter": "Scatter ScatterElements ScatterND TensorScatter",
     "movement.shape": "ConstantOfShape EyeLike Range Shape Size",
+    "movement.take": "",
     "movement.transpose": "Transpose cenote.TransposeLast",
     "normalization.batch_normalization": "BatchNormalization",
     "normalization.instance_normalization": "GroupNormalization InstanceNormalization",

@@ -195,16 +195,6 @@ def converted(data: Array, dtype: np.dtype[Any], saturate: bool = True, round_mo
     return narrow(data, dtype)
 
 
-def _sizes(data: SizedArray, dtype: np.dtype[Any]) -> Array:
-    """Whole numbers made of Sizes in another type of whole numbers that holds them as they are."""
-    if data.kind.kind not in "iu" or dtype.kind not in "iu":
-        raise TypeError(f"sizes as {dtype} are computed when they are numbers")
-    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    if not all(low <= item <= high for item in data.reshape(-1)):
-        raise TypeError(f"sizes beyond {dtype} wrap around when they are numbers")
-    return data.copy()
-
-
 def _whole_numbers(data: Array, dtype: np.dtype[Any]) -> Array:
     """Floats as integers: see Cast."""
     held = np.dtype(np.int32) if dtype.itemsize < 4 else dtype
@@ -214,6 +204,16 @@ def _whole_numbers(data: Array, dtype: np.dtype[Any]) -> Array:
     inside = np.where(above | below, 0.0, values).astype(held)
     whole = np.where(above, limits.max, np.where(below, limits.min, inside)).astype(held)
     return np.asarray(whole.astype(dtype))
+
+
+def _sizes(data: SizedArray, dtype: np.dtype[Any]) -> Array:
+    """Whole numbers made of Sizes in another type of whole numbers that holds them as they are."""
+    if data.kind.kind not in "iu" or dtype.kind not in "iu":
+        raise TypeError(f"sizes as {dtype} are computed when they are numbers")
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    if not all(low <= item <= high for item in data.reshape(-1)):
+        raise TypeError(f"sizes beyond {dtype} wrap around when they are numbers")
+    return data.copy()
 
 
 def _as_standard(data: Array) -> Array:

@@ -9,10 +9,8 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
-from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import Call, View, present
-from cenote.kernels.cost_model import pass_seconds
-from cenote.kernels.layout.copy import can_copy, where_call
+from cenote.core.types import Array, TensorType
+from cenote.kernels.base import present
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import broadcast_shapes, int64s, known_ints, read, require_kind, require_same_dtype
 from cenote.ops.elementwise.pointwise import Pointwise
@@ -36,20 +34,6 @@ class Where(Pointwise):
 
     def compute(self, condition: Array, x: Array, y: Array) -> Arrays:
         return (np.where(condition, x, y),)
-
-    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        yield from super().lowerings(inputs, target)
-        condition, x, y = (present(kind) for kind in inputs)
-        (result,) = self.infer(condition, x, y)
-        if not can_copy(x.dtype) or not result.size:
-            return
-
-        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            condition, x, y = (present(view) for view in views)
-            return [where_call(condition, x, y, outputs[0], target)]
-
-        seconds = pass_seconds(condition.nbytes + x.nbytes + y.nbytes + result.nbytes)
-        yield Lowering("where", (PLAIN,) * 3, (PLAIN,), bind, seconds)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
