@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,30 +19,17 @@ from numpy.typing import NDArray
 
 from cenote.core.errors import CenoteError, InputError, MissingFileError, ModelError, UnsupportedError
 from cenote.core.types import Declared, Dimension
+from cenote.frontends.imported import ImportedModel
 from cenote.frontends.onnx_nodes import Importer
 from cenote.frontends.onnx_order import where
 from cenote.frontends.onnx_schema import STANDARD, check_opset, domain_of, opset_range
 from cenote.frontends.onnx_scope import Scope
 from cenote.frontends.onnx_tensors import Tensors, dtype_of
-from cenote.frontends.onnx_wire import BytesSource, FileSource, Source, split
+from cenote.frontends.onnx_wire import split
+from cenote.frontends.wire import BytesSource, FileSource, Source
 from cenote.graph.graph import Graph
 
 Contents = Mapping[int, NDArray[np.uint8]]
-
-
-@dataclass(frozen=True)
-class ImportedModel:
-    """A model as its file has it.
-
-    `outputs` are the outputs that declare a type, by name; `metadata` the file's own key-value pairs;
-    `producer` the program that wrote it; `external` the files beside the model that hold weights.
-    """
-
-    graph: Graph
-    outputs: Mapping[str, Declared] = field(default_factory=dict)
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    producer: str = ""
-    external: tuple[str, ...] = ()
 
 
 def load_onnx(source: str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto) -> ImportedModel:

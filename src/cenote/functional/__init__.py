@@ -1,4 +1,6 @@
 """Functions on arrays, named and defaulted as in PyTorch: pooling, normalisation, products, selection, elementwise.
+"""Functions on arrays, named and defaulted as in PyTorch: every pooling, elementwise functions, reductions, movement,
+selection, indexing, normalisation, products and more.
 
     import cenote.functional as F
 
@@ -33,6 +35,13 @@ from cenote.functional.activations import (
     tanh,
     tanhshrink,
     threshold,
+)
+from cenote.functional.attention import (
+    scaled_dot_product_attention,
+)
+from cenote.functional.bags import (
+    embedding_bag,
+    nms,
 )
 from cenote.functional.attention import scaled_dot_product_attention
 from cenote.functional.bags import embedding_bag, nms
@@ -84,6 +93,39 @@ from cenote.functional.elementwise import (
 from cenote.functional.indexing import embedding, gather, index_select, take, take_along_dim
 from cenote.functional.linear import addmm, bmm, linear, matmul, mm
 from cenote.functional.masks import masked_select, nonzero
+from cenote.functional.indexing import (
+    embedding,
+    gather,
+    index_select,
+    take,
+    take_along_dim,
+)
+from cenote.functional.linear import (
+    addmm,
+    bmm,
+    linear,
+    matmul,
+    mm,
+)
+from cenote.functional.masks import (
+    masked_select,
+    nonzero,
+)
+from cenote.functional.movement import (
+    cat,
+    channel_shuffle,
+    flip,
+    pad,
+    permute,
+    pixel_shuffle,
+    pixel_unshuffle,
+    repeat_interleave,
+    roll,
+    split,
+    stack,
+    tile,
+    transpose,
+)
 from cenote.functional.normalization import (
     batch_norm,
     group_norm,
@@ -138,6 +180,86 @@ from cenote.functional.pool.backward import (
     soft_pool_backward,
     spatial_pyramid_pool_backward,
     stochastic_pool_backward,
+)
+from cenote.functional.pool.fractional import (
+    fractional_max_pool2d,
+    fractional_max_pool3d,
+)
+from cenote.functional.pool.global_pools import (
+    global_avg_pool,
+    global_lp_pool,
+    global_max_pool,
+)
+from cenote.functional.pool.lp import (
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
+)
+from cenote.functional.pool.max import (
+    dilation,
+    erosion,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+    min_pool,
+)
+from cenote.functional.pool.pyramid import (
+    spatial_pyramid_pool,
+)
+from cenote.functional.pool.regions import (
+    ps_roi_pool,
+    roi_align,
+    roi_pool,
+)
+from cenote.functional.pool.unpool import (
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
+)
+from cenote.functional.pool.weighted import (
+    blur_pool,
+    gem_pool,
+    median_pool,
+    soft_pool,
+    stochastic_pool,
+)
+from cenote.functional.recorder import (
+    Traced,
+    fused,
+)
+from cenote.functional.reductions import (
+    amax,
+    amin,
+    cumprod,
+    cumsum,
+    logsumexp,
+    mean,
+    norm,
+    prod,
+    std,
+    sum,
+    var,
+)
+from cenote.functional.scattering import (
+    scatter,
+    scatter_add,
+    scatter_reduce,
+)
+from cenote.functional.selection import (
+    argmax,
+    argmin,
+    argsort,
+    one_hot,
+    sort,
+    topk,
+    where,
+)
+from cenote.functional.shape import (
+    pool_output_shape,
+)
+from cenote.functional.softmax import (
+    log_softmax,
+    softmax,
 )
 from cenote.functional.pool.fractional import fractional_max_pool2d, fractional_max_pool3d
 from cenote.functional.pool.global_pools import global_avg_pool, global_lp_pool, global_max_pool
@@ -379,6 +501,7 @@ __all__ = [
     "trunc",
     "where",
 ]  # fmt: skip
+]
 
 
 def __dir__() -> list[str]:
