@@ -1,4 +1,3 @@
-"""Functions on arrays, named and defaulted as in PyTorch: pooling, normalisation, products, selection, elementwise.
 """Functions on arrays, named and defaulted as in PyTorch: every pooling, elementwise functions, reductions, movement,
 selection, indexing, normalisation, products and more.
 
@@ -7,7 +6,7 @@ selection, indexing, normalisation, products and more.
     y = F.max_pool2d(x, 3, stride=2, padding=1)
 
 Inputs are NumPy arrays or offer DLPack (PyTorch, JAX, ...); the result is of the same kind. docs/pooling_semantics.md
-says what each function does where frameworks disagree. Each differentiable function `f` has an `f_backward`.
+says what each pool does where frameworks disagree. Each differentiable pool `f` has an `f_backward`.
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ from cenote.functional.bags import (
     embedding_bag,
     nms,
 )
-from cenote.functional.attention import scaled_dot_product_attention
-from cenote.functional.bags import embedding_bag, nms
 from cenote.functional.convolution import (
     conv1d,
     conv2d,
@@ -90,9 +87,6 @@ from cenote.functional.elementwise import (
     sub,
     to,
 )
-from cenote.functional.indexing import embedding, gather, index_select, take, take_along_dim
-from cenote.functional.linear import addmm, bmm, linear, matmul, mm
-from cenote.functional.masks import masked_select, nonzero
 from cenote.functional.indexing import (
     embedding,
     gather,
@@ -143,7 +137,11 @@ from cenote.functional.pool.adaptive import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
-from cenote.functional.pool.average import avg_pool1d, avg_pool2d, avg_pool3d
+from cenote.functional.pool.average import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+)
 from cenote.functional.pool.backward import (
     adaptive_avg_pool1d_backward,
     adaptive_avg_pool2d_backward,
@@ -261,19 +259,6 @@ from cenote.functional.softmax import (
     log_softmax,
     softmax,
 )
-from cenote.functional.pool.fractional import fractional_max_pool2d, fractional_max_pool3d
-from cenote.functional.pool.global_pools import global_avg_pool, global_lp_pool, global_max_pool
-from cenote.functional.pool.lp import lp_pool1d, lp_pool2d, lp_pool3d
-from cenote.functional.pool.max import dilation, erosion, max_pool1d, max_pool2d, max_pool3d, min_pool
-from cenote.functional.pool.pyramid import spatial_pyramid_pool
-from cenote.functional.pool.regions import ps_roi_pool, roi_align, roi_pool
-from cenote.functional.pool.unpool import max_unpool1d, max_unpool2d, max_unpool3d
-from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
-from cenote.functional.recorder import Traced, fused
-from cenote.functional.scattering import scatter, scatter_add, scatter_reduce
-from cenote.functional.selection import argmax, argmin, argsort, one_hot, sort, topk, where
-from cenote.functional.shape import pool_output_shape
-from cenote.functional.softmax import log_softmax, softmax
 from cenote.functional.unary import (
     acos,
     acosh,
@@ -322,6 +307,8 @@ __all__ = [
     "adaptive_max_pool3d_backward",
     "add",
     "addmm",
+    "amax",
+    "amin",
     "argmax",
     "argmin",
     "argsort",
@@ -345,8 +332,10 @@ __all__ = [
     "blur_pool",
     "blur_pool_backward",
     "bmm",
+    "cat",
     "ceil",
     "celu",
+    "channel_shuffle",
     "clamp",
     "conv1d",
     "conv2d",
@@ -356,6 +345,8 @@ __all__ = [
     "conv_transpose3d",
     "cos",
     "cosh",
+    "cumprod",
+    "cumsum",
     "dilation",
     "dilation_backward",
     "div",
@@ -369,6 +360,7 @@ __all__ = [
     "exp",
     "exp2",
     "expm1",
+    "flip",
     "floor",
     "floor_divide",
     "fmod",
@@ -414,6 +406,7 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logsigmoid",
+    "logsumexp",
     "lp_pool1d",
     "lp_pool1d_backward",
     "lp_pool2d",
@@ -436,6 +429,7 @@ __all__ = [
     "max_unpool3d",
     "max_unpool3d_backward",
     "maximum",
+    "mean",
     "median_pool",
     "median_pool_backward",
     "min_pool",
@@ -448,22 +442,30 @@ __all__ = [
     "neg",
     "nms",
     "nonzero",
+    "norm",
     "normalize",
     "one_hot",
+    "pad",
+    "permute",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "pool_output_shape",
     "pow",
     "prelu",
+    "prod",
     "ps_roi_pool",
     "ps_roi_pool_backward",
     "reciprocal",
     "relu",
     "relu6",
     "remainder",
+    "repeat_interleave",
     "rms_norm",
     "roi_align",
     "roi_align_backward",
     "roi_pool",
     "roi_pool_backward",
+    "roll",
     "round",
     "rsqrt",
     "scaled_dot_product_attention",
@@ -485,22 +487,28 @@ __all__ = [
     "sort",
     "spatial_pyramid_pool",
     "spatial_pyramid_pool_backward",
+    "split",
     "sqrt",
     "square",
+    "stack",
+    "std",
     "stochastic_pool",
     "stochastic_pool_backward",
     "sub",
+    "sum",
     "take",
     "take_along_dim",
     "tan",
     "tanh",
     "tanhshrink",
     "threshold",
+    "tile",
     "to",
     "topk",
+    "transpose",
     "trunc",
+    "var",
     "where",
-]  # fmt: skip
 ]
 
 
