@@ -129,5 +129,6 @@ def error(found: Any, truth: Any) -> float:
             return float("inf")
         if expected.size:
             largest = max(float(np.abs(expected).max()), 1e-30)
-            worst = max(worst, float(np.abs(y - expected).max()) / largest)
-    return worst if np.isfinite(worst) else float("inf")
+            difference = float(np.abs(y - expected).max()) / largest
+            worst = max(worst, difference) if np.isfinite(difference) else float("inf")
+    return worst
