@@ -1,4 +1,4 @@
-"""Functions on arrays, named and defaulted as torch.nn.functional: every pooling, normalisation.
+"""Functions on arrays, named and defaulted as torch.nn.functional: pools, normalisation, products, convolutions.
 
     import cenote.functional as F
 
