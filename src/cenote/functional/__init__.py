@@ -1,4 +1,5 @@
 """Functions on arrays, named and defaulted as torch.nn.functional: pools, normalisation, products, convolutions.
+"""Functions on arrays, named and defaulted as in PyTorch: every pooling, normalisation, products, selection, indexing.
 
     import cenote.functional as F
 
@@ -10,6 +11,7 @@ says what each function does where frameworks disagree. Each differentiable func
 
 from __future__ import annotations
 
+from cenote.functional.bags import embedding_bag, nms
 from cenote.functional.attention import scaled_dot_product_attention
 from cenote.functional.convolution import (
     conv1d,
@@ -19,7 +21,15 @@ from cenote.functional.convolution import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from cenote.functional.indexing import (
+    embedding,
+    gather,
+    index_select,
+    take,
+    take_along_dim,
+)
 from cenote.functional.linear import addmm, bmm, linear, matmul, mm
+from cenote.functional.masks import masked_select, nonzero
 from cenote.functional.normalization import (
     batch_norm,
     group_norm,
@@ -83,6 +93,8 @@ from cenote.functional.pool.pyramid import spatial_pyramid_pool
 from cenote.functional.pool.regions import ps_roi_pool, roi_align, roi_pool
 from cenote.functional.pool.unpool import max_unpool1d, max_unpool2d, max_unpool3d
 from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
+from cenote.functional.scattering import scatter, scatter_add, scatter_reduce
+from cenote.functional.selection import argmax, argmin, argsort, one_hot, sort, topk, where
 from cenote.functional.shape import pool_output_shape
 from cenote.functional.softmax import log_softmax, softmax
 
@@ -100,6 +112,9 @@ __all__ = [
     "adaptive_max_pool3d",
     "adaptive_max_pool3d_backward",
     "addmm",
+    "argmax",
+    "argmin",
+    "argsort",
     "avg_pool1d",
     "avg_pool1d_backward",
     "avg_pool2d",
@@ -118,12 +133,15 @@ __all__ = [
     "conv_transpose3d",
     "dilation",
     "dilation_backward",
+    "embedding",
+    "embedding_bag",
     "erosion",
     "erosion_backward",
     "fractional_max_pool2d",
     "fractional_max_pool2d_backward",
     "fractional_max_pool3d",
     "fractional_max_pool3d_backward",
+    "gather",
     "gem_pool",
     "gem_pool_backward",
     "global_avg_pool",
@@ -133,6 +151,7 @@ __all__ = [
     "global_max_pool",
     "global_max_pool_backward",
     "group_norm",
+    "index_select",
     "instance_norm",
     "layer_norm",
     "linear",
@@ -144,6 +163,7 @@ __all__ = [
     "lp_pool2d_backward",
     "lp_pool3d",
     "lp_pool3d_backward",
+    "masked_select",
     "matmul",
     "max_pool1d",
     "max_pool1d_backward",
@@ -162,7 +182,10 @@ __all__ = [
     "min_pool",
     "min_pool_backward",
     "mm",
+    "nms",
+    "nonzero",
     "normalize",
+    "one_hot",
     "pool_output_shape",
     "ps_roi_pool",
     "ps_roi_pool_backward",
@@ -171,14 +194,22 @@ __all__ = [
     "roi_align_backward",
     "roi_pool",
     "roi_pool_backward",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
     "scaled_dot_product_attention",
     "soft_pool",
     "soft_pool_backward",
     "softmax",
+    "sort",
     "spatial_pyramid_pool",
     "spatial_pyramid_pool_backward",
     "stochastic_pool",
     "stochastic_pool_backward",
+    "take",
+    "take_along_dim",
+    "topk",
+    "where",
 ]
 
 

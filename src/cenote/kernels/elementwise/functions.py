@@ -109,6 +109,7 @@ FORMULAS: dict[str, Formula] = {
     "max_scalar": _max_scalar,
     "min_scalar": _min_scalar,
     "clamp": lambda kernel, x, low, high: _min_scalar(kernel, _max_scalar(kernel, x, low), high),
+    "where": lambda kernel, condition, x, y: kernel.select(condition.differs(0), x, y),
     "neg": lambda kernel, x: -x,
     "abs": lambda kernel, x: kernel.absolute(x),
     "sign": _sign,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
-from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, TensorType
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.layout.copy import can_copy, where_call
+from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import broadcast_shapes, int64s, known_ints, read, require_kind, require_same_dtype
 from cenote.ops.values import seeded
 
@@ -30,12 +34,29 @@ class Where(Op):
     def compute(self, condition: Array, x: Array, y: Array) -> Arrays:
         return (np.where(condition, x, y),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        condition, x, y = (present(kind) for kind in inputs)
+        (result,) = self.infer(condition, x, y)
+        if not can_copy(x.dtype) or not result.size:
+            return
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            condition, x, y = (present(view) for view in views)
+            return [where_call(condition, x, y, outputs[0], target)]
+
+        seconds = pass_seconds(condition.nbytes + x.nbytes + y.nbytes + result.nbytes)
+        yield Lowering("where", (PLAIN,) * 3, (PLAIN,), bind, seconds)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         condition = seeded((2, 3), dtype=np.bool_)
         yield Sample(Where(), (condition, seeded((2, 3), 1), seeded((2, 3), 2)))
         yield Sample(Where(), (condition, seeded((4, 1, 1), 1), seeded((), 2)), "broadcast")
         yield Sample(Where(), (condition, seeded((3,), 1, np.int64), seeded((2, 1), 2, np.int64)))
+        for dtype in (np.bool_, np.float16, np.float64):
+            wide = seeded((2, 1, 3), dtype=np.bool_), seeded((5, 1), 1, dtype), seeded((2, 5, 3), 2, dtype)
+            yield Sample(Where(), wide)
+        yield Sample(Where(), (np.array(True), seeded((70,), 1), seeded((70,), 2)), "one condition")
         yield Sample(Where(), (seeded((0, 3), dtype=np.bool_), seeded((1, 3), 1), seeded((), 2)))
 
 
