@@ -1,4 +1,3 @@
-"""Functions on arrays, named and defaulted as torch.nn.functional: pools, normalisation, products, convolutions.
 """Functions on arrays, named and defaulted as in PyTorch: every pooling, normalisation, products, selection, indexing.
 
     import cenote.functional as F
