@@ -25,10 +25,12 @@ _FILES: dict[str, str] = {
     ),
     "elementwise.binary": "Add Div Max Mean Min Mod Mul PRelu Pow Sub Sum",
     "elementwise.cast": "BitCast Cast CastLike",
+    "elementwise.chain": "",
     "elementwise.compare": (
         "And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Equal Greater GreaterOrEqual IsInf "
         "IsNaN Less LessOrEqual Not Or Xor"
     ),
+    "elementwise.formula": "",
     "elementwise.unary": (
         "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Neg Reciprocal Round "
         "Sign Sin Sinh Sqrt Tan"
@@ -50,7 +52,8 @@ _FILES: dict[str, str] = {
     "movement.resize": "Resize Upsample",
     "movement.scatter": "Scatter ScatterElements ScatterND TensorScatter",
     "movement.shape": "ConstantOfShape EyeLike Range Shape Size",
-    "movement.transpose": "Transpose",
+    "movement.take": "",
+    "movement.transpose": "Transpose cenote.TransposeLast",
     "normalization.batch_normalization": "BatchNormalization",
     "normalization.instance_normalization": "GroupNormalization InstanceNormalization",
     "normalization.layer_normalization": (
@@ -84,6 +87,10 @@ _FILES: dict[str, str] = {
     "roi.align": "RoiAlign",
     "roi.pool": "MaxRoiPool",
     "sequence.attention": "Attention",
+    "sequence.containers": (
+        "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct "
+        "SequenceEmpty SequenceErase SequenceInsert SequenceLength SplitToSequence"
+    ),
     "sequence.recurrent": "GRU LSTM RNN",
     "sequence.scaled_dot_product": "",
     "sequence.sequence_mixers": "CausalConvWithState LinearAttention RotaryEmbedding SwiGLU",

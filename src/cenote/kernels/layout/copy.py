@@ -40,13 +40,6 @@ def copy_call(x: View, y: View, target: Target) -> Call:
     return elementwise_call("identity", (), [Operand(source, strides)], result, target)
 
 
-def where_call(condition: View, x: View, y: View, result: View, target: Target) -> Call:
-    """x where the condition holds, else y: plain views that broadcast to the result."""
-    made = _bits(result)
-    operands = [operand_of(condition, made), operand_of(_bits(x), made), operand_of(_bits(y), made)]
-    return elementwise_call("where", (), operands, made, target)
-
-
 def fill_call(value: Array, y: View, target: Target) -> Call:
     """One value (an array of one element of y's type) everywhere in y."""
     result = _bits(y)

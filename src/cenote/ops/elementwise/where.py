@@ -9,21 +9,22 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
-from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import Call, View, present
-from cenote.kernels.cost_model import pass_seconds
-from cenote.kernels.layout.copy import can_copy, where_call
+from cenote.core.types import Array, TensorType
+from cenote.kernels.base import present
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import broadcast_shapes, int64s, known_ints, read, require_kind, require_same_dtype
+from cenote.ops.elementwise.pointwise import Pointwise
+from cenote.ops.movement.transpose import strided_lowerings
 from cenote.ops.values import seeded
 
 
 @dataclass(frozen=True)
-class Where(Op):
+class Where(Pointwise):
     """x where the condition holds, y elsewhere; all three broadcast."""
 
     name = "where"
     operands = ("condition", "x", "y")
+    formula = "where"
     from_onnx = {"Where": lambda node: read(Where, node)}
 
     def types(self, condition: TensorType, x: TensorType, y: TensorType) -> Types:
@@ -33,19 +34,6 @@ class Where(Op):
 
     def compute(self, condition: Array, x: Array, y: Array) -> Arrays:
         return (np.where(condition, x, y),)
-
-    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        condition, x, y = (present(kind) for kind in inputs)
-        (result,) = self.infer(condition, x, y)
-        if not can_copy(x.dtype) or not result.size:
-            return
-
-        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            condition, x, y = (present(view) for view in views)
-            return [where_call(condition, x, y, outputs[0], target)]
-
-        seconds = pass_seconds(condition.nbytes + x.nbytes + y.nbytes + result.nbytes)
-        yield Lowering("where", (PLAIN,) * 3, (PLAIN,), bind, seconds)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -79,10 +67,22 @@ class Tile(Op):
     def compute(self, data: Array, repeats: Array) -> Arrays:
         return (np.tile(data, tuple(repeats.tolist())),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        data, repeats = present(inputs[0]), present(inputs[1])
+        (output,) = self.infer(*inputs)
+        counts = known_ints(self.name, repeats, 1, "repeats")
+        shape = tuple(extent for pair in zip(counts, data.shape, strict=True) for extent in pair)
+
+        def walk(strides: tuple[int, ...]) -> tuple[int, list[int]]:
+            return 0, [step for stride in strides for step in (0, stride)]
+
+        yield from strided_lowerings(inputs, output, walk, target, shape)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for shape, repeats in [
             ((2, 3), (2, 2)),
+            ((2, 70), (3, 2)),
             ((2, 1, 3), (1, 4, 1)),
             ((3,), (0,)),
             ((), ()),
