@@ -153,20 +153,22 @@ class _Emitter:
         chunk, part = group // GROUPS, group % GROUPS
         to = self.score_place(tile, chunk) + part * self.group
         closed = k.constant(F32, float("-inf"), lanes)
+        column = group * self.group
+        there = [
+            k.tail_mask(k.number("keys") - column - block * lanes, lanes) for block in range(spec.blocks)
+        ]
         for index, row in enumerate(rows):
             for block, total in enumerate(sums[index]):
-                column = group * self.group + block * lanes
-                there = k.tail_mask(k.number("keys") - column, lanes)
-                value = total.value
+                value, open_, first = total.value, there[block], column + block * lanes
                 if spec.mask:
                     value = self.masked(
-                        value, self.mask + (row * k.number("mask_row") + column), there, closed
+                        value, self.mask + (row * k.number("mask_row") + first), open_, closed
                     )
                 if spec.causal:
-                    there = k.tail_mask(
-                        k.min_drop_nan(k.number("keys"), row + k.number("offset") + 1) - column, lanes
+                    open_ = k.tail_mask(
+                        k.min_drop_nan(k.number("keys"), row + k.number("offset") + 1) - first, lanes
                     )
-                to.store(k.select(there, value, closed), index * self.chunk + block * lanes)
+                to.store(k.select(open_, value, closed), index * self.chunk + block * lanes)
 
     def masked(self, value: Value, mask: Pointer, there: Value, closed: Value) -> Value:
         k, lanes = self.k, self.lanes
