@@ -1,4 +1,4 @@
-"""Functions on arrays, named and defaulted as torch.nn.functional: every pooling, normalisation.
+"""Functions on arrays, named and defaulted as torch.nn.functional: every pooling, normalisation, dropout.
 
     import cenote.functional as F
 
@@ -73,6 +73,15 @@ from cenote.functional.pool.pyramid import spatial_pyramid_pool
 from cenote.functional.pool.regions import ps_roi_pool, roi_align, roi_pool
 from cenote.functional.pool.unpool import max_unpool1d, max_unpool2d, max_unpool3d
 from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
+from cenote.functional.random import (
+    alpha_dropout,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    feature_alpha_dropout,
+    stochastic_depth,
+)
 from cenote.functional.shape import pool_output_shape
 from cenote.functional.softmax import log_softmax, softmax
 
@@ -89,6 +98,7 @@ __all__ = [
     "adaptive_max_pool2d_backward",
     "adaptive_max_pool3d",
     "adaptive_max_pool3d_backward",
+    "alpha_dropout",
     "avg_pool1d",
     "avg_pool1d_backward",
     "avg_pool2d",
@@ -100,8 +110,13 @@ __all__ = [
     "blur_pool_backward",
     "dilation",
     "dilation_backward",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
     "erosion",
     "erosion_backward",
+    "feature_alpha_dropout",
     "fractional_max_pool2d",
     "fractional_max_pool2d_backward",
     "fractional_max_pool3d",
@@ -155,6 +170,7 @@ __all__ = [
     "softmax",
     "spatial_pyramid_pool",
     "spatial_pyramid_pool_backward",
+    "stochastic_depth",
     "stochastic_pool",
     "stochastic_pool_backward",
 ]

@@ -44,7 +44,7 @@ _FILES: dict[str, str] = {
     "movement.indexing": ("Gather GatherElements GatherND Scatter ScatterElements ScatterND TensorScatter"),
     "movement.pad": "Pad",
     "movement.parts": "Concat Slice Split",
-    "movement.reshape": "Dropout Expand Flatten Identity Reshape Squeeze Unsqueeze",
+    "movement.reshape": "Expand Flatten Identity Reshape Squeeze Unsqueeze",
     "movement.resize": "Resize Upsample",
     "movement.shape": "ConstantOfShape EyeLike Range Shape Size",
     "movement.transpose": "Transpose",
@@ -70,6 +70,10 @@ _FILES: dict[str, str] = {
     "pool.whole_map": "GlobalAveragePool GlobalMaxPool",
     "quantization.quantize": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
     "quantization.quantized_linear": "ConvInteger MatMulInteger QLinearConv QLinearMatMul",
+    "random.distributions": (
+        "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
+    ),
+    "random.dropout": "Dropout",
     "reduction.cumulative": "CumProd CumSum",
     "reduction.losses": "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
     "reduction.non_max_suppression": "NonMaxSuppression",
