@@ -79,7 +79,7 @@ def test_using_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         exec(program, namespace)
 
 
-@pytest.mark.parametrize("option", ["threads", "precision", "weights", "tune", "denormals"])
+@pytest.mark.parametrize("option", ["threads", "precision", "weights", "tune", "denormals", "shapes"])
 def test_every_option_of_load_is_described(option: str) -> None:
     assert set(inspect.signature(cenote.load).parameters) == {
         "source",
@@ -88,6 +88,7 @@ def test_every_option_of_load_is_described(option: str) -> None:
         "weights",
         "tune",
         "denormals",
+        "shapes",
     }
     assert f"\n| `{option}` |" in (DOCS / "using_models.md").read_text(encoding="utf-8")
 

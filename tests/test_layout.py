@@ -31,8 +31,8 @@ ROWS = (
     ("frontends", "passes"),
     ("compiler",),
     ("plans",),
-    ("stage",),
     ("sized",),
+    ("stage",),
     ("model", "profile", "functional"),
     ("loading",),
     ("__init__", "backend", "torch"),
@@ -52,7 +52,7 @@ THIRD_PARTY = {
     "rich": {"cli"},
 }
 # What a plan that is at hand does not need (front ends, what compiles) is imported by these when it is needed.
-WARM_START = {"plans", "stage", "sized", "model", "loading", "__init__"}
+WARM_START = {"plans", "stage", "sized", "model", "loading", "functional", "__init__"}
 APPLICATIONS = {"cli"}
 
 

@@ -427,7 +427,7 @@ def test_one_plan_serves_maps_of_any_size_beside_any_batch() -> None:
     model = cenote.load(parsed(NETWORK), threads=1)
     for batch, height, width in ((4, 9, 14), (2, 31, 23), (31, 12, 11), (12, 40, 9), (9, 9, 9)):
         model(noise(batch, 3, height, width))
-    assert len(model._sized.plans) == 1
+    assert len(model._classes.plans) == 1
 
 
 def test_shapes_that_are_refused_do_not_spoil_plans_for_others() -> None:
@@ -439,4 +439,4 @@ def test_shapes_that_are_refused_do_not_spoil_plans_for_others() -> None:
         model(noise(1, 3, 2, 2))
     for height in (9, 12, 15):
         model(noise(1, 3, height, 20))
-    assert len(model._sized.plans) == 1
+    assert len(model._classes.plans) == 1

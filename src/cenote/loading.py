@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -17,6 +17,7 @@ from cenote.core.options import Denormals, Precision, Tune, Weights
 from cenote.model import Model
 from cenote.plans.cache import CacheEntry, cache_entry_of
 from cenote.plans.format import is_plan_at, is_plan_file
+from cenote.runtime.bounds import without_bounds
 from cenote.runtime.threads import resolve_threads
 from cenote.stage import Options
 
@@ -37,6 +38,7 @@ def load(
     weights: Weights = "float32",
     tune: Tune = "cached",
     denormals: Denormals | None = None,
+    shapes: Mapping[str, Sequence[int | str | None]] | None = None,
 ) -> Model:
     """Load a model and make it ready to run.
 
@@ -54,9 +56,19 @@ def load(
     can take 74 times as long); "flush" may take and give zero for them, in native kernels. By default what
     CENOTE_DENORMALS says, "preserve" without it. It is no part of a plan: plan files take it when they are loaded.
 
-    The compiled model is kept in the cache (but for file objects and ModelProtos, and models whose shapes depend on
-    data). A later load of a model with the same content, by any process, finds it there: it parses, packs and compiles
-    nothing, and shares the weights with the other processes. CENOTE_PLAN_CACHE limits the megabytes kept.
+    `shapes` says more about inputs than the model does, by input name, with an entry per axis: a size fixes a symbolic
+    dimension; "h<=640" bounds it; "h", or None, leaves it open (the name is for the reader, and ties dimensions that
+    the model does not name):
+
+        cenote.load(path, shapes={"x": ("n<=8", 3, "h<=640", "w<=640")})
+
+    Where all dimensions have bounds (but for the first axis, which counts as 1), the model is planned, and memory for
+    its intermediate values taken, for the largest sizes at once, and smaller ones take no more. A run with a size
+    beyond its bound raises ShapeError. Bounds are no part of a plan: plan files take them when they are loaded.
+
+    The compiled model is kept in the cache (but for file objects and ModelProtos). A later load of a model with the
+    same content, by any process, finds it there: it parses, packs and compiles nothing, and shares the weights with the
+    other processes. CENOTE_PLAN_CACHE limits the megabytes kept.
 
     Raises MissingFileError (a ModelError and a FileNotFoundError) where there is no such file, ModelError for what is
     no valid model or cannot be read, UnsupportedError for a valid one that Cenote cannot run (the message names the
@@ -64,18 +76,19 @@ def load(
     """
     with refusals("loading a model"):
         if isinstance(source, str | os.PathLike) and is_plan_at(source):
-            return _load_plan(source, threads, denormals)
+            return _load_plan(source, threads, denormals, shapes)
         if is_plan_file(_start(source)):
             raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
-        options = Options(resolve_threads(threads), precision, weights, tune, denormals)
+        options = Options(resolve_threads(threads), precision, weights, tune, denormals, shapes)
         return _load_graph(source, options)
 
 
 def _load_graph(source: Any, options: Options) -> Model:
     """A model out of the cache, or compiled."""
-    cache_entry = cache_entry_of(
-        source, {"precision": options.precision, "weights": options.weights, "tune": options.tune}
-    )
+    ways = {"precision": options.precision, "weights": options.weights, "tune": options.tune}
+    if options.shapes:
+        ways["shapes"] = without_bounds(options.shapes)
+    cache_entry = cache_entry_of(source, ways)
     stored = None if cache_entry is None else cache_entry.find(None, options.threads)
     shown = source if isinstance(source, str | os.PathLike) else f"a model of type {type(source).__name__}"
     if cache_entry is not None and stored is not None:
@@ -130,13 +143,18 @@ def _start(source: Any) -> bytes:
     return b""
 
 
-def _load_plan(path: str | os.PathLike[str], threads: int | None, denormals: Denormals | None) -> Model:
+def _load_plan(
+    path: str | os.PathLike[str],
+    threads: int | None,
+    denormals: Denormals | None,
+    shapes: Mapping[str, Sequence[int | str | None]] | None,
+) -> Model:
     """A plan file's model; one that is stale or damaged is compiled anew when the model it was made from is at hand.
 
     That model must be what it was, its weights included: a file that happens to lie at its path is not used.
     """
     try:
-        return Model.from_plan_file(path, threads, denormals)
+        return Model.from_plan_file(path, threads, denormals, shapes)
     except (UnsupportedError, ModelError) as error:
         problem = error
     with importing():
@@ -151,9 +169,9 @@ def _load_plan(path: str | os.PathLike[str], threads: int | None, denormals: Den
         ) from problem
     _log.info("%s; compiled anew from %s", problem, made_from.path)
     options: dict[str, Any] = dict(made_from.options)  # checked when the plan was read
-    model = load(made_from.path, threads=threads, denormals=denormals, **options)
+    model = load(made_from.path, threads=threads, denormals=denormals, shapes=shapes, **options)
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time
-        for shapes in made_from.shapes:
-            model.plan_for({each.name: shape for each, shape in zip(model.inputs, shapes, strict=True)})
+        for known in made_from.shapes:
+            model.plan_for({each.name: shape for each, shape in zip(model.inputs, known, strict=True)})
         model.save(path, made_from.path)
     return model

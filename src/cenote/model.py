@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, InputError, UnsupportedError, refusals, shown
+from cenote.core.errors import ArgumentError, InputError, refusals, shown
 from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
 from cenote.plans import reader
 from cenote.plans.cache import CacheEntry
-from cenote.plans.format import SizedPlan, StoredModel, StoredPlan, is_plan_at
+from cenote.plans.format import Classes, Pattern, SizedPlan, StoredModel, StoredPlan, Tail, is_plan_at
 from cenote.runtime.arrays import same
 from cenote.runtime.batches import ahead, batches
+from cenote.runtime.bounds import narrowed
 from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Shapes, Signature
 from cenote.runtime.threads import resolve_threads
-from cenote.sized import SizedPlans
+from cenote.sized import check_kept, compile_class, part_of, supply
 from cenote.stage import NoPlan, Options, Stage, get_or_make
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from cenote.compiler.compile import Plan
     from cenote.graph.graph import Graph, OwnedGraph
+    from cenote.plans.later import Later
 
 
 class Model:
@@ -53,7 +55,8 @@ class Model:
         options: Options,
         cache_entry: CacheEntry | None = None,
     ) -> None:
-        self.inputs: tuple[Declared, ...] = tuple(inputs)
+        inputs, bounds = narrowed(inputs, options.shapes)
+        self.inputs: tuple[Declared, ...] = inputs
         self.output_names: tuple[str, ...] = tuple(declared.name for declared in outputs)
         self._declared_outputs = tuple(outputs)
         self.metadata = dict(metadata)
@@ -62,9 +65,10 @@ class Model:
         # Digests of the model that this one was made from, and of its files of weights, where they are known.
         self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
         self._source: Callable[[], Graph] | None = None  # of a model with symbolic dimensions: its graph
+        self._unwritten: Later | None = None  # a plan, written after the next answer
         self._stages: OrderedDict[Any, Stage] = OrderedDict()
-        self._signature = Signature(inputs)
-        self._sized = SizedPlans(self._signature)
+        self._signature = Signature(inputs, bounds)
+        self._classes = Classes()
 
     @staticmethod
     def from_graph(
@@ -88,13 +92,14 @@ class Model:
         if known is None:
             whole = graph
             model._source = lambda: whole  # other shapes will need the weights again
-            model._keep(None)
+            model._keep()
+            model._reserve()
             return model
         handover = OwnedGraph(graph)
         del graph
         model._stages[known] = Stage.compile(handover, model._signature.types(known), options)
         model._stages[known].plan.program.prepare()
-        model._keep(None)
+        model._keep()
         return model
 
     @staticmethod
@@ -107,52 +112,66 @@ class Model:
         """A model out of a plan file or the cache. `source` gives the graph for shapes that it has no plan for."""
         model = Model(stored.inputs, stored.outputs, stored.metadata, options, cache_entry)
         model._source = source
+        model._classes.plans.extend(stored.sized)
+        tails = [*((pattern, sized.tail) for pattern, sized in stored.sized), *stored.tails.items()]
+        for pattern, tail in tails:
+            if source is not None and tail is not None:
+                supply(tail, part_of(source, model._signature, pattern))
         for shapes, plan in stored.plans.items():
-            model._adopt(shapes, plan)
-        model._sized.plans.extend(stored.sized)
+            model._adopt(shapes, plan, stored.tails.get(shapes))
+        model._reserve()
         return model
 
+    def _reserve(self) -> None:
+        """Take the memory for the largest sizes, where the caller said which they are."""
+        if largest := self._signature.largest():
+            self._stage(largest).reserve()
+
     @staticmethod
-    def from_plan_file(path: str | PathLike[str], threads: int | None, denormals: str | None = None) -> Model:
+    def from_plan_file(
+        path: str | PathLike[str],
+        threads: int | None,
+        denormals: str | None = None,
+        shapes: Mapping[str, Any] | None = None,
+    ) -> Model:
         """A model out of a plan file; errors as `reader.read`."""
         count = resolve_threads(threads)
         stored = reader.read(path, count)
-        model = Model.from_stored(
-            stored, Options(count, stored.precision, stored.weights, denormals=denormals)
-        )
+        options = Options(count, stored.precision, stored.weights, denormals=denormals, shapes=shapes)
+        model = Model.from_stored(stored, options)
         model._origin = (stored.content, stored.external) if stored.content else None
-        for _, sized in reversed(
-            stored.sized
-        ):  # memory is there, and outputs are known, before the first run
+        # Memory and outputs' types are there before the first run.
+        for _, sized in reversed(stored.sized if shapes is None else ()):
             model._stage(sized.made_with)
         return model
 
     def save(self, path: str | PathLike[str], source: str | PathLike[str] = "") -> None:
         """Write a plan file: the program, the packed weights and the kernels, ready to be mapped by `cenote.load`.
 
-        Holds a plan for each set of input shapes compiled so far (`plan_for`). `source` is recorded as the model to
-        compile again when the file meets another CPU or version, with a digest of its content. Raises UnsupportedError
-        for a model whose shapes depend on data, InputError when nothing has been compiled, ArgumentError when `source`
-        is a plan file itself, cannot be read or is not what this model was made from, OSError when the file cannot be
-        written, CapacityError where there is not enough memory.
+        Holds a plan for each set of input shapes compiled so far (`plan_for`), and where shapes depend on content those
+        for what runs have found: run such a model before it is saved. `source` is recorded as the model to compile
+        again when the file meets another CPU or version, with a digest of its content. Raises UnsupportedError for a
+        content that no plan for all sizes can be made for, InputError when nothing has been compiled, ArgumentError
+        when `source` is a plan file itself, cannot be read or is not what this model was made from, OSError when the
+        file cannot be written, CapacityError where there is not enough memory.
         """
         if source and is_plan_at(source):
             raise ArgumentError(
                 f"source: {source} is a plan file itself; name the model that it was made from (an ONNX file)"
             )
-        if not self._stages and not self._sized.plans:
+        if not self._stages and not self._classes.plans:
             raise InputError("the model has symbolic dimensions: call plan_for(shapes) before saving a plan")
-        if any(stage.rest is not None for stage in self._stages.values()):
-            raise UnsupportedError("a plan file holds models whose shapes do not depend on data")
+        for stage in self._stages.values():
+            check_kept(stage.tail)
         with importing():
             from cenote.plans import writer
             from cenote.plans.source import with_source
 
         with refusals(f"a plan file of {len(self._stages)} sets of shapes"):
-            stored = self._stored(list(self._own_stages()), self._sized.plans)
+            stored = self._stored(list(self._own_stages()), self._classes.plans)
             writer.save(path, with_source(stored, source, self._origin) if source else stored)
 
-    def _stored(self, shapes: Sequence[Any], sized: Sequence[tuple[Shapes, SizedPlan]]) -> StoredModel:
+    def _stored(self, shapes: Sequence[Any], sized: Sequence[tuple[Pattern, SizedPlan]]) -> StoredModel:
         """The model and its plans for these shapes and for classes of sizes, to be written down."""
         return StoredModel(
             self.inputs,
@@ -162,23 +181,27 @@ class Model:
             self._options.weights,
             {key: self._stages[key].plan for key in shapes},
             sized,
+            {key: tail for key in shapes if (tail := self._stages[key].tail) is not None},
         )
 
-    def _keep(self, shapes: tuple[tuple[int, ...], ...] | None) -> None:
-        """Put the plan for these shapes into the cache; None: what there is when the model has been loaded."""
-        stages = self._own_stages()
-        wanted = [key for key in stages if key == shapes or (shapes is None and self._source is None)]
-        if self._cache_entry is not None and all(stages[key].rest is None for key in wanted):
-            self._cache_entry.keep(shapes, self._stored(wanted, self._sized.plans if shapes is None else ()))
+    def _keep(self, shapes: Shapes | None = None) -> None:
+        """Have the plan for these shapes put into the cache, after the answer; None: all that there is on loading."""
+        if self._cache_entry is None:
+            return
+        whole = shapes is None and self._signature.static_shapes() is not None
+        wanted = [key for key in self._own_stages() if whole or key == shapes]
+        stored = self._stored(wanted, () if shapes is not None else tuple(self._classes.plans))
+        self._unwritten = self._cache_entry.keep(shapes, stored)
 
     def _own_stages(self) -> Mapping[Any, Stage]:
         """The stages that were compiled for their shapes alone."""
-        return {key: stage for key, stage in self._stages.items() if stage.plan.program.arenas is None}
+        return {key: stage for key, stage in self._stages.items() if stage.plan.program.workplaces is None}
 
-    def _adopt(self, shapes: tuple[tuple[int, ...], ...], plan: Plan | StoredPlan) -> Stage:
+    def _adopt(self, shapes: Shapes, plan: Plan | StoredPlan, tail: Tail | None = None) -> Stage:
         """A stage of a plan that was read."""
         names = [declared.name for declared in self.inputs]
-        stage = Stage(plan, names, self.output_names, self._options)
+        outputs = self.output_names if tail is None else tail.cut.made
+        stage = Stage(plan, names, outputs, self._options, tail)
         stage.plan.program.prepare()
         self._stages[shapes] = stage
         return stage
@@ -206,37 +229,23 @@ class Model:
         declares (a size that it leaves open is a name or None; no shape where it declares none)."""
         if not self._stages:
             return self._declared_outputs
-        types: dict[str, TensorType] = {}
-        for stage in self._chain():
-            types.update(zip(stage.output_names, stage.plan.program.outputs, strict=True))
-        return tuple(
-            Declared(declared.name, types[declared.name].dtype, types[declared.name].shape)
-            if declared.name in types
-            else declared
-            for declared in self._declared_outputs
-        )
+        made = next(reversed(self._stages.values())).outputs
+        return tuple(made.get(declared.name, declared) for declared in self._declared_outputs)
 
     @property
     def plan(self) -> Plan | StoredPlan | NoPlan:
         """The plan used last: steps, kernels, arena; `print(model.plan)`. A `NoPlan`, which is false and says what to
         do, before the first run of a model with symbolic dimensions."""
-        if not self._stages:
-            return NoPlan()
-        return next(reversed(self._stages.values())).plan
+        return next(reversed(self._stages.values())).plan if self._stages else NoPlan()
 
     @property
     def plans(self) -> tuple[Plan | StoredPlan, ...]:
         """The plans used last, in the order in which they run: one, or more where shapes depend on the content of
         values. Those after the first are there once the model has run; none are before the first run of a model with
         symbolic dimensions."""
-        return tuple(stage.plan for stage in self._chain()) if self._stages else ()
-
-    def _chain(self) -> list[Stage]:
-        """The stages used last."""
-        chain = [next(reversed(self._stages.values()))]
-        while chain[-1].following:
-            chain.append(next(reversed(chain[-1].following.values())))
-        return chain
+        return (
+            tuple(each.plan for each in next(reversed(self._stages.values())).chain) if self._stages else ()
+        )
 
     def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan | StoredPlan:
         """The plan for inputs of these shapes, by name, compiled now if it is new.
@@ -263,7 +272,7 @@ class Model:
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))
-        classes = f", {count} class(es) of sizes" if (count := len(self._sized.plans)) else ""
+        classes = f", {count} class(es) of sizes" if (count := len(self._classes.plans)) else ""
         return f"<cenote.Model ({inputs}) -> {', '.join(self.output_names)}, threads={self.threads}{classes}>"
 
     def _repr_html_(self) -> str:
@@ -342,15 +351,23 @@ class Model:
         elif len(self._stages) > 1:
             with contextlib.suppress(KeyError):  # another thread may just have dropped it
                 self._stages.move_to_end(key)
-        if stage.rest is None:
-            return stage.plan.program.run(arrays), restore
-        with refusals("a run in stages"):
-            results = stage.run(
-                {declared.name: array for declared, array in zip(self.inputs, arrays, strict=True)}
-            )
-        return [results[name] for name in self.output_names], restore
+        tail = stage.tail
+        results = stage.plan.program.run(arrays) if tail is None else self._run_in_stages(stage, arrays)
+        if (unwritten := self._unwritten) is not None:
+            self._unwritten = None
+            unwritten.release()
+        return results, restore
 
-    def _stage(self, shapes: tuple[tuple[int, ...], ...]) -> Stage:
+    def _run_in_stages(self, stage: Stage, arrays: Sequence[Array]) -> list[Array]:
+        with refusals("a run in stages"):
+            results = stage.run(dict(zip((each.name for each in self.inputs), arrays, strict=True)))
+            if self._options.changed:
+                with self._options.guard.lock:
+                    self._options.changed = False
+                    self._keep()
+        return [results[name] for name in self.output_names]
+
+    def _stage(self, shapes: Shapes) -> Stage:
         with refusals("a plan for new shapes"), self._options.guard.lock:
             found = self._stages.get(shapes)
             if found is not None:
@@ -359,19 +376,24 @@ class Model:
             types = self._signature.types(shapes)
             return get_or_make(self._stages, shapes, lambda: self._new_stage(shapes, types))
 
-    def _new_stage(self, shapes: tuple[tuple[int, ...], ...], types: Mapping[str, TensorType]) -> Stage:
+    def _new_stage(self, shapes: Shapes, types: Mapping[str, TensorType]) -> Stage:
         """A stage for shapes that this model has not seen: out of the cache, or compiled."""
-        plan = self._sized.find(shapes)
-        if plan is not None:
-            return self._adopt(shapes, plan)
+        pattern, numbers = self._signature.dimensions(shapes)
+        found = self._classes.find(pattern, numbers, self._options.workplaces)
+        if found is not None:
+            return Stage.of_class(found, numbers, self._options)
         stored = None if self._cache_entry is None else self._cache_entry.find(shapes, self.threads)
         if stored is not None and shapes in stored.plans:
-            return self._adopt(shapes, stored.plans[shapes])
+            tail = stored.tails.get(shapes)
+            if tail is not None and self._source is not None:
+                supply(tail, part_of(self._source, self._signature, shapes))
+            return self._adopt(shapes, stored.plans[shapes], tail)
         if self._source is not None:
-            plan = self._sized.compile(self._source, shapes, self._options)
-            if plan is not None:
-                self._keep(None)
-                return self._adopt(shapes, plan)
+            part = part_of(self._source, self._signature, pattern)
+            found = compile_class(self._classes, pattern, numbers, part, self._options)
+            if found is not None:
+                self._keep()
+                return Stage.of_class(found, numbers, self._options)
         if self._source is None:
             kept_shapes = "; ".join(str([list(shape) for shape in key]) for key in self._stages)
             raise InputError(f"the plan file has no plan for these input shapes (it has: {kept_shapes})")
@@ -379,6 +401,6 @@ class Model:
             from cenote.graph.graph import OwnedGraph
 
         stage = self._stages[shapes] = Stage.compile(OwnedGraph(self._source()), types, self._options)
-        self._sized.compiled_alone()
+        self._classes.failed.add(pattern)  # nothing was wrong with these sizes: others will not be tried
         self._keep(shapes)
         return stage

@@ -1,88 +1,123 @@
 """Plans for all sizes: what a model with symbolic dimensions keeps beside the plans for shapes that it has seen.
 
 A `SizedPlan` holds for a class of sizes: those for which the questions that compiling asked have the same answers. A
-size of another class gives another plan.
+size of another class gives another plan. Where shapes depend on content, a plan has a `Tail`: the same again for what
+follows, whose sizes are those of the plan and those that were found at the cut.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cenote.core.collector import collector_paused
-from cenote.core.errors import CapacityError, CodegenError
+from cenote.core.errors import CapacityError, CodegenError, InputError, UnsupportedError
 from cenote.core.locks import importing
+from cenote.core.sizes import at_hand
 from cenote.core.types import TensorType
-from cenote.plans.format import SizedPlan, StoredPlan
-from cenote.runtime.signature import Pattern, Shapes, Signature
+from cenote.plans.format import Classes, Pattern, SizedPlan, StoredPlan, Tail
+from cenote.runtime.program import Workplaces
+from cenote.runtime.signature import Signature
 
 if TYPE_CHECKING:
+    from cenote.compiler.compile import Compilation
     from cenote.graph.graph import Graph
-    from cenote.stage import Options
+    from cenote.passes.specialize import Continuation
 
 _log = logging.getLogger(__name__)
-_MOST_CLASSES = 32  # of a model; sizes of more are compiled for themselves
+_MOST_CLASSES = 32  # of a model or a tail; sizes of more are compiled for themselves
 
 
-class SizedPlans:
-    """The plans of a model's classes of sizes, those used last first."""
+class Options(Protocol):
+    """Of what all stages of a model share (`stage.Options`), what plans for sizes need."""
 
-    def __init__(self, signature: Signature) -> None:
-        self.signature = signature
-        self.plans: list[tuple[Pattern, SizedPlan]] = []
-        self._failed = self._given_up = False
+    workplaces: Workplaces
 
-    def find(self, shapes: Shapes) -> StoredPlan | None:
-        """The plan for these shapes, out of the classes that there are."""
-        found = self.signature.dimensions(shapes)
-        if found is None:
-            return None
-        pattern, sizes = found
-        for index, (other, sized) in enumerate(self.plans):
-            if other == pattern and (plan := sized.at(sizes)) is not None:
-                if index:
-                    self.plans.insert(0, self.plans.pop(index))
-                return plan
+    @property
+    def compilation(self) -> Compilation: ...
+
+
+Part = Callable[[Sequence[int]], "tuple[Graph, Mapping[str, TensorType]]"]
+"""Gives a graph and the types of its inputs for numbers, which may be Sizes."""
+
+
+def part_of(graph: Callable[[], Graph], signature: Signature, pattern: Pattern) -> Part:
+    """A model, for the numbers of a pattern of shapes."""
+    return lambda numbers: (graph(), signature.typed(pattern, numbers))
+
+
+def part_after(tail: Tail, pattern: Pattern) -> Part:
+    """What follows a cut, for the numbers of the part before and then those that were found there."""
+
+    def part(numbers: Sequence[int]) -> tuple[Graph, Mapping[str, TensorType]]:
+        with importing():
+            from cenote.graph.cut import Finding, count_of
+
+        assert tail.rest is not None, "there is no model to compile it from"
+        split = len(numbers) - count_of(pattern)
+        return tail.rest(numbers[:split]).opened(Finding(pattern, tuple(numbers[split:])))
+
+    return part
+
+
+def rest_of(part: Part) -> Callable[[Sequence[int]], Continuation]:
+    """What follows the cut of a part, for the part's numbers."""
+
+    def rest(numbers: Sequence[int]) -> Continuation:
+        with importing():
+            from cenote.passes.specialize import specialize
+
+        found = specialize(*part(numbers)).rest
+        assert found is not None, "a part is cut at all sizes of its class"
+        return found
+
+    return rest
+
+
+def supply(tail: Tail, part: Part) -> None:
+    """Let a tail out of a file know what it can be compiled from: `part` comes before it."""
+    tail.rest = rest_of(part)
+    for pattern, sized in tail.classes.plans:
+        if sized.tail is not None:
+            supply(sized.tail, part_after(tail, pattern))
+
+
+def check_kept(tail: Tail | None) -> None:
+    """Raise UnsupportedError where the plans that followed a cut cannot be written down, InputError where none did."""
+    if tail is None:
+        return
+    if tail.classes.failed:
+        raise UnsupportedError("what follows values whose content decides shapes has no plan for all sizes")
+    if not tail.classes.plans:
+        raise InputError("shapes depend on the content of values: run the model before saving a plan")
+    for _, sized in tail.classes.plans:
+        check_kept(sized.tail)
+
+
+def compile_class(
+    classes: Classes, pattern: Pattern, numbers: Sequence[int], part: Part, options: Options
+) -> tuple[SizedPlan, StoredPlan] | None:
+    """Compile the class of these numbers; None where that is not possible: they are then compiled for themselves."""
+    if not numbers or pattern in classes.failed or len(classes.plans) >= _MOST_CLASSES:
         return None
-
-    def compile(self, graph: Callable[[], Graph], shapes: Shapes, options: Options) -> StoredPlan | None:
-        """Compile the class of these shapes; None where that is not possible: they are then compiled for themselves."""
-        found, self._failed = self.signature.dimensions(shapes), False
-        if found is None or self._given_up or len(self.plans) >= _MOST_CLASSES or not all(found[1]):
-            return None
-        try:
-            sized = _compiled(graph(), self.signature, shapes, *found, options)
-        except (MemoryError, CapacityError, CodegenError, OSError):
-            raise  # nothing that other sizes would mend
-        except (
-            Exception
-        ) as error:  # a Size cannot give what was asked of it, or the shapes are wrong: told next
-            _log.info("no plan for all sizes: %s: %s", type(error).__name__, error)
-            sized = None
-        plan = None if sized is None else sized.at(found[1])
-        if sized is None or plan is None:
-            self._failed = True
-            return None
-        self.plans.insert(0, (found[0], sized))
-        return plan
-
-    def compiled_alone(self) -> None:
-        """Shapes were compiled for themselves. If that was because they could not be compiled for a class, nothing was
-        wrong with them: other sizes will not be tried."""
-        self._given_up |= self._failed
+    try:
+        sized = _compiled(part, numbers, options.compilation)
+    except (MemoryError, CapacityError, CodegenError, OSError):
+        raise  # nothing that other sizes would mend
+    except Exception as error:  # a Size cannot give what was asked of it, or the shapes are wrong: told next
+        _log.info("no plan for all sizes: %s: %s", type(error).__name__, error)
+        return None
+    plan = sized.at(numbers, options.workplaces)
+    if plan is None:
+        return None
+    classes.plans.insert(0, (pattern, sized))
+    return sized, plan
 
 
 @collector_paused()
-def _compiled(
-    graph: Graph,
-    signature: Signature,
-    shapes: Shapes,
-    pattern: Pattern,
-    sizes: Sequence[int],
-    options: Options,
-) -> SizedPlan | None:
-    """The plan of a class; None for a graph that is cut where a shape depends on content."""
+def _compiled(part: Part, numbers: Sequence[int], how: Compilation) -> SizedPlan:
+    """The plan of a class."""
     with importing():
         from cenote.compiler.compile import compile_sized
         from cenote.core.trace import Trace
@@ -90,22 +125,20 @@ def _compiled(
         from cenote.passes.specialize import specialize
 
     trace = Trace()
-    symbols = [trace.dimension(size) for size in sizes]
-    types: Mapping[str, TensorType] = {
-        declared.name: TensorType(
-            declared.dtype, tuple(symbols[-1 - axis] if axis < 0 else axis for axis in shape)
-        )
-        for declared, shape in zip(signature.inputs, pattern, strict=True)
-    }
+    graph, types = part([trace.dimension(number) for number in numbers])
     specialized = specialize(graph, types)
-    if specialized.rest is not None:
-        return None
-    made = OwnedGraph(specialized.graph)
+    inputs = specialized.graph.inputs
+    shapes = tuple(tuple(map(at_hand, types[declared.name].shape)) for declared in inputs)
+    rest, made = specialized.rest, OwnedGraph(specialized.graph)
+    outputs = specialized.graph.outputs
     del graph, specialized
-    template, text, optimised = compile_sized(made, options.compilation, trace)
-    sized = SizedPlan(template, text, shapes, optimised)
-    _log.debug("a plan for sizes like %s: %d guards", list(sizes), len(trace.guards))
+    tail = None if rest is None else Tail(rest.cut, rest=rest_of(part))
+    between = () if rest is None else rest.host
+    del rest
+    template, text, optimised = compile_sized(made, how, trace, between)
+    _log.debug("a plan for sizes like %s: %d guards", list(numbers), len(trace.guards))
     for question, place in trace.fixed.items():
         if question in trace.guards:
             _log.debug("holds for some sizes only, those with %s: %s", question, place)
-    return sized
+    names = tuple(declared.name for declared in inputs)
+    return SizedPlan(template, text, shapes, names, outputs, tail, optimised)

@@ -16,24 +16,28 @@ import numpy as np
 from cenote.core import settings
 from cenote.core.cached import cached_property
 from cenote.core.collector import collector_paused
-from cenote.core.errors import ArgumentError, InputError, shown
+from cenote.core.errors import ArgumentError, InputError, ShapeError, shown
 from cenote.core.locks import Guard, importing
 from cenote.core.options import DENORMALS, PRECISIONS, TUNINGS, WEIGHTS
-from cenote.core.types import Array, TensorType
-from cenote.plans.format import StoredPlan
+from cenote.core.types import Array, Declared, TensorType
+from cenote.plans.format import SizedPlan, StoredPlan, Tail
+from cenote.runtime.program import Workplaces
+from cenote.sized import compile_class, part_after
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Compilation, Plan
     from cenote.compiler.constants import ConstantPool
     from cenote.compiler.tune import Tuner
+    from cenote.graph.cut import Finding
     from cenote.graph.graph import OwnedGraph
-    from cenote.passes.specialize import Continuation
 
 _MEGABYTE = 1_000_000
 
 
 class Stage:
-    """A compiled part of a model for inputs of certain shapes, and the stages that may follow it."""
+    """A compiled part of a model for inputs of certain shapes. Where it ends at a cut, `tail` is what follows, and
+    `following` the stages that have followed, by what was found there. `numbers` are what its class does not know: the
+    sizes of the model's symbolic dimensions, then those that were found at cuts before."""
 
     def __init__(
         self,
@@ -41,13 +45,42 @@ class Stage:
         inputs: Sequence[str],
         outputs: Sequence[str],
         options: Options,
-        rest: Continuation | None = None,
+        tail: Tail | None = None,
+        numbers: tuple[int, ...] = (),
     ) -> None:
         if options.denormals == "flush":
             plan = replace(plan, program=replace(plan.program, flush=True, _free=[]))
-        self.plan, self.rest, self.options = plan, rest, options
+        self.plan, self.tail, self.options, self.numbers = plan, tail, options, numbers
         self.input_names, self.output_names = tuple(inputs), tuple(outputs)
         self.following: OrderedDict[Any, Stage] = OrderedDict()
+
+    @staticmethod
+    def of_class(found: tuple[SizedPlan, StoredPlan], numbers: tuple[int, ...], options: Options) -> Stage:
+        """The stage of a class's plan for some sizes, ready to run."""
+        sized, plan = found
+        stage = Stage(plan, sized.inputs, sized.outputs, options, sized.tail, numbers)
+        stage.plan.program.prepare()
+        return stage
+
+    @property
+    def chain(self) -> list[Stage]:
+        """The stage, and those that followed it last."""
+        return [self, *(next(reversed(self.following.values())).chain if self.following else ())]
+
+    @property
+    def outputs(self) -> dict[str, Declared]:
+        """What the chain makes, by name."""
+        made: dict[str, Declared] = {}
+        for stage in self.chain:
+            for name, type in zip(stage.output_names, stage.plan.program.outputs, strict=True):
+                made[name] = Declared(name, type.dtype, type.shape)
+        return made
+
+    def reserve(self) -> None:
+        """Take the memory that its runs need now, for all that share it. Raises CapacityError where there is none."""
+        program = self.plan.program
+        if program.workplaces is not None:
+            program.workplaces.reserve(program)
 
     @property
     def nbytes(self) -> int:
@@ -70,35 +103,58 @@ class Stage:
         graph = OwnedGraph(specialized.graph)
         del specialized
         plan = compile_graph(graph, options.compilation)
-        if rest is not None:
-            plan = replace(plan, between=rest.host)
-        return Stage(plan, inputs, outputs, options, rest)
+        if rest is None:
+            return Stage(plan, inputs, outputs, options)
+        tail = Tail(rest.cut, rest=lambda _: rest)
+        return Stage(replace(plan, between=rest.host), inputs, outputs, options, tail)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """All outputs of the model by name."""
         made = self.plan.program.run([inputs[name] for name in self.input_names])
         values = dict(zip(self.output_names, made, strict=True))
-        if self.rest is None:
+        if self.tail is None:
             return values
-        known = {**inputs, **values}
+        known = self.tail.cut.run({**inputs, **values})
+        found = self.tail.cut.finding(known)
+        with self.options.guard.lock:
+            stage = get_or_make(self.following, found, lambda: self._next(found))
+        known.update(stage.run(stage.taken(known)))
+        return known
+
+    def taken(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """The inputs out of these values, as native code wants them: it trusts the sizes of what it is given."""
+        taken = {name: np.asarray(values[name], order="C") for name in self.input_names}
+        for (name, array), type in zip(taken.items(), self.plan.program.inputs, strict=True):
+            if (array.shape, array.dtype) != (type.shape, type.dtype):
+                raise ShapeError(f"'{name}' is {TensorType.known(array)}, where the plan expects {type}")
+        return taken
+
+    def _next(self, found: Finding) -> Stage:
+        """The stage for what was found at the cut: a plan that there is, or compiled."""
+        tail, options = self.tail, self.options
+        assert tail is not None
+        numbers = (*self.numbers, *found.numbers)
+        plan = tail.classes.find(found.pattern, numbers, options.workplaces)
+        if plan is not None:
+            return Stage.of_class(plan, numbers, options)
+        if tail.rest is None:
+            raise InputError(
+                "the plan file has no plan for what these inputs lead to; save it after such a run"
+            )
         with importing():
             from cenote.graph.graph import OwnedGraph
 
-        following = self.rest.proceed(known)
-        key = tuple(
-            (name, type.shape, type.dtype.str, None if type.value is None else type.value.tobytes())
-            for name, type in following.types.items()
-        )
-        with self.options.guard.lock:
-            stage = get_or_make(
-                self.following,
-                key,
-                lambda: Stage.compile(OwnedGraph(following.graph), following.types, self.options),
-            )
-        known.update(
-            stage.run({name: np.ascontiguousarray(array) for name, array in following.inputs.items()})
-        )
-        return known
+        part = part_after(tail, found.pattern)
+        plan = compile_class(tail.classes, found.pattern, numbers, part, options)
+        if plan is not None:
+            options.changed = True
+            return Stage.of_class(plan, numbers, options)
+        graph, types = part(numbers)
+        handover = OwnedGraph(graph)
+        del graph
+        stage = Stage.compile(handover, types, options)
+        tail.classes.failed.add(found.pattern)
+        return stage
 
 
 class NoPlan:
@@ -128,6 +184,7 @@ class Options:
         weights: str = "float32",
         tune: str = "cached",
         denormals: str | None = None,
+        shapes: Mapping[str, Any] | None = None,
     ) -> None:
         if precision not in PRECISIONS:
             raise ArgumentError(
@@ -141,7 +198,12 @@ class Options:
             raise ArgumentError(f'denormals: {shown(denormals)} is not known ("preserve" or "flush")')
         self.threads, self.precision, self.weights, self.tune = threads, precision, weights, tune
         self.denormals = settings.DENORMALS.choice() if denormals is None else denormals
+        self.shapes = {} if shapes is None else shapes  # of inputs, as far as the caller says them
         self.guard = Guard()
+        self.workplaces = (
+            Workplaces()
+        )  # of all plans for sizes: no run of one wants memory that another holds
+        self.changed = False  # a stage that follows another has a class that is not kept yet
 
     @cached_property
     def compilation(self) -> Compilation:

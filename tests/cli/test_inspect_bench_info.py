@@ -94,6 +94,10 @@ def test_a_shape_that_is_not_known_must_be_given(cenote_command: Command, identi
     assert cenote_command("inspect", identity, "--shape", "x=1,3,SIZE,4").code == 2
     assert cenote_command("inspect", identity, "--shape", "z=1,3,4,4").code == 2
     assert cenote_command("inspect", identity, "--shape", "x=1,3,4,4").code == 0
+    bounded = cenote_command("inspect", identity, "--shape", "x=n<=2,3,h<=4,<=5")
+    assert bounded.code == 0
+    assert "2,3,4,5" in bounded.out, "the largest"
+    assert cenote_command("inspect", identity, "--shape", "x=1,3,h<4,4").code == 2
     wrong = cenote_command("inspect", identity, "--shape", "x=1,4,4,4")
     assert wrong.code == 1
     assert "x: float32[batch,3,height,width]" in wrong.err

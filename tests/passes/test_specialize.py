@@ -7,6 +7,7 @@ import pytest
 
 from cenote.core.errors import InputError, ModelError, ShapeError
 from cenote.core.types import TensorType
+from cenote.graph.cut import OPEN
 from cenote.graph.graph import Graph
 from cenote.graph.interpreter import evaluate
 from cenote.graph.verify import verify
@@ -95,9 +96,10 @@ def test_content_that_is_not_known_cuts_the_graph() -> None:
     assert stage.reasons == ("node reshape -> r: needs the content of 't'",)
     rest = stage.rest
     assert rest is not None
-    assert (rest.host, rest.reads, rest.contents, rest.outputs) == ((), ("t", "a"), frozenset("t"), ("y",))
-    following = rest.proceed({"t": np.array([3, 2]), "a": np.ones((2, 3), np.float32)})
-    assert set(following.inputs) == {"a"}
+    assert (rest.host, rest.cut.takes, rest.cut.contents, rest.outputs) == ((), ("t", "a"), ("t",), ("y",))
+    found = rest.cut.finding({"t": np.array([3, 2]), "a": np.ones((2, 3), np.float32)})
+    assert found == ((("int64", (2,), ((), ())),), (3, 2)), "a shape's numbers count as sizes"
+    following = rest.opened(found)
     final = specialize(following.graph, following.types)
     assert final.rest is None
     assert final.graph.types["y"] == TensorType.of(np.float32, (3, 2))
@@ -125,8 +127,10 @@ def test_shape_from_data_cuts_and_its_node_runs_between_the_stages() -> None:
     assert stage.rest is not None
     assert [n.label for n in stage.rest.host] == ["pick"]
     assert "node 'pick' (positive): how many elements are positive" in stage.reasons[0]
-    following = stage.rest.proceed({"a": np.array([[1, -1, 2]], np.float32), "u": np.zeros(1)})
-    assert following.types == {"p": TensorType.of(np.float32, (2,))}
+    values = stage.rest.cut.run({"a": np.array([[1, -1, 2]], np.float32), "u": np.zeros(1)})
+    found = stage.rest.cut.finding(values)
+    assert found == ((("float32", (OPEN,)),), (2,))
+    assert stage.rest.opened(found).types == {"p": TensorType.of(np.float32, (2,))}
 
 
 def test_positive_of_constants_is_folded() -> None:

@@ -35,7 +35,8 @@ Shape = Annotated[
     list[str] | None,
     typer.Option(
         "--shape",
-        help="Size of an input with symbolic dimensions: NAME=1,3,224,224. A batch is 1 by default.",
+        help="Size of an input with symbolic dimensions: NAME=1,3,224,224. A batch is 1 by default; a "
+        "bound (h<=224) counts as its size.",
         show_default=False,
     ),
 ]

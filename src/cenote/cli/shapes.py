@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,17 +12,21 @@ import typer
 import cenote
 
 Shapes = dict[str, tuple[int, ...]]
+_BOUND = re.compile(r"[^,\0]*\0")  # a dimension's name and "<=", which stands as a null byte
 
 
 def parse_shapes(texts: Sequence[str]) -> Shapes:
-    """`name=1,3,224,224`, as often as there are inputs to tell. Raises BadParameter (exit code 2)."""
+    """`name=1,3,224,224`, as often as there are inputs to tell; a bound as `cenote.load` takes it, `h<=224`, counts as
+    its size, the largest. Raises BadParameter (exit code 2)."""
     shapes: Shapes = {}
     for text in texts:
-        name, separator, numbers = text.rpartition("=")
+        # A shape begins after the last "=" that belongs to no "<=".
+        name, separator, numbers = text.replace("<=", "\0").rpartition("=")
+        numbers = _BOUND.sub("", numbers)
         extents = [part.strip() for part in numbers.replace("x", ",").split(",")] if numbers.strip() else []
         if not separator or not name or not all(part.isdecimal() for part in extents):
             raise typer.BadParameter(f"'{text}' is not of the form NAME=1,3,224,224", param_hint="--shape")
-        shapes[name] = tuple(int(part) for part in extents)
+        shapes[name.replace("\0", "<=")] = tuple(int(part) for part in extents)
     return shapes
 
 

@@ -273,12 +273,14 @@ class Kernel:
         count = count if isinstance(count, Value) else self.integer(count)
         return self.iota(lanes, I32) < self.splat(count.to(I32), lanes)
 
-    def prefetch(self, pointer: Pointer, offset: Value | int = 0, write: bool = False) -> None:
-        """Ask for the cache line of the element `offset` after the pointer's, to be read (or written) soon. It may lie
-        outside the memory that the pointer belongs to."""
+    def prefetch(
+        self, pointer: Pointer, offset: Value | int = 0, write: bool = False, level: int = 1
+    ) -> None:
+        """Ask for the cache line of the element `offset` after the pointer's, to be read (or written) soon, into the
+        cache of this level. It may lie outside the memory that the pointer belongs to."""
         self.declare("llvm.prefetch.p0", "void (ptr, i32 immarg, i32 immarg, i32 immarg)")
         place = pointer.offset_unchecked(offset)
-        self.line(f"call void @llvm.prefetch.p0(ptr {place.text}, i32 {int(write)}, i32 3, i32 1)")
+        self.line(f"call void @llvm.prefetch.p0(ptr {place.text}, i32 {int(write)}, i32 {4 - level}, i32 1)")
 
     # ---- control flow -----------------------------------------------------------------------------------------
 

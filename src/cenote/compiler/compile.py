@@ -85,22 +85,23 @@ class Compilation:
 
 
 def compile_graph(source: Graph | OwnedGraph, how: Compilation) -> Plan:
-    """Optimise, schedule, plan memory, generate code and assemble the program of a specialised graph. The plan holds
-    the weights as the program wants them, not the graph's own."""
+    """Optimise, schedule, plan memory, generate code and assemble the program of a specialised graph."""
     return assemble(_scheduled(source, how), how.threads, how.pool)
 
 
-def compile_sized(source: Graph | OwnedGraph, how: Compilation, trace: Trace) -> tuple[Template, str, Graph]:
+def compile_sized(
+    source: Graph | OwnedGraph, how: Compilation, trace: Trace, between: Sequence[Node] = ()
+) -> tuple[Template, str, Graph]:
     """The same for a graph whose types hold Sizes of the trace: a template, its description (JSON in which numbers of
-    the template stand as {{position}}), and the optimised graph."""
+    the template stand as {{position}}), and the optimised graph. `between` as in `Plan`."""
     assembler, seconds = _assembled(_scheduled(source, how, trace), how.pool, trace)
     template, positions = assembler.template(how.threads, seconds, trace)
     made = template.at(trace.values[: trace.dimensions])
     assert made is not None, "a template holds for the sizes that it was made with"
-    origins = tuple(step.origin for step in assembler.steps)
+    origins = [step.origin for step in assembler.steps]
     with trace.showing_formulas():
-        described = describe_plan(assembler.scheduled, assembler.memory, made[0], origins).as_dict()
-        text = json.dumps({**described, "guards": len(trace.guards)}, default=str)
+        shown = describe_plan(assembler.scheduled, assembler.memory, made[0], origins, between)
+        text = json.dumps({**shown.as_dict(), "guards": len(trace.guards)}, default=str)
         return template, with_positions(text, positions), assembler.graph
 
 

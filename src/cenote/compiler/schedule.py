@@ -300,7 +300,7 @@ class _Scheduler:
 
 def _is_free(type: TensorType, lanes: int) -> bool:
     """Blocked and plain memory are the same when there is one pixel and no ragged block."""
-    if type.rank < 2 or is_size(type.shape[1]):
+    if type.rank < 2 or any(map(is_size, type.shape[1:])):
         return False
     return type.shape[1] % lanes == 0 and math.prod(type.shape[2:]) == 1
 

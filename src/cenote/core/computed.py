@@ -76,6 +76,15 @@ def number_of(make: Callable[..., float], *arguments: Any) -> float:
     return cast(float, Real(trace, f"{trace.object(make)}({', '.join(map(code_of, arguments))})", value))
 
 
+def whole_of(make: Callable[..., int], low: int, high: int, *arguments: Any) -> int:
+    """What a function makes of numbers, a whole number from `low` to `high`, as `computed` does it."""
+    trace = _trace_of(arguments)
+    if trace is None:
+        return make(*arguments)
+    code = f"{trace.object(make)}({', '.join(map(code_of, arguments))})"
+    return cast(int, trace.unknown(code, make(*_plain_in(arguments)), low, high))
+
+
 def known(ask: Callable[..., int], *arguments: Any) -> int:
     """The answer of a function of numbers, a whole number; where Sizes are among them, what is compiled holds for the
     sizes for which it is the same."""

@@ -62,6 +62,8 @@ class Size:
         if isinstance(other, Size):
             return self.trace.sum(self, other, 1)
         if _is_whole(other):
+            if not other:
+                return self
             return self.trace.polynomial(plus(self.terms, (((), int(other)),), 1), self.value + int(other))
         return self.real() + other if isinstance(other, float | Real) else NotImplemented
 
@@ -88,6 +90,8 @@ class Size:
             return self.trace.polynomial(times(self.terms, other.terms), self.value * other.value)
         if _is_whole(other):
             factor = int(other)
+            if factor == 1:  # of most products: math.prod begins with 1
+                return self
             terms = tuple((m, c * factor) for m, c in self.terms) if factor else ()
             return self.trace.polynomial(terms, self.value * factor)
         return self.real() * other if isinstance(other, float | Real) else NotImplemented

@@ -10,6 +10,15 @@ says what each function does where frameworks disagree. Each differentiable func
 
 from __future__ import annotations
 
+from cenote.functional.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
+from cenote.functional.linear import addmm, bmm, linear, matmul, mm
 from cenote.functional.normalization import (
     batch_norm,
     group_norm,
@@ -99,6 +108,7 @@ __all__ = [
     "adaptive_max_pool3d",
     "adaptive_max_pool3d_backward",
     "alpha_dropout",
+    "addmm",
     "avg_pool1d",
     "avg_pool1d_backward",
     "avg_pool2d",
@@ -108,6 +118,13 @@ __all__ = [
     "batch_norm",
     "blur_pool",
     "blur_pool_backward",
+    "bmm",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "dilation",
     "dilation_backward",
     "dropout",
@@ -132,6 +149,7 @@ __all__ = [
     "group_norm",
     "instance_norm",
     "layer_norm",
+    "linear",
     "local_response_norm",
     "log_softmax",
     "lp_pool1d",
@@ -140,6 +158,7 @@ __all__ = [
     "lp_pool2d_backward",
     "lp_pool3d",
     "lp_pool3d_backward",
+    "matmul",
     "max_pool1d",
     "max_pool1d_backward",
     "max_pool2d",
@@ -156,6 +175,7 @@ __all__ = [
     "median_pool_backward",
     "min_pool",
     "min_pool_backward",
+    "mm",
     "normalize",
     "pool_output_shape",
     "ps_roi_pool",

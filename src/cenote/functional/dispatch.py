@@ -49,8 +49,9 @@ class Prepared:
     """An operation with its runner.
 
     `dense`: the inputs may be handed on as they are. `moved`: they are channels-first in shape, but channels-last in
-    memory, as PyTorch's channels_last tensors, and so are the results. `in_place`: inputs whose very memory the first
-    output may be written to.
+    memory, as PyTorch's channels_last tensors, and so are the results. `orders`: the order of its axes in which each
+    input is handed on, where the operator reads transposed memory as it is. `in_place`: inputs whose very memory the
+    first output may be written to.
     """
 
     runner: Runner
@@ -58,6 +59,7 @@ class Prepared:
     dense: bool
     single: bool
     moved: bool = False
+    orders: tuple[tuple[int, ...] | None, ...] = ()
     in_place: frozenset[int] = frozenset()
 
     def fits(self, arrays: Sequence[Array], out: Any) -> Sequence[Array] | None:
@@ -88,6 +90,10 @@ class Prepared:
             results = self.runner([np.moveaxis(x, 1, -1) for x in arrays], None)
             results = tuple(np.moveaxis(y, -1, 1) for y in results)
         else:
+            if self.orders:
+                arrays = [
+                    x if o is None else x.transpose(o) for x, o in zip(arrays, self.orders, strict=True)
+                ]
             results = self.runner(arrays if self.dense else [dense(x) for x in arrays], out)
         return results[0] if self.single else results
 
@@ -161,7 +167,7 @@ def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...
     types = tuple(TensorType(x.dtype.newbyteorder("="), x.shape) for x in arrays)
     operation = parser(types, *arguments)
     moved = _is_channels_last_memory(operation, arrays)
-    op, given = _moved(operation) if moved else (operation.op, operation.batched)
+    op, given, orders = (*_moved(operation), ()) if moved else _in_memory_order(operation, arrays)
     batched = tuple(TensorType(t.dtype, shape) for t, shape in zip(types, given, strict=True))
     made = op.infer(*batched)
     for y in made:
@@ -171,9 +177,13 @@ def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...
     prepared = Prepared(
         runner=runner,
         outputs=tuple(TensorType(y.dtype, shape) for y, shape in zip(made, operation.shapes, strict=True)),
-        dense=all(x.flags.c_contiguous and x.dtype.isnative for x in arrays),
+        dense=all(
+            (x if o is None else x.transpose(o)).flags.c_contiguous and x.dtype.isnative
+            for x, o in zip(arrays, orders or (None,) * len(arrays), strict=True)
+        ),
         single=len(made) == 1,
         moved=moved,
+        orders=orders,
         in_place=frozenset() if moved else in_place,
     )
     if key is not None:
@@ -215,6 +225,22 @@ def _moved(operation: Operation) -> tuple[Op, tuple[tuple[int, ...], ...]]:
     return op, tuple((shape[0], *shape[2:], shape[1]) for shape in operation.batched)
 
 
+def _in_memory_order(
+    operation: Operation, arrays: tuple[Array, ...]
+) -> tuple[Op, tuple[tuple[int, ...], ...], tuple[tuple[int, ...] | None, ...]]:
+    """The operation for inputs as they lie in memory, where the operator can read transposed ones without a copy."""
+    op, given = operation.op, list(operation.batched)
+    orders: list[tuple[int, ...] | None] = [None] * len(arrays)
+    for index, x in enumerate(arrays):
+        if x.flags.c_contiguous or given[index] != x.shape or not hasattr(op, "reordered"):
+            continue
+        order = tuple(int(axis) for axis in np.argsort([-step for step in x.strides], kind="stable"))
+        turned = op.reordered(index, order) if x.transpose(order).flags.c_contiguous else None
+        if turned is not None:
+            op, orders[index], given[index] = turned, order, tuple(x.shape[axis] for axis in order)
+    return op, tuple(given), tuple(orders) if any(orders) else ()
+
+
 def _is_plain(value: Any, depth: int = 0) -> bool:
     """True for what marshal writes without ambiguity: other things may share their bytes. Not for lists within lists
     deeper than any argument: one that holds itself."""
@@ -233,7 +259,7 @@ def _fill(prepared: Prepared, arrays: Sequence[Array], targets: Sequence[Array])
         target[...] = y
 
 
-# ---- runners -----------------------------------------------------------------------------------------------------
+# ---- runners ---------------------------------------------------------------------------------------------------------
 
 
 def runner_for(
@@ -258,6 +284,12 @@ def _prepared_runner(
     shown = tuple(shapes) or tuple(y.shape for y in types)
     count = resolve_threads(threads)
     best = _best_lowering(op, inputs)
+    if best is None and all(y.size for y in types):
+        from cenote.functional.compiled import compiled_program  # the passes take 0.1 s to import
+
+        program = compiled_program(op, tuple(inputs), types, count)
+        if program is not None:
+            return _program_runner(program, shown), frozenset()
     if best is None or not all(y.size for y in types):
         return _reference_runner(op, tuple(inputs), types, shown), frozenset(range(len(inputs)))
     return _Native(best, inputs, types, shown, count).runner(), frozenset(best.in_place)
@@ -322,16 +354,17 @@ class _Native:
             (*self.steps, *self.checks), tuple(self.inputs), self.outputs, tuple(self.constants), self.arena_bytes,
             driver_abi(), self.threads, self.alone, self.flush,
         )  # fmt: skip
-        shapes = self.shapes
+        return _program_runner(program, self.shapes)
 
-        def run(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
-            present = [x for x in arrays if x is not None]
-            results = program.run(present, out)
-            if out is not None:
-                return tuple(out)
-            return tuple(y.reshape(shape) for y, shape in zip(results, shapes, strict=True))
 
-        return run
+def _program_runner(program: Program, shapes: Sequence[tuple[int, ...]]) -> Runner:
+    def run(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
+        results = program.run([x for x in arrays if x is not None], out)
+        if out is not None:
+            return tuple(out)
+        return tuple(y.reshape(shape) for y, shape in zip(results, shapes, strict=True))
+
+    return run
 
 
 def _view(type: TensorType, kind: str, index: int) -> View:

@@ -53,3 +53,18 @@ def first_that_covers(pixels: int, widths: tuple[int, ...]) -> int:
         for index, width in enumerate(widths)
         if width == 1 or -(-pixels // width) <= pixels // (width - 1)
     )
+
+
+def tiles_per_block(tiles: int, split: bool, least: int, most: int) -> int:
+    """How many of a Winograd convolution's tiles go through its phases together.
+
+    When fused, V takes about half the level 2 cache (`most` tiles), but a block has at least `least` tiles to reuse the
+    weights: 24, or 12 where the weights fit the cache. There are at least 8 blocks, a multiple of 4, where that is
+    possible, for several threads to share. When `split` the weights are streamed once: a block is all tiles, up to 64.
+    """
+    if split:
+        return -(-tiles // -(-tiles // 64))
+    blocks = max(-(-tiles // most), min(8, tiles // least), 1)
+    if 4 < blocks < 32:
+        blocks = -(-blocks // 4) * 4
+    return -(-tiles // blocks)

@@ -19,6 +19,7 @@ from cenote.kernels.base import Call, View
 
 Arrays = tuple[Array, ...]
 Types = tuple[TensorType, ...]
+OpenShape = tuple[int | None, ...]
 T = TypeVar("T", TensorType, Array)
 
 _MOST_AXES = 32  # that NumPy broadcasts
@@ -235,6 +236,12 @@ class Op:
         if any(value is None and x is not None for value, x in zip(values, inputs, strict=True)):
             raise ShapeFromData(f"{self.name}: the output's shape depends on the content of its inputs")
         return tuple(TensorType(y.dtype, y.shape) for y in self.reference(*values))
+
+    def open_shapes(self, *inputs: TensorType | None) -> tuple[OpenShape, ...] | None:
+        """Of an operator that raises ShapeFromData: the shapes of its outputs, None for extents that depend on content;
+        None where not even the ranks are known. What it says spares plans: an extent that it gives is no number of its
+        own to them."""
+        return None
 
     def arranged(self, inputs: Sequence[T | None]) -> list[Any]:
         """One entry per operand (absent optional ones are None); ShapeError for missing and surplus inputs."""

@@ -14,6 +14,7 @@ from cenote.passes.channels import compose_channels
 from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
 from cenote.passes.fuse import fuse, fuse_gates
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
+from cenote.passes.widen import widen
 
 GraphPass = Callable[[Graph], Graph]
 
@@ -22,6 +23,7 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
     """The passes for a target; `exact` forbids Winograd, `weights` is the type that linear layers keep theirs in."""
     return (
         *((forbid_winograd,) if exact else ()),  # before fusing, which asks for it
+        widen,
         remove_identities,
         eliminate_common,
         eliminate_dead,

@@ -6,8 +6,8 @@ of a value that is only computed when the model runs, the graph is cut:
     stage = specialize(graph, types)          types: TensorType by input name
     stage.graph                               all that can be typed: a native program
     stage.rest                                None, or what comes after it
-    stage.rest.proceed(values)                -> the rest as a graph, now with known types: specialise it, and
-    so on
+    stage.rest.cut                            runs what the host does, and says what the rest is told
+    stage.rest.opened(finding)                -> the rest as a graph, and its types: specialise it, and so on
 
 Two things cut: an operator raises ValueNeeded (Reshape to a computed shape), or a branch's condition is not
 known: the rest then takes the content of that small value as a constant; or ShapeFromData (NonZero): the node
@@ -19,7 +19,8 @@ stage's program by the types and contents that it was specialised to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from cenote.core.errors import CenoteError, ModelError
 from cenote.core.sizes import is_size
 from cenote.core.types import Array, Declared, TensorType
 from cenote.graph.conditional import Branch
+from cenote.graph.cut import Cut, Finding
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import check_input_types, infer_node, run_node
 from cenote.graph.sized_values import run_sized
@@ -37,54 +39,35 @@ FOLD_BYTES = 4 << 20  # a folded result may take this much,
 FOLD_RATIO = 8  # or this many times the bytes of its inputs (int4 weights that become float32)
 
 
-@dataclass(frozen=True)
-class Following:
-    """The rest of a cut graph when the values before the cut are there.
-
-    `types` are what to specialise `graph` to: those with a `value` become constants of it. `inputs` are
-    arrays for the others.
-    """
+class Following(NamedTuple):
+    """The rest of a cut graph, and the types to specialise it to: values whose type has a content become constants."""
 
     graph: Graph
     types: Mapping[str, TensorType]
-    inputs: Mapping[str, Array]
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """What comes after a cut.
+    """What comes after a cut: `nodes`, once the `cut` says what their inputs are. `known` are the types of what is read
+    from before it."""
 
-    `host` nodes run first, by their references. `contents` are the values among `reads` (or made by host
-    nodes) whose content the nodes need to be typed. `reads` come from the graph's inputs or the first stage's
-    outputs.
-    """
-
-    host: tuple[Node, ...]
+    cut: Cut
     nodes: tuple[Node, ...]
-    reads: tuple[str, ...]
-    contents: frozenset[str]
     outputs: tuple[str, ...]
     constants: Mapping[str, Array]
+    known: Mapping[str, TensorType]
     name: str
 
-    def proceed(self, values: Mapping[str, Array]) -> Following:
-        """The rest as a graph with known inputs. `values` holds at least `reads`."""
-        known = {**self.constants, **{name: np.asarray(values[name]) for name in self.reads}}
-        for node in self.host:
-            outputs = run_node(node, [known[name] if name else None for name in node.inputs])
-            known.update({name: y for name, y in zip(node.outputs, outputs, strict=False) if name})
-        used = _read_by(self.nodes, self.outputs)
-        names = [name for name in known if name in used and name not in self.constants]
-        inputs = tuple(Declared(name, known[name].dtype, known[name].shape) for name in names)
-        constants = {name: value for name, value in self.constants.items() if name in used}
-        types = {
-            name: TensorType(
-                known[name].dtype, known[name].shape, known[name] if name in self.contents else None
-            )
-            for name in names
-        }
-        graph = Graph(inputs, self.outputs, self.nodes, constants, name=self.name)
-        return Following(graph, types, {name: known[name] for name in names if name not in self.contents})
+    @property
+    def host(self) -> tuple[Node, ...]:
+        """Nodes that run first, by their references."""
+        return self.cut.host
+
+    def opened(self, found: Finding) -> Following:
+        """The rest as a graph, and the types of its inputs for what was found at the cut."""
+        types = self.cut.types(self.known, found)
+        inputs = tuple(Declared(name, kind.dtype, (None,) * kind.rank) for name, kind in types.items())
+        return Following(Graph(inputs, self.outputs, self.nodes, self.constants, name=self.name), types)
 
 
 @dataclass(frozen=True)
@@ -124,8 +107,10 @@ def run_in_stages(
         values.update(run(stage.graph, feed))
         if stage.rest is None:
             return {name: values[name] for name in outputs}
-        following = stage.rest.proceed(values)
-        graph, types, feed = following.graph, following.types, following.inputs
+        cut = stage.rest.cut
+        values = cut.run(values)
+        graph, types = stage.rest.opened(cut.finding(values))
+        feed = {name: values[name] for name, kind in types.items() if kind.value is None}
 
 
 @dataclass
@@ -235,8 +220,10 @@ class _Specializer:
         done = [name for name in graph.outputs if name not in self.pending]
         rest = self._rest() if self.pending else None
         given = {name for name, kind in self.given.items() if kind.value is None}
-        handed = () if rest is None else tuple(x for x in rest.reads if x not in given and x not in done)
+        handed = () if rest is None else tuple(x for x in rest.known if x not in given and x not in done)
         outputs = (*done, *handed)
+        if rest is not None:
+            rest = replace(rest, cut=replace(rest.cut, made=outputs))
         used = _read_by(self.typed, outputs)
         constants = {name: value for name, value in self.constants.items() if name in used}
         made = {name for node in self.typed for name in node.outputs} | given | set(constants)
@@ -253,13 +240,24 @@ class _Specializer:
 
     def _rest(self) -> Continuation:
         outputs = tuple(name for name in self.graph.outputs if name in self.pending)
-        used = _read_by((*self.host, *self.later), ())
-        reads = tuple(x for x in self.types if x in used and x not in self.constants)
-        constants = {name: value for name, value in self.constants.items() if name in used}
-        contents = frozenset(self.contents)
-        return Continuation(
-            tuple(self.host), tuple(self.later), reads, contents, outputs, constants, self.graph.name
+        by_host, by_later = _read_by(self.host, ()), _read_by(self.later, outputs)
+        made = {name for node in self.host for name in node.outputs if name}
+        # What sizes make is a constant for the later nodes, and for the host a value that the part before makes.
+        reads = tuple(
+            name
+            for name in self.types
+            if (name in by_host | by_later and name not in self.constants)
+            or (name in by_host and isinstance(self.constants.get(name), SizedArray))
         )
+        takes = tuple(name for name in (*reads, *made) if name in by_later and name not in self.constants)
+        cut = Cut(
+            tuple(self.host),
+            {name: x for name, x in self.constants.items() if name in by_host and name not in reads},
+            (), takes, tuple(name for name in takes if name in self.contents),
+        )  # fmt: skip
+        constants = {name: value for name, value in self.constants.items() if name in by_later}
+        known = {name: self.types[name] for name in reads}
+        return Continuation(cut, tuple(self.later), outputs, constants, known, self.graph.name)
 
 
 def _read_by(nodes: Iterable[Node], outputs: Iterable[str]) -> set[str]:

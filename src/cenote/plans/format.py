@@ -17,28 +17,30 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cenote.codegen import cache, jit
+from cenote.codegen import cache
 from cenote.core.cached import cached_property
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.files import open_regular
 from cenote.core.locks import importing
+from cenote.core.target import Target
 from cenote.core.types import Array, Declared
 from cenote.core.version import __version__
-from cenote.runtime.program import Program
-from cenote.runtime.signature import Pattern
+from cenote.runtime.program import Program, Workplaces
 from cenote.runtime.steps import KernelStep
 from cenote.runtime.template import Template
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
     from cenote.compiler.report import PlanDescription
+    from cenote.graph.cut import Cut
     from cenote.graph.graph import Graph
+    from cenote.passes.specialize import Continuation
 
-MAGIC = b"cenote-plan\x00\x00\x00\x00\x05"
+MAGIC = b"cenote-plan\x00\x00\x00\x00\x06"
 PAGE = 4096
 TRUSTED = (
     "cenote.ops.",
@@ -46,6 +48,10 @@ TRUSTED = (
     "cenote.core.",
     "cenote.graph.",
 )  # where classes named in a file may come from
+
+
+Pattern = tuple[tuple[Any, ...], ...]
+"""What a class of sizes is for, but for the sizes (`runtime.signature`, `graph.cut`)."""
 
 
 class StalePlanError(UnsupportedError):
@@ -84,20 +90,55 @@ class StoredPlan:
 @dataclass(frozen=True)
 class SizedPlan:
     """A plan for all sizes of a class: the program's template and its description, JSON in which numbers of the
-    template stand as {{position}}. `made_with`: the shapes of inputs that it was compiled for first."""
+    template stand as {{position}}. `made_with`: the shapes of inputs that it was compiled for first. `inputs` and
+    `outputs` name the program's; where shapes depend on content, `tail` is what follows."""
 
     template: Template
     text: str
     made_with: tuple[tuple[int, ...], ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tail: Tail | None = None
     graph: Graph | None = field(default=None, compare=False, repr=False)
 
-    def at(self, dimensions: Sequence[int]) -> StoredPlan | None:
-        """The plan for these symbolic dimensions; None where this one does not hold for them."""
-        made = self.template.at(dimensions)
+    def at(self, numbers: Sequence[int], workplaces: Workplaces | None = None) -> StoredPlan | None:
+        """The plan for these sizes; None where this one does not hold for them. `workplaces`: the model's."""
+        made = self.template.at(numbers, workplaces)
         if made is None:
             return None
         same = tuple(type.shape for type in made[0].inputs) == self.made_with
         return _PlanOfSizes(made[0], self.text.encode(), made[1], self.graph if same else None)
+
+
+@dataclass
+class Classes:
+    """Plans of a model's classes of sizes, or of those of what follows a cut; those used last first. `failed` are
+    patterns that cannot be planned for more than the sizes at hand."""
+
+    plans: list[tuple[Pattern, SizedPlan]] = field(default_factory=list)
+    failed: set[Pattern] = field(default_factory=set)
+
+    def find(
+        self, pattern: Pattern, numbers: Sequence[int], workplaces: Workplaces
+    ) -> tuple[SizedPlan, StoredPlan] | None:
+        """The class and the plan for these numbers in this pattern, out of those that there are."""
+        for index, (other, sized) in enumerate(self.plans):
+            if other == pattern and (plan := sized.at(numbers, workplaces)) is not None:
+                if index:
+                    self.plans.insert(0, self.plans.pop(index))
+                return sized, plan
+        return None
+
+
+@dataclass
+class Tail:
+    """What follows a part of a model that ends at a cut: its plans, whose numbers are those of the part, then those
+    that were found. `rest` gives what is to be compiled for others, for the part's numbers; None where the model is
+    not at hand."""
+
+    cut: Cut
+    classes: Classes = field(default_factory=Classes)
+    rest: Callable[[Sequence[int]], Continuation] | None = None
 
 
 @dataclass(frozen=True)
@@ -134,6 +175,7 @@ _POSITION = re.compile(r"\{\{(\d+)\}\}")
 class StoredModel:
     """What a plan file holds: plans for sets of input shapes and for classes of sizes, and how the model was loaded.
 
+    `tails` are what follows plans, by their shapes, where shapes depend on content.
     `source` is where the model that it was made from lay ("" for unknown), `content` the digest of that model, and
     `external` names the files beside it that hold its weights, with the digest of each.
     """
@@ -145,6 +187,7 @@ class StoredModel:
     weights: str
     plans: Mapping[tuple[tuple[int, ...], ...], Plan | StoredPlan]
     sized: Sequence[tuple[Pattern, SizedPlan]] = ()
+    tails: Mapping[tuple[tuple[int, ...], ...], Tail] = field(default_factory=dict)
     source: str = ""
     content: str = ""
     external: Mapping[str, str] = field(default_factory=dict)
@@ -167,10 +210,10 @@ def is_plan_at(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def world() -> dict[str, str]:
-    """What a plan depends on besides the model."""
+def world(target: Target) -> dict[str, str]:
+    """What a plan for this target depends on besides the model."""
     return {
         "version": __version__,
         "generator": cache.generator_digest(),
-        "target": repr(jit.host_target()),
+        "target": repr(target),
     }

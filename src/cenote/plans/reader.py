@@ -24,6 +24,7 @@ from cenote.plans.format import (
     StalePlanError,
     StoredModel,
     StoredPlan,
+    Tail,
     is_plan_file,
 )
 from cenote.runtime.memory import address_of
@@ -99,7 +100,7 @@ def header_of(content: mmap.mmap) -> tuple[dict[str, Any], int]:
 
 
 def _check_world(made: Mapping[str, str]) -> None:
-    now = format.world()
+    now = format.world(jit.host_target())
     for what, shown in (
         ("target", "CPU"),
         ("version", "version of Cenote"),
@@ -150,9 +151,13 @@ class _Reader:
         inputs = tuple(records.declared(record, "an input") for record in header["inputs"])
         outputs = tuple(records.declared(record, "an output") for record in header["outputs"])
         plans: dict[tuple[tuple[int, ...], ...], Plan | StoredPlan] = {}
+        tails: dict[tuple[tuple[int, ...], ...], Tail] = {}
         for record, text in zip(header["plans"], self.texts, strict=True):
             program, shapes = records.program(record, constants, addresses, threads), shapes_of(record)
-            records.check_inputs(shapes, program, inputs, outputs)
+            tail = templates.tail_of(record["tail"], constants, addresses, threads)
+            if tail is not None:
+                tails[shapes] = tail
+            records.check_inputs(shapes, program, inputs, outputs if tail is None else tail.cut.made)
             plans[shapes] = StoredPlan(program, text)
         sized = [
             templates.sized_plan(record, constants, addresses, threads)
@@ -165,4 +170,6 @@ class _Reader:
             records.refuse("it names unknown options")
         external = records.texts(header["external"], "files with weights")
         metadata = records.texts(header["metadata"], "metadata")
-        return StoredModel(inputs, outputs, metadata, plans=plans, sized=sized, external=external, **fields)
+        return StoredModel(
+            inputs, outputs, metadata, plans=plans, sized=sized, tails=tails, external=external, **fields
+        )

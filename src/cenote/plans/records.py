@@ -148,7 +148,7 @@ def program(record: Any, constants: Sequence[Array], addresses: Mapping[str, int
 
 
 def check_inputs(
-    shapes: Any, takes: Program, inputs: Sequence[Declared], outputs: Sequence[Declared]
+    shapes: Any, takes: Program, inputs: Sequence[Declared], outputs: Sequence[Declared | str]
 ) -> None:
     """Native code trusts the sizes of what it is given, which the model checks against `inputs` and `shapes`."""
     if [type.shape for type in takes.inputs] != list(shapes):

@@ -15,9 +15,8 @@ from cenote.core.locks import importing
 from cenote.core.types import Array
 from cenote.kernels.driver import driver_abi
 from cenote.plans import records
-from cenote.plans.format import TRUSTED, SizedPlan
+from cenote.plans.format import TRUSTED, Classes, Pattern, SizedPlan, Tail
 from cenote.runtime.formulas import Formulas
-from cenote.runtime.signature import Pattern
 from cenote.runtime.template import (
     HostTemplate,
     KernelTemplate,
@@ -40,7 +39,7 @@ def record_of(
     template = plan.template
     formulas = template.formulas
     return {
-        "pattern": [list(axes) for axes in pattern], "text": plan.text,
+        "pattern": pattern, "text": plan.text,
         "shapes": [list(shape) for shape in plan.made_with],
         "source": formulas.source, "code": binascii.b2a_base64(formulas.code).decode(), "python": formulas.python,
         "things": [thing if isinstance(thing, str) else encode(thing) for thing in formulas.things],
@@ -51,6 +50,22 @@ def record_of(
         "inputs": [_type_record(type) for type in template.inputs],
         "outputs": [_type_record(type) for type in template.outputs],
         "constants": [constant(array) for array in template.constants],
+        "names": [list(plan.inputs), list(plan.outputs)], "tail": tail_record(plan.tail, constant, encode),
+    }  # fmt: skip
+
+
+def tail_record(
+    tail: Tail | None, constant: Callable[[Array], int], encode: Callable[[Any], Any]
+) -> dict[str, Any] | None:
+    """The record of what follows a cut."""
+    if tail is None:
+        return None
+    cut = tail.cut
+    return {
+        "host": [encode(node) for node in cut.host],
+        "constants": {name: constant(array) for name, array in cut.constants.items()},
+        "made": list(cut.made), "takes": list(cut.takes), "contents": list(cut.contents),
+        "sized": [record_of(*each, constant, encode) for each in tail.classes.plans],
     }  # fmt: skip
 
 
@@ -114,12 +129,50 @@ def sized_plan(
         tuple(_type(item, base) for item in record["inputs"]), tuple(_type(item, base) for item in record["outputs"]),
         used, driver_abi(), threads,
     )  # fmt: skip
-    pattern = tuple(
-        tuple(records.number(axis, "an axis", -64) for axis in records.items(axes, "an input"))
-        for axes in records.items(record["pattern"], "a pattern")
-    )
     shapes = tuple(records.sizes(shape, "an input") for shape in records.items(record["shapes"], "shapes"))
-    return pattern, SizedPlan(template, records.text(record["text"], "a description"), shapes)
+    inputs, outputs = (_names(names) for names in record["names"])
+    if len(inputs) != len(template.inputs) or len(outputs) != len(template.outputs):
+        records.refuse("names are missing")
+    tail = tail_of(record["tail"], constants, addresses, threads)
+    text = records.text(record["text"], "a description")
+    return _pattern(record["pattern"]), SizedPlan(template, text, shapes, inputs, outputs, tail)
+
+
+def tail_of(
+    record: Any, constants: Sequence[Array], addresses: Mapping[str, int], threads: int
+) -> Tail | None:
+    """What follows a cut."""
+    if record is None:
+        return None
+    with importing():
+        from cenote.graph.cut import Cut
+        from cenote.graph.graph import Node
+
+    host = tuple(records.decode(node) for node in records.items(record["host"], "nodes"))
+    if not all(isinstance(node, Node) for node in host):
+        records.refuse("what runs on the host is no node")
+    used = {
+        records.text(name, "a constant"): constants[records.number(at, "a constant", 0, len(constants) - 1)]
+        for name, at in record["constants"].items()
+    }
+    made, takes, contents = (_names(record[names]) for names in ("made", "takes", "contents"))
+    sized = [
+        sized_plan(each, constants, addresses, threads) for each in records.items(record["sized"], "plans")
+    ]
+    return Tail(Cut(host, used, made, takes, contents), Classes(sized))
+
+
+def _names(record: Any) -> tuple[str, ...]:
+    return tuple(records.text(name, "a name") for name in records.items(record, "names"))
+
+
+def _pattern(record: Any) -> Pattern:
+    """Numbers, texts and lists of them, as tuples."""
+    if isinstance(record, list):
+        return tuple(_pattern(item) for item in record)
+    if not isinstance(record, int | str):
+        records.refuse("a pattern holds no numbers")
+    return record  # type: ignore[return-value]  # of an item
 
 
 def _step(

@@ -14,7 +14,7 @@ from cenote.core.errors import CapacityError
 from cenote.core.types import Array
 
 ALIGNMENT = 64
-_HUGE = 2 << 20
+_HUGE, _SMALL = 2 << 20, 4096  # bytes of pages
 
 
 def _read_data_field(array: Array) -> int:
@@ -44,10 +44,7 @@ def aligned_bytes(nbytes: int, what: str) -> Array:
 
     Raises CapacityError naming `what` when there is not so much memory.
     """
-    if nbytes > available_bytes():
-        raise CapacityError(
-            f"{what}: needs {nbytes / 1e6:.0f} MB, only {available_bytes() / 1e6:.0f} MB are available"
-        )
+    _require_available(nbytes, what)
     if nbytes < _HUGE:
         try:
             raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
@@ -55,11 +52,8 @@ def aligned_bytes(nbytes: int, what: str) -> Array:
             raise CapacityError(f"{what}: there is no memory for {nbytes} bytes") from error
         start = -address_of(raw) % ALIGNMENT
         return raw[start : start + nbytes]
-    try:
-        block = reserved_bytes(nbytes)
-    except (OSError, OverflowError, ValueError, MemoryError) as error:
-        raise CapacityError(f"{what}: {nbytes / 1e6:.0f} MB could not be mapped ({error})") from error
-    block[::4096] = 0
+    block = _mapped(nbytes, what)
+    block[::_SMALL] = 0
     return block
 
 
@@ -73,6 +67,64 @@ def reserved_bytes(nbytes: int) -> Array:
     raw = np.frombuffer(region, np.uint8)
     start = -address_of(raw) % _HUGE
     return raw[start : start + nbytes]
+
+
+class GrowingBytes:
+    """Memory that grows without moving: of a reserved range of addresses `array` is what has been touched so far.
+
+    A first touch costs 0.2 ms a megabyte with huge pages, 1 ms without: a growth pays for what it adds.
+    """
+
+    _ROOM = 8  # times what was asked for that is reserved; beyond, all is given back and another range taken
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.array = self._range = np.empty(0, np.uint8)
+
+    def grow(self, nbytes: int) -> None:
+        """Have at least so many bytes; what they hold is not kept. Raises CapacityError as `aligned_bytes`."""
+        if nbytes < _HUGE or nbytes > self._range.nbytes:
+            self.array = self._range = np.empty(0, np.uint8)  # before there is another
+            if nbytes < _HUGE:
+                self.array = aligned_bytes(nbytes, self.what)
+                return
+        _require_available(nbytes - self.array.nbytes, self.what)
+        if not self._range.nbytes:
+            self._range = self._reserved(nbytes)
+        self._range[self.array.nbytes : nbytes : _SMALL] = 0
+        self.array = self._range[:nbytes]
+
+    def _reserved(self, nbytes: int) -> Array:
+        """A range with room to grow; without, where a process may have so many addresses and no more."""
+        room = 1 if _addresses_are_limited() else self._ROOM
+        with contextlib.suppress(OSError, OverflowError, ValueError, MemoryError):
+            return reserved_bytes(room * nbytes)
+        return _mapped(nbytes, self.what)
+
+
+def _addresses_are_limited() -> bool:
+    """Does a limit on the size of the address space hold for the process (`ulimit -v`)?"""
+    try:
+        import resource
+    except ImportError:
+        return False
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def _mapped(nbytes: int, what: str) -> Array:
+    """`reserved_bytes`; CapacityError where that is not possible."""
+    try:
+        return reserved_bytes(nbytes)
+    except (OSError, OverflowError, ValueError, MemoryError) as error:
+        raise CapacityError(f"{what}: {nbytes / 1e6:.0f} MB could not be mapped ({error})") from error
+
+
+def _require_available(nbytes: int, what: str) -> None:
+    """Raise CapacityError where the system cannot give so many bytes."""
+    if nbytes > available_bytes():
+        raise CapacityError(
+            f"{what}: needs {nbytes / 1e6:.0f} MB, only {available_bytes() / 1e6:.0f} MB are available"
+        )
 
 
 def available_bytes() -> int:

@@ -20,7 +20,7 @@ from cenote.core.errors import ShapeError, UnsupportedError, refusals
 from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType
 from cenote.runtime import threads as threading_runtime
-from cenote.runtime.memory import address_of, aligned_bytes, empty_output
+from cenote.runtime.memory import GrowingBytes, address_of, aligned_bytes, empty_output
 from cenote.runtime.records import Records
 from cenote.runtime.steps import HostStep, KernelStep, Slot, Step
 from cenote.runtime.threads import DriverAbi, Team
@@ -32,30 +32,58 @@ _MOST_CHUNKS = (1 << 16) - 1  # of a step: the driver counts those that are take
 _ARENA = "the arena of the model's intermediate values"
 
 
-class Arenas:
-    """Memory for intermediate values that the programs of a model, one for each set of sizes, use in turns.
+class Workplace:
+    """What one run at a time works with: memory for intermediate values, and the calling thread's own team of one."""
 
-    A run takes a block and gives it back; there are as many as runs at once, each of the largest size so far.
+    def __init__(self, driver: DriverAbi) -> None:
+        self.arena = GrowingBytes(_ARENA)
+        self.alone = Team(1, driver)
+
+    def fits(self, program: Program) -> bool:
+        """Is there enough of everything for a run of the program?"""
+        needs = program.scratch_bytes if program.threads == 1 else 0
+        return self.arena.array.nbytes >= program.arena_bytes and self.alone.stride >= needs
+
+    def fit(self, program: Program) -> None:
+        """Make it so. Raises CapacityError where there is no memory for it."""
+        if self.arena.array.nbytes < program.arena_bytes:
+            self.arena.grow(program.arena_bytes)
+        if program.threads == 1:
+            self.alone.reserve_scratch(program.scratch_bytes)
+
+
+class Workplaces:
+    """Those that the programs of a model, one for each set of sizes, use in turns.
+
+    A run takes one and gives it back; there are as many as runs at once, each for the largest size so far.
     """
 
     def __init__(self) -> None:
-        self._free: list[Array] = []
+        self._free: list[Workplace] = []
+        self._largest: Program | None = None
 
-    def take(self, nbytes: int) -> Array:
-        """A block of at least so many bytes. Raises CapacityError where there is no memory for it."""
+    def reserve(self, program: Program) -> None:
+        """Make each large enough for this program, the first one now. Raises as `take`."""
+        self._largest = program
+        self.give(self.take(program))
+
+    def take(self, program: Program) -> Workplace:
+        """One for a run of the program. Raises CapacityError where there is no memory for it."""
         try:
-            block = self._free.pop()
+            place = self._free.pop()
         except IndexError:
-            block = aligned_bytes(0, _ARENA)
-        if block.nbytes >= nbytes:
-            return block
-        del block  # before there is another
-        with refusals("memory to run a model on"):
-            return aligned_bytes(nbytes, _ARENA)
+            place = Workplace(program.driver)
+            if self._largest is not None:
+                with refusals("memory to run a model on"):
+                    place.fit(self._largest)
+        if not place.fits(program):
+            with refusals("memory to run a model on"):
+                place.fit(program)
+        return place
 
-    def give(self, block: Array) -> None:
-        """Hand a block back."""
-        self._free.append(block)
+    def give(self, place: Workplace) -> None:
+        """Hand one back."""
+        self._free.append(place)
 
 
 @dataclass(frozen=True)
@@ -71,7 +99,9 @@ class Program:
     threads: int
     alone: bool = False  # too little work for several threads
     flush: bool = False  # denormals to zero
-    arenas: Arenas | None = None  # shared with other programs; None: every instance has an arena of its own
+    workplaces: Workplaces | None = (
+        None  # shared with other programs; None: every instance has a place of its own
+    )
     _free: list[Instance] = field(default_factory=list, compare=False, repr=False)
 
     @cached_property
@@ -83,7 +113,7 @@ class Program:
     def kept_bytes(self) -> int:
         """Memory that the program takes by itself while it is kept, about: records, step table, an arena of its own."""
         tables = len(self.records.starts) * self.driver.step_words * 8 + 2 * self.records.words.nbytes
-        return tables + (self.arena_bytes if self.arenas is None else 0)
+        return tables + (self.arena_bytes if self.workplaces is None else 0)
 
     @cached_property
     def scratch_bytes(self) -> int:
@@ -163,12 +193,12 @@ class Instance:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._build_records(program.records)
-        if program.arenas is None:
-            self._use(aligned_bytes(program.arena_bytes, _ARENA))
-        # Alone, an instance runs on the calling thread and shares nothing: no lock, no waiting.
-        self._alone = Team(1, program.driver) if program.threads == 1 else None
-        if self._alone is not None:
-            self._alone.reserve_scratch(program.scratch_bytes)
+        # On one thread an instance runs on the calling thread and shares nothing: no lock, no waiting.
+        self._place: Workplace | None = None
+        if program.workplaces is None:
+            self._place = Workplace(program.driver)
+            self._place.fit(program)
+            self._use(self._place.arena.array)
 
     def _build_records(self, records: Records) -> None:
         size, count = self.program.driver.step_words, len(records.starts)
@@ -217,21 +247,23 @@ class Instance:
     ) -> list[Array]:
         """One inference. The arrays' types have been checked: native code trusts their sizes. The caller holds the lock
         of the team."""
-        program, arenas = self.program, self.program.arenas
+        program, place = self.program, self._place
         outputs = list(out) if out else [empty_output(type.shape, type.dtype) for type in program.outputs]
         words = self._words
         for (kind, index), places in self._patches.items():
             address = address_of(inputs[index] if kind == "input" else outputs[index])
             for word, offset in places:
                 words[word] = address + offset
-        if arenas is None:
-            self._run_segments(team or self._alone, inputs, outputs)  # type: ignore[arg-type]  # one of them is there
+        if place is not None:
+            self._run_segments(team or place.alone, inputs, outputs)
             return outputs
-        self._use(arenas.take(program.arena_bytes))
+        assert program.workplaces is not None
+        place = program.workplaces.take(program)
+        self._use(place.arena.array)
         try:
-            self._run_segments(team or self._alone, inputs, outputs)  # type: ignore[arg-type]  # as above
+            self._run_segments(team or place.alone, inputs, outputs)
         finally:
-            arenas.give(self.arena)
+            program.workplaces.give(place)
         return outputs
 
     def __del__(self, retire: Callable[[int, Array], None] = threading_runtime.retire) -> None:

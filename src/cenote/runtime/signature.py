@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.errors import InputError, shown
+from cenote.core.errors import InputError, ShapeError, shown
 from cenote.core.limits import LARGEST
 from cenote.core.types import Array, Declared, TensorType
 from cenote.runtime.arrays import same
 from cenote.runtime.batches import Entry
+from cenote.runtime.bounds import Bounds
 from cenote.runtime.inputs import foreign
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -21,10 +22,10 @@ Pattern = Shapes
 
 
 class Signature:
-    """The declared inputs of a model."""
+    """The declared inputs of a model, and the largest sizes that its dimensions will have, as far as that was said."""
 
-    def __init__(self, inputs: Sequence[Declared]) -> None:
-        self.inputs = tuple(inputs)
+    def __init__(self, inputs: Sequence[Declared], bounds: Bounds | None = None) -> None:
+        self.inputs, self.bounds = tuple(inputs), bounds or {}
         self.by_name = {declared.name: declared for declared in inputs}
 
     def __str__(self) -> str:
@@ -81,7 +82,8 @@ class Signature:
         return tuple(_extents(name, given[name]) for name in self.by_name)
 
     def types(self, shapes: Shapes) -> dict[str, TensorType]:
-        """The inputs' types with these shapes. Raises InputError for a shape that the model does not take."""
+        """The inputs' types with these shapes. Raises InputError for a shape that the model does not take,
+        ShapeError for one that is larger than was said."""
         types = {}
         for declared, shape in zip(self.inputs, shapes, strict=True):
             fits = declared.shape is None or (
@@ -96,18 +98,49 @@ class Signature:
                     f"input '{declared.name}' has shape {shown(list(shape))}, the model takes {declared}"
                 )
             types[declared.name] = TensorType.of(declared.dtype, shape)
+            for axis, extent in enumerate(shape):
+                most = self.bounds.get((declared.name, axis), extent)
+                if extent > most:
+                    raise ShapeError(
+                        f"input '{declared.name}': axis {axis} is {extent}, and at most {most} was said when the "
+                        "model was loaded; load it with a larger bound"
+                    )
         return types
 
-    def dimensions(self, shapes: Shapes) -> tuple[Pattern, tuple[int, ...]] | None:
-        """The pattern of these shapes and the sizes of the symbolic dimensions in it; None where the model has none, or
-        dimensions of one name differ."""
+    def largest(self) -> Shapes | None:
+        """The largest shapes, with 1 for a first axis without a bound; None where another dimension has none."""
+        if not self.bounds or any(declared.shape is None for declared in self.inputs):
+            return None
+        shapes = []
+        for declared in self.inputs:
+            extents = []
+            for axis, own in enumerate(declared.shape or ()):
+                most = own if isinstance(own, int) else self.bounds.get((declared.name, axis))
+                if most is None and axis:
+                    return None
+                extents.append(1 if most is None else most)
+            shapes.append(tuple(extents))
+        return tuple(shapes)
+
+    def typed(self, pattern: Pattern, numbers: Sequence[int]) -> dict[str, TensorType]:
+        """The inputs' types for the sizes of the symbolic dimensions in a pattern."""
+        return {
+            declared.name: TensorType(
+                declared.dtype, tuple(numbers[-1 - axis] if axis < 0 else axis for axis in shape)
+            )
+            for declared, shape in zip(self.inputs, pattern, strict=True)
+        }
+
+    def dimensions(self, shapes: Shapes) -> tuple[Pattern, tuple[int, ...]]:
+        """The pattern of these shapes and the sizes of the symbolic dimensions in it. Without sizes where the model has
+        none, and where dimensions of one name differ."""
         sizes: list[int] = []
         names: dict[str, int] = {}
         pattern = []
         for declared, shape in zip(self.inputs, shapes, strict=True):
             axes = []
             for wanted, extent in zip(declared.shape or (None,) * len(shape), shape, strict=True):
-                if isinstance(wanted, int):
+                if isinstance(wanted, int) or not extent:  # plans are made for sizes from 1 on, or for 0
                     axes.append(extent)
                     continue
                 number = names.get(wanted) if wanted else None
@@ -117,10 +150,10 @@ class Signature:
                     if wanted:
                         names[wanted] = number
                 elif sizes[number] != extent:
-                    return None
+                    return shapes, ()
                 axes.append(-1 - number)
             pattern.append(tuple(axes))
-        return (tuple(pattern), tuple(sizes)) if sizes else None
+        return tuple(pattern), tuple(sizes)
 
     def static_shapes(self) -> Shapes | None:
         """The inputs' shapes, if the model takes no others."""

@@ -7,7 +7,7 @@ sizes, and values of the formulas go to their `positions` (`values` says which).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from cenote.core.cached import cached_property
 from cenote.core.types import Array, TensorType
 from cenote.runtime.formulas import Dimensions, Formulas
-from cenote.runtime.program import Arenas, Program
+from cenote.runtime.program import Program, Workplaces
 from cenote.runtime.records import Memory, Records
 from cenote.runtime.steps import HostOperator, HostStep, KernelStep, Slot, Step
 from cenote.runtime.threads import DriverAbi
@@ -101,10 +101,14 @@ class Template:
     constants: tuple[Array, ...]
     driver: DriverAbi
     threads: int
-    arenas: Arenas = field(default_factory=Arenas, compare=False, repr=False)
 
-    def at(self, dimensions: Dimensions) -> tuple[Program, Array] | None:
-        """The program for these symbolic dimensions, and all numbers; None where it does not hold for them."""
+    def at(
+        self, dimensions: Dimensions, workplaces: Workplaces | None = None
+    ) -> tuple[Program, Array] | None:
+        """The program for these symbolic dimensions, and all numbers; None where it does not hold for them.
+
+        `workplaces`: those of the model; without, the program has its own.
+        """
         if not self.formulas.fit(dimensions):
             return None
         found = self.formulas.numbers(dimensions)
@@ -134,7 +138,7 @@ class Template:
             driver=self.driver,
             threads=1 if alone else self.threads,
             alone=alone,
-            arenas=self.arenas,
+            workplaces=workplaces or Workplaces(),
         )
         scratch = int(numbers[at.scratch : at.scratch + count].max(initial=0))
         vars(program).update(

@@ -19,7 +19,8 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Sample
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
-from cenote.ops.linear.gemm import Gemm, MatMul
+from cenote.ops.linear.gemm import Gemm
+from cenote.ops.linear.matmul import MatMul
 from cenote.ops.reorder import Reorder
 from cenote.ops.values import wide
 from cenote.runtime.steps import Slot
@@ -58,6 +59,24 @@ def test_lowerings_match_the_reference(name: str, sample: Sample, target: Target
 )
 def test_matrices_known_only_when_running(sample: Sample, target: Target) -> None:
     check(sample, target, ())
+
+
+WINDOWED = [
+    sample for op in (Conv, ConvTranspose) for sample in op.samples() if not getattr(sample.op, "pool", False)
+]
+
+
+@pytest.mark.parametrize("fixed", [(), (1,), (2,)], ids=["none known", "weights known", "bias known"])
+@pytest.mark.parametrize("sample", WINDOWED, ids=lambda value: str(value).replace(" ", "_"))
+def test_weights_known_only_when_running(sample: Sample, fixed: tuple[int, ...]) -> None:
+    if fixed and (len(sample.inputs) < 3 or sample.inputs[2] is None):
+        return
+    names = check(sample, jit.host_target(), fixed)
+    assert (
+        names
+        or any(not x.size for x in sample.inputs if x is not None)
+        or sample.inputs[0].dtype != np.float32
+    )
 
 
 def check(sample: Sample, target: Target, fixed: Collection[int]) -> list[str]:

@@ -142,7 +142,7 @@ class _FilterGroups:
         """True when the pixels of a channel block lie one after the other."""
         _, _, d, h, w = deep_strides(view)
         depth, height, width = self.shape.out
-        rows = height == 1 or h == width * w
+        rows = (not is_size(height) and height == 1) or h == width * w
         return w == self.lanes and rows and (depth == 1 or d == height * width * w)
 
     def call(self) -> Call:

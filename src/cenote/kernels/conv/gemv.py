@@ -90,7 +90,7 @@ class GemvSpec(KernelSpec):
 
 
 def gemv_call(
-    x: View, weights: View | Array, bias: Array, y: View, n: int, k: int, activation: Activation
+    x: View, weights: View | Array, bias: View | Array, y: View, n: int, k: int, activation: Activation
 ) -> Call:
     """y (1, n) = activation(x (1, k) @ weights (n, k)' + bias (n,))."""
     dtype = weights.type.dtype if isinstance(weights, View) else weights.dtype

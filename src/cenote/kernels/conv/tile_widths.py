@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cenote.core.computed import whole_of
 from cenote.core.sizes import code_of, is_size, plain
 from cenote.kernels.conv.direct import cut
 from cenote.kernels.tables import first_that_covers
 
 _LADDER = (8, 5, 3, 2)  # widths that together cover every number of pixels
-_SURELY = 8  # times the pixels that the widest tiles always cover: maps this large are taken to stay large
+# Times the pixels that the widest tiles always cover: maps this large are taken to stay large (a picture of 640x640
+# pixels has 44 times as many as one of 96x96).
+_SURELY = 64
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,8 @@ def tile_widths(pixels: int, most: int) -> TileWidths:
         tiles = -(-pixels // most)
         return TileWidths((most,), 0, pixels - tiles * (most - 1), tiles, most - 1)
     widths = (most, *(width for width in _LADDER if width < most))
+    chosen = whole_of(first_that_covers, 0, len(widths) - 1, pixels, widths)
     trace = pixels.trace  # type: ignore[attr-defined]  # a Size
-    chooser = trace.object(first_that_covers)
-    chosen = trace.unknown(
-        f"{chooser}({code_of(pixels)}, {code_of(widths)})", first_that_covers(plain(pixels), widths), 0,
-        len(widths) - 1,
-    )  # fmt: skip
-    width = trace.unknown(f"{code_of(widths)}[{code_of(chosen)}]", widths[chosen.value], 1, most)
+    width = trace.unknown(f"{code_of(widths)}[{code_of(chosen)}]", widths[plain(chosen)], 1, most)
     tiles = -(-pixels // width)
     return TileWidths(widths, chosen, pixels - tiles * (width - 1), tiles, width - 1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenote.core.cached import cached_property
+from cenote.core.computed import whole_of
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import maximum, minimum, plain
 from cenote.core.target import Target
@@ -17,6 +18,7 @@ from cenote.kernels.conv.winograd_products import widths
 from cenote.kernels.conv.winograd_transforms import Filtering, filtering, shortened, transform_weights
 from cenote.kernels.cost_model import peak_seconds, weight_seconds
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.tables import tiles_per_block
 
 SKEW = 16  # floats between products, so that their streams do not meet in the same cache sets
 
@@ -112,24 +114,12 @@ class WinogradPlan:
 
     @cached_property
     def block(self) -> int:
-        """Tiles per block.
-
-        When fused, V takes about half the level 2 cache, but a block has at least 24 tiles (12 where the weights fit
-        the cache) to reuse the weights; there are at least 8 blocks, a multiple of 4, where that is possible, for
-        several threads to share. When the weights are streamed once, a block is all tiles, up to 64. Where sizes are
-        not known yet, it is that of the shapes at hand.
-        """
-        tiles = plain(self.tiles)
-        if self.split:
-            return -(-tiles // -(-tiles // 64))
+        """Tiles per block."""
         per_tile = self.products * self.channel_blocks * self.lanes * 4
         weights = per_tile * self.filter_blocks * self.lanes
         least = 12 if weights <= self.target.l2_bytes else 24
         most = max(24, min(96, self.target.l2_bytes // 2 // per_tile))
-        blocks = max(-(-tiles // most), min(8, tiles // least), 1)
-        if 4 < blocks < 32:
-            blocks = -(-blocks // 4) * 4
-        return -(-tiles // blocks)
+        return whole_of(tiles_per_block, 1, 96, self.tiles, self.split, least, most)
 
     @property
     def blocks(self) -> int:
@@ -290,12 +280,12 @@ class WinogradPlan:
         """
         if not self.split:
             return 1
-        return max(1, min(share, self.target.l2_bytes // 2 // (4 * self.m_elements)))
+        return maximum(1, minimum(share, self.target.l2_bytes // 2 // (4 * self.m_elements)))
 
     def _share(self, pieces: int, is_input: bool) -> int:
         """Channel blocks, or filter groups, per piece of work: some 16 pieces in all, none very small."""
         wanted = max(1, -(-16 // plain(self.blocks)))
-        least = max(1, 64 // self.block) if is_input else 1
+        least = max(1, 64 // plain(self.block)) if is_input else 1
         return min(pieces, max(least, pieces // wanted))
 
 

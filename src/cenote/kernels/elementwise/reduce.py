@@ -249,12 +249,11 @@ def pieces_of(shape: Sequence[int], axes: Sequence[int], target: Target) -> int:
     )
     reduced = [axis.extent for axis in joined if axis.y is None]
     kept = [axis.extent for axis in joined if axis.y is not None]
-    if not reduced or size < SPLIT_FROM:
-        return 1
     items = prod(kept)
     if kept and joined[-1].y is not None:
         items = prod(kept[:-1]) * -(-kept[-1] // (WIDE * target.lanes()))
-    if items >= FEW:
+    # Many items, as of most means over pictures, are told by the channels: no question about sizes.
+    if not reduced or items >= FEW or size < SPLIT_FROM:
         return 1
     wanted = max(1, min(-(-size // PIECE), 64, reduced[0] // DEEP))
     step = -(-reduced[0] // wanted)

@@ -17,6 +17,7 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Sample, Types
 from cenote.ops.checks import read, require_same_dtype
 from cenote.ops.conv.conv_lowerings import conv_lowerings
+from cenote.ops.conv.run_time_weights import packed_sizes, run_time_weight_lowerings
 from cenote.ops.epilogue import Epilogue, Fusible
 from cenote.ops.values import narrow, seeded, wide
 
@@ -137,7 +138,16 @@ class Conv(Fusible):
             activation=self.activation,
             pool=self.pool,
         )
-        yield from conv_lowerings(self.shape(x, w), inputs, fused, target, exact=self.exact)
+        shape = self.shape(x, w)
+        if w.value is not None and (bias is None or bias.value is not None):
+            yield from conv_lowerings(shape, inputs, fused, target, exact=self.exact)
+        elif not self.pool:
+            sizes = packed_sizes(
+                shape.groups, shape.group_filters, shape.group_channels, shape.taps, target.lanes(), 3
+            )
+            yield from run_time_weight_lowerings(
+                inputs, lambda known: conv_lowerings(shape, known, fused, target, exact=True), *sizes
+            )
 
     def operations(
         self,

@@ -105,7 +105,8 @@ def _winograd(
     fused: Epilogue,
     target: Target,
 ) -> Iterator[Lowering]:
-    """Stride 1, no dilation, one group, on maps at least as large as a tile."""
+    """Stride 1, no dilation, one group, on maps at least as large as a tile: where sizes are not known yet, on those at
+    hand. Smaller maps are one shorter tile."""
     simple = (
         shape.rank < 3 and shape.groups == 1 and set(shape.strides) == {1} and set(shape.dilations) == {1}
     )
@@ -115,7 +116,7 @@ def _winograd(
     for mv, mh in WINOGRAD_TILES.get(size.window[1:], ()):
         if fused.pool and (shape.rank != 2 or mv % 2 or mh % 2):
             continue
-        if size.out[1] >= mv and size.out[2] >= mh:
+        if plain_size(size.out[1]) >= mv and plain_size(size.out[2]) >= mh:
             plan = WinogradPlan(_flat_shape(size), mv, mh, target, fused.pool)
             yield _winograd_tile(plan, shape, weights, bias, inputs, fused)
 

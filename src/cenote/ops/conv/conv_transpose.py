@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Arrays, Box, Lowering, Sample, Types
 from cenote.ops.checks import read, require_same_dtype
 from cenote.ops.conv.conv_lowerings import transpose_lowerings
+from cenote.ops.conv.run_time_weights import packed_sizes, run_time_weight_lowerings
 from cenote.ops.epilogue import Epilogue, Fusible
 from cenote.ops.values import narrow, seeded, wide
 
@@ -135,7 +137,17 @@ class ConvTranspose(Fusible):
         if x.dtype != np.float32:
             return
         fused = Epilogue(None if bias is None else 2, None, self.activation)
-        yield from transpose_lowerings(self.shape(x, w), inputs, fused, target)
+        shape = self.shape(x, w)
+        if w.value is not None and (bias is None or bias.value is not None):
+            yield from transpose_lowerings(shape, inputs, fused, target)
+            return
+        calls = 3 * math.prod(shape.strides)
+        sizes = packed_sizes(
+            shape.groups, shape.group_filters, shape.group_channels, shape.taps, target.lanes(), calls
+        )
+        yield from run_time_weight_lowerings(
+            inputs, lambda known: transpose_lowerings(shape, known, fused, target), *sizes
+        )
 
     def operations(self, outputs: Types, x: TensorType, w: TensorType, bias: TensorType | None) -> int:
         extra = sum((bias is not None, not self.activation.is_identity))

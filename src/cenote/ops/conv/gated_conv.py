@@ -9,6 +9,7 @@ import numpy as np
 
 from cenote.core.conv_geometry import ConvShape
 from cenote.core.errors import ShapeError
+from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
@@ -104,7 +105,10 @@ LEAST_PIXELS = 24  # the direct kernel joins smaller maps of a batch, but each i
 
 def is_gateable(shape: ConvShape) -> bool:
     """Whether the scale of an input channel can move into a convolution's weights, row by row."""
-    return shape.is_pointwise and shape.groups == 1 and (shape.n == 1 or shape.pixels >= LEAST_PIXELS)
+    if not shape.is_pointwise or shape.groups != 1:
+        return False
+    # Maps of a size that is not known yet are not joined.
+    return shape.n == 1 or is_size(shape.pixels) or shape.pixels >= LEAST_PIXELS
 
 
 def _cases() -> Iterator[tuple[str, Conv, tuple[int, ...], int]]:

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from cenote.core.computed import SizedArray
 from cenote.core.errors import ArgumentError, DTypeError, UnsupportedError
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.ops.base import Arrays, Op, Sample, Types
@@ -137,6 +138,8 @@ def check_castable(op: str, source: np.dtype[Any], target: np.dtype[Any]) -> Non
 
 def converted(data: Array, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = "up") -> Array:
     """The data in another type by ONNX's rules."""
+    if isinstance(data, SizedArray):
+        return _sizes(data, dtype)
     if data.dtype == dtype:
         return data.copy()
     if data.dtype == STRING:
@@ -157,6 +160,16 @@ def converted(data: Array, dtype: np.dtype[Any], saturate: bool = True, round_mo
     if dtype == BFLOAT16 and data.dtype.kind in "iu" and data.dtype.itemsize > 2:
         return np.asarray(odd_float32(data.astype(np.float64)).astype(dtype))
     return narrow(data, dtype)
+
+
+def _sizes(data: SizedArray, dtype: np.dtype[Any]) -> Array:
+    """Whole numbers made of Sizes in another type of whole numbers that holds them as they are."""
+    if data.kind.kind not in "iu" or dtype.kind not in "iu":
+        raise TypeError(f"sizes as {dtype} are computed when they are numbers")
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    if not all(low <= item <= high for item in data.reshape(-1)):
+        raise TypeError(f"sizes beyond {dtype} wrap around when they are numbers")
+    return data.copy()
 
 
 def _as_standard(data: Array) -> Array:

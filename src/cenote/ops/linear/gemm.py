@@ -1,24 +1,23 @@
-"""Matrix products: Gemm (two matrices, a scaled and broadcast third) and MatMul (batched, broadcast)."""
+"""Gemm: the product of two matrices, a scaled and broadcast third added."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cenote.core.errors import DTypeError, ShapeError
+from cenote.core.errors import ShapeError
+from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
-from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
+from cenote.ops.base import Arrays, Box, Lowering, Sample, Types
 from cenote.ops.checks import broadcast_shapes, read, require_same_dtype
 from cenote.ops.epilogue import Fusible
-from cenote.ops.linear.gemm_lowerings import gemm_lowerings, matmul_lowerings
+from cenote.ops.linear.matmul import require_product_type
+from cenote.ops.linear.product_lowerings import Strided, Terms, product_lowerings
 from cenote.ops.values import narrow, seeded, wide
-
-INTEGERS = ("int32", "int64", "uint32", "uint64")
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Gemm(Fusible):
         return m, n, k
 
     def types(self, a: TensorType, b: TensorType, c: TensorType | None) -> Types:
-        _check_dtype("gemm", require_same_dtype("gemm", a, b, c))
+        require_product_type("gemm", require_same_dtype("gemm", a, b, c))
         m, n, _ = self.sizes(a, b)
         if c is not None and (c.rank > 2 or broadcast_shapes("gemm", c.shape, (m, n)) != (m, n)):
             raise ShapeError(f"gemm: C {c} does not broadcast to the product's shape [{m},{n}]")
@@ -72,10 +71,17 @@ class Gemm(Fusible):
         return (narrow(self.activation.apply(y), a.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        a, b, _ = self.arranged(inputs)
-        if a.dtype == np.float32:
-            m, n, k = self.sizes(a, b)
-            yield from gemm_lowerings(self, (m, n, k), inputs, target)
+        a, b, c = self.arranged(inputs)
+        if not is_float(a.dtype) or a.dtype == np.float64:
+            return
+        turn = ((0, 1), (1, 0))
+        terms = Terms(
+            Strided.of(a.shape, turn[self.transpose_a]), Strided.of(b.shape, turn[self.transpose_b]),
+            Strided.of(self.infer(*inputs)[0].shape), self.activation, self.alpha, self.beta, stored=self.stored,
+        )  # fmt: skip
+        added = _with_c(terms, c)
+        if added is not None:
+            yield from product_lowerings(added, inputs, target)
 
     def operations(self, outputs: Types, a: TensorType, b: TensorType, c: TensorType | None) -> int:
         extra = sum((c is not None, not self.activation.is_identity))
@@ -123,59 +129,23 @@ class Gemm(Fusible):
         yield Sample(Gemm(), integers, "int64")
 
 
-@dataclass(frozen=True)
-class MatMul(Op):
-    """`numpy.matmul`: matrices in the last two axes, those before broadcast; 1-D is a row or column.
-
-    Types: floats, or int32/int64/uint32/uint64, which wrap around.
-    """
-
-    name = "matmul"
-    operands = ("A", "B")
-    from_onnx = {"MatMul": lambda node: read(MatMul, node)}
-
-    def types(self, a: TensorType, b: TensorType) -> Types:
-        _check_dtype("matmul", require_same_dtype("matmul", a, b))
-        if not a.rank or not b.rank:
-            raise ShapeError(f"matmul: A {a} and B {b} must have at least one axis; use Mul for scalars")
-        inner = b.shape[0] if b.rank == 1 else b.shape[-2]
-        if a.shape[-1] != inner:
-            raise ShapeError(f"matmul: A {a} has {a.shape[-1]} columns, B {b} has {inner} rows")
-        batch = broadcast_shapes("matmul", a.shape[:-2], b.shape[:-2])
-        return (TensorType(a.dtype, (*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.rank > 1 else ()))),)
-
-    def compute(self, a: Array, b: Array) -> Arrays:
-        return (narrow(np.matmul(wide(a), wide(b)), a.dtype),)
-
-    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        a, _ = self.arranged(inputs)
-        if a.dtype == np.float32:
-            yield from matmul_lowerings(inputs, self.infer(*inputs)[0], target)
-
-    def operations(self, outputs: Types, a: TensorType, b: TensorType) -> int:
-        return 2 * outputs[0].size * a.shape[-1]
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        yield Sample(MatMul(), (seeded((17, 33), 1), seeded((33, 29), 2)), "matrices")
-        yield Sample(MatMul(), (seeded((1, 257), 1), seeded((257, 100), 2)), "row")
-        yield Sample(MatMul(), (seeded((2, 3, 9, 16), 1), seeded((2, 3, 16, 11), 2)), "batched")
-        yield Sample(MatMul(), (seeded((3, 5, 8), 1), seeded((8, 20), 2)), "shared B")
-        yield Sample(MatMul(), (seeded((2, 1, 4, 6), 1), seeded((3, 6, 5), 2)), "broadcast")
-        yield Sample(MatMul(), (seeded((4, 6), 1), seeded((3, 6, 5), 2)), "shared A")
-        yield Sample(MatMul(), (seeded((7,), 1), seeded((7, 5), 2)), "vector, matrix")
-        yield Sample(MatMul(), (seeded((2, 5, 7), 1), seeded((7,), 2)), "matrices, vector")
-        yield Sample(MatMul(), (seeded((9,), 1), seeded((9,), 2)), "vectors")
-        yield Sample(MatMul(), (seeded((0, 3, 4), 1), seeded((4, 5), 2)), "empty batch")
-        yield Sample(MatMul(), (seeded((3, 0), 1), seeded((0, 2), 2)), "empty sum")
-        yield Sample(MatMul(), (seeded((3, 4), 1, np.int32), seeded((4, 2), 2, np.int32)), "int32")
-
-
-def _check_dtype(op: str, dtype: np.dtype[Any]) -> None:
-    if not is_float(dtype) and dtype.name not in INTEGERS:
-        raise DTypeError(
-            f"{op}: type {dtype} is not supported (floats, {', '.join(INTEGERS)}); cast the inputs first"
-        )
+def _with_c(terms: Terms, c: TensorType | None) -> Terms | None:
+    """The terms with Gemm's third matrix; None where no kernel adds it (a column that is known at run time only)."""
+    if c is None:
+        return terms
+    m, n = terms.y.shape
+    row = c.rank < 2 or (not is_size(c.shape[0]) and c.shape[0] == 1)
+    if c.value is not None:
+        value = np.asarray(wide(c.value) * terms.beta, c.dtype)
+        if row:
+            return replace(terms, bias=np.broadcast_to(value.reshape(-1), (n,)).copy())
+        at = Strided.of((m, n))
+        return replace(terms, beta=1.0, residual=np.broadcast_to(value, (m, n)).copy(), residual_at=at)
+    if c.rank == 0 or c.shape[-1] != n:
+        return None
+    if row and terms.beta == 1:
+        return replace(terms, bias=2)
+    return replace(terms, residual=2, residual_at=Strided.of(c.shape if c.rank == 2 else (1, n)))
 
 
 def _broadcast_ranges(

@@ -9,7 +9,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import INT64, Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.base import Arrays, Op, OpenShape, Sample, Types
 from cenote.ops.checks import int64s, known, normalize_axis, read, require_kind
 from cenote.ops.values import seeded, wide
 
@@ -24,6 +24,9 @@ class NonZero(Op):
 
     def types(self, x: TensorType) -> Types:
         return self.shape_from_data(x)
+
+    def open_shapes(self, x: TensorType) -> tuple[OpenShape, ...]:  # type: ignore[override]
+        return ((x.rank, None),)
 
     def compute(self, x: Array) -> Arrays:
         if x.ndim == 0:  # no coordinates, one column if it is not zero
@@ -59,6 +62,13 @@ class Unique(Op):
         if self.axis is not None:
             normalize_axis(self.name, self.axis, x.rank)
         return self.shape_from_data(x)
+
+    def open_shapes(self, x: TensorType) -> tuple[OpenShape, ...]:  # type: ignore[override]
+        if self.axis is None:
+            return ((None,), (None,), (x.size,), (None,))[: self.count]
+        axis = normalize_axis(self.name, self.axis, x.rank)
+        found = (*x.shape[:axis], None, *x.shape[axis + 1 :])
+        return (found, (None,), (x.shape[axis],), (None,))[: self.count]
 
     def compute(self, x: Array) -> Arrays:
         _, first, inverse, counts = np.unique(
@@ -108,6 +118,12 @@ class Compress(Op):
         count = int(np.count_nonzero(condition.value))
         shape = (count,) if axis is None else (*x.shape[:axis], count, *x.shape[axis + 1 :])
         return (TensorType(x.dtype, shape),)
+
+    def open_shapes(self, x: TensorType, condition: TensorType) -> tuple[OpenShape, ...]:  # type: ignore[override]
+        if self.axis is None:
+            return ((None,),)
+        axis = normalize_axis(self.name, self.axis, x.rank)
+        return ((*x.shape[:axis], None, *x.shape[axis + 1 :]),)
 
     def compute(self, x: Array, condition: Array) -> Arrays:
         return (np.compress(condition, x, self.axis),)

@@ -17,7 +17,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError
 from cenote.core.pool_geometry import AxisWindow
-from cenote.core.sizes import minimum, plain
+from cenote.core.sizes import is_size, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import INT64, PLAIN, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, dense_strides
@@ -269,14 +269,17 @@ Axes = tuple[
 def arranged(pool: Pool, x: View, y: View) -> tuple[Axes, Memory]:
     """Which axes are planes, rows and columns, and where they lie.
 
-    Axes of one element are left out where the memory allows it, so that a column of 1000 rows is taken as a row.
+    Axes of one element are left out where the memory allows it, so that a column of 1000 rows is taken as a row. One
+    whose size is not known yet stays.
     """
     first = 1 if pool.channels_last else 2
     step = x.layout.lanes or (x.shape[-1] if pool.channels_last else 1)
     steps = [view.strides[first : first + len(pool.axes)] for view in (x, y)]
-    kept = [index for index, axis in enumerate(pool.axes) if axis.size > 1 or axis.out > 1] or [
-        len(pool.axes) - 1
-    ]
+    kept = [
+        index
+        for index, axis in enumerate(pool.axes)
+        if is_size(axis.size) or is_size(axis.out) or axis.size > 1 or axis.out > 1
+    ] or [len(pool.axes) - 1]
     if any(view[kept[-1]] != step for view in steps):
         kept = list(range(len(pool.axes)))
     if any(view[kept[-1]] != step for view in steps) or (pool.channels_last and x.strides[-1] != 1):

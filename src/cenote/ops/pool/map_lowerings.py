@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from cenote.core.errors import ArgumentError
 from cenote.core.pool_geometry import AxisWindow
+from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Layout, TensorType
 from cenote.kernels.base import Call, View
@@ -119,7 +120,7 @@ def maps_of(x: View, y: View, channels_last: bool) -> Maps:
     length = 1
     outer_axes: list[tuple[int, int]] = []
     for extent, stride in zip(reversed(spatial), reversed(strides), strict=True):
-        if not outer_axes and (extent == 1 or stride == length * step):
+        if not outer_axes and (stride == length * step or (not is_size(extent) and extent == 1)):
             length *= extent
         else:
             outer_axes.append((extent, stride))

@@ -9,7 +9,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import INT64, Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.base import Arrays, Op, OpenShape, Sample, Types
 from cenote.ops.checks import int64s, read, require_kind, require_same_dtype
 from cenote.ops.values import seeded, wide
 
@@ -44,6 +44,9 @@ class NonMaxSuppression(Op):
             if limit is not None and require_kind(self.name, limit, kinds, what.rstrip("?")).size > 1:
                 raise ShapeError(f"{self.name}: '{what.rstrip('?')}' must hold one number, got {limit}")
         return self.shape_from_data(boxes, scores, *limits)
+
+    def open_shapes(self, *inputs: TensorType | None) -> tuple[OpenShape, ...]:
+        return ((None, 3),)
 
     def compute(self, boxes: Array, scores: Array, *limits: Array | None) -> Arrays:
         most, overlap, limit = (None if x is None or not x.size else x.item() for x in limits)

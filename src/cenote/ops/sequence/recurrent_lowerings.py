@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -14,9 +14,9 @@ from cenote.core.sizes import plain
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Argument, Call, View, constant_of, present
-from cenote.kernels.conv.gemm import Matrix, Panels, Product, panel_calls
 from cenote.kernels.cost_model import LAUNCH, moved_seconds, peak_seconds
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.product.plan import Matrix, Product
 from cenote.kernels.sequence.recurrent import (
     ROWS,
     STATE_NAMES,
@@ -102,7 +102,6 @@ class _Layer:
         self.columns = w.shape[0] * w.shape[1]
         rows = ROWS if self.batch >= ROWS else int(self.batch)
         self.packing = Packing(op.cell, self.hidden, rows, target.lanes())
-        self.panels = Panels.cut(self.steps * self.batch, self.columns, self.features, target)
         self.constant_w, self.constant_r = w.value is not None, r.value is not None
 
     def has(self, index: int) -> bool:
@@ -117,7 +116,9 @@ class _Layer:
         """The inputs' products (with room for a vector read past the end), packed weights, lengths that are wrong."""
         made = [TensorType(FLOAT32, (self.steps * self.batch * self.columns + self.target.lanes(),))]
         if not self.constant_w:
-            made.append(TensorType(FLOAT32, (self.panels.size,)))
+            # In panels, whatever their width, and whether or not the product packs them.
+            widest = 8 * self.target.lanes()
+            made.append(TensorType(FLOAT32, (self.features * (self.columns + widest),)))
         if not self.constant_r:
             made.append(TensorType(FLOAT32, (self.directions * self.packing.size,)))
         if self.has(4):
@@ -139,14 +140,8 @@ class _Layer:
         outputs, temporaries = made[: self.op.outputs], list(made[self.op.outputs :])
         z = temporaries.pop(0)
         calls: list[Call] = []
-        panels: View | Array
-        if self.constant_w:
-            panels = self.panels.pack(constant_of(views[1]).reshape(self.columns, self.features).T)
-        else:
-            panels = temporaries.pop(0)
-            source = Matrix(present(views[1]), 0, 1, self.features)
-            calls += panel_calls(self.panels, source, panels, 1, 1.0)
-        calls += self._product(present(views[0]), z, panels).calls(self.target)
+        between = None if self.constant_w else temporaries.pop(0)
+        calls += self._product(views, z).calls(self.target, between)
         weights: View | Array
         if self.constant_r:
             weights = self.packing.pack(constant_of(views[2]))
@@ -156,16 +151,22 @@ class _Layer:
         noted = temporaries.pop(0) if self.has(4) else None
         return [*calls, self._steps(views, outputs, z, weights, noted)]
 
-    def _product(self, x: View, z: View, panels: View | Array) -> Product:
+    def _product(self, views: Sequence[View | None], z: View) -> Product:
         """Products of all inputs, in the order of x: a row of all gates of all directions for each."""
+        x = present(views[0])
         images, each = x.shape[:2]
         step, row, _ = x.strides
         if x.is_contiguous():
             images, each, step = 1, images * each, 0
-        y = Matrix(z, each * self.columns, self.columns, 1)
-        return Product(
-            images, each, Matrix(x, step, row, 1), y, panels, self.panels, True, None, None, Activation()
-        )
+        w = constant_of(views[1]) if self.constant_w else present(views[1])
+        product = Product(
+            each, self.columns, self.features, Matrix(x, row, 1), Matrix(w, 1, self.features),
+            Matrix(z, self.columns, 1), ((images, [step, 0, 0, each * self.columns]),),
+        )  # fmt: skip
+        if isinstance(w, View):
+            return product
+        panels = product.panels(self.target)
+        return replace(product, packed=panels.pack(w.reshape(self.columns, self.features).T))
 
     def _packing_calls(self, r: View, to: View) -> Iterator[Call]:
         before = 0

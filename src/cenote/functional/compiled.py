@@ -1,0 +1,38 @@
+"""An operator alone as a compiled graph, for calls on arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from cenote.compiler.compile import Compilation, compile_graph
+from cenote.core import settings
+from cenote.core.types import Declared, TensorType
+from cenote.graph.graph import Graph, Node
+from cenote.ops.base import Op, Types
+from cenote.runtime.program import Program
+from cenote.runtime.steps import HostStep
+
+
+def compiled_program(
+    op: Op, inputs: tuple[TensorType | None, ...], outputs: Types, threads: int
+) -> Program | None:
+    """The operator as a graph of one node: for kernels that work on other layouts or types than the caller's.
+
+    None where the plan has no kernel for it either.
+    """
+    names = ["" if x is None else f"x{index}" for index, x in enumerate(inputs)]
+    made = [f"y{index}" for index in range(len(outputs))]
+    declared = tuple(
+        Declared(n, x.dtype, x.shape) for n, x in zip(names, inputs, strict=True) if x is not None
+    )
+    types = {n: x for n, x in zip(names, inputs, strict=True) if x is not None} | dict(
+        zip(made, outputs, strict=True)
+    )
+    graph = Graph(declared, tuple(made), (Node(op, tuple(names), tuple(made), op.name),), types=types)
+    plan = compile_graph(graph, Compilation(threads))
+    if any(isinstance(step, HostStep) for step in plan.program.steps):
+        return None
+    program = plan.program
+    if settings.DENORMALS.choice() == "flush":
+        program = dataclasses.replace(program, flush=True, _free=[])
+    return program

@@ -1,0 +1,101 @@
+"""Weights that are known only when the program runs: packed by a table that says where each packed number comes from.
+
+Every kernel packs its weights in an order of its own, with zeros in places. The same packing of the numbers 1, 2, 3 …
+tells that order: 0 is a zero, n the n-th weight. So one kernel packs for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F32, I32, I64
+from cenote.core.target import Target
+from cenote.core.types import Array
+from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
+
+MOST = 1 << 24  # weights: float32, in which they are numbered, has whole numbers up to here
+_PIECE = 16384  # numbers that a thread packs at a time
+_UNROLL = 8
+
+
+@dataclass(frozen=True)
+class PickSpec(KernelSpec):
+    """y[i] = x[table[i] - 1], or 0 where the table has 0."""
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        table = Parameter("table", I32, pointer=True)
+        return (*pointers_to(F32, "x", "y"), table, *numbers_named(("size",)))
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
+        x, y, table = k.pointer("x"), k.pointer("y"), k.pointer("table")
+        zero = k.constant(F32, 0.0)
+
+        def pick(at: Any) -> None:
+            place = table.load(at).to(I64)
+            some = place > 0
+            found = x.load(k.select(some, place - 1, k.integer(0)))
+            y.store(k.select(some, found, zero), at)
+
+        for item in k.range(k.begin, k.end):
+            first = item * _PIECE
+            last = k.min_drop_nan(first + _PIECE, k.number("size"))
+            whole = first + (last - first) // _UNROLL * _UNROLL
+            for at in k.range(first, whole, _UNROLL):
+                for step in range(_UNROLL):
+                    pick(at + step)
+            for at in k.range(whole, last):
+                pick(at)
+        return k
+
+
+def numbered(shape: tuple[int, ...]) -> Array:
+    """1, 2, 3 … as weights of this shape."""
+    count = int(np.prod(shape))
+    return np.arange(1, count + 1, dtype=np.float32).reshape(shape)
+
+
+def unpacked_calls(calls: Iterable[Call], sources: Mapping[str, View], between: View) -> list[Call]:
+    """Calls that were bound with numbers for the words "weights" and "bias", or one of them, after those that pack the
+    real ones, `sources`, into `between`."""
+    bound = list(calls)
+    tables: dict[str, list[Array]] = {name: [] for name in sources}
+    starts, total = {}, 0
+    for name in sources:
+        starts[name] = total
+        total += sum(_table(call, name).size for call in bound)
+    at = dict(starts)
+    changed: list[Call] = []
+    for call in bound:
+        moved = call
+        for name in sources:
+            table = _table(call, name)
+            if table.size:
+                moved = moved.changed(**{name: between.at(at[name])})
+                tables[name].append(table)
+                at[name] += table.size
+        changed.append(moved)
+    packing = []
+    for name, source in sources.items():
+        if tables[name]:
+            table = np.concatenate(tables[name])
+            words: dict[str, Argument] = {
+                "x": source,
+                "y": between.at(starts[name]),
+                "table": table,
+                "size": table.size,
+            }
+            packing.append(Call.named(PickSpec(), words, -(-table.size // _PIECE)))
+    return [*packing, *changed]
+
+
+def _table(call: Call, name: str) -> Array:
+    """Which numbers a packed word of the call holds; none where it has no such word, or another tensor there."""
+    packed = call.word(name) if any(word.name == name for word in call.spec.words) else None
+    return packed.ravel().astype(np.int32) if isinstance(packed, np.ndarray) else np.zeros(0, np.int32)

@@ -1,0 +1,189 @@
+"""From a product's sizes and views to calls: which kernel, how bands and groups share the work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from cenote.core.sizes import is_size, maximum, minimum
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, Array
+from cenote.kernels.base import Argument, Call, View
+from cenote.kernels.conv.direct import widest
+from cenote.kernels.conv.tile_widths import TileWidths, tile_widths
+from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.product.panels import Panels, is_one, order_of, panel_call
+from cenote.kernels.product.tiles import OPERANDS, ProductSpec, chunk
+from cenote.kernels.product.vector import COLUMNS, VectorSpec
+from cenote.kernels.strided_axes import Axis, axis_words, position_count
+
+_MACS_PER_SECOND = 50e9  # of one core, to size pieces of work; a factor of 2 either way does no harm
+_PIECE = (
+    200e-6  # seconds of work that a thread takes at a time: copies of A are shared by the groups of a piece
+)
+_BAND = 64  # tiles of rows that use a group's part of B while it is in the first cache
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Where a matrix, or the first of several, lies: steps in elements from row to row and column to column."""
+
+    source: View | Array
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Product:
+    """y = activation(alpha A B + bias + beta residual) for pairs of matrices.
+
+    `axes` are batch axes with their steps in (A, B, residual, y). `packed` holds B in panels if it is a constant.
+    The bias has one number per column; the residual's columns are contiguous, its row step may be 0.
+    """
+
+    m: int
+    n: int
+    k: int
+    a: Matrix
+    b: Matrix
+    y: Matrix
+    axes: tuple[Axis, ...]
+    packed: Array | None = None
+    bias: View | Array | None = None
+    residual: Matrix | None = None
+    activation: Activation = field(default_factory=Activation)
+    alpha: float = 1.0
+    beta: float = 1.0
+
+    @property
+    def b_axes(self) -> list[Axis]:
+        """The batch axes along which B differs."""
+        return [(extent, [steps[1]]) for extent, steps in self.axes if is_size(steps[1]) or steps[1] != 0]
+
+    def panels(self, target: Target) -> Panels:
+        return Panels.cut(self.m, self.n, self.k, target)
+
+    def is_vector(self) -> bool:
+        """One row of A, B as it lies: bound by reading B once."""
+        return (
+            not is_size(self.m)
+            and self.m == 1
+            and self.packed is None
+            and is_one(self.b.column)
+            and self.residual is None
+        )
+
+    def packs(self, target: Target) -> bool:
+        """Whether B is packed before the product. Where all rows of A are one band, it is read only once anyway."""
+        if self.packed is not None or self.is_vector():
+            return False
+        tiles = self._tiles(self.panels(target), target)
+        return is_size(tiles.tiles) or tiles.tiles > self._band(self.panels(target), tiles, target)
+
+    def _tiles(self, panels: Panels, target: Target) -> TileWidths:
+        return tile_widths(self.m, widest(panels.blocks, target.registers))
+
+    def _tile_elements(self, panels: Panels, tiles: TileWidths) -> int:
+        """Of the copy of a tile's rows."""
+        depth = chunk(panels.blocks, panels.lanes)
+        return max(tiles.widths) * maximum(1, -(-self.k // depth)) * depth
+
+    def _band(self, panels: Panels, tiles: TileWidths, target: Target) -> int:
+        """Tiles whose rows' copy stays in half of the second cache."""
+        return minimum(_BAND, maximum(1, target.l2_bytes // 8 // self._tile_elements(panels, tiles)))
+
+    def _b_mode(self, packed: bool, tiles: TileWidths) -> str:
+        """How the kernel reads B: see ProductSpec."""
+        order = order_of(self.b.row, self.b.column)
+        if packed:
+            return "packed"
+        single = not is_size(tiles.tiles) and tiles.tiles == 1
+        return "direct" if single and order == "rows" else order
+
+    def packed_elements(self, target: Target) -> int:
+        """Elements of B in panels, where they are made when the program runs."""
+        return position_count(self.b_axes) * self.panels(target).size if self.packs(target) else 0
+
+    def calls(self, target: Target, between: View | None) -> Iterator[Call]:
+        """Pack B into `between` where need be, then multiply."""
+        if self.is_vector():
+            yield self._vector(target)
+            return
+        panels, axes, b = self.panels(target), self.axes, self.b.source
+        if self.packs(target):
+            assert between is not None
+            assert isinstance(b, View)
+            yield panel_call(panels, b, self.b.row, self.b.column, self.b_axes, between)
+            b = between
+        elif self.packed is not None:
+            b = self.packed
+        if b is not self.b.source:
+            axes = self._packed_axes(panels)
+        yield self._multiply(panels, b, axes, target)
+
+    def _packed_axes(self, panels: Panels) -> tuple[Axis, ...]:
+        """The axes with B's steps from panels to panels."""
+        axes: list[Axis] = []
+        step = panels.size
+        for extent, steps in reversed(self.axes):
+            differs = is_size(steps[1]) or steps[1] != 0
+            axes.append((extent, [steps[0], step if differs else 0, *steps[2:]]))
+            step = step * extent if differs else step
+        return tuple(reversed(axes))
+
+    def _multiply(self, panels: Panels, b: View | Array, axes: tuple[Axis, ...], target: Target) -> Call:
+        cut = self._tiles(panels, target)
+        packed = b is not self.b.source
+        y, a = _view(self.y), _view(self.a)
+        b_type = FLOAT32 if packed else _view(self.b).type.dtype
+        specs = tuple(
+            ProductSpec(
+                panels.blocks, width, len(axes), self._b_mode(packed, cut), is_one(self.a.column), panels.clipped,
+                self.bias is not None, self.residual is not None, self.activation,
+                a.type.dtype, b_type, y.type.dtype,
+            )
+            for width in cut.widths
+        )  # fmt: skip
+        width, copied = max(cut.widths), self._tile_elements(panels, cut)
+        band = self._band(panels, cut, target)
+        bands = -(-cut.tiles // band)
+        band = -(-cut.tiles // bands)
+        bands = -(-cut.tiles // band)
+        residual = self.residual
+        r_row = 0 if residual is None else residual.row
+        words: dict[str, Argument] = {
+            "a": self.a.source, "b": b, "bias": self.bias, "residual": None if residual is None else residual.source,
+            "y": y, "columns": self.n, "depth": self.k, "a_row": self.a.row, "a_column": self.a.column,
+            "b_row": self.b.row, "b_column": self.b.column, "b_group": panels.depth * panels.width, "r_row": r_row,
+            "y_row": self.y.row, "wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow, "band": band,
+            "bands": bands, "groups": panels.groups, "alpha": float(self.alpha), "beta": float(self.beta),
+            **axis_words(axes, OPERANDS),
+        }  # fmt: skip
+        items = position_count(axes) * bands * panels.groups
+        scratch = 4 * (
+            band * (copied + width * panels.width) + chunk(panels.blocks, panels.lanes) * panels.width
+        )
+        per_item = maximum(1, band * width * panels.width * self.k) / _MACS_PER_SECOND
+        grain = maximum(1, minimum(math.floor(_PIECE / per_item), -(-items // 8)))
+        return Call.named(specs[0], words, items, grain, scratch).among(specs, cut.chosen)
+
+    def _vector(self, target: Target) -> Call:
+        y = _view(self.y)
+        spec = VectorSpec(
+            len(self.axes), self.bias is not None, self.activation, _view(self.a).type.dtype,
+            _view(self.b).type.dtype, y.type.dtype,
+        )  # fmt: skip
+        words: dict[str, Argument] = {
+            "a": self.a.source, "b": self.b.source, "bias": self.bias, "y": y, "columns": self.n, "depth": self.k,
+            "a_column": self.a.column, "b_row": self.b.row, "alpha": float(self.alpha),
+            **axis_words([(extent, [steps[0], steps[1], steps[3]]) for extent, steps in self.axes], ("a", "b", "y")),
+        }  # fmt: skip
+        items = position_count(self.axes) * -(-self.n // COLUMNS)
+        moved = maximum(1, minimum(COLUMNS, self.n) * self.k * 4)
+        return Call.named(spec, words, items, maximum(1, (256 << 10) // moved), COLUMNS * 4)
+
+
+def _view(matrix: Matrix) -> View:
+    assert isinstance(matrix.source, View)
+    return matrix.source

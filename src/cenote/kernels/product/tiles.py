@@ -1,0 +1,314 @@
+"""Matrix products by tiles: y = activation(alpha A B + bias + beta residual), for any number of pairs of matrices.
+
+    item = pair, band of A's rows, group of B's columns                  emitted
+      copy the band of A (again only when the band changes): scratch     emitted
+      for chunk of the depth (its part of B stays in the first cache):   emitted
+        for tile of `width` or `width - 1` rows:                         emitted
+          sums[row][block] = 0, or what the last chunk left in scratch
+          for step of the depth (UNROLL at a time):                      emitted
+            for row: broadcast A; for block: sums += A * B               unrolled
+          y[row][block] = activation(sums + bias + residual)             after the last chunk
+
+The copy of A is what makes all the other loops simple: rows lie `CHUNK` elements apart whatever they did before (rows
+4 KiB apart fall into one set of the first cache: 1,024 columns took 1.35 times as long), transposed and 16-bit
+matrices become rows of float32, and alpha is a factor of the copy. It is 1 % of the work of a group of 64 columns
+for each group of an item's run. B comes in panels (`panels.py`); or a chunk of a group is copied to scratch when its
+turn comes, which is less work where there is one band only; or it is read as it is, by a single tile.
+Every sum is over the depth in one order, whatever the sizes and threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F32, Pointer, Scalar, Value
+from cenote.codegen.variables import Variable
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32
+from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
+from cenote.kernels.elementwise.activations import Activation, in_parts
+from cenote.kernels.product.panels import copy_panel
+from cenote.kernels.strided_axes import axis_names, axis_pointers
+
+UNROLL = 8  # steps of the depth at a time
+AHEAD = 2  # cache lines of the next chunk's B that are asked for at each of them
+LINE = 16  # elements of B in one
+OPERANDS = ("a", "b", "residual", "y")
+NUMBERS = (
+    "columns", "depth", "a_row", "a_column", "b_row", "b_column", "b_group", "r_row", "y_row",
+    "wide", "tiles", "narrow", "band", "bands", "groups",  # tiles of `width`; all; the narrow width; tiles in a band
+)  # fmt: skip
+
+
+def chunk(blocks: int, lanes: int) -> int:
+    """Steps of the depth in a pass: a group's part of B takes 32 KiB of the first cache at most."""
+    return min(256, (32 << 10) // (4 * blocks * lanes))
+
+
+@dataclass(frozen=True)
+class ProductSpec(KernelSpec):
+    """`blocks` vectors of columns by `width` rows in registers.
+
+    `outer`: batch axes. `b`: "packed" in panels; "rows", "columns" or "" (neither is contiguous), and its chunks are
+    copied; "direct", rows read in place. `by_rows`: rows of A are contiguous. `clip`: columns may end within a group.
+    `a_type`, `b_type` and `y_type` are what the matrices are stored as (bias and residual as y); sums are in float32.
+    `bias` and `residual` say what is added.
+    """
+
+    blocks: int
+    width: int
+    outer: int
+    b: str
+    by_rows: bool
+    clip: bool
+    bias: bool
+    residual: bool
+    activation: Activation
+    a_type: np.dtype[Any] = field(default=FLOAT32)
+    b_type: np.dtype[Any] = field(default=FLOAT32)
+    y_type: np.dtype[Any] = field(default=FLOAT32)
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        y = Scalar.of(self.y_type)
+        return (
+            *pointers_to(Scalar.of(self.a_type), "a"),
+            *pointers_to(Scalar.of(self.b_type), "b"),
+            *pointers_to(y, "bias"),
+            *pointers_to(y, "residual", "y", may_alias=True),
+            *numbers_named(NUMBERS),
+            Parameter("alpha", F32),
+            Parameter("beta", F32),
+            *numbers_named(axis_names(self.outer, OPERANDS)),
+        )
+
+    def emit(self, target: Target) -> Kernel:
+        kernel = self.kernel(target)
+        kernel.moves_addresses = True
+        _Emitter(self, kernel, target.lanes()).run()
+        return kernel
+
+
+class _Emitter:
+    def __init__(self, spec: ProductSpec, k: Kernel, lanes: int) -> None:
+        self.spec, self.k, self.lanes = spec, k, lanes
+        self.row = spec.blocks * lanes  # columns of a group
+        self.chunk = chunk(spec.blocks, lanes)
+        self.copied = k.scratch.cast(F32)
+
+    def run(self) -> None:
+        k = self.k
+        groups, bands = k.number("groups"), k.number("bands")
+        depth = k.number("depth")
+        self.chunks = k.max_drop_nan((depth + (self.chunk - 1)) // self.chunk, k.integer(1))
+        self.sums = self.copied + k.number("band") * self.spec.width * self.chunks * self.chunk
+        self.panel = self.sums + k.number("band") * (self.spec.width * self.row)
+        last_copied = k.variable(k.integer(-1))
+        for item in k.range(k.begin, k.end):
+            group, place = item % groups, item // groups
+            pointers = axis_pointers(k, self.spec.outer, OPERANDS, place // bands)
+            self.a, self.b, self.residual, self.y = pointers
+            self.first = (place % bands) * k.number("band")
+            self.last = k.min_drop_nan(self.first + k.number("band"), k.number("tiles"))
+            with k.when(place.differs(last_copied.value)):
+                for start, tile, width in self.tiles():
+                    self.copy_tile(start, tile, width)
+            last_copied.value = place
+            self.group(group)
+
+    def tiles(self) -> Any:
+        """Emitted loops over the band's tiles: (first row, number in the band, rows)."""
+        k, wide, narrow = self.k, self.k.number("wide"), self.k.number("narrow")
+        width = self.spec.width
+        for tile in k.range(self.first, k.min_drop_nan(self.last, wide)):
+            yield tile * width, tile - self.first, width
+        if width > 1:
+            for tile in k.range(k.max_drop_nan(self.first, wide), self.last):
+                yield tile * narrow + wide, tile - self.first, width - 1
+
+    def copy_of(self, tile: Value) -> Pointer:
+        """Where the copy of a tile's rows begins."""
+        return self.copied + tile * (self.chunks * (self.spec.width * self.chunk))
+
+    # ---- the copy of A ----------------------------------------------------------------------------------------
+
+    def copy_tile(self, start: Value, tile: Value, width: int) -> None:
+        k, depth = self.k, self.k.number("depth")
+        to, step = self.copy_of(tile), self.spec.width * self.chunk
+        rows = [self.a + (start + row) * k.number("a_row") for row in range(width)]
+        for index in k.range(0, self.chunks):
+            begin = index * self.chunk
+            count = k.min_drop_nan(depth - begin, k.integer(self.chunk))
+            place = to + index * step
+            if self.spec.by_rows:
+                self.copy_vectors([row + begin for row in rows], place, count)
+            else:
+                self.copy_elements(rows, place, begin, count)
+
+    def copy_vectors(self, rows: Sequence[Pointer], place: Pointer, count: Value) -> None:
+        k, lanes, alpha = self.k, self.lanes, self.k.number("alpha")
+        whole = count // lanes * lanes
+        for at in k.range(0, whole, lanes):
+            for index, row in enumerate(rows):
+                place.store(row.load(at, lanes).to(F32) * alpha, at + index * self.chunk)
+        with k.when(whole < count):
+            mask = k.tail_mask(count - whole, lanes)
+            for index, row in enumerate(rows):
+                place.store(row.load(whole, lanes, mask).to(F32) * alpha, whole + index * self.chunk, mask)
+
+    def copy_elements(self, rows: Sequence[Pointer], place: Pointer, begin: Value, count: Value) -> None:
+        k, alpha = self.k, self.k.number("alpha")
+        for at in k.range(0, count):
+            offset = (begin + at) * k.number("a_column")
+            for index, row in enumerate(rows):
+                place.store(row.load(offset).to(F32) * alpha, at + index * self.chunk)
+
+    # ---- the sums ---------------------------------------------------------------------------------------------
+
+    def group(self, group: Value) -> None:
+        """All chunks of the depth for one group of columns."""
+        k, depth = self.k, self.k.number("depth")
+        column = group * self.row
+        b_row, b_column = k.number("b_row"), k.number("b_column")
+        in_place = self.b + (group * k.number("b_group") if self.spec.b == "packed" else column * b_column)
+        self.bias = k.pointer("bias") + column
+        self.masks: list[Value | None] = [None] * self.spec.blocks
+        if self.spec.clip:
+            left = k.number("columns") - column
+            self.masks = [k.tail_mask(left - o * self.lanes, self.lanes) for o in range(self.spec.blocks)]
+        for index in k.range(0, self.chunks):
+            begin = index * self.chunk
+            end = k.min_drop_nan(begin + self.chunk, depth)
+            is_last = end >= depth
+            b = in_place + begin * (self.row if self.spec.b == "packed" else b_row)
+            following = in_place + (begin + self.chunk) * (self.row if self.spec.b == "packed" else b_row)
+            if self.copies:
+                left = k.number("columns") - column
+                copy_panel(
+                    k, self.spec.b, b, (b_row, b_column), self.panel, left, end - begin, self.spec.blocks
+                )
+                b = self.panel
+            for start, tile, width in self.tiles():
+                kept = self.sums + tile * (self.spec.width * self.row)
+                sums = self.resume(kept, width, index.equals(0))
+                copied = self.copy_of(tile) + index * (self.spec.width * self.chunk)
+                self.multiply(sums, copied, b, end - begin, self.ahead(following, tile))
+                self.finish(sums, kept, start, column, is_last)
+
+    @property
+    def copies(self) -> bool:
+        """Whether chunks of B are copied."""
+        return self.spec.b not in ("packed", "direct")
+
+    def ahead(self, following: Pointer, tile: Value) -> tuple[Pointer, Value | int, int] | None:
+        """The part of the next chunk's B that a tile asks for: where, the step, and the cache lines at each step."""
+        steps = self.chunk // UNROLL
+        if self.spec.b == "packed":
+            return following + tile * (steps * AHEAD * LINE), AHEAD * LINE, AHEAD
+        if self.spec.b != "rows":
+            return None
+        b_row = self.k.number("b_row")
+        return following + tile * steps * b_row, b_row, max(1, self.row // LINE)
+
+    def resume(self, kept: Pointer, width: int, is_first: Value) -> list[list[Variable]]:
+        """Zeros in the first chunk, the sums so far in a later one."""
+        k, lanes, blocks = self.k, self.lanes, self.spec.blocks
+        sums = [[k.variable(k.constant(F32, 0.0, lanes)) for _ in range(blocks)] for _ in range(width)]
+        with k.unless(is_first):
+            for index, row in enumerate(sums):
+                for block, total in enumerate(row):
+                    total.value = kept.load(index * self.row + block * lanes, lanes)
+        return sums
+
+    def multiply(
+        self, sums: Sequence[Sequence[Variable]], a: Pointer, b: Pointer, count: Value,
+        ahead: tuple[Pointer, Value | int, int] | None,
+    ) -> None:  # fmt: skip
+        k, row = self.k, self.row
+        step = k.number("b_row") if self.spec.b == "direct" else row
+        left, right = k.cursor(a), k.cursor(b)
+        coming = None if ahead is None else k.cursor(ahead[0])
+        whole = count // UNROLL
+        for _ in k.range(0, whole):
+            if ahead is not None and coming is not None:
+                for line in range(ahead[2]):
+                    k.prefetch(coming.at, line * LINE, level=2)
+                coming.move(ahead[1])
+            for index in range(UNROLL):
+                self.one_step(sums, left.at, index, right.at, 0 if self.spec.b == "direct" else index * row)
+                if self.spec.b == "direct":
+                    right.move(step)
+            left.move(UNROLL)
+            if self.spec.b != "direct":
+                right.move(UNROLL * row)
+        for _ in k.range(whole * UNROLL, count):
+            self.one_step(sums, left.at, 0, right.at, 0)
+            left.move(1)
+            right.move(step)
+
+    def one_step(
+        self, sums: Sequence[Sequence[Variable]], a: Pointer, step: int, b: Pointer, offset: int
+    ) -> None:
+        k, lanes = self.k, self.lanes
+        masks = self.masks if self.spec.b == "direct" else [None] * self.spec.blocks
+        vectors = [b.load(offset + block * lanes, lanes, mask).to(F32) for block, mask in enumerate(masks)]
+        for index, row in enumerate(sums):
+            spread = a.broadcast(step + index * self.chunk, lanes)
+            for vector, total in zip(vectors, row, strict=True):
+                total.value = k.fma(spread, vector, total.value)
+
+    # ---- the result -------------------------------------------------------------------------------------------
+
+    def finish(
+        self, sums: Sequence[Sequence[Variable]], kept: Pointer, start: Value, column: Value, is_last: Value
+    ) -> None:
+        """After the last chunk through the activation into y; before it into scratch, as they are.
+
+        Long activations take the sums from scratch, some at a time: beside a tile there are no registers for them.
+        """
+        k, lanes, activation = self.k, self.lanes, self.spec.activation
+        places = [(row, block) for row in range(len(sums)) for block in range(self.spec.blocks)]
+
+        def keep() -> None:
+            for row, block in places:
+                kept.store(sums[row][block].value, row * self.row + block * lanes)
+
+        if activation.is_long:
+            keep()
+        else:
+            with k.unless(is_last):
+                keep()
+        with k.when(is_last):
+            y, residual = self.y + column, self.residual + column
+            y_row, r_row = k.number("y_row"), k.number("r_row")
+            for part in in_parts(places, k.target) if activation.is_long else [places]:
+                values = [
+                    kept.load(row * self.row + block * lanes, lanes) if activation.is_long else sums[row][block].value
+                    for row, block in part
+                ]  # fmt: skip
+                added = [
+                    self.added(value, block, residual + (start + row) * r_row)
+                    for value, (row, block) in zip(values, part, strict=True)
+                ]
+                if activation.is_long:
+                    added = activation.emit_together(k, added)
+                else:
+                    added = [activation.emit(k, value) for value in added]
+                for value, (row, block) in zip(added, part, strict=True):
+                    place = y + ((start + row) * y_row + block * lanes)
+                    place.store(value.to(y.element), 0, self.masks[block])
+
+    def added(self, value: Value, block: int, residual: Pointer) -> Value:
+        """A sum with bias and residual."""
+        k, lanes, mask = self.k, self.lanes, self.masks[block]
+        if self.spec.bias:
+            value = value + self.bias.load(block * lanes, lanes, mask).to(F32)
+        if self.spec.residual:
+            extra = residual.load(block * lanes, lanes, mask).to(F32)
+            value = k.fma(extra, k.splat(k.number("beta"), lanes), value)
+        return value

@@ -1,0 +1,100 @@
+"""One row times a matrix as it lies: bound by reading the matrix, which happens once and in order.
+
+    item = pair, run of COLUMNS columns                                emitted
+      for 8 rows of B:                                                 emitted
+        for vector of columns:                                         emitted
+          sums[vector] += x[row] * B[row][vector], for the eight       unrolled
+      y = activation(alpha * sums + bias)
+
+The sums stay in the first cache; eight rows are eight streams of 4 KiB each, which the processor fetches ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import F32, Pointer, Scalar, Value
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32
+from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
+from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.strided_axes import axis_names, axis_pointers
+
+COLUMNS = 1024  # of an item
+ROWS = 8  # at a time
+
+
+@dataclass(frozen=True)
+class VectorSpec(KernelSpec):
+    """`outer`: batch axes; the types are what x, B, and y and the bias are stored as."""
+
+    outer: int
+    bias: bool
+    activation: Activation
+    a_type: np.dtype[Any] = field(default=FLOAT32)
+    b_type: np.dtype[Any] = field(default=FLOAT32)
+    y_type: np.dtype[Any] = field(default=FLOAT32)
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        return (
+            *pointers_to(Scalar.of(self.a_type), "a"),
+            *pointers_to(Scalar.of(self.b_type), "b"),
+            *pointers_to(Scalar.of(self.y_type), "bias", "y"),
+            *numbers_named(("columns", "depth", "a_column", "b_row")),
+            Parameter("alpha", F32),
+            *numbers_named(axis_names(self.outer, ("a", "b", "y"))),
+        )
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
+        lanes, sums = target.lanes(), k.scratch.cast(F32)
+        runs = (k.number("columns") + (COLUMNS - 1)) // COLUMNS
+        depth, b_row, a_column = k.number("depth"), k.number("b_row"), k.number("a_column")
+        for item in k.range(k.begin, k.end):
+            a, b, y = axis_pointers(k, self.outer, ("a", "b", "y"), item // runs)
+            first = item % runs * COLUMNS
+            count = k.min_drop_nan(k.number("columns") - first, k.integer(COLUMNS))
+            b = b + first
+            for at in k.range(0, count, lanes):
+                sums.store(k.constant(F32, 0.0, lanes), at)
+            whole = depth // ROWS * ROWS
+            for row in k.range(0, whole, ROWS):
+                rows = [b + (row + index) * b_row for index in range(ROWS)]
+                spread = [
+                    k.splat((a + (row + index) * a_column).load().to(F32), lanes) for index in range(ROWS)
+                ]
+                self._accumulate(k, sums, rows, spread, count, lanes)
+            for row in k.range(whole, depth):
+                one = k.splat((a + row * a_column).load().to(F32), lanes)
+                self._accumulate(k, sums, [b + row * b_row], [one], count, lanes)
+            self._finish(k, sums, y + first, k.pointer("bias") + first, count, lanes)
+        return k
+
+    def _accumulate(
+        self, k: Kernel, sums: Pointer, rows: Sequence[Pointer], spread: Sequence[Value], count: Value, lanes: int
+    ) -> None:  # fmt: skip
+        def step(at: Value, mask: Value | None) -> None:
+            total = sums.load(at, lanes)
+            for row, x in zip(rows, spread, strict=True):
+                total = k.fma(x, row.load(at, lanes, mask).to(F32), total)
+            sums.store(total, at)
+
+        whole = count // lanes * lanes
+        for at in k.range(0, whole, lanes):
+            step(at, None)
+        with k.when(whole < count):
+            step(whole, k.tail_mask(count - whole, lanes))
+
+    def _finish(self, k: Kernel, sums: Pointer, y: Pointer, bias: Pointer, count: Value, lanes: int) -> None:
+        for at in k.range(0, count, lanes):
+            mask = k.tail_mask(count - at, lanes)
+            value = sums.load(at, lanes) * k.number("alpha")
+            if self.bias:
+                value = value + bias.load(at, lanes, mask).to(F32)
+            y.store(self.activation.emit(k, value).to(y.element), at, mask)

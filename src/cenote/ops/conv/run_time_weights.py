@@ -1,0 +1,67 @@
+"""Convolutions whose weights are computed at run time: the lowerings for constant weights, with packing before them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from cenote.core.sizes import is_size
+from cenote.core.types import FLOAT32, PLAIN, TensorType
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.conv.numbered_weights import MOST, numbered, unpacked_calls
+from cenote.ops.base import Lowering
+
+Inputs = Sequence[TensorType | None]
+_PICK = 1.5e-9  # seconds to pack a number
+
+
+def run_time_weight_lowerings(
+    inputs: Inputs, offer: Callable[[Inputs], Iterator[Lowering]], packed: int, biases: int
+) -> Iterator[Lowering]:
+    """What `offer` gives for constant weights and bias (inputs 1 and 2), where either is known at run time only.
+
+    `packed` is the most numbers that packed weights have, `biases` the same of packed biases.
+    """
+    weights = present(inputs[1])
+    if any(map(is_size, weights.shape)) or not weights.size or max(weights.size, packed) > MOST:
+        return
+    known: list[TensorType | None] = list(inputs)
+    places = []
+    for index, x in enumerate(inputs[:3]):
+        if index and x is not None and x.value is None:
+            known[index] = TensorType.known(numbered(x.shape))
+            places.append(index)
+    for option in offer(known):
+        yield _packing(option, places, packed + biases)
+
+
+def _packing(option: Lowering, places: Sequence[int], size: int) -> Lowering:
+    layouts = list(option.inputs)
+    for index in places:
+        layouts[index] = PLAIN
+
+    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+        calls = option.bind(views, made[:-1])
+        names = {1: "weights", 2: "bias"}
+        return unpacked_calls(calls, {names[index]: present(views[index]) for index in places}, made[-1])
+
+    temporaries = (*option.temporaries, TensorType(FLOAT32, (size,)))
+    seconds = option.seconds + _PICK * size
+    return replace(option, inputs=tuple(layouts), bind=bind, temporaries=temporaries, seconds=seconds)
+
+
+def packed_sizes(
+    groups: int, filters: int, channels: int, taps: int, lanes: int, calls: int
+) -> tuple[int, int]:
+    """The most numbers in packed weights and biases: groups are joined until they fill vectors."""
+    joined = next(
+        (m for m in range(1, groups + 1) if groups % m == 0 and m * channels % lanes == 0 and m * filters % lanes == 0),
+        groups,
+    ) if groups > 1 else 1  # fmt: skip
+    blocks = -(-joined * filters // lanes) * lanes
+    merged = groups // joined
+    most = max(
+        merged * blocks * joined * channels * taps, -(-groups * filters // lanes) * lanes * channels * taps
+    )
+    return most, (math.prod((merged, blocks)) + lanes) * calls

@@ -1,0 +1,223 @@
+"""Native ways to compute matrix products: what the operators' shapes and transpositions mean in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from cenote.core import limits
+from cenote.core.sizes import is_size, maximum, plain
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
+from cenote.kernels.base import Call, View, constant_of, dense_strides, present
+from cenote.kernels.conv.gemv import gemv_call
+from cenote.kernels.cost_model import peak_seconds, stream_seconds
+from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.product.plan import Matrix, Product
+from cenote.kernels.strided_axes import joined_axes, position_count
+from cenote.ops.base import Lowering
+
+
+@dataclass(frozen=True)
+class Strided:
+    """A tensor as an operator sees it: extents and steps in elements, matrices in the last two axes."""
+
+    shape: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    @staticmethod
+    def of(shape: Sequence[int], permutation: Sequence[int] = ()) -> Strided:
+        """Dense memory of this shape, its axes taken in another order."""
+        steps, order = dense_strides(shape), permutation or range(len(shape))
+        return Strided(tuple(shape[axis] for axis in order), tuple(steps[axis] for axis in order))
+
+    @staticmethod
+    def stored(shape: Sequence[int], permutation: Sequence[int] = ()) -> Strided:
+        """A tensor of this shape whose memory is dense once its axes are taken in another order."""
+        order = list(permutation or range(len(shape)))
+        dense = dense_strides([shape[axis] for axis in order])
+        return Strided(tuple(shape), tuple(dense[order.index(axis)] for axis in range(len(shape))))
+
+    def over(self, batch: Sequence[int]) -> list[int]:
+        """The steps along these batch axes, 0 where it is broadcast."""
+        own = list(zip(self.shape[:-2], self.steps[:-2], strict=True))
+        missing = len(batch) - len(own)
+        return [0] * missing + [0 if extent == 1 else step for extent, step in own]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A product of tensors: activation(alpha A B + bias + beta residual), and where each lies in memory.
+
+    Bias and residual are the numbers of inputs, or constants: `bias` has one number per column, `residual` the shape
+    of y or what broadcasts to it, with contiguous columns.
+    """
+
+    a: Strided
+    b: Strided
+    y: Strided
+    activation: Activation = field(default_factory=Activation)
+    alpha: float = 1.0
+    beta: float = 1.0
+    bias: int | Array | None = None
+    residual: int | Array | None = None
+    residual_at: Strided | None = None
+    stored: str = ""
+
+    def product(self) -> Product:
+        """Sizes, steps and batch axes; without memory. Rows of pairs that share B are rows of one product."""
+        (m, k), n = self.a.shape[-2:], self.b.shape[-1]
+        batch = self.y.shape[:-2]
+        zeros = [0] * len(batch)
+        r = self.residual_at
+        steps = [
+            self.a.over(batch), self.b.over(batch), zeros if r is None else r.over(batch), self.y.over(batch)
+        ]  # fmt: skip
+        axes = joined_axes(batch, steps)
+        a_row, y_row = self.a.steps[-2], self.y.steps[-2]
+        r_row = 0 if r is None or r.shape[-2] == 1 else r.steps[-2]
+        while axes and _is_zero(axes[-1][1][1]):
+            extent, (a_step, _, r_step, y_step) = axes[-1]
+            one = not is_size(m) and m == 1
+            if one:
+                a_row, r_row, y_row = a_step, r_step, y_step
+            elif (a_step, r_step, y_step) != (m * a_row, m * r_row, m * y_row):
+                break
+            m = m * extent
+            axes.pop()
+        nothing = np.zeros(0, np.float32)
+        return Product(
+            m, n, k, Matrix(nothing, a_row, self.a.steps[-1]), Matrix(nothing, self.b.steps[-2], self.b.steps[-1]),
+            Matrix(nothing, y_row, 1), tuple(axes), None, None,
+            None if r is None else Matrix(nothing, r_row, 1), self.activation, self.alpha, self.beta,
+        )  # fmt: skip
+
+
+def product_lowerings(
+    terms: Terms, inputs: Sequence[TensorType | None], target: Target
+) -> Iterator[Lowering]:
+    """Candidates for a product of float32, float16 or bfloat16 matrices."""
+    a, b = present(inputs[0]), present(inputs[1])
+    empty = 0 in [extent for extent in (*terms.y.shape, *terms.a.shape[-1:]) if not is_size(extent)]
+    positions = math.prod(terms.y.shape[:-2])
+    if empty or (not is_size(positions) and positions > limits.MOST_POSITIONS):
+        return
+    product = terms.product()
+    if _is_streamed(terms, product, inputs):
+        yield _streamed(terms, product, inputs)
+    constant = b.value is not None
+    temporary: tuple[TensorType, ...] = ()
+    if not constant and product.packs(target):
+        temporary = (TensorType(FLOAT32, (product.packed_elements(target),)),)
+    unread = [
+        x
+        for x in range(2, len(inputs))
+        if all(not isinstance(y, int) or x != y for y in (terms.bias, terms.residual))
+    ]
+    layouts = _layouts(inputs, [1, *unread] if constant else unread)
+
+    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+        packed = None
+        if constant:
+            packed = product.panels(target).pack(_in_order(constant_of(views[1]), terms.b))
+        bias = views[terms.bias] if isinstance(terms.bias, int) else terms.bias
+        residual: View | Array | None = (
+            views[terms.residual] if isinstance(terms.residual, int) else terms.residual
+        )
+        bound = replace(
+            product,
+            a=replace(product.a, source=present(views[0])),
+            b=replace(product.b, source=present(views[1])),
+            y=replace(product.y, source=made[0]),
+            packed=packed,
+            bias=bias,
+            residual=None
+            if product.residual is None or residual is None
+            else replace(product.residual, source=residual),
+        )
+        return list(bound.calls(target, made[1] if temporary else None))
+
+    seconds = _seconds(product, target, bool(temporary))
+    tolerance = _tolerance(product.k, a.dtype)
+    in_place = (terms.residual,) if isinstance(terms.residual, int) and terms.residual_at == terms.y else ()
+    yield Lowering("panels", layouts, (PLAIN,), bind, seconds, tolerance, temporary, in_place)
+
+
+def _in_order(value: Array, b: Strided) -> Array:
+    """A constant B as the operator sees it, whatever order its axes are stored in."""
+    return np.lib.stride_tricks.as_strided(
+        np.ascontiguousarray(value), b.shape, [step * value.itemsize for step in b.steps], writeable=False
+    )
+
+
+def _layouts(inputs: Sequence[TensorType | None], repacked: Sequence[int]) -> tuple[Layout | None, ...]:
+    return tuple(None if x is None or index in repacked else PLAIN for index, x in enumerate(inputs))
+
+
+# ---- one row or one column: each weight is read once -----------------------------------------------------------------
+
+
+def _is_streamed(terms: Terms, product: Product, inputs: Sequence[TensorType | None]) -> bool:
+    """Whether the product is that of a matrix whose rows are contiguous with one vector, in float32."""
+    if any(map(is_size, (product.m, product.n, product.k))) or product.axes or terms.residual is not None:
+        return False
+    if any(x is not None and x.dtype != np.float32 for x in inputs) or product.alpha != 1:
+        return False
+    if product.m == 1:
+        return bool(product.b.row == 1) and product.a.column == 1
+    return (
+        product.n == 1
+        and product.a.column == 1
+        and product.b.row == 1
+        and terms.bias is None
+        and (product.y.row == 1)
+    )
+
+
+def _streamed(terms: Terms, product: Product, inputs: Sequence[TensorType | None]) -> Lowering:
+    """Rows of a matrix as they lie: bound by reading them."""
+    row = product.m == 1
+    n, k = (product.n, product.k) if row else (product.m, product.k)
+    matrix, vector = (1, 0) if row else (0, 1)
+    stored = terms.stored if row and present(inputs[1]).value is not None else ""
+
+    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+        bias: View | Array = np.zeros(n, np.float32)
+        if terms.bias is not None:
+            bias = present(views[terms.bias]) if isinstance(terms.bias, int) else terms.bias
+        weights: View | Array = present(views[matrix])
+        if stored:
+            weights = _in_order(constant_of(weights), terms.b).T.astype(np.dtype(stored))
+        return [gemv_call(present(views[vector]), weights, bias, made[0], n, k, terms.activation)]
+
+    width = np.dtype(stored or np.float32).itemsize
+    unread = [x for x in range(2, len(inputs)) if not isinstance(terms.bias, int) or x != terms.bias]
+    layouts = _layouts(inputs, [1, *unread] if stored else unread)
+    error = {4: 0.0, 2: 2.0**-8}[width]
+    seconds = 0.95 * stream_seconds(width * n * k)
+    return Lowering("rows", layouts, (PLAIN,), bind, seconds, _tolerance(k, np.dtype(np.float32)) + error)
+
+
+# ---- estimates -------------------------------------------------------------------------------------------------------
+
+
+def _seconds(product: Product, target: Target, packs: bool) -> float:
+    """The slower of arithmetic and memory; packing writes and reads B once more."""
+    images, b_images = position_count(product.axes), position_count(product.b_axes)
+    operations = 2 * images * product.m * product.n * product.k
+    compute = peak_seconds(operations, target, 0.85 if plain(product.m) >= 4 else 0.4)
+    read = 4 * b_images * product.k * product.n
+    return maximum(compute, stream_seconds(read)) + (stream_seconds(2 * read) if packs else 0.0)
+
+
+def _tolerance(k: int, dtype: np.dtype[Any]) -> float:
+    rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8}.get(dtype.name, 0.0)
+    return 2e-6 + 2e-7 * math.sqrt(plain(k)) + rounding
+
+
+def _is_zero(step: int) -> bool:
+    return not is_size(step) and step == 0

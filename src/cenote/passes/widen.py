@@ -1,0 +1,128 @@
+"""Networks of 16-bit floats compute in float32: convolutions, products and all around them.
+
+    %c = conv %x, %w : f16        ->    %x~wide = cast(f32) %x
+    %y = relu %c : f16                  %c~wide = conv %x~wide, %w~wide : f32
+    return %y                           %y~wide = relu %c~wide : f32
+                                        %y = cast(f16) %y~wide
+                                        return %y
+
+Constants become float32 here, once. Values are rounded to 16 bits where the model gives them away, where it casts them
+itself, and where an operator looks at them without making such floats (a comparison). Between operators nothing is
+rounded, so that results are closer to the exact ones than those of a machine with 16-bit arithmetic, and a value past
+65504 is no infinity before it gets to an output. Graphs without convolutions and products keep their 16 bits, in which
+the other kernels read and write half the bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cenote.core.errors import CenoteError
+from cenote.core.types import FLOAT32, Array, TensorType, is_float
+from cenote.graph.graph import Graph, Node
+from cenote.ops.conv.conv import Conv
+from cenote.ops.conv.conv_transpose import ConvTranspose
+from cenote.ops.conv.deform_conv import DeformConv
+from cenote.ops.elementwise.cast import Cast
+from cenote.ops.linear.einsum import Einsum
+from cenote.ops.linear.gemm import Gemm
+from cenote.ops.linear.matmul import MatMul
+from cenote.ops.sequence.attention import Attention
+
+WORTH_IT = (Attention, Conv, ConvTranspose, DeformConv, Einsum, Gemm, MatMul)
+
+
+def widen(graph: Graph) -> Graph:
+    """Compute in float32 where a convolution or product of 16-bit floats is among the nodes."""
+    if not any(
+        isinstance(node.op, WORTH_IT) and _is_half(graph.type_of(node.inputs[0])) for node in graph.nodes
+    ):
+        return graph
+    return _Widener(graph).run()
+
+
+def _is_half(kind: TensorType | None) -> bool:
+    return kind is not None and is_float(kind.dtype) and kind.dtype.itemsize == 2
+
+
+class _Widener:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes: list[Node] = []
+        self.types = dict(graph.types)
+        self.constants: dict[str, Array] = dict(graph.constants)
+        self.wide: dict[str, str] = {}  # the names of values in float32
+        self.made: set[str] = set()  # values of 16 bits that only exist in float32 so far
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes:
+            if not self._widened(node):
+                for name in node.inputs:
+                    self._narrowed(name)
+                self.nodes.append(node)
+        for name in self.graph.outputs:
+            self._narrowed(name)
+        values = self.graph.replace(nodes=tuple(self.nodes), constants=self.constants)
+        types = {name: self.types[name] for name in values.values() if name in self.types}
+        return values.replace(types=types)
+
+    def _widened(self, node: Node) -> bool:
+        """Put the node in float32, if it gives the same types for float32 as for 16 bits."""
+        inputs = self.graph.input_types(node)
+        outputs = [self.graph.type_of(name) for name in node.outputs]
+        if not any(map(_is_half, inputs)) or not any(map(_is_half, outputs)) or isinstance(node.op, Cast):
+            return False
+        try:
+            made = node.op.infer(*map(_in_float32, inputs))
+        except CenoteError:
+            return False
+        for given, wanted in zip(made, outputs, strict=False):
+            expected = _in_float32(wanted)
+            if expected is not None and (given.dtype, given.shape) != (expected.dtype, expected.shape):
+                return False
+        names = tuple(
+            self._in_float32(name) if _is_half(kind) else name
+            for name, kind in zip(node.inputs, inputs, strict=True)
+        )
+        results = tuple(
+            self._fresh(name) if _is_half(kind) else name
+            for name, kind in zip(node.outputs, outputs, strict=True)
+        )
+        self.nodes.append(replace(node, inputs=names, outputs=results))
+        return True
+
+    def _fresh(self, name: str) -> str:
+        """The name of a node's output in float32."""
+        wide = f"{name}~wide"
+        self.types[wide] = TensorType(FLOAT32, self.graph.types[name].shape)
+        self.wide[name] = wide
+        self.made.add(name)
+        return wide
+
+    def _in_float32(self, name: str) -> str:
+        """The value in float32."""
+        if name not in self.wide:
+            wide = self.wide[name] = f"{name}~wide"
+            if name in self.constants:
+                self.constants[wide] = self.constants[name].astype(np.float32)
+                self.types[wide] = TensorType(FLOAT32, self.constants[wide].shape)
+            else:
+                self.types[wide] = TensorType(FLOAT32, self.graph.types[name].shape)
+                self.nodes.append(Node(Cast(FLOAT32), (name,), (wide,), label=""))
+        return self.wide[name]
+
+    def _narrowed(self, name: str) -> None:
+        """Make the value of 16 bits, if there is none so far."""
+        if name in self.made:
+            self.made.remove(name)
+            self.nodes.append(Node(Cast(self.graph.types[name].dtype), (self.wide[name],), (name,), label=""))
+
+
+def _in_float32(kind: TensorType | None) -> TensorType | None:
+    """The type in float32, if it is one of 16-bit floats."""
+    if kind is None or not _is_half(kind):
+        return kind
+    value = None if kind.value is None else kind.value.astype(np.float32)
+    return TensorType(FLOAT32, kind.shape, value)
