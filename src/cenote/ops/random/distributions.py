@@ -109,6 +109,7 @@ class UnseededUniform(RandomUniform):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield Sample(cls(1.0, 1.0), (int64s((2, 3)),))
+        yield Sample(cls(2.0, 2.0, like=True), (seeded((2, 0)),))
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ class RandomNormal(_Drawn):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield Sample(cls(1.0, 0.5), (int64s((3, 33)), np.array([5], SEED)))
+        yield Sample(cls(like=True), (seeded((2, 5), 1, np.float16), np.array([5], SEED)))
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ class UnseededNormal(RandomNormal):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield Sample(cls(1.0, 0.0), (int64s((2, 3)),))
+        yield Sample(cls(2.0, 0.0, like=True), (seeded((2, 0)),))
 
 
 @dataclass(frozen=True)
@@ -206,6 +209,7 @@ class UnseededBernoulli(Bernoulli):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield Sample(cls(), (np.array([0, 1, 0, 1], np.float32),))
+        yield Sample(cls(np.dtype(np.bool_)), (np.ones((2, 3), np.float16),))
 
 
 @dataclass(frozen=True)
@@ -247,6 +251,7 @@ class Multinomial(Op):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield Sample(cls(5), (seeded((3, 7)), np.array([5], SEED)))
+        yield Sample(cls(2, INT64), (seeded((1, 1)), np.array([5], SEED)))
 
 
 @dataclass(frozen=True)
@@ -260,6 +265,7 @@ class UnseededMultinomial(Multinomial):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield Sample(cls(3), (np.array([[0.0, -np.inf]], np.float32),))
+        yield Sample(cls(0), (seeded((2, 3)),))
 
 
 # ---- decoding ---------------------------------------------------------------------------------------------------

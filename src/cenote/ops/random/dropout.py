@@ -208,3 +208,4 @@ class UnseededDropout(Dropout):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield Sample(cls(), (seeded((2, 3)), None, np.array(False)))
+        yield Sample(cls(with_mask=True), (seeded((2, 3)), np.array(0, np.float32), np.array(True)))
