@@ -28,7 +28,7 @@ from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Shapes, Signature
 from cenote.runtime.threads import resolve_threads
 from cenote.sized import check_kept, compile_class, part_of, supply
-from cenote.stage import NoPlan, Options, Stage, get_or_make
+from cenote.stage import NoPlan, Options, Stage, get_or_make, no_plan_for
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -157,7 +157,7 @@ class Model:
         """
         if source and is_plan_at(source):
             raise ArgumentError(
-                f"source: {source} is a plan file itself; name the model that it was made from (an ONNX file)"
+                f"source: {source} is a plan file itself; name the model that it was made from"
             )
         if not self._stages and not self._classes.plans:
             raise InputError("the model has symbolic dimensions: call plan_for(shapes) before saving a plan")
@@ -199,9 +199,8 @@ class Model:
 
     def _adopt(self, shapes: Shapes, plan: Plan | StoredPlan, tail: Tail | None = None) -> Stage:
         """A stage of a plan that was read."""
-        names = [declared.name for declared in self.inputs]
         outputs = self.output_names if tail is None else tail.cut.made
-        stage = Stage(plan, names, outputs, self._options, tail)
+        stage = Stage(plan, [declared.name for declared in self.inputs], outputs, self._options, tail)
         stage.plan.program.prepare()
         self._stages[shapes] = stage
         return stage
@@ -225,8 +224,7 @@ class Model:
 
     @property
     def outputs(self) -> tuple[Declared, ...]:
-        """Name, dtype and shape of each output: those of the plan used last, before the first those that the model
-        declares (a size that it leaves open is a name or None; no shape where it declares none)."""
+        """Name, dtype and shape of each output: of the plan used last, before the first as the model declares them."""
         if not self._stages:
             return self._declared_outputs
         made = next(reversed(self._stages.values())).outputs
@@ -234,8 +232,7 @@ class Model:
 
     @property
     def plan(self) -> Plan | StoredPlan | NoPlan:
-        """The plan used last: steps, kernels, arena; `print(model.plan)`. A `NoPlan`, which is false and says what to
-        do, before the first run of a model with symbolic dimensions."""
+        """The plan used last: steps, kernels, arena; `print(model.plan)`. False (`NoPlan`) before there is one."""
         return next(reversed(self._stages.values())).plan if self._stages else NoPlan()
 
     @property
@@ -243,9 +240,8 @@ class Model:
         """The plans used last, in the order in which they run: one, or more where shapes depend on the content of
         values. Those after the first are there once the model has run; none are before the first run of a model with
         symbolic dimensions."""
-        return (
-            tuple(each.plan for each in next(reversed(self._stages.values())).chain) if self._stages else ()
-        )
+        last = next(reversed(self._stages.values()), None)
+        return () if last is None else tuple(each.plan for each in last.chain)
 
     def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan | StoredPlan:
         """The plan for inputs of these shapes, by name, compiled now if it is new.
@@ -253,9 +249,8 @@ class Model:
         Raises InputError for a missing or unknown name, and for what is no shape that the model takes.
         """
         if not isinstance(shapes, Mapping):
-            raise InputError(
-                f"plan_for takes the shapes by input name, like {{'x': (1, 3, 8, 8)}}, not {shown(shapes)}"
-            )
+            like = "{'x': (1, 3, 8, 8)}"
+            raise InputError(f"plan_for takes the shapes by input name, like {like}, not {shown(shapes)}")
         return self._stage(self._signature.shapes(shapes)).plan
 
     def __reduce__(self) -> NoReturn:
@@ -395,8 +390,7 @@ class Model:
                 self._keep()
                 return Stage.of_class(found, numbers, self._options)
         if self._source is None:
-            kept_shapes = "; ".join(str([list(shape) for shape in key]) for key in self._stages)
-            raise InputError(f"the plan file has no plan for these input shapes (it has: {kept_shapes})")
+            raise no_plan_for(self._stages)
         with importing():
             from cenote.graph.graph import OwnedGraph
 

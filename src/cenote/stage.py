@@ -7,7 +7,7 @@ plan comes from a file or from the cache needs none of it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -229,6 +229,12 @@ class Options:
             from cenote.compiler.constants import ConstantPool
 
         return ConstantPool()
+
+
+def no_plan_for(kept: Iterable[Sequence[Sequence[int]]]) -> InputError:
+    """What is said about shapes that a plan file has no plan for; `kept` are those that it has."""
+    shown_shapes = "; ".join(str([list(shape) for shape in shapes]) for shapes in kept)
+    return InputError(f"the plan file has no plan for these input shapes (it has: {shown_shapes})")
 
 
 def get_or_make(stages: OrderedDict[Any, Stage], key: Any, make: Callable[[], Stage]) -> Stage:

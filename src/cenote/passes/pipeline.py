@@ -10,9 +10,14 @@ from cenote.graph.graph import Graph
 from cenote.graph.verify import verify
 from cenote.ops.conv.conv import Conv
 from cenote.ops.linear.gemm import Gemm
+from cenote.passes.activations import recognize_activations
+from cenote.passes.attention import recognize_attention
+from cenote.passes.chains import fuse_chains
 from cenote.passes.channels import compose_channels
 from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
 from cenote.passes.fuse import fuse, fuse_gates
+from cenote.passes.fuse_products import add_to_products, fuse_products
+from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 from cenote.passes.widen import widen
 
@@ -28,9 +33,16 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         eliminate_common,
         eliminate_dead,
         forget_indices,
+        recognize_activations,
+        recognize_normalizations,
+        eliminate_dead,
+        fuse_products,
+        lambda graph: recognize_attention(graph, target),
+        add_to_products,
         fuse,
         fuse_gates,
         lambda graph: compose_channels(graph, target.lanes()),
+        fuse_chains,
         eliminate_dead,
         own_outputs,
         lambda graph: complete_outputs(graph, target),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import Call, View, present
+from cenote.kernels.base import Call, View, dense_strides, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.layout.transpose import strided_copy_call
@@ -22,16 +22,23 @@ Walk = Callable[[tuple[int, ...]], tuple[int, Sequence[int]]]
 
 
 def strided_lowerings(
-    inputs: Sequence[TensorType | None], output: TensorType, walk: Walk, target: Target
+    inputs: Sequence[TensorType | None],
+    output: TensorType,
+    walk: Walk,
+    target: Target,
+    shape: tuple[int, ...] | None = None,
 ) -> Iterator[Lowering]:
-    """`walk` turns the strides of the first input into where the output starts in it, and its strides there."""
+    """`walk` turns the strides of the first input into where the output starts in it, and its strides there. `shape`:
+    axes that the output is walked by, if not its own."""
     if not can_copy(output.dtype) or not output.size:
         return
 
     def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        x = present(views[0])
+        x, y = present(views[0]), outputs[0]
         start, strides = walk(x.strides)
-        return [strided_copy_call(x.at(start), strides, outputs[0], target)]
+        if shape is not None:
+            y = replace(y, type=TensorType(y.type.dtype, shape), strides=dense_strides(shape))
+        return [strided_copy_call(x.at(start), strides, y, target)]
 
     rest = (None,) * (len(inputs) - 1)
     yield Lowering("strided_copy", (PLAIN, *rest), (PLAIN,), bind, pass_seconds(3 * output.nbytes))

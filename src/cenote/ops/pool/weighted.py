@@ -126,7 +126,7 @@ class GemPool(FloatWindowPool):
         if not x.size or not y.size:
             return
         axes = self.geometry(x.shape)
-        counts = tuple(tuple(map(float, axis.counts())) for axis in axes)
+        counts = tuple(axis.counts() for axis in axes)
         if math.isinf(self.p):
             reduction = MAXIMUM if self.p > 0 else MINIMUM
             inner = inner_sum(axes, (), x, y, target, self.channels_last, reduction)
