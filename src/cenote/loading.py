@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from cenote.core.types import Declared
+    from cenote.frontends.formats import Format
     from cenote.graph.graph import Graph, OwnedGraph
 
 _log = logging.getLogger(__name__)
@@ -39,12 +40,17 @@ def load(
     tune: Tune = "cached",
     denormals: Denormals | None = None,
     shapes: Mapping[str, Sequence[int | str | None]] | None = None,
+    format: Format | None = None,
+    signature: str | None = None,
 ) -> Model:
     """Load a model and make it ready to run.
 
-    `source` is the path of an ONNX file or of a plan file (`Model.save`), the bytes of an ONNX model, an open binary
-    file, or an `onnx.ModelProto`. `threads` per
-    inference; by default one per physical core this process may use (CENOTE_THREADS overrides). `precision`: "fast", or
+    `source` is the path of a model or of a plan file (`Model.save`), the bytes of a model, an open binary file, or an
+    `onnx.ModelProto`. Models are ONNX files, TensorFlow's frozen graphs (.pb, .pbtxt), SavedModel folders and
+    MetaGraphDefs beside their checkpoint (.meta), and TensorFlow Lite files; which it is shows in the content, unless
+    `format` ("onnx", "graphdef", "savedmodel", "metagraph", "tflite") says it. `signature` chooses one of the functions
+    of a SavedModel ("serving_default") or a TensorFlow Lite model (its first graph). `threads` per inference;
+    by default one per physical core this process may use (CENOTE_THREADS overrides). `precision`: "fast", or
     "exact" for convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum. `weights`:
     "bfloat16" or "float16" keep those of linear layers (Gemm, one row at a time) in that type, which nearly halves
     their time and rounds each weight relatively by up to 2**-9 or 2**-12. `tune`: where a layer can be computed in
@@ -68,7 +74,8 @@ def load(
 
     The compiled model is kept in the cache (but for file objects and ModelProtos). A later load of a model with the
     same content, by any process, finds it there: it parses, packs and compiles nothing, and shares the weights with the
-    other processes. CENOTE_PLAN_CACHE limits the megabytes kept.
+    other processes. CENOTE_PLAN_CACHE limits the megabytes kept. Models with loops, strings, sequences or optionals are
+    planned at each load; only their kernels are kept.
 
     Raises MissingFileError (a ModelError and a FileNotFoundError) where there is no such file, ModelError for what is
     no valid model or cannot be read, UnsupportedError for a valid one that Cenote cannot run (the message names the
@@ -80,12 +87,20 @@ def load(
         if is_plan_file(_start(source)):
             raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
         options = Options(resolve_threads(threads), precision, weights, tune, denormals, shapes)
-        return _load_graph(source, options)
+        return _load_graph(_inside(source), options, {"format": format, "signature": signature})
 
 
-def _load_graph(source: Any, options: Options) -> Model:
-    """A model out of the cache, or compiled."""
+def _inside(source: Any) -> Any:
+    """Of a SavedModel folder, the file in it that holds the graphs."""
+    if isinstance(source, str | os.PathLike) and os.path.isdir(source):
+        return os.path.join(source, "saved_model.pb")
+    return source
+
+
+def _load_graph(source: Any, options: Options, reading: Mapping[str, Any]) -> Model:
+    """A model out of the cache, or compiled; `reading` says how the file is to be read."""
     ways = {"precision": options.precision, "weights": options.weights, "tune": options.tune}
+    ways |= {name: str(value) for name, value in reading.items() if value is not None}
     if options.shapes:
         ways["shapes"] = without_bounds(options.shapes)
     cache_entry = cache_entry_of(source, ways)
@@ -93,9 +108,9 @@ def _load_graph(source: Any, options: Options) -> Model:
     shown = source if isinstance(source, str | os.PathLike) else f"a model of type {type(source).__name__}"
     if cache_entry is not None and stored is not None:
         _log.info("%s: from the cache", shown)
-        return Model.from_stored(stored, options, cache_entry, _graph_of(source, cache_entry))
+        return Model.from_stored(stored, options, cache_entry, _graph_of(source, cache_entry, reading))
     start = time.perf_counter()
-    graph, outputs, metadata = _imported(source, cache_entry)
+    graph, outputs, metadata = _imported(source, cache_entry, reading)
     model = Model.from_graph(graph, outputs, metadata, options, cache_entry)
     _log.info("%s: not in the cache, prepared in %.2f s", shown, time.perf_counter() - start)
     return model
@@ -103,27 +118,27 @@ def _load_graph(source: Any, options: Options) -> Model:
 
 @collector_paused()
 def _imported(
-    source: Any, cache_entry: CacheEntry | None
+    source: Any, cache_entry: CacheEntry | None, reading: Mapping[str, Any]
 ) -> tuple[OwnedGraph, Mapping[str, Declared], Mapping[str, str]]:
     """The graph of a model, the outputs that declare a type, and its metadata."""
     with importing():
-        from cenote.frontends.onnx import load_onnx
+        from cenote.frontends.formats import import_model
         from cenote.graph.graph import OwnedGraph
 
-    imported = load_onnx(source)
+    imported = import_model(source, reading["format"], reading["signature"])
     if cache_entry is not None:
         cache_entry.note_external(imported.external)
     return OwnedGraph(imported.graph), imported.outputs, imported.metadata
 
 
-def _graph_of(source: Any, cache_entry: CacheEntry) -> Callable[[], Graph]:
+def _graph_of(source: Any, cache_entry: CacheEntry, reading: Mapping[str, Any]) -> Callable[[], Graph]:
     """Gives the graph of a model whose inputs and outputs came from the cache, read when it is first needed."""
 
     @cache
     def graph() -> Graph:
         if not cache_entry.is_of(source):
             raise ModelError(f"{source} has changed since it was loaded, and is needed again; load it anew")
-        return _imported(source, None)[0].take()
+        return _imported(source, None, reading)[0].take()
 
     return graph
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from cenote.core.containers import all_tensors, given_back
 from cenote.core.errors import ArgumentError, InputError, refusals, shown
 from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
@@ -22,7 +23,7 @@ from cenote.plans import reader
 from cenote.plans.cache import CacheEntry
 from cenote.plans.format import Classes, Pattern, SizedPlan, StoredModel, StoredPlan, Tail, is_plan_at
 from cenote.runtime.arrays import same
-from cenote.runtime.batches import ahead, batches
+from cenote.runtime.batches import mapped
 from cenote.runtime.bounds import narrowed
 from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Shapes, Signature
@@ -61,6 +62,7 @@ class Model:
         self._declared_outputs = tuple(outputs)
         self.metadata = dict(metadata)
         self._options = options
+        options.submodel = self._submodel
         self._cache_entry = cache_entry
         # Digests of the model that this one was made from, and of its files of weights, where they are known.
         self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
@@ -200,7 +202,7 @@ class Model:
     def _adopt(self, shapes: Shapes, plan: Plan | StoredPlan, tail: Tail | None = None) -> Stage:
         """A stage of a plan that was read."""
         outputs = self.output_names if tail is None else tail.cut.made
-        stage = Stage(plan, [declared.name for declared in self.inputs], outputs, self._options, tail)
+        stage = Stage(plan, [*self._signature.by_name], outputs, self._options, tail)
         stage.plan.program.prepare()
         self._stages[shapes] = stage
         return stage
@@ -225,9 +227,7 @@ class Model:
     @property
     def outputs(self) -> tuple[Declared, ...]:
         """Name, dtype and shape of each output: of the plan used last, before the first as the model declares them."""
-        if not self._stages:
-            return self._declared_outputs
-        made = next(reversed(self._stages.values())).outputs
+        made = next(reversed(self._stages.values())).outputs if self._stages else {}
         return tuple(made.get(declared.name, declared) for declared in self._declared_outputs)
 
     @property
@@ -259,11 +259,10 @@ class Model:
             "plan file (Model.save) that takes milliseconds, and the processes share its weights"
         )
 
-    def __copy__(self) -> Model:
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Model:
         return self  # immutable but for its plans, which may be shared
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
-        return self
+    __copy__ = __deepcopy__
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))
@@ -293,8 +292,8 @@ class Model:
         """Outputs by name, as NumPy arrays, for inputs by name."""
         if not isinstance(inputs, Mapping):
             raise InputError(
-                f"run takes a dict of arrays by input name, not {type(inputs).__name__}; call the model itself to give "
-                f"inputs in order: {self._signature}"
+                f"run takes a dict by input name, not {type(inputs).__name__}; call the model for inputs in order: "
+                f"{self._signature}"
             )
         results, _ = self._run(inputs)
         return dict(zip(self.output_names, results, strict=True))
@@ -316,15 +315,7 @@ class Model:
         """
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             raise ArgumentError(f"batch: {shown(batch)} is not a whole number from 1 on")
-        return self._map(items, batch)
-
-    def _map(self, items: Iterable[Any], batch: int) -> Iterator[Any]:
-        stream = ahead(batches(items, batch, self._signature.entry))
-        with contextlib.closing(stream):
-            for group, inputs in stream:
-                results, _ = self._run(inputs)
-                for made in group.parts(dict(zip(self.output_names, results, strict=True))):
-                    yield made[0] if len(made) == 1 else tuple(made)
+        return mapped(items, batch, self._signature.entry, self.run)
 
     def _run(self, given: Mapping[str, Any]) -> tuple[Sequence[Array], Callable[[Array], Any]]:
         """The outputs in order, for inputs by name, and what makes them the caller's kind of array."""
@@ -339,8 +330,7 @@ class Model:
                 array, back = foreign(array, declared)
                 restore = restore if back is same else back
             arrays.append(fitting(array, declared))
-        key = tuple([array.shape for array in arrays])
-        stage = self._stages.get(key)
+        stage = self._stages.get(key := tuple([array.shape for array in arrays]))
         if stage is None:
             stage = self._stage(key)
         elif len(self._stages) > 1:
@@ -351,16 +341,26 @@ class Model:
         if (unwritten := self._unwritten) is not None:
             self._unwritten = None
             unwritten.release()
+        if tail is not None and not all_tensors(results):
+            return [given_back(array) for array in results], same
         return results, restore
 
     def _run_in_stages(self, stage: Stage, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs in order, as values of graphs: sequences are packed."""
         with refusals("a run in stages"):
-            results = stage.run(dict(zip((each.name for each in self.inputs), arrays, strict=True)))
+            results = stage.run(dict(zip(self._signature.by_name, arrays, strict=True)))
             if self._options.changed:
                 with self._options.guard.lock:
                     self._options.changed = False
                     self._keep()
         return [results[name] for name in self.output_names]
+
+    def _submodel(self, graph: Graph) -> Callable[[Sequence[Array]], Sequence[Array]]:
+        """Runs a graph inside of this model, which is compiled when it first runs: arrays that fit, in order."""
+        made = [Declared(name, FLOAT32, None) for name in graph.outputs]
+        model = Model(graph.inputs, made, {}, self._options.inside())
+        model._source = lambda: graph
+        return lambda arrays: model._run_in_stages(model._stage(tuple([x.shape for x in arrays])), arrays)
 
     def _stage(self, shapes: Shapes) -> Stage:
         with refusals("a plan for new shapes"), self._options.guard.lock:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from cenote.frontends.onnx_wire import BytesSource, FileSource, Split, split
+from cenote.frontends.onnx_wire import Split, split
+from cenote.frontends.wire import BytesSource, FileSource
 from tests.frontends.models import model
 
 

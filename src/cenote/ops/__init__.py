@@ -53,7 +53,7 @@ _FILES: dict[str, str] = {
     "movement.scatter": "Scatter ScatterElements ScatterND TensorScatter",
     "movement.shape": "ConstantOfShape EyeLike Range Shape Size",
     "movement.take": "",
-    "movement.transpose": "Transpose",
+    "movement.transpose": "Transpose cenote.TransposeLast",
     "normalization.batch_normalization": "BatchNormalization",
     "normalization.instance_normalization": "GroupNormalization InstanceNormalization",
     "normalization.layer_normalization": (
@@ -91,6 +91,10 @@ _FILES: dict[str, str] = {
     "roi.align": "RoiAlign",
     "roi.pool": "MaxRoiPool",
     "sequence.attention": "Attention",
+    "sequence.containers": (
+        "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct "
+        "SequenceEmpty SequenceErase SequenceInsert SequenceLength SplitToSequence"
+    ),
     "sequence.recurrent": "GRU LSTM RNN",
     "sequence.scaled_dot_product": "",
     "sequence.sequence_mixers": "CausalConvWithState LinearAttention RotaryEmbedding SwiGLU",

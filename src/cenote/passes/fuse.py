@@ -30,8 +30,9 @@ from cenote.ops.elementwise.activation import (
     Swish,
     activation_of,
 )
-from cenote.ops.elementwise.binary import Add, Mul
+from cenote.ops.elementwise.binary import Add, Div, Mul, Sub
 from cenote.ops.epilogue import Fusible
+from cenote.ops.linear.gemm import Gemm
 from cenote.ops.movement.parts import Concat, Split
 from cenote.ops.normalization.batch_normalization import BatchNormalization
 from cenote.ops.pool.window import MaxPool
@@ -165,25 +166,63 @@ def _scale_filters(op: Conv | ConvTranspose, weights: Array, scale: Array) -> Ar
 # ---- bias, residual, activation -------------------------------------------------------------------------------------
 
 
-def fold_bias(rewriter: Rewriter, node: Node) -> bool:
-    """Conv → Add of one constant per channel: the convolution's bias."""
-    for producer_name, other in (node.inputs, node.inputs[::-1]):
-        found = rewriter.producer(producer_name, Fusible)
-        if found is None or not isinstance(found[1], Conv | ConvTranspose) or other not in rewriter.constants:
+def _per_channel(rewriter: Rewriter, conv: str, constant: str) -> Array | None:
+    """A constant as one number per channel of a convolution's result; None where it is something else."""
+    value, made = rewriter.constants.get(constant), rewriter.type(conv)
+    if value is None or value.ndim > made.rank or value.size not in (1, made.shape[1]):
+        return None
+    places = (1,) * (made.rank - value.ndim) + value.shape
+    if any(extent != 1 for axis, extent in enumerate(places) if axis != 1):
+        return None
+    return np.broadcast_to(value.reshape(-1), made.shape[1:2]).astype(np.float64)
+
+
+def fold_constant(rewriter: Rewriter, node: Node) -> bool:
+    """Conv → Add, Sub, Mul or Div of one constant per channel: its bias, or its filters and its bias scaled.
+
+    Batch normalisation that an exporter wrote out is such a chain.
+    """
+    pairs = (node.inputs, node.inputs[::-1]) if isinstance(node.op, Add | Mul) else (node.inputs,)
+    for name, other in pairs:
+        found = rewriter.producer(name, Fusible)
+        if found is None:
             continue
-        producer, op = found
-        if len(producer.inputs) > 2:
+        producer, op = found[0], found[1]
+        if not isinstance(op, Conv | ConvTranspose) or not op.is_bare:
             continue
-        value, made = rewriter.constants[other], rewriter.type(producer_name)
-        per_channel = (1,) * (made.rank - 2)
-        fits = value.size == made.shape[1] and value.shape[-(made.rank - 1) :] == (
-            made.shape[1],
-            *per_channel,
-        )
-        if not fits or not op.is_bare or rewriter.type(node.outputs[0]).shape != made.shape:
+        value, bias = _per_channel(rewriter, name, other), [*producer.inputs, ""][2]
+        if value is None or (bias and bias not in rewriter.constants):
             continue
-        name = rewriter.constant(f"{other}~bias", np.ascontiguousarray(value.reshape(-1)))
-        rewriter.merge(producer, node, op, (*producer.inputs[:2], name))
+        if rewriter.type(node.outputs[0]) != rewriter.type(name):
+            continue
+        before = rewriter.constants[bias].astype(np.float64) if bias else np.zeros_like(value)
+        weights = producer.inputs[1]
+        if isinstance(node.op, Add | Sub):
+            after = before + (value if isinstance(node.op, Add) else -value)
+        else:
+            scale = value if isinstance(node.op, Mul) else 1 / value
+            if weights not in rewriter.constants or not np.isfinite(scale).all():
+                continue
+            after = before * scale
+            scaled = _scale_filters(op, rewriter.constants[weights], scale)
+            weights = rewriter.constant(f"{weights}~scaled", scaled)
+        dtype = rewriter.type(name).dtype
+        inputs = (producer.inputs[0], weights, rewriter.constant(f"{other}~bias", after.astype(dtype)))
+        rewriter.merge(producer, node, op, inputs)
+        return True
+    return False
+
+
+def fold_into_gemm(rewriter: Rewriter, node: Node) -> bool:
+    """Gemm → Add of a constant row: its C."""
+    for name, other in (node.inputs, node.inputs[::-1]):
+        found, row = rewriter.producer(name, Gemm), rewriter.constants.get(other)
+        if found is None or row is None or len(found[0].inputs) > 2 or not found[1].is_bare:
+            continue
+        made = rewriter.type(name)
+        if row.size != made.shape[1] or row.shape[-1:] != made.shape[1:] or row.ndim > 2:
+            continue
+        rewriter.merge(found[0], node, replace(found[1], beta=1.0), (*found[0].inputs, other))
         return True
     return False
 
@@ -299,8 +338,10 @@ def join_split_pieces(rewriter: Rewriter, node: Node) -> bool:
 
 RULES: Mapping[type[Op], tuple[Rule, ...]] = {
     BatchNormalization: (fold_batch_normalization,),
-    Add: (fold_bias, fold_residual),
-    Mul: (recognize_gate,),
+    Add: (fold_constant, fold_into_gemm, fold_residual),
+    Sub: (fold_constant,),
+    Mul: (fold_constant, recognize_gate),
+    Div: (fold_constant,),
     Clip: (fold_activation,),
     MaxPool: (fold_max_pool,),
     Concat: (join_split_pieces,),

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cenote.core.target import Target
-from cenote.graph.graph import Graph
+from cenote.core.types import TensorType
+from cenote.graph.graph import Graph, Node
 from cenote.graph.verify import verify
 from cenote.ops.conv.conv import Conv
 from cenote.ops.linear.gemm import Gemm
@@ -17,8 +18,10 @@ from cenote.passes.channels import compose_channels
 from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
 from cenote.passes.fuse import fuse, fuse_gates
 from cenote.passes.fuse_products import add_to_products, fuse_products
+from cenote.passes.global_pools import recognize_global_pools
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
+from cenote.passes.transposes import sink_transposes
 from cenote.passes.widen import widen
 
 GraphPass = Callable[[Graph], Graph]
@@ -28,10 +31,14 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
     """The passes for a target; `exact` forbids Winograd, `weights` is the type that linear layers keep theirs in."""
     return (
         *((forbid_winograd,) if exact else ()),  # before fusing, which asks for it
+        say_groups,
+        remove_identities,
+        sink_transposes,
         widen,
         remove_identities,
         eliminate_common,
         eliminate_dead,
+        recognize_global_pools,
         forget_indices,
         recognize_activations,
         recognize_normalizations,
@@ -57,6 +64,28 @@ def forbid_winograd(graph: Graph) -> Graph:
         for node in graph.nodes
     )
     return graph.replace(nodes=nodes)
+
+
+def say_groups(graph: Graph) -> Graph:
+    """Convolutions whose file leaves the groups to the shapes say them."""
+    nodes = tuple(
+        replace(
+            node,
+            op=replace(
+                node.op, groups=node.op.shape(graph.types[node.inputs[0]], _weights(graph, node)).groups
+            ),
+        )
+        if isinstance(node.op, Conv) and not node.op.groups
+        else node
+        for node in graph.nodes
+    )
+    return graph.replace(nodes=nodes)
+
+
+def _weights(graph: Graph, node: Node) -> TensorType:
+    kind = graph.type_of(node.inputs[1])
+    assert kind is not None
+    return kind
 
 
 def narrow_weights(graph: Graph, weights: str) -> Graph:

@@ -180,6 +180,8 @@ def _type_record(type: TensorType) -> list[Any]:
 
 
 def _declared_record(declared: Declared) -> list[Any]:
+    if declared.form:
+        raise UnsupportedError(f"a plan file takes tensors, but {declared} is none")
     return [
         declared.name,
         _dtype_name(declared.dtype),

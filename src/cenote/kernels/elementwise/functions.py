@@ -14,7 +14,7 @@ import numpy as np
 
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel
-from cenote.codegen.values import F32, Value
+from cenote.codegen.values import F32, I32, Value
 from cenote.core.types import FLOAT64, is_float
 from cenote.kernels.elementwise import integers, remainders, trigonometry
 from cenote.kernels.elementwise.activations import KINDS, Activation
@@ -25,7 +25,7 @@ Formula = Callable[..., Value]
 INTEGER = frozenset(
     {"add", "sub", "mul", "max", "min", "neg", "abs", "sign"}
     | {"identity", "relu", "clip", "prelu", "max_scalar", "min_scalar", "clamp", "square", "cube", "where"}
-    | {"div", "floor_divide", "modulo", "remainder", "shift_left", "shift_right", "shrink"}
+    | {"quantized", "div", "floor_divide", "modulo", "remainder", "shift_left", "shift_right", "shrink"}
     | {
         "equal",
         "different",
@@ -89,6 +89,20 @@ def _ceil(kernel: Kernel, x: Value) -> Value:
 def _truncate(kernel: Kernel, x: Value) -> Value:
     rounded = round_even(kernel, kernel.absolute(x))
     return math.copy_sign(kernel, kernel.select(rounded > kernel.absolute(x), rounded - 1.0, rounded), x)
+
+
+def _quantized(kernel: Kernel, x: Value, zero: Value, low: int, high: int) -> Value:
+    """x rounded to the nearest whole number, halves to even, around a zero point, within low..high, as int32.
+
+    NaN counts as 0. The bounds lie far outside of any quantized type and keep the sum with 1.5 * 2^23 among the floats
+    whose low bits are the rounded number: one addition instead of rounding and a conversion.
+    """
+    bounded = _max_scalar(kernel, x, kernel.constant(x.type, -(2.0**20), x.lanes))
+    bounded = _min_scalar(kernel, bounded, kernel.constant(x.type, 2.0**20, x.lanes))
+    numbers = kernel.select(x.is_nan(), kernel.constant(x.type, 0.0, x.lanes), bounded)
+    whole = (numbers + 1.5 * 2.0**23).bits(I32) - 0x4B400000 + zero
+    whole = kernel.select(whole < low, kernel.constant(I32, low, x.lanes), whole)
+    return kernel.select(whole > high, kernel.constant(I32, high, x.lanes), whole)
 
 
 def _square_root_power(kernel: Kernel, x: Value) -> Value:
@@ -177,6 +191,7 @@ FORMULAS: dict[str, Formula] = {
     "ceil": _ceil,
     "round": round_even,
     "truncate": _truncate,
+    "quantized": _quantized,
     "expm1": math.expm1,
     "rsqrt": lambda kernel, x: 1.0 / kernel.square_root(x),
     **trigonometry.FORMULAS,

@@ -24,6 +24,8 @@ from cenote.ops.values import narrow, seeded, wide
 
 def decode_conv(node: Imported) -> Conv:
     """Conv of ai.onnx 1, 11 and 22 (they differ in types and wording only)."""
+    if not node.get("group", 1):
+        raise ArgumentError("conv: groups 0 must divide the channels and filters")
     return read(Conv, node, "strides", "pads", "dilations", "auto_pad", groups="group", window="kernel_shape")
 
 
@@ -31,14 +33,14 @@ def decode_conv(node: Imported) -> Conv:
 class Conv(Fusible):
     """Cross-correlation of x (N, C, *spatial) with weights w (M, C/groups, *window), plus bias (M,).
 
-    Inputs: x, w, bias (optional) and, with `residual`, a tensor of the output's shape; the result is
-    activation(conv + bias + residual). All are of one float type. Empty `strides` and `dilations`
-    mean ones, empty `pads` none; `pads` holds (begin, end) per axis. With `auto_pad` other than NOTSET the
-    explicit pads are ignored. With `pool`, y is the 2x2 maxima, two apart, of what it would be (a NaN makes its
-    window NaN; an odd last row or column is dropped); needs two spatial axes and no residual, and only Winograd
-    computes it natively. `window` only repeats the extents of w (ONNX's kernel_shape): they are checked
-    when given. `exact` forbids Winograd algorithms, whose rounding error is two to three times that of a
-    plain sum, and which spread an infinity or NaN of the input over whole tiles of outputs.
+    Inputs: x, w, bias (optional) and, with `residual`, a tensor of the output's shape; the result is activation(conv
+    + bias + residual). All are of one float type. Empty `strides` and `dilations` mean ones, empty `pads` none;
+    `pads` holds (begin, end) per axis. With `auto_pad` other than NOTSET the explicit pads are ignored. With `pool`,
+    y is the 2x2 maxima, two apart, of what it would be (a NaN makes its window NaN; an odd last row or column is
+    dropped); needs two spatial axes and no residual, and only Winograd computes it natively. `window` only repeats
+    the extents of w (ONNX's kernel_shape): they are checked when given. 0 `groups` are as many as the channels of x
+    are times those of the weights. `exact` forbids Winograd algorithms, whose rounding error is two to three times
+    that of a plain sum, and which spread an infinity or NaN of the input over whole tiles of outputs.
 
     Output extents are floor((in + begin + end - reach) / stride) + 1 with reach = (window - 1) * dilation +
     1. Raises ShapeError where the window does not fit: PyTorch does too, ONNX leaves it open.
@@ -72,14 +74,14 @@ class Conv(Fusible):
         if any(extent < 1 for extent in window):
             raise ShapeError(f"conv: the weights {w} have an empty window")
         channels, filters = x.shape[1], w.shape[0]
-        if self.groups < 1 or channels % self.groups or filters % self.groups:
+        groups = self.groups or max(1, channels // max(1, w.shape[1]))
+        if groups < 1 or channels % groups or filters % groups:
             raise ArgumentError(
-                f"conv: groups {self.groups} must divide {channels} channels and {filters} filters"
+                f"conv: groups {groups} must divide {channels} channels and {filters} filters"
             )
-        if w.shape[1] * self.groups != channels:
+        if w.shape[1] * groups != channels:
             raise ShapeError(
-                f"conv: x {x} has {channels} channels, weights {w} in {self.groups} groups take "
-                f"{w.shape[1] * self.groups}"
+                f"conv: x {x} has {channels} channels, weights {w} in {groups} groups take {w.shape[1] * groups}"
             )
         strides = extents("conv", "strides", self.strides, rank)
         dilations = extents("conv", "dilations", self.dilations, rank)
@@ -87,7 +89,7 @@ class Conv(Fusible):
         pads = resolve_pads("conv", self.auto_pad, self.pads, x.shape[2:], reach, strides)
         out = output_size("conv", x.shape[2:], reach, strides, pads)
         return ConvShape(
-            x.shape[0], channels, filters, self.groups, x.shape[2:], out, window, strides, pads, dilations
+            x.shape[0], channels, filters, groups, x.shape[2:], out, window, strides, pads, dilations
         )
 
     def extents(self, shape: ConvShape) -> tuple[int, ...]:

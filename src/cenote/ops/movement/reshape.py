@@ -107,6 +107,28 @@ class Reshape(_View):
 
 
 @dataclass(frozen=True)
+class AxesFrom(_View):
+    """The first input with axes of 1 behind its own, so that in broadcasting they meet those of the second input from
+    `axis` on: what opset 6 of ONNX did where a node said so.
+    """
+
+    axis: int
+
+    name = "axes_from"
+    operands = ("data", "like")
+
+    def types(self, data: TensorType, like: TensorType) -> Types:
+        behind = max(0, like.rank - normalize_axis(self.name, self.axis, like.rank + 1) - data.rank)
+        shape = (*data.shape, *(1,) * behind)
+        return (TensorType(data.dtype, shape, None if data.value is None else data.value.reshape(shape)),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(cls(1), (seeded((3,)), seeded((2, 3, 4, 5))))
+        yield Sample(cls(0), (seeded((2, 3)), seeded((2, 3, 4))))
+
+
+@dataclass(frozen=True)
 class Flatten(_View):
     """A matrix: the axes before `axis` (-rank to rank) are its rows, the rest its columns."""
 

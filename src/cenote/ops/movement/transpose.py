@@ -46,18 +46,31 @@ def strided_lowerings(
 
 @dataclass(frozen=True)
 class Transpose(Op):
-    """Axis i of the output is axis `order[i]` of the data; without an order the axes are reversed."""
+    """Axis i of the output is axis `order[i]` of the data; without an order the axes are reversed.
+
+    `trailing`: the order is that of the last axes alone, those before stay where they are.
+    """
 
     order: tuple[int, ...] | None = None
+    trailing: bool = False
 
     name = "transpose"
     operands = ("data",)
-    from_onnx = {"Transpose": lambda node: read(Transpose, node, order="perm")}
+    from_onnx = {
+        "Transpose": lambda node: read(Transpose, node, order="perm"),
+        "cenote.TransposeLast": lambda node: Transpose((1, 0), trailing=True),
+    }
 
     def axes(self, rank: int) -> tuple[int, ...]:
         """The order as axes 0..rank-1."""
         if self.order is None:
             return tuple(reversed(range(rank)))
+        if self.trailing and len(self.order) <= rank:
+            before = rank - len(self.order)
+            return (
+                *range(before),
+                *(before + axis for axis in unique_axes("transpose", self.order, rank - before)),
+            )
         if len(self.order) != rank:
             raise ShapeError(f"transpose: order {list(self.order)} does not name each of {rank} axes once")
         return unique_axes("transpose", self.order, rank)
@@ -85,3 +98,4 @@ class Transpose(Op):
         yield Sample(Transpose((1, 0)), (seeded((0, 4)),))
         yield Sample(Transpose((-1, 0)), (seeded((3, 1), dtype=np.int8),))
         yield Sample(Transpose(), (seeded(()),))
+        yield Sample(Transpose((1, 0), trailing=True), (seeded((2, 3, 4, 5)),), "the last two")

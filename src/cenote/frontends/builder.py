@@ -1,0 +1,176 @@
+"""What front ends make graphs with: nodes by ONNX's names of operators, constants, unique names of values.
+
+The vocabulary is ONNX's whatever the file's format, so that an operator's attributes are read and checked in one place
+(`Op.from_onnx`). What is constant and small is computed at once: axes, shapes and paddings that a file computes from
+constants are then there to be read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import CenoteError, ModelError
+from cenote.core.types import Array, Declared, Dimension, TensorType
+from cenote.graph.graph import Graph, Node
+from cenote.ops import DECODERS
+from cenote.ops.base import Imported, Op, Rewired
+from cenote.ops.elementwise.cast import Cast, converted
+
+OPSET = 21  # of ONNX, whose names and attributes are used
+_FOLDED = 1 << 16  # elements of a result that is computed at once
+
+
+class GraphBuilder:
+    """A graph in the making. Values are named by strings; "" is an absent one."""
+
+    def __init__(self) -> None:
+        self.inputs: list[Declared] = []
+        self.constants: dict[str, Array] = {}
+        self.nodes: list[Node] = []
+        self.label = ""  # of the nodes that are made now: the name in the file of what they come from
+        self._taken: set[str] = set()
+        self._copies: dict[str, int] = {}
+
+    def name(self, wanted: str) -> str:
+        """A name that no value has: `wanted`, or with a number behind it."""
+        name = wanted or "value"
+        while name in self._taken:
+            self._copies[wanted] = self._copies.get(wanted, 0) + 1
+            name = f"{wanted}.{self._copies[wanted]}"
+        self._taken.add(name)
+        return name
+
+    def input(self, name: str, dtype: np.dtype[Any], shape: Sequence[Dimension] | None) -> str:
+        """An input of the graph."""
+        name = self.name(name)
+        self.inputs.append(Declared(name, dtype, None if shape is None else tuple(shape)))
+        return name
+
+    def constant(self, value: Any, name: str = "") -> str:
+        """A constant."""
+        made = self.name(name or f"{self.label or 'graph'}/constant")
+        self.constants[made] = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
+        return made
+
+    def known(self, value: str) -> Array | None:
+        """The content of a constant; None of any other value."""
+        return self.constants.get(value)
+
+    def need(self, value: str, what: str) -> Array:
+        """The content of a value that must be constant.
+
+        Raises ModelError where it is not: what depends on the data cannot be an attribute.
+        """
+        found = self.known(value)
+        if found is None:
+            raise ModelError(f"{what} is computed when the model runs; it must be a constant")
+        return found
+
+    def numbers(self, value: str, what: str) -> tuple[int, ...]:
+        """The content of a constant of integers."""
+        found = self.need(value, what)
+        if found.dtype.kind not in "iu":
+            raise ModelError(f"{what} holds {found.dtype.name}, not integers")
+        return tuple(int(number) for number in found.reshape(-1))
+
+    def add(self, op: str, *inputs: str, name: str = "", **attributes: Any) -> str:
+        """A node with one output; the value. `op` and the attributes are ONNX's."""
+        return self.add_many(op, inputs, (name,), **attributes)[0]
+
+    def cast(self, value: str, dtype: np.dtype[Any], name: str = "") -> str:
+        """The value in another element type; of a constant at once, whatever its size."""
+        content = self.known(value)
+        if content is not None:
+            return self.constant(converted(content, dtype), name or f"{value}/{dtype.name}")
+        return self.add_op(Cast(dtype), (value,), (name,))[0]
+
+    def add_many(
+        self, op: str, inputs: Sequence[str], names: Sequence[str], domain: str = "", **attributes: Any
+    ) -> tuple[str, ...]:
+        """A node with an output for each name."""
+        imported = Imported(
+            op=op,
+            domain=domain,
+            opset=OPSET if not domain else 1,
+            attributes=attributes,
+            present=tuple(bool(value) for value in inputs),
+            outputs=len(names),
+            constants={i: self.constants[value] for i, value in enumerate(inputs) if value in self.constants},
+        )
+        key = f"{domain}.{op}" if domain else op
+        try:
+            decoded = DECODERS[key](imported)
+        except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
+            if isinstance(error, CenoteError):
+                raise
+            raise ModelError(f"{op}: an attribute's value does not fit ({error})") from error
+        if isinstance(decoded, Rewired):
+            inputs = [self._wired(item, inputs) for item in decoded.inputs]
+            decoded = decoded.op
+        return self.add_op(decoded, inputs, names)
+
+    def _wired(self, item: int | Array | None, inputs: Sequence[str]) -> str:
+        if item is None:
+            return ""
+        if isinstance(item, int):
+            return inputs[item] if item < len(inputs) else ""
+        return self.constant(item)
+
+    def add_op(self, op: Op, inputs: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+        """A node of an operator; what follows from small constants is computed now."""
+        given = list(inputs)
+        while given and not given[-1]:
+            given.pop()
+        made = tuple(self.name(name or f"{self.label or op.name}/{op.name}") for name in names)
+        folded = self._fold(op, given)
+        if folded is not None:
+            self.constants.update(zip(made, folded, strict=False))
+        else:
+            self.nodes.append(Node(op, tuple(given), made, self.label))
+        return made
+
+    def _fold(self, op: Op, inputs: Sequence[str]) -> Sequence[Array] | None:
+        if not op.pure or not all(not value or value in self.constants for value in inputs):
+            return None
+        arrays = [self.constants[value] if value else None for value in inputs]
+        types = op.infer(*(None if x is None else TensorType.known(x) for x in arrays))
+        if sum(math.prod(kind.shape) for kind in types) > _FOLDED:
+            return None
+        return op.reference(*arrays)
+
+    def graph(self, outputs: Mapping[str, str], name: str) -> Graph:
+        """The finished graph; `outputs` says which value each output is, by the output's name."""
+        names = []
+        for wanted, value in outputs.items():
+            if value == wanted:
+                names.append(value)
+                continue
+            names.append(self.name(wanted))
+            identity = DECODERS["Identity"](Imported("Identity", "", OPSET, {}, (True,), 1))
+            assert isinstance(identity, Op)
+            self.nodes.append(Node(identity, (value,), (names[-1],)))
+        used = {value for node in self.nodes for value in node.inputs} | set(names)
+        constants = {value: content for value, content in self.constants.items() if value in used}
+        return Graph(tuple(self.inputs), tuple(names), tuple(self.nodes), constants, name=name or "graph")
+
+
+def transposed(builder: GraphBuilder, value: str, order: Sequence[int], name: str = "") -> str:
+    """The value with its axes in another order; of a constant at once, whatever its size."""
+    if tuple(order) == tuple(range(len(order))):
+        return value
+    content = builder.known(value)
+    if content is not None:
+        return builder.constant(content.transpose(order), name or f"{value}/transposed")
+    return builder.add("Transpose", value, perm=tuple(order), name=name)
+
+
+def reshaped(builder: GraphBuilder, value: str, shape: Sequence[int], name: str = "") -> str:
+    """The value under another shape, in which one extent may be -1; of a constant at once, whatever its size."""
+    content = builder.known(value)
+    if content is not None:
+        return builder.constant(content.reshape(shape), name or f"{value}/reshaped")
+    return builder.add("Reshape", value, builder.constant(np.array(shape, np.int64)), name=name, allowzero=1)

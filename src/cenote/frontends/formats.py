@@ -1,0 +1,125 @@
+"""Which format a model is in, by its content, and the front end that reads it. Front ends are imported when needed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from cenote.core.errors import ArgumentError, CenoteError, MissingFileError, ModelError
+from cenote.frontends.imported import ImportedModel
+from cenote.frontends.wire import BytesSource, FileSource, IrregularError, Source, Span, fields_of
+
+Format = Literal["onnx", "graphdef", "savedmodel", "metagraph", "tflite"]
+
+_ONNX_GRAPH, _META_GRAPHS, _SAVER = 7, 2, 3
+_LOOKED_AT = 64  # fields of a file
+
+
+def import_model(source: Any, form: Format | None = None, signature: str | None = None) -> ImportedModel:
+    """Read a model; `form` forces a format, `signature` chooses among the functions of those that have several.
+
+    Raises MissingFileError, ModelError for what is no valid model, UnsupportedError for what Cenote does not have,
+    ArgumentError for a format that does not exist and a signature that the model does not have.
+    """
+    if form is not None and form not in get_args(Format):
+        raise ArgumentError(f"format: '{form}' is none of {', '.join(get_args(Format))}")
+    if isinstance(source, str | os.PathLike):
+        return _from_path(Path(source), form, signature)
+    if not isinstance(source, bytes | bytearray | memoryview) and form in (None, "onnx"):
+        return _onnx(source, signature)  # an open file or a message
+    content = BytesSource(bytes(source if not hasattr(source, "read") else source.read()))
+    form = form or format_of(content)
+    if form == "onnx":
+        return _onnx(source, signature)
+    try:
+        return _from_source(content, form, signature)
+    except CenoteError as error:
+        raise error.located("model given as bytes") from error
+
+
+def _from_path(path: Path, form: Format | None, signature: str | None) -> ImportedModel:
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        raise MissingFileError("there is no such file", os.fspath(path)) from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{os.fspath(path)!r}: the file cannot be read ({error})") from error
+    with file:
+        try:
+            source = FileSource(file)
+            form = form or ("savedmodel" if path.name == "saved_model.pb" else format_of(source))
+            if form != "onnx":
+                return _from_open(path, source, form, signature)
+        except OSError as error:
+            raise ModelError(f"{path}: the file cannot be read ({error})") from error
+        except CenoteError as error:
+            raise error.located(os.fspath(path)) from error
+    return _onnx(path, signature)
+
+
+def _from_open(path: Path, source: Source, form: Format, signature: str | None) -> ImportedModel:
+    if form not in ("savedmodel", "metagraph"):
+        return _from_source(source, form, signature)
+    from cenote.frontends.tensorflow.reader import load_meta_graph, load_saved_model
+
+    return load_saved_model(path, signature) if form == "savedmodel" else load_meta_graph(path)
+
+
+def _from_source(source: Source, form: Format, signature: str | None) -> ImportedModel:
+    if form == "tflite":
+        from cenote.frontends.tflite.reader import load_tflite
+
+        return load_tflite(source, signature)
+    if signature is not None:
+        raise ArgumentError(f"signature: a model in the format {form} has none")
+    if form == "graphdef":
+        from cenote.frontends.tensorflow.reader import load_graph_def
+
+        return load_graph_def(source, text=_is_text(source.read(0, 64)))
+    raise ArgumentError(f"a model in the format {form} is given by its path: it has other files beside it")
+
+
+def _onnx(source: Any, signature: str | None) -> ImportedModel:
+    if signature is not None:
+        raise ArgumentError("signature: an ONNX model has none")
+    from cenote.frontends.onnx import load_onnx
+
+    return load_onnx(source)
+
+
+def format_of(source: Source) -> Format:
+    """The format of a file; what is nothing that is known is left to ONNX's front end to refuse."""
+    start = source.read(0, 64)
+    if start[4:8] == b"TFL3":
+        return "tflite"
+    if _is_text(start):
+        return "graphdef"
+    try:
+        fields = _first_fields(source)
+    except IrregularError:
+        return "onnx"
+    numbers = {number for number, is_message in fields if is_message}
+    if (1, True) in fields and _ONNX_GRAPH not in numbers:  # in ONNX the first field is a number
+        return "metagraph" if {_META_GRAPHS, _SAVER} <= numbers else "graphdef"
+    if fields and {number for number, _ in fields} == {1, 2} and _META_GRAPHS in numbers:
+        return "savedmodel"
+    return "onnx"
+
+
+def _is_text(start: bytes) -> bool:
+    """Is it a GraphDef in protobuf's text form?"""
+    return start.lstrip().startswith((b"node {", b"node{", b"versions {", b"library {"))
+
+
+def _first_fields(source: Source) -> set[tuple[int, bool]]:
+    """Numbers of a file's first fields, and whether each holds bytes."""
+    found: set[tuple[int, bool]] = set()
+    offset = 0
+    for _ in range(_LOOKED_AT):
+        if offset >= source.size:
+            break
+        field = fields_of(source, Span(offset, source.size - offset), most=1)[0]
+        found.add((field.number, field.content is not None))
+        offset = field.whole.end
+    return found

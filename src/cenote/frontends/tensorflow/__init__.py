@@ -1,0 +1,1 @@
+"""TensorFlow models without TensorFlow: GraphDef files, SavedModel folders, MetaGraphDefs with checkpoints."""

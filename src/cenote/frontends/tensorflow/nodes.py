@@ -1,0 +1,344 @@
+"""From nodes of TensorFlow graphs to operators: names, attributes, calls of functions, branches that are decided.
+
+Import is by demand: what the outputs need is visited, nothing else, so that savers, summaries and training leave no
+trace. `OPERATORS` (beside this) says what each operation becomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import CenoteError, ModelError, UnsupportedError
+from cenote.core.types import Array, Dimension
+from cenote.frontends.builder import GraphBuilder
+from cenote.frontends.channels_last import ChannelsLast
+from cenote.frontends.tensorflow.messages import Contents
+from cenote.frontends.tensorflow.tensors import array_of, dtype_of, shape_of
+
+DEEPEST_CALL = 64
+MOST_NODES = 1_000_000  # that inlining may make
+
+
+@dataclass(frozen=True)
+class Variable:
+    """The handle of a variable: the node that makes it, and the name that it gives itself."""
+
+    node: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Dead:
+    """What a branch that is not taken would have made."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What SpaceToBatchND makes of `value`, and operations on it that wait for BatchToSpaceND: a convolution between
+    the two is a dilated one."""
+
+    value: str
+    block: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
+    waiting: tuple[Site, ...] = ()
+
+
+Value = str | Variable | Dead | Spread
+DEAD = Dead()
+Decode = Callable[["Site"], "Value | Sequence[Value]"]
+
+# Names of outputs, of operations that have several: bodies of functions refer to them by these.
+_OUTPUTS = {
+    "FusedBatchNorm": ("y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2"),
+    "Switch": ("output_false", "output_true"),
+    "Merge": ("output", "value_index"),
+    "TopKV2": ("values", "indices"),
+    "Unique": ("y", "idx"),
+    "NonMaxSuppressionV4": ("selected_indices", "valid_outputs"),
+    "NonMaxSuppressionV5": ("selected_indices", "selected_scores", "valid_outputs"),
+}
+_WAITING = (
+    "Conv2D", "DepthwiseConv2dNative", "BiasAdd", "Add", "AddV2", "Mul", "Identity", "Relu", "Relu6", "Elu", "Selu",
+    "Tanh", "Sigmoid", "LeakyRelu", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3",
+)  # fmt: skip
+_OUTPUTS |= dict.fromkeys(("FusedBatchNormV2", "FusedBatchNormV3"), _OUTPUTS["FusedBatchNorm"])
+
+
+@dataclass
+class Site:
+    """A node with its inputs imported: what a decoder works on."""
+
+    name: str
+    op: str
+    inputs: list[Value]
+    attributes: Mapping[str, Any]
+    importer: Importer
+    scope: Scope
+    windowed: Mapping[str, Any] | None = (
+        None  # of a convolution: padding and dilations other than the attributes'
+    )
+
+    @property
+    def builder(self) -> GraphBuilder:
+        return self.importer.builder
+
+    def input(self, index: int) -> str:
+        """The value of an input. Raises ModelError when there is none."""
+        if not -len(self.inputs) <= index < len(self.inputs):
+            raise ModelError(f"input {index} is missing")
+        value = self.inputs[index]
+        if isinstance(value, Spread):
+            raise UnsupportedError(
+                f"input {index} comes from SpaceToBatchND; only convolutions, biases and activations before a "
+                "BatchToSpaceND are supported"
+            )
+        if not isinstance(value, str):
+            raise UnsupportedError(
+                f"input {index} is the handle of a variable, which this operation does not read"
+            )
+        return value
+
+    def decoded(self) -> tuple[Value, ...]:
+        """What the node's outputs are."""
+        return self.importer.decoded(self)
+
+    def values(self) -> list[str]:
+        return [self.input(index) for index in range(len(self.inputs))]
+
+    def _get(self, name: str, kind: str, default: Any) -> Any:
+        if name not in self.attributes:
+            if default is None:
+                raise ModelError(f"attribute '{name}' is missing")
+            return default
+        found = self.attributes[name]
+        if found.WhichOneof("value") not in (kind, None):
+            raise ModelError(f"attribute '{name}' is of kind {found.WhichOneof('value')}, not {kind}")
+        return getattr(found, kind)
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        return int(self._get(name, "i", default))
+
+    def real(self, name: str, default: float | None = None) -> float:
+        """A float attribute: the float32 that the file holds."""
+        return float(np.float32(self._get(name, "f", default)))
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return bool(self._get(name, "b", default))
+
+    def text(self, name: str, default: str | None = None) -> str:
+        found = self._get(name, "s", default)
+        try:
+            return found.decode() if isinstance(found, bytes) else str(found)
+        except UnicodeDecodeError as error:
+            raise ModelError(f"attribute '{name}' is no text") from error
+
+    def dtype(self, name: str, default: int | None = None) -> np.dtype[Any]:
+        return dtype_of(self._get(name, "type", default), f"attribute '{name}'")
+
+    def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
+        if name not in self.attributes and default is not None:
+            return tuple(default)
+        return tuple(int(number) for number in self._get(name, "list", None).i)
+
+    def shape(self, name: str) -> tuple[Dimension, ...] | None:
+        return shape_of(self._get(name, "shape", None)) if name in self.attributes else None
+
+    def shapes(self, name: str) -> list[tuple[Dimension, ...] | None]:
+        return [shape_of(shape) for shape in self._get(name, "list", None).shape]
+
+    def dtypes(self, name: str) -> list[np.dtype[Any]]:
+        return [dtype_of(number, f"attribute '{name}'") for number in self._get(name, "list", None).type]
+
+    def tensor(self, name: str) -> Array:
+        return array_of(self._get(name, "tensor", None), self.importer.contents, f"attribute '{name}'")
+
+    def known(self, index: int) -> Array | None:
+        """The content of an input that is constant."""
+        return self.builder.known(self.input(index))
+
+    def need(self, index: int, what: str) -> Array:
+        return self.builder.need(self.input(index), what)
+
+    def numbers(self, index: int, what: str) -> tuple[int, ...]:
+        return self.builder.numbers(self.input(index), what)
+
+    def number(self, index: int, what: str) -> int:
+        found = self.numbers(index, what)
+        if len(found) != 1:
+            raise ModelError(f"{what} holds {len(found)} numbers, not one")
+        return found[0]
+
+    @property
+    def channels_first(self) -> bool:
+        """Does the node want its channels first? (data_format NCHW or NCDHW)"""
+        form = self.text("data_format", "NHWC")
+        if form not in ("NHWC", "NCHW", "NDHWC", "NCDHW"):
+            raise UnsupportedError(f"data_format {form} is not supported")
+        return form.startswith("NC")
+
+    def pictures(self) -> ChannelsLast:
+        """Operators on pictures in the node's format."""
+        return ChannelsLast(self.builder, self.channels_first)
+
+    def spatial(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
+        """A list attribute with a number per axis, of which those of batch and channels must be 1."""
+        every = self.integers(name, default)
+        return self.spatial_of(every, name)
+
+    def spatial_of(self, every: Sequence[int], what: str) -> tuple[int, ...]:
+        if len(every) not in (3, 4, 5):
+            raise ModelError(f"{what} {list(every)} must have a number for each of 4 or 5 axes")
+        channel = 1 if self.channels_first else len(every) - 1
+        if every[0] != 1 or every[channel] != 1:
+            raise UnsupportedError(f"{what} {list(every)} of batch or channels other than 1 is not supported")
+        return tuple(number for axis, number in enumerate(every) if axis not in (0, channel))
+
+
+@dataclass
+class Scope:
+    """The nodes of a graph or of the body of a function, and the values that they have made."""
+
+    nodes: Mapping[str, Any]
+    prefix: str = ""
+    arguments: Mapping[str, Value] = field(default_factory=dict)
+    made: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    depth: int = 0
+
+    def place(self, reference: str) -> tuple[str, int]:
+        """Node and output that an input refers to: "node", "node:1", or "node:name:1" in a function."""
+        name, *rest = reference.split(":")
+        try:
+            if len(rest) < 2:
+                return name, int(rest[0]) if rest else 0
+            known = _OUTPUTS.get(self.nodes[name].op if name in self.nodes else "", ())
+            return name, known.index(rest[0]) + int(rest[1]) if rest[0] in known else int(rest[1])
+        except ValueError as error:
+            raise ModelError(f"'{reference}' names no output") from error
+
+
+class Importer:
+    """Imports nodes into a graph in the making; `operators` says what each operation becomes."""
+
+    def __init__(
+        self,
+        operators: Mapping[str, Decode],
+        contents: Contents,
+        functions: Mapping[str, Any],
+        variable: Callable[[Variable], Array | None] | None = None,
+    ) -> None:
+        self.operators, self.builder = operators, GraphBuilder()
+        self.contents, self.functions, self.variable = contents, functions, variable
+        self.input_names: Mapping[str, str] = {}  # what inputs are called outside, by their node
+        self.variables: dict[str, str] = {}  # constants that variables have become
+        self.problems: list[str] | None = None  # where they are collected instead of raised
+        self._count = 0
+
+    def value(self, scope: Scope, reference: str) -> Value:
+        """What a reference to an output stands for, after importing all that it needs."""
+        name, index = scope.place(reference)
+        if name in scope.arguments:
+            return scope.arguments[name]
+        self._visit(scope, name)
+        made = scope.made[name]
+        if not 0 <= index < len(made):
+            raise ModelError(f"'{reference}' names output {index} of a node that has {len(made)}")
+        return made[index]
+
+    def _visit(self, scope: Scope, wanted: str) -> None:
+        """Import a node and what it needs, deepest first, without recursion: networks are thousands of nodes deep."""
+        path: dict[str, list[str]] = {}
+        stack = [wanted]
+        while stack:
+            name = stack[-1]
+            if name in scope.made or name in scope.arguments:
+                stack.pop()
+                continue
+            if name not in path:
+                path[name] = self._sources(scope, name)
+            missing = [each for each in path[name] if each not in scope.made and each not in scope.arguments]
+            if missing:
+                if missing[0] in path:
+                    raise UnsupportedError(
+                        f"node '{missing[0]}' depends on itself: loops of Enter and NextIteration are not supported"
+                    )
+                stack.append(missing[0])
+                continue
+            scope.made[name] = self._imported(scope, name)
+            stack.pop()
+
+    def _sources(self, scope: Scope, name: str) -> list[str]:
+        if name not in scope.nodes:
+            raise ModelError(f"no node is named '{name}'")
+        return [scope.place(each)[0] for each in scope.nodes[name].input if not each.startswith("^")]
+
+    def _imported(self, scope: Scope, name: str) -> tuple[Value, ...]:
+        node = scope.nodes[name]
+        self._count += 1
+        if self._count > MOST_NODES:
+            raise UnsupportedError(f"inlining the model's functions makes more than {MOST_NODES} nodes")
+        inputs = [self.value(scope, each) for each in node.input if not each.startswith("^")]
+        if node.op != "Merge" and any(isinstance(value, Dead) for value in inputs):
+            return (DEAD,) * 64  # whatever it would have made
+        label = self.builder.label
+        self.builder.label = scope.prefix + name
+        try:
+            return self.decoded(Site(scope.prefix + name, node.op, inputs, node.attr, self, scope))
+        except CenoteError as error:
+            located = error.located(f"node '{scope.prefix}{name}' ({node.op})")
+            if self.problems is None or not isinstance(error, UnsupportedError):
+                raise located from error
+            self.problems.append(str(located))
+            return (DEAD,) * 64
+        finally:
+            self.builder.label = label
+
+    def decoded(self, site: Site) -> tuple[Value, ...]:
+        decode = self.operators.get(site.op)
+        if decode is None:
+            raise UnsupportedError(f"TensorFlow's operation {site.op} is not supported")
+        spread = site.inputs[0] if site.inputs else None
+        if isinstance(spread, Spread) and site.op in _WAITING:
+            return (replace(spread, waiting=(*spread.waiting, site)),)
+        made = decode(site)
+        if isinstance(made, str | Variable | Dead | Spread):
+            return (made,)
+        return tuple(made)
+
+    def call(self, site: Site, name: str, inputs: Sequence[Value]) -> tuple[Value, ...]:
+        """The outputs of a function of the library, its body put in the place of the call."""
+        function = self.functions.get(name)
+        if function is None:
+            raise ModelError(f"function '{name}' is not in the model's library")
+        if site.scope.depth >= DEEPEST_CALL:
+            raise ModelError(
+                f"function calls are nested more than {DEEPEST_CALL} deep; '{name}' may call itself"
+            )
+        formal = [argument.name for argument in function.signature.input_arg]
+        if len(formal) != len(inputs):
+            raise ModelError(f"function '{name}' takes {len(formal)} inputs, not {len(inputs)}")
+        scope = Scope(
+            {node.name: node for node in function.node_def},
+            f"{site.name}/",
+            dict(zip(formal, inputs, strict=True)),
+            depth=site.scope.depth + 1,
+        )
+        return tuple(self.value(scope, function.ret[output.name]) for output in function.signature.output_arg)
+
+    def read(self, variable: Variable) -> str:
+        """A variable's content as a constant.
+
+        Raises ModelError where the model comes without it.
+        """
+        if variable.node not in self.variables:
+            content = None if self.variable is None else self.variable(variable)
+            if content is None:
+                raise ModelError(
+                    f"the variable '{variable.name}' has no value: the file holds none (freeze the graph, or load "
+                    "the SavedModel folder or the checkpoint)"
+                )
+            self.variables[variable.node] = self.builder.constant(content, variable.name)
+        return self.variables[variable.node]

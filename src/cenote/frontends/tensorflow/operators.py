@@ -1,0 +1,322 @@
+"""What TensorFlow's operations become: one table. Those on pictures and windows are in `operators_pictures`, those that
+move and slice in `operators_shape`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ModelError, UnsupportedError
+from cenote.frontends.tensorflow.nodes import DEAD, Dead, Decode, Site, Value, Variable
+from cenote.frontends.tensorflow.operators_pictures import PICTURES
+from cenote.frontends.tensorflow.operators_shape import SHAPES
+
+# Placeholders of these names say whether the network is being trained. It is not.
+_TRAINING = (
+    "training",
+    "is_training",
+    "phase_train",
+    "keras_learning_phase",
+    "is_train",
+    "train_phase",
+    "train",
+)
+
+
+def plain(op: str, **attributes: Any) -> Decode:
+    """An operator of the same inputs."""
+    return lambda site: site.builder.add(op, *site.values(), name=site.name, **attributes)
+
+
+def _first(site: Site) -> Value:
+    if not site.inputs:
+        raise ModelError("it has no input")
+    return site.inputs[0]
+
+
+def _placeholder(site: Site) -> str:
+    dtype, shape = site.dtype("dtype"), site.shape("shape")
+    if dtype == np.bool_ and site.name.split("/")[-1].split(":")[0] in _TRAINING:
+        return site.builder.constant(np.array(False), site.name)
+    return site.builder.input(site.importer.input_names.get(site.name, site.name), dtype, shape)
+
+
+def _placeholder_with_default(site: Site) -> str:
+    """One number or flag (dropout's rate, whether to train) stays what it is by default; a tensor becomes an input."""
+    known = site.known(0)
+    if known is not None and known.ndim == 0:
+        return site.input(0)
+    return site.builder.input(site.name, site.dtype("dtype"), site.shape("shape"))
+
+
+def _iterator(site: Site) -> list[str]:
+    """What a dataset would give becomes inputs."""
+    types, shapes = site.dtypes("output_types"), site.shapes("output_shapes")
+    names = [site.name if not index else f"{site.name}:{index}" for index in range(len(types))]
+    return [site.builder.input(*each) for each in zip(names, types, shapes, strict=True)]
+
+
+def _constant(site: Site) -> str:
+    return site.builder.constant(site.tensor("value"), site.name)
+
+
+def _variable(site: Site) -> Value:
+    return Variable(site.name, site.text("shared_name", "") or site.name)
+
+
+def _read(site: Site) -> Value:
+    value = _first(site)
+    return site.importer.read(value) if isinstance(value, Variable) else value
+
+
+def _passed(site: Site) -> Value:
+    """What hands on its input. A variable of TensorFlow 1 is read here."""
+    return _read(site)
+
+
+def _call(site: Site) -> Sequence[Value]:
+    return site.importer.call(site, site.attributes["f"].func.name, site.inputs)
+
+
+def _switch(site: Site) -> tuple[Value, Value]:
+    decided = site.known(1)
+    if decided is None or decided.size != 1:
+        raise UnsupportedError(
+            "its condition is computed when the model runs; only decided branches are supported"
+        )
+    return (DEAD, site.inputs[0]) if bool(decided.reshape(())) else (site.inputs[0], DEAD)
+
+
+def _merge(site: Site) -> tuple[Value, Value]:
+    alive = [index for index, value in enumerate(site.inputs) if not isinstance(value, Dead)]
+    if len(alive) != 1:
+        return (DEAD, DEAD) if not alive else (site.inputs[alive[0]], DEAD)
+    return site.inputs[alive[0]], site.builder.constant(np.int32(alive[0]))
+
+
+def _if(site: Site) -> Sequence[Value]:
+    decided = site.known(0)
+    if decided is None:
+        raise UnsupportedError(
+            "its condition is computed when the model runs; only decided branches are supported"
+        )
+    if decided.size != 1:
+        raise ModelError(f"its condition has shape {list(decided.shape)}, not one number")
+    branch = "then_branch" if bool(decided.reshape(())) else "else_branch"
+    return site.importer.call(site, site.attributes[branch].func.name, site.inputs[1:])
+
+
+def _while(site: Site) -> Sequence[Value]:
+    """A loop whose condition stays a constant is unrolled, at most a thousand times."""
+    state: Sequence[Value] = site.inputs
+    for _ in range(1000):
+        (condition,) = site.importer.call(site, site.attributes["cond"].func.name, state)
+        decided = site.builder.known(condition) if isinstance(condition, str) else None
+        if decided is None or decided.size != 1:
+            raise UnsupportedError("a loop whose condition is computed when the model runs is not supported")
+        if not bool(decided.reshape(())):
+            return state
+        state = site.importer.call(site, site.attributes["body"].func.name, state)
+    raise UnsupportedError("a loop of more than 1,000 rounds is not supported")
+
+
+def _clip(low: float, high: float) -> Decode:
+    def decode(site: Site) -> str:
+        bounds = [site.builder.constant(np.float32(bound)) for bound in (low, high)]
+        return site.builder.add("Clip", site.input(0), *bounds, name=site.name)
+
+    return decode
+
+
+def _clip_by_value(site: Site) -> str:
+    return site.builder.add("Clip", *site.values(), name=site.name)
+
+
+def _leaky(site: Site) -> str:
+    return site.builder.add("LeakyRelu", site.input(0), name=site.name, alpha=site.real("alpha", 0.2))
+
+
+def _after(inner: str, outer: str) -> Decode:
+    """outer(inner(inputs))."""
+
+    def decode(site: Site) -> str:
+        return site.builder.add(outer, site.builder.add(inner, *site.values()), name=site.name)
+
+    return decode
+
+
+def _squared_difference(site: Site) -> str:
+    difference = site.builder.add("Sub", *site.values())
+    return site.builder.add("Mul", difference, difference, name=site.name)
+
+
+def _square(site: Site) -> str:
+    return site.builder.add("Mul", site.input(0), site.input(0), name=site.name)
+
+
+def _log1p(site: Site) -> str:
+    one = site.builder.constant(np.array(1, site.dtype("T")))
+    return site.builder.add("Log", site.builder.add("Add", site.input(0), one), name=site.name)
+
+
+def _floor_division(site: Site) -> str:
+    """Rounds down. Of integers: the quotient of what is left when the remainder, which has the divisor's sign, is
+    gone.
+    """
+    x, y = site.values()
+    if site.dtype("T").kind == "f":
+        return site.builder.add("Floor", site.builder.add("Div", x, y), name=site.name)
+    exact = site.builder.add("Sub", x, site.builder.add("Mod", x, y))
+    return site.builder.add("Div", exact, y, name=site.name)
+
+
+def _floor_remainder(site: Site) -> str:
+    x, y = site.values()
+    if site.dtype("T").kind != "f":
+        return site.builder.add("Mod", x, y, name=site.name)
+    whole = site.builder.add("Floor", site.builder.add("Div", x, y))
+    return site.builder.add("Sub", x, site.builder.add("Mul", whole, y), name=site.name)
+
+
+def _divide_no_nan(site: Site) -> str:
+    """x / y, and 0 where y is 0."""
+    x, y = site.values()
+    zero = site.builder.constant(np.array(0, site.dtype("T")))
+    is_zero = site.builder.add("Equal", y, zero)
+    return site.builder.add("Where", is_zero, zero, site.builder.add("Div", x, y), name=site.name)
+
+
+def _matmul(site: Site) -> str:
+    a, b = site.values()[:2]
+    return site.builder.add(
+        "Gemm",
+        a,
+        b,
+        name=site.name,
+        transA=int(site.flag("transpose_a")),
+        transB=int(site.flag("transpose_b")),
+    )
+
+
+def _batch_matmul(site: Site) -> str:
+    a, b = site.values()[:2]
+    flags = {"transA": int(site.flag("adj_x")), "transB": int(site.flag("adj_y"))}
+    if not any(flags.values()):
+        return site.builder.add("MatMul", a, b, name=site.name)
+    return site.builder.add_many("FusedMatMul", (a, b), (site.name,), "com.microsoft", **flags)[0]
+
+
+def _softmax(op: str) -> Decode:
+    return lambda site: site.builder.add(op, site.input(0), name=site.name, axis=-1)
+
+
+def _reduction(op: str) -> Decode:
+    def decode(site: Site) -> str:
+        axes = site.builder.constant(np.array(site.numbers(1, "the axes"), np.int64))
+        if not len(site.numbers(1, "the axes")):
+            return site.input(0)
+        return site.builder.add(op, site.input(0), axes, name=site.name, keepdims=int(site.flag("keep_dims")))
+
+    return decode
+
+
+def _boolean_reduction(op: str) -> Decode:
+    """All and Any: the minimum and maximum of zeros and ones."""
+
+    def decode(site: Site) -> str:
+        axes = site.builder.constant(np.array(site.numbers(1, "the axes"), np.int64))
+        numbers = site.builder.cast(site.input(0), np.dtype(np.int32))
+        reduced = site.builder.add(op, numbers, axes, keepdims=int(site.flag("keep_dims")))
+        return site.builder.cast(reduced, np.dtype(np.bool_), site.name)
+
+    return decode
+
+
+def _cast(site: Site) -> str:
+    return site.builder.cast(site.input(0), site.dtype("DstT"), site.name)
+
+
+def _einsum(site: Site) -> str:
+    return site.builder.add("Einsum", *site.values(), name=site.name, equation=site.text("equation"))
+
+
+def _not(op: str) -> Decode:
+    return _after(op, "Not")
+
+
+def _dropout_noise(site: Site) -> Value:
+    raise UnsupportedError("random numbers: the graph was saved for training; save it with training=False")
+
+
+def _each(names: str, decode: Callable[[str], Decode]) -> dict[str, Decode]:
+    return {name: decode(name) for name in names.split()}
+
+
+OPERATORS: Mapping[str, Decode] = {
+    "Placeholder": _placeholder,
+    "PlaceholderWithDefault": _placeholder_with_default,
+    "IteratorGetNext": _iterator,
+    "Const": _constant,
+    **_each("VarHandleOp VariableV2 Variable", lambda name: _variable),
+    **_each("ReadVariableOp", lambda name: _read),
+    **_each(
+        "Identity StopGradient PreventGradient CheckNumerics Snapshot EnsureShape Assert Print",
+        lambda name: _passed,
+    ),
+    "IdentityN": lambda site: list(site.inputs),
+    **_each("PartitionedCall StatefulPartitionedCall", lambda name: _call),
+    **_each("Switch RefSwitch", lambda name: _switch),
+    **_each("Merge RefMerge", lambda name: _merge),
+    **_each("If StatelessIf", lambda name: _if),
+    **_each("While StatelessWhile", lambda name: _while),
+    **_each(
+        "Relu Elu Selu Sigmoid Tanh Softplus Softsign Erf Exp Log Sqrt Neg Abs Sign Floor Ceil Round Sin Cos Tan Sinh "
+        "Cosh Asin Acos Atan Asinh Acosh Atanh Reciprocal Add Sub Mul Div Pow Equal Greater Less",
+        plain,
+    ),
+    "Relu6": _clip(0.0, 6.0),
+    "ClipByValue": _clip_by_value,
+    "LeakyRelu": _leaky,
+    "Rint": plain("Round"),
+    "Inv": plain("Reciprocal"),
+    "AddV2": plain("Add"),
+    "RealDiv": plain("Div"),
+    "TruncateDiv": plain("Div"),
+    "AddN": plain("Sum"),
+    "Maximum": plain("Max"),
+    "Minimum": plain("Min"),
+    "GreaterEqual": plain("GreaterOrEqual"),
+    "LessEqual": plain("LessOrEqual"),
+    "NotEqual": _not("Equal"),
+    "LogicalNot": plain("Not"),
+    "LogicalAnd": plain("And"),
+    "LogicalOr": plain("Or"),
+    "IsNan": plain("IsNaN"),
+    "IsInf": plain("IsInf"),
+    "Rsqrt": _after("Sqrt", "Reciprocal"),
+    "Square": _square,
+    "SquaredDifference": _squared_difference,
+    "Log1p": _log1p,
+    "FloorDiv": _floor_division,
+    "FloorMod": _floor_remainder,
+    "DivNoNan": _divide_no_nan,
+    "MatMul": _matmul,
+    **_each("BatchMatMul BatchMatMulV2 BatchMatMulV3", lambda name: _batch_matmul),
+    "Einsum": _einsum,
+    "Softmax": _softmax("Softmax"),
+    "LogSoftmax": _softmax("LogSoftmax"),
+    **{name: _reduction(f"Reduce{name}") for name in ("Mean", "Max", "Min", "Sum", "Prod")},
+    "All": _boolean_reduction("ReduceMin"),
+    "Any": _boolean_reduction("ReduceMax"),
+    "Cast": _cast,
+    **_each("SelectV2", lambda name: plain("Where")),
+    **_each(
+        "RandomUniform RandomStandardNormal TruncatedNormal StatelessRandomUniformV2",
+        lambda name: _dropout_noise,
+    ),
+    **PICTURES,
+    **SHAPES,
+}

@@ -1,0 +1,229 @@
+"""Convolutions, pools, normalisation and resizing of TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cenote.core.errors import ModelError, UnsupportedError
+from cenote.frontends.builder import reshaped
+from cenote.frontends.tensorflow.nodes import Decode, Site, Spread, Value
+
+_GROUPS_OF_WEIGHTS = 0  # as many groups as the channels of x and of the weights say
+
+
+def _windowed(site: Site) -> dict[str, Any]:
+    """Strides, padding and dilations of a convolution's attributes."""
+    if site.windowed is not None:
+        return dict(site.windowed)
+    rank = len(site.integers("strides"))
+    padding = site.text("padding")
+    every = site.integers("explicit_paddings", ())
+    pads: Sequence[tuple[int, int]] = ()
+    if padding == "EXPLICIT":
+        if len(every) != 2 * rank:
+            raise ModelError(f"explicit_paddings {list(every)} must have two numbers for each of {rank} axes")
+        pairs = list(zip(every[::2], every[1::2], strict=True))
+        channel = 1 if site.channels_first else rank - 1
+        if pairs[0] != (0, 0) or pairs[channel] != (0, 0):
+            raise UnsupportedError(f"explicit_paddings {list(every)} of batch or channels are not supported")
+        pads = [pair for axis, pair in enumerate(pairs) if axis not in (0, channel)]
+    return {
+        "strides": site.spatial("strides"),
+        "padding": padding,
+        "pads": pads,
+        "dilations": site.spatial("dilations", (1,) * rank),
+    }
+
+
+def _conv(site: Site) -> str:
+    return site.pictures().conv(
+        site.input(0),
+        site.input(1),
+        "",
+        rank=len(site.integers("strides")),
+        groups=_GROUPS_OF_WEIGHTS,
+        name=site.name,
+        **_windowed(site),
+    )
+
+
+def _depthwise(site: Site) -> str:
+    return site.pictures().depthwise(site.input(0), site.input(1), "", name=site.name, **_windowed(site))
+
+
+def _conv_transpose(site: Site) -> str:
+    """The gradient of a convolution to its input; inputs: the sizes of the result, the kernel, the gradient."""
+    rank = len(site.integers("strides"))
+    sizes = site.known(0)
+    if any(number != 1 for number in site.integers("dilations", (1,) * rank)):
+        raise UnsupportedError("dilations other than 1 are not supported here")
+    spatial = None
+    if sizes is not None:
+        every = [int(number) for number in sizes.reshape(-1)]
+        channel = 1 if site.channels_first else rank - 1
+        spatial = (
+            [size for axis, size in enumerate(every) if axis not in (0, channel)]
+            if len(every) == rank
+            else every
+        )
+    padding, strides = site.text("padding"), site.spatial("strides")
+    return site.pictures().conv_transpose(
+        site.input(2),
+        site.input(1),
+        "",
+        rank=rank,
+        strides=strides,
+        padding=padding,
+        sizes=spatial,
+        name=site.name,
+    )
+
+
+def _bias(site: Site) -> str:
+    bias = site.input(1)
+    if site.channels_first:
+        bias = reshaped(site.builder, bias, (-1, 1, 1))
+    return site.builder.add("Add", site.input(0), bias, name=site.name)
+
+
+def _batch_norm(site: Site) -> Sequence[str]:
+    if site.flag("is_training", True):
+        raise UnsupportedError("is_training is set: it would normalise by the statistics of the batch; save the model "
+                               "for inference")  # fmt: skip
+    x, scale, offset, mean, variance = site.values()[:5]
+    rank = 5 if site.text("data_format", "NHWC") in ("NDHWC", "NCDHW") else 4
+    y = site.pictures().normalize(
+        x, scale, offset, mean, variance, rank=rank, epsilon=site.real("epsilon", 1e-4), name=site.name
+    )
+    return (y, mean, variance, mean, variance, mean)
+
+
+def _pool(op: str) -> Decode:
+    def decode(site: Site) -> str:
+        every = site.integers("ksize") if "ksize" in site.attributes else site.numbers(1, "the window")
+        strides = site.integers("strides") if "strides" in site.attributes else site.numbers(2, "the strides")
+        padding = site.text("padding")
+        pads: Sequence[tuple[int, int]] = _windowed(site)["pads"] if padding == "EXPLICIT" else ()
+        return site.pictures().pool(
+            op,
+            site.input(0),
+            rank=len(every),
+            window=site.spatial_of(every, "ksize"),
+            strides=site.spatial_of(strides, "strides"),
+            padding=padding,
+            pads=pads,
+            name=site.name,
+        )
+
+    return decode
+
+
+def _lrn(site: Site) -> str:
+    """The sum goes over 2 * radius + 1 channels; ONNX divides alpha by that."""
+    size = 2 * site.integer("depth_radius", 5) + 1
+    return site.pictures().on_first(
+        "LRN",
+        site.input(0),
+        4,
+        name=site.name,
+        size=size,
+        alpha=site.real("alpha", 1.0) * size,
+        beta=site.real("beta", 0.5),
+        bias=site.real("bias", 1.0),
+    )
+
+
+def _resize(mode: str) -> Decode:
+    def decode(site: Site) -> str:
+        return site.pictures().resize(
+            site.input(0),
+            site.input(1),
+            mode=mode,
+            align_corners=site.flag("align_corners"),
+            half_pixel=site.flag("half_pixel_centers"),
+            name=site.name,
+        )
+
+    return decode
+
+
+def _depth(op: str) -> Decode:
+    def decode(site: Site) -> str:
+        return site.pictures().on_first(
+            op, site.input(0), 4, name=site.name, blocksize=site.integer("block_size")
+        )
+
+    return decode
+
+
+def _space_to_batch(site: Site) -> Value:
+    block, pads = site.numbers(1, "the block"), site.need(2, "the paddings")
+    if pads.shape != (len(block), 2):
+        raise ModelError(f"paddings of shape {list(pads.shape)} for {len(block)} axes")
+    pairs = tuple((int(begin), int(end)) for begin, end in pads)
+    return Spread(site.input(0), block, pairs)
+
+
+def _batch_to_space(site: Site) -> str:
+    """A convolution (VALID, strides 1) between SpaceToBatchND and this is one dilated by the block.
+
+    Each of the block's phases is convolved alone, so the whole has the extents of the dilated convolution of the padded
+    input; cropping its result is padding less.
+    """
+    spread = site.inputs[0] if site.inputs else ""
+    if (
+        not isinstance(spread, Spread)
+        or len(spread.block) != 2
+        or site.numbers(1, "the block") != spread.block
+    ):
+        raise UnsupportedError(
+            "only BatchToSpaceND after SpaceToBatchND with the same block of two axes is supported"
+        )
+    crops = site.need(2, "the crops").tolist()
+    pads = [(b - cb, e - ce) for (b, e), (cb, ce) in zip(spread.pads, crops, strict=True)]
+    if min(min(pair) for pair in pads) < 0:
+        raise UnsupportedError(
+            f"crops {crops} larger than the paddings {list(spread.pads)} are not supported"
+        )
+    convolutions = [each for each in spread.waiting if each.op in ("Conv2D", "DepthwiseConv2dNative")]
+    if len(convolutions) != 1 or spread.waiting[0] is not convolutions[0]:
+        raise UnsupportedError(
+            "exactly one convolution must stand between SpaceToBatchND and BatchToSpaceND, and first"
+        )
+    own = _windowed(convolutions[0])
+    if own["padding"] != "VALID" or {*own["strides"], *own["dilations"]} != {1}:
+        raise UnsupportedError(
+            "the convolution after SpaceToBatchND must be VALID, with strides and dilations of 1"
+        )
+    windowed = {**own, "padding": "EXPLICIT", "pads": pads, "dilations": spread.block}
+    value: Value = spread.value
+    for each in spread.waiting:
+        inputs = [value, *each.inputs[1:]]
+        made = replace(each, inputs=inputs, windowed=windowed if each is convolutions[0] else None).decoded()
+        value = made[0]
+    assert isinstance(value, str)
+    return value
+
+
+PICTURES: Mapping[str, Decode] = {
+    "Conv2D": _conv,
+    "Conv3D": _conv,
+    "DepthwiseConv2dNative": _depthwise,
+    "Conv2DBackpropInput": _conv_transpose,
+    "Conv3DBackpropInputV2": _conv_transpose,
+    "BiasAdd": _bias,
+    "BiasAddV1": _bias,
+    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), _batch_norm),
+    **dict.fromkeys(("MaxPool", "MaxPoolV2", "MaxPool3D"), _pool("MaxPool")),
+    **dict.fromkeys(("AvgPool", "AvgPool3D"), _pool("AveragePool")),
+    "LRN": _lrn,
+    "ResizeBilinear": _resize("linear"),
+    "ResizeNearestNeighbor": _resize("nearest"),
+    "ResizeBicubic": _resize("cubic"),
+    "SpaceToDepth": _depth("SpaceToDepth"),
+    "DepthToSpace": _depth("DepthToSpace"),
+    "SpaceToBatchND": _space_to_batch,
+    "BatchToSpaceND": _batch_to_space,
+}

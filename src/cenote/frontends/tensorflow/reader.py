@@ -1,0 +1,239 @@
+"""Reads TensorFlow models: GraphDef files (.pb, .pbtxt), SavedModel folders, MetaGraphDefs with their checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cenote.core.errors import ArgumentError, ModelError, UnsupportedError
+from cenote.core.types import Array, Declared
+from cenote.frontends.imported import ImportedModel
+from cenote.frontends.tensorflow.checkpoint import Checkpoint
+from cenote.frontends.tensorflow.messages import Contents, parse, parse_text
+from cenote.frontends.tensorflow.nodes import Dead, Importer, Scope, Variable
+from cenote.frontends.tensorflow.operators import OPERATORS
+from cenote.frontends.wire import FileSource, Source
+
+SAVED_MODEL = "saved_model.pb"
+_SERVING = "serving_default"
+# Sinks of a graph that are no answers of a network.
+_NO_ANSWERS = frozenset(
+    [
+        "NoOp",
+        "Assert",
+        "Print",
+        "Const",
+        "Placeholder",
+        "PlaceholderWithDefault",
+        "SaveV2",
+        "RestoreV2",
+        "Assign",
+        "AssignVariableOp",
+        "AssignAdd",
+        "AssignSub",
+        "AssignAddVariableOp",
+        "AssignSubVariableOp",
+        "VarHandleOp",
+        "VariableV2",
+        "Variable",
+        "VarIsInitializedOp",
+        "MergeSummary",
+        "ScalarSummary",
+        "HistogramSummary",
+        "ImageSummary",
+        "ResourceApplyGradientDescent",
+        "ResourceApplyAdam",
+        "ResourceApplyMomentum",
+        "ApplyGradientDescent",
+        "ApplyAdam",
+        "ApplyMomentum",
+        "ApplyRMSProp",
+        "ReadVariableOp",
+    ]
+)
+_OTHER_SCOPES = ("save/", "gradients/", "Adam", "init")
+
+
+def load_graph_def(source: Source, text: bool = False) -> ImportedModel:
+    """A frozen graph: its placeholders are the inputs, the nodes that nothing reads the outputs."""
+    if text:
+        graph, contents = parse_text(source.read(0, source.size), "GraphDef"), Contents(source)
+    else:
+        graph, contents = parse(source, "GraphDef")
+    outputs = {name: name for name in answers_of(graph.node)}
+    return _imported(graph, contents, outputs, {}, None, ())
+
+
+def load_saved_model(path: Path, signature: str | None = None) -> ImportedModel:
+    """A SavedModel folder. `signature`: which of its functions; by default "serving_default", or the only one.
+
+    Raises ArgumentError when there is no such signature.
+    """
+    with path.open("rb") as file:
+        model, contents = parse(FileSource(file), "SavedModel")
+        meta = _meta_graph(model)
+        chosen = _signature(meta.signature_def, signature)
+        prefix = path.parent / "variables" / "variables"
+        checkpoint = Checkpoint(prefix) if prefix.with_name("variables.index").exists() else None
+        inputs = {info.name: key for key, info in chosen.inputs.items()}
+        outputs = {key: info.name for key, info in sorted(chosen.outputs.items())}
+        return _imported(meta.graph_def, contents, outputs, inputs, checkpoint, (path.parent,))
+
+
+def load_meta_graph(path: Path) -> ImportedModel:
+    """A MetaGraphDef (`name.meta`) with the checkpoint of the same name beside it."""
+    with path.open("rb") as file:
+        meta, contents = parse(FileSource(file), "MetaGraphDef")
+        checkpoint = Checkpoint(path.with_suffix(""))
+        outputs = {name: name for name in answers_of(meta.graph_def.node)}
+        return _imported(meta.graph_def, contents, outputs, {}, checkpoint, (path.parent,))
+
+
+def _meta_graph(model: Any) -> Any:
+    """The graph for serving, of those that a SavedModel holds."""
+    graphs = [meta for meta in model.meta_graphs if "serve" in meta.meta_info_def.tags] or list(
+        model.meta_graphs
+    )
+    if not graphs:
+        raise ModelError("the SavedModel holds no graph")
+    return graphs[0]
+
+
+def _signature(signatures: Mapping[str, Any], wanted: str | None) -> Any:
+    offered = sorted(name for name, each in signatures.items() if each.outputs)
+    name = wanted or (_SERVING if _SERVING in offered else offered[0] if len(offered) == 1 else "")
+    if name not in offered:
+        what = f"signature '{wanted}' is not in the model" if wanted else "the model has no default signature"
+        raise ArgumentError(f"signature: {what}; it has {', '.join(offered) or 'none'}")
+    return signatures[name]
+
+
+def answers_of(nodes: Sequence[Any]) -> list[str]:
+    """Nodes that no other reads and that are not there for training or saving, in order."""
+    read = {
+        each.split(":")[0].lstrip("^") for node in nodes for each in node.input if not each.startswith("^")
+    }
+    found = [
+        node.name
+        for node in nodes
+        if node.name not in read and node.op not in _NO_ANSWERS and not node.name.startswith(_OTHER_SCOPES)
+    ]
+    if not found:
+        raise ModelError(
+            "no node of the graph is an output: every one is read by another, or is there for training"
+        )
+    return found
+
+
+def _imported(
+    graph: Any,
+    contents: Contents,
+    outputs: Mapping[str, str],
+    inputs: Mapping[str, str],
+    checkpoint: Checkpoint | None,
+    folders: Sequence[Path],
+) -> ImportedModel:
+    functions = {function.signature.name: function for function in graph.library.function}
+    nodes = _by_name(graph.node)
+    importer = Importer(OPERATORS, contents, functions, _values(graph.node, functions, contents, checkpoint))
+    importer.input_names = {name.split(":")[0]: key for name, key in inputs.items()}
+    scope = Scope(nodes)
+    for node in graph.node:  # in the file's order, which is that of the caller's arguments
+        if node.name in importer.input_names or (not inputs and node.op == "Placeholder"):
+            importer.value(scope, node.name)
+    made: dict[str, str] = {}
+    for name, reference in outputs.items():
+        value = importer.value(scope, reference)
+        if isinstance(value, Dead):
+            raise UnsupportedError(f"output '{name}' comes out of a branch that is not taken")
+        if isinstance(value, Variable):
+            value = importer.read(value)
+        if not isinstance(value, str):
+            raise UnsupportedError(f"output '{name}' is no tensor")
+        made[name] = value
+    declared: dict[str, Declared] = {}
+    external = () if checkpoint is None else tuple(map(str, _files(checkpoint, folders)))
+    built = importer.builder.graph(made, "graph")
+    return ImportedModel(built, declared, {}, "TensorFlow", external)
+
+
+def _files(checkpoint: Checkpoint, folders: Iterable[Path]) -> list[str]:
+    """The checkpoint's files, from the model's folder."""
+    index = checkpoint.prefix.with_name(checkpoint.prefix.name + ".index")
+    (folder,) = folders
+    return [str(path.relative_to(folder)) for path in (index, *checkpoint.files())]
+
+
+def _by_name(nodes: Sequence[Any]) -> dict[str, Any]:
+    named = {node.name: node for node in nodes}
+    if len(named) != len(nodes):
+        raise ModelError("two nodes have the same name")
+    return named
+
+
+# ---- variables ------------------------------------------------------------------------------------------------------
+
+
+def _values(
+    nodes: Sequence[Any], functions: Mapping[str, Any], contents: Contents, checkpoint: Checkpoint | None
+) -> Callable[[Variable], Array | None] | None:
+    """Gives the content of variables out of a checkpoint, under the keys from which the model itself restores them."""
+    if checkpoint is None:
+        return None
+    keys = _restored(nodes, functions, contents)
+    names = checkpoint.keys_by_name()
+
+    def value(variable: Variable) -> Array | None:
+        for key in (keys.get(variable.node), names.get(variable.name), variable.name):
+            found = None if key is None else checkpoint.read(key)
+            if found is not None:
+                return found
+        return None
+
+    return value
+
+
+def _restored(nodes: Sequence[Any], functions: Mapping[str, Any], contents: Contents) -> dict[str, str]:
+    """Checkpoint key of each variable, by the node of its handle: what the model's own restoring assigns to it."""
+    keys = _assigned(_by_name(nodes), {}, contents)
+    for node in nodes:
+        function = functions.get(node.attr["f"].func.name) if "f" in node.attr else None
+        if function is None or not any(inner.op == "RestoreV2" for inner in function.node_def):
+            continue
+        given = [name for name in node.input if not name.startswith("^")]
+        formal = [argument.name for argument in function.signature.input_arg]
+        handles = {name: value.split(":")[0] for name, value in zip(formal, given, strict=False)}
+        keys |= _assigned(_by_name(function.node_def), handles, contents)
+    return keys
+
+
+def _assigned(nodes: Mapping[str, Any], handles: Mapping[str, str], contents: Contents) -> dict[str, str]:
+    """For each assignment of a restored tensor: the node of the variable's handle, and the key."""
+    keys = {}
+    for node in nodes.values():
+        if node.op not in ("AssignVariableOp", "Assign") or len(node.input) < 2:
+            continue
+        reference = node.input[1]
+        for _ in range(4):  # through Identity
+            source = nodes.get(reference.split(":")[0])
+            if source is None or source.op != "Identity" or not source.input:
+                break
+            reference = source.input[0]
+        source = nodes.get(reference.split(":")[0])
+        if source is None or source.op != "RestoreV2" or len(source.input) < 2:
+            continue
+        names = _texts(nodes, source.input[1], contents)
+        index = reference.split(":")[-1]
+        place = int(index) if index.isdecimal() else 0
+        handle = node.input[0].split(":")[0]
+        if place < len(names):
+            keys[handles.get(handle, handle)] = names[place]
+    return keys
+
+
+def _texts(nodes: Mapping[str, Any], reference: str, contents: Contents) -> list[str]:
+    node = nodes.get(reference.split(":")[0])
+    if node is None or "value" not in node.attr:
+        return []
+    return [text.decode(errors="replace") for text in node.attr["value"].tensor.string_val]

@@ -1,0 +1,1 @@
+"""TensorFlow Lite models (.tflite) without TensorFlow."""

@@ -1,0 +1,152 @@
+"""Tensors of a TensorFlow Lite file as values of a graph in the making."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ModelError, UnsupportedError
+from cenote.core.types import Array, Dimension
+from cenote.frontends.builder import GraphBuilder
+from cenote.frontends.tflite import schema
+from cenote.frontends.tflite.flatbuffer import Buffer, Table
+from cenote.frontends.tflite.sparsity import dense_of
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """real = scale * (stored - zero_point), per tensor or along `axis`."""
+
+    scale: Array
+    zero_point: Array
+    axis: int
+
+    def real(self, stored: Array) -> Array:
+        """What stored integers stand for, in float32."""
+        shape = [1] * stored.ndim
+        if self.scale.size > 1:
+            shape[self.axis] = self.scale.size
+        shifted = stored.astype(np.float64) - self.zero_point.reshape(shape)
+        return (shifted * self.scale.astype(np.float64).reshape(shape)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of the file: `content` says where it lies when it is constant."""
+
+    name: str
+    dtype: (
+        np.dtype[Any] | None
+    )  # None for a type that Cenote does not have: it matters only where the tensor is used
+    kind: int
+    shape: tuple[int, ...]
+    signature: tuple[Dimension, ...]
+    content: tuple[int, int] | None
+    quantization: Quantization | None
+    sparsity: Table | None
+
+    def element(self) -> np.dtype[Any]:
+        if self.dtype is None:
+            known = schema.OTHER_TYPES.get(self.kind, str(self.kind))
+            raise UnsupportedError(f"tensor '{self.name}' is of type {known}, which is not supported")
+        return self.dtype
+
+
+class Importer:
+    """Imports operators into a graph in the making.
+
+    A quantised tensor is in the graph as it is stored, an integer, after every operator that makes one; operators
+    work on what it stands for, in float32.
+    """
+
+    def __init__(self, buffer: Buffer, tensors: list[Tensor]) -> None:
+        self.builder, self.buffer, self.tensors = GraphBuilder(), buffer, tensors
+        self.made: dict[int, str] = {}  # values of tensors, as they are stored
+        self.reals: dict[int, str] = {}  # and as what they stand for
+        self.problems: list[str] | None = None  # where they are collected instead of raised
+        self.failed: set[int] = set()  # tensors of operators that were not imported
+
+    def tensor(self, number: int) -> Tensor:
+        if not 0 <= number < len(self.tensors):
+            raise ModelError(f"tensor {number} of {len(self.tensors)}")
+        return self.tensors[number]
+
+    def declare(self, number: int) -> None:
+        """An input of the graph."""
+        tensor = self.tensor(number)
+        self.made[number] = self.builder.input(
+            tensor.name or f"input {number}", tensor.element(), tensor.signature
+        )
+
+    def constant(self, number: int) -> Array | None:
+        """The content of a constant tensor, as it is stored."""
+        tensor = self.tensor(number)
+        if tensor.content is None or number in self.made:
+            return None
+        content = self.buffer.array(*tensor.content)
+        if tensor.sparsity is not None:
+            return dense_of(content.view(tensor.element()), tensor.shape, tensor.sparsity)
+        wanted = math.prod(tensor.shape) * tensor.element().itemsize
+        if content.nbytes != wanted:
+            raise ModelError(
+                f"tensor '{tensor.name}' has {content.nbytes} bytes, {list(tensor.shape)} takes {wanted}"
+            )
+        return content.view(tensor.element()).reshape(tensor.shape)
+
+    def stored(self, number: int) -> str:
+        """The value of a tensor as it is stored."""
+        if number not in self.made:
+            content = self.constant(number)
+            if content is None:
+                raise ModelError(f"tensor '{self.tensor(number).name}' is read before anything makes it")
+            self.made[number] = self.builder.constant(content, self.tensor(number).name)
+        return self.made[number]
+
+    def real(self, number: int) -> str:
+        """The value of a tensor as what it stands for: itself unless it is quantised."""
+        tensor = self.tensor(number)
+        if tensor.quantization is None or tensor.element().kind == "f":
+            return self.stored(number)
+        if number not in self.reals:
+            content = self.constant(number)
+            if content is not None:
+                made = self.builder.constant(tensor.quantization.real(content), f"{tensor.name}/real")
+            else:
+                made = self._dequantized(self.stored(number), tensor)
+            self.reals[number] = made
+        return self.reals[number]
+
+    def _dequantized(self, value: str, tensor: Tensor) -> str:
+        scale, point = self._parameters(tensor)
+        return self.builder.add("DequantizeLinear", value, scale, point, name=f"{tensor.name}/real")
+
+    def _parameters(self, tensor: Tensor) -> tuple[str, str]:
+        quantization = tensor.quantization
+        assert quantization is not None
+        if quantization.scale.size != 1:
+            raise UnsupportedError(f"tensor '{tensor.name}' is computed and quantised per channel")
+        limits = np.iinfo(tensor.element())
+        point = int(quantization.zero_point.reshape(-1)[0])
+        if not limits.min <= point <= limits.max:
+            raise ModelError(f"tensor '{tensor.name}': zero point {point} of type {tensor.element().name}")
+        return (
+            self.builder.constant(quantization.scale.reshape(())),
+            self.builder.constant(np.array(point, tensor.element())),
+        )
+
+    def give(self, number: int, value: str) -> None:
+        """Say what an operator has computed; a quantised tensor is rounded to what it can stand for."""
+        tensor = self.tensor(number)
+        if number in self.made:
+            raise ModelError(f"tensor '{tensor.name}' is made twice")
+        if (
+            tensor.quantization is not None
+            and tensor.element().kind in "iu"
+            and tensor.element().itemsize < 4
+        ):
+            scale, point = self._parameters(tensor)
+            value = self.builder.add("QuantizeLinear", value, scale, point, name=tensor.name)
+        self.made[number] = value

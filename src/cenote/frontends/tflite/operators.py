@@ -1,0 +1,293 @@
+"""What TensorFlow Lite's operators become: one table."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from cenote.core.errors import ModelError, UnsupportedError
+from cenote.frontends.builder import reshaped, transposed
+from cenote.frontends.tflite.operators_shape import SHAPES
+from cenote.frontends.tflite.site import Decode, Site, plain
+
+
+def _activated(op: str) -> Decode:
+    return lambda site: site.activated(site.builder.add(op, *site.values()))
+
+
+def _conv(site: Site) -> str:
+    """The kernel is (M, H, W, C / groups)."""
+    weights = transposed(site.builder, site.x(1), (0, 3, 1, 2))
+    y = site.pictures().conv_of(
+        site.x(), weights, site.x(2), rank=4, strides=site.strides, padding=site.padding, dilations=site.dilations,
+        groups=0, name=site.name,
+    )  # fmt: skip
+    return site.activated(y)
+
+
+def _depthwise(site: Site) -> str:
+    """The kernel is (1, H, W, C * multiplier)."""
+    kernel = site.shape(1)
+    if len(kernel) != 4 or kernel[0] != 1:
+        raise ModelError(f"a depthwise kernel of shape {list(kernel)}")
+    weights = reshaped(
+        site.builder, transposed(site.builder, site.x(1), (3, 0, 1, 2)), (kernel[3], 1, *kernel[1:3])
+    )
+    groups = kernel[3] // max(
+        1, int(site.option("depth_multiplier")) or kernel[3] // max(1, site.shape(0)[3])
+    )
+    y = site.pictures().conv_of(
+        site.x(), weights, site.x(2), rank=4, strides=site.strides, padding=site.padding, dilations=site.dilations,
+        groups=groups, name=site.name,
+    )  # fmt: skip
+    return site.activated(y)
+
+
+def _conv_3d(site: Site) -> str:
+    """The kernel is (D, H, W, C, M)."""
+    y = site.pictures().conv(
+        site.x(),
+        site.x(1),
+        site.x(2),
+        rank=5,
+        strides=(int(site.option("stride_d")), *site.strides),
+        padding=site.padding,
+        dilations=(int(site.option("dilation_d")), *site.dilations),
+        name=site.name,
+    )
+    return site.activated(y)
+
+
+def _transposed_conv(site: Site) -> str:
+    """Inputs: the shape of the result, the kernel (M, H, W, C), the picture, a bias."""
+    shape = site.builder.known(site.stored(0))
+    sizes = None if shape is None else [int(extent) for extent in shape.reshape(-1)[1:3]]
+    kernel = transposed(site.builder, site.x(1), (1, 2, 0, 3))
+    y = site.pictures().conv_transpose(
+        site.x(2),
+        kernel,
+        site.x(3),
+        rank=4,
+        strides=site.strides,
+        padding=site.padding,
+        sizes=sizes,
+        name=site.name,
+    )
+    return site.activated(y)
+
+
+def _transposed_conv_with_bias(site: Site) -> str:
+    """MediaPipe's operator: x, kernel (M, H, W, C), bias; its options are padding, stride_w, stride_h as int32."""
+    content = site.operator["custom_options"]
+    if content is None or len(content) < 12:
+        raise ModelError("its options are missing")
+    padding, stride_w, stride_h = struct.unpack_from("<iii", content.tobytes())
+    if padding not in (1, 2):
+        raise ModelError(f"padding {padding}")
+    kernel = transposed(site.builder, site.x(1), (1, 2, 0, 3))
+    return site.pictures().conv_transpose(
+        site.x(0), kernel, site.x(2), rank=4, strides=(stride_h, stride_w), padding="SAME" if padding == 1 else "VALID",
+        sizes=None, name=site.name,
+    )  # fmt: skip
+
+
+def _pool(op: str) -> Decode:
+    def decode(site: Site) -> str:
+        window = int(site.option("filter_height")), int(site.option("filter_width"))
+        y = site.pictures().pool(
+            op, site.x(), rank=4, window=window, strides=site.strides, padding=site.padding, name=site.name
+        )
+        return site.activated(y)
+
+    return decode
+
+
+def _linear(site: Site) -> str:
+    """x (any rank, whose elements make rows of the weights' length), weights (M, K), bias."""
+    if int(site.option("weights_format")):
+        raise UnsupportedError("shuffled weights are not supported")
+    weights = site.shape(1)
+    if len(weights) != 2:
+        raise ModelError(f"weights of shape {list(weights)}")
+    x, builder = site.x(), site.builder
+    if bool(site.option("keep_num_dims")) and site.rank() != 2:
+        y = builder.add("MatMul", x, transposed(builder, site.x(1), (1, 0)))
+        y = builder.add("Add", y, site.x(2)) if site.x(2) else y
+    else:
+        rows = (
+            x
+            if site.rank() == 2 and site.shape()[1] == weights[1]
+            else reshaped(builder, x, (-1, weights[1]))
+        )
+        y = builder.add("Gemm", rows, site.x(1), site.x(2), transB=1)
+    return site.activated(y)
+
+
+def _batch_matmul(site: Site) -> str:
+    values = []
+    for index, flag in ((0, "adj_x"), (1, "adj_y")):
+        rank = site.rank(index)
+        order = (*range(rank - 2), rank - 1, rank - 2)
+        values.append(transposed(site.builder, site.x(index), order) if site.option(flag) else site.x(index))
+    return site.builder.add("MatMul", *values, name=site.name)
+
+
+def _softmax(site: Site) -> str:
+    x, beta = site.x(), float(site.option("beta"))
+    if beta != 1.0:
+        x = site.builder.add("Mul", x, site.builder.constant(np.float32(beta)))
+    return site.builder.add("Softmax", x, name=site.name, axis=-1)
+
+
+def _clip(low: float, high: float) -> Decode:
+    def decode(site: Site) -> str:
+        bounds = [site.builder.constant(np.float32(bound)) for bound in (low, high)]
+        return site.builder.add("Clip", site.x(), *bounds, name=site.name)
+
+    return decode
+
+
+def _prelu(site: Site) -> str:
+    return site.builder.add("PRelu", site.x(), site.x(1), name=site.name)
+
+
+def _leaky(site: Site) -> str:
+    return site.builder.add("LeakyRelu", site.x(), name=site.name, alpha=float(site.option("alpha")))
+
+
+def _gelu(site: Site) -> str:
+    kind = "tanh" if site.option("approximate") else "none"
+    return site.builder.add("Gelu", site.x(), name=site.name, approximate=kind)
+
+
+def _after(inner: str, outer: str) -> Decode:
+    return lambda site: site.builder.add(outer, site.builder.add(inner, *site.values()), name=site.name)
+
+
+def _square(site: Site) -> str:
+    return site.builder.add("Mul", site.x(), site.x(), name=site.name)
+
+
+def _squared_difference(site: Site) -> str:
+    difference = site.builder.add("Sub", *site.values())
+    return site.builder.add("Mul", difference, difference, name=site.name)
+
+
+def _is_float(site: Site) -> bool:
+    tensor = site.importer.tensor(site.number(0))
+    return tensor.quantization is not None or tensor.element().kind == "f"
+
+
+def _floor_division(site: Site) -> str:
+    x, y = site.values()
+    if _is_float(site):
+        return site.builder.add("Floor", site.builder.add("Div", x, y), name=site.name)
+    exact = site.builder.add("Sub", x, site.builder.add("Mod", x, y))
+    return site.builder.add("Div", exact, y, name=site.name)
+
+
+def _floor_remainder(site: Site) -> str:
+    x, y = site.values()
+    if not _is_float(site):
+        return site.builder.add("Mod", x, y, name=site.name)
+    whole = site.builder.add("Floor", site.builder.add("Div", x, y))
+    return site.builder.add("Sub", x, site.builder.add("Mul", whole, y), name=site.name)
+
+
+def _normalized(site: Site) -> str:
+    """x / sqrt(sum of squares of its last axis)."""
+    y = site.builder.add("LpNormalization", site.x(), axis=-1, p=2)
+    return site.activated(y)
+
+
+def _lrn(site: Site) -> str:
+    size = 2 * int(site.option("radius")) + 1
+    return site.pictures().on_first(
+        "LRN", site.x(), 4, name=site.name, size=size, alpha=float(site.option("alpha")) * size,
+        beta=float(site.option("beta")), bias=float(site.option("bias")),
+    )  # fmt: skip
+
+
+def _reduction(op: str) -> Decode:
+    def decode(site: Site) -> str:
+        axes = site.builder.constant(np.array(site.numbers(1, "the axes"), np.int64))
+        return site.builder.add(
+            op, site.x(), axes, name=site.name, keepdims=int(bool(site.option("keep_dims")))
+        )
+
+    return decode
+
+
+def _each(names: str, decode: Callable[[str], Decode]) -> dict[str, Decode]:
+    return {name: decode(name) for name in names.split()}
+
+
+OPERATORS: Mapping[str, Decode] = {
+    "CONV_2D": _conv,
+    "DEPTHWISE_CONV_2D": _depthwise,
+    "CONV_3D": _conv_3d,
+    "TRANSPOSE_CONV": _transposed_conv,
+    "custom Convolution2DTransposeBias": _transposed_conv_with_bias,
+    "MAX_POOL_2D": _pool("MaxPool"),
+    "AVERAGE_POOL_2D": _pool("AveragePool"),
+    "FULLY_CONNECTED": _linear,
+    "BATCH_MATMUL": _batch_matmul,
+    "SOFTMAX": _softmax,
+    **_each("ADD SUB MUL DIV", lambda name: _activated(name.title())),
+    **{
+        name: plain(op)
+        for name, op in {
+            "LOGISTIC": "Sigmoid",
+            "TANH": "Tanh",
+            "RELU": "Relu",
+            "ELU": "Elu",
+            "HARD_SWISH": "HardSwish",
+            "EXP": "Exp",
+            "LOG": "Log",
+            "SQRT": "Sqrt",
+            "NEG": "Neg",
+            "ABS": "Abs",
+            "SIN": "Sin",
+            "COS": "Cos",
+            "FLOOR": "Floor",
+            "CEIL": "Ceil",
+            "ROUND": "Round",
+            "SIGN": "Sign",
+            "POW": "Pow",
+            "MAXIMUM": "Max",
+            "MINIMUM": "Min",
+            "ADD_N": "Sum",
+            "LESS": "Less",
+            "GREATER": "Greater",
+            "LESS_EQUAL": "LessOrEqual",
+            "GREATER_EQUAL": "GreaterOrEqual",
+            "EQUAL": "Equal",
+            "LOGICAL_AND": "And",
+            "LOGICAL_OR": "Or",
+            "LOGICAL_NOT": "Not",
+        }.items()
+    },
+    "LOG_SOFTMAX": plain("LogSoftmax", axis=-1),
+    "RELU6": _clip(0.0, 6.0),
+    "RELU_N1_TO_1": _clip(-1.0, 1.0),
+    "RELU_0_TO_1": _clip(0.0, 1.0),
+    "PRELU": _prelu,
+    "LEAKY_RELU": _leaky,
+    "GELU": _gelu,
+    "RSQRT": _after("Sqrt", "Reciprocal"),
+    "NOT_EQUAL": _after("Equal", "Not"),
+    "SQUARE": _square,
+    "SQUARED_DIFFERENCE": _squared_difference,
+    "FLOOR_DIV": _floor_division,
+    "FLOOR_MOD": _floor_remainder,
+    "L2_NORMALIZATION": _normalized,
+    "LOCAL_RESPONSE_NORMALIZATION": _lrn,
+    "MEAN": _reduction("ReduceMean"),
+    "SUM": _reduction("ReduceSum"),
+    "REDUCE_MAX": _reduction("ReduceMax"),
+    "REDUCE_MIN": _reduction("ReduceMin"),
+    "REDUCE_PROD": _reduction("ReduceProd"),
+    **SHAPES,
+}

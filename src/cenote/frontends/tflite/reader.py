@@ -1,0 +1,144 @@
+"""Reads TensorFlow Lite models: tensors, their quantisation, operators one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError
+from cenote.core.types import dtype_named
+from cenote.frontends.imported import ImportedModel
+from cenote.frontends.tflite import schema
+from cenote.frontends.tflite.flatbuffer import Table, root
+from cenote.frontends.tflite.importer import Importer, Quantization, Tensor
+from cenote.frontends.tflite.operators import OPERATORS
+from cenote.frontends.tflite.site import Site
+from cenote.frontends.wire import Source
+
+
+def load_tflite(source: Source, signature: str | None = None) -> ImportedModel:
+    """A model's first subgraph, or the one of a signature; inputs and outputs are in the file's order and keep its
+    names.
+
+    Raises ModelError for what is no such file, UnsupportedError for operators and types that Cenote does not have.
+    """
+    model = root(source, schema.IDENTIFIER, schema.MODEL)
+    codes = [_operator_name(code) for code in model.tables("operator_codes", schema.OPERATOR_CODE)]
+    graphs = list(model.tables("subgraphs", schema.SUBGRAPH))
+    index = 0 if signature is None else _of_signature(model, signature)
+    if not 0 <= index < len(graphs):
+        raise ModelError(f"the model has no subgraph {index}")
+    buffers = [_content(buffer, source) for buffer in model.tables("buffers", schema.BUFFER)]
+    graph = graphs[index]
+    tensors = [_tensor(each, buffers) for each in graph.tables("tensors", schema.TENSOR)]
+    importer = Importer(model.buffer, tensors)
+    for number in graph.numbers("inputs"):
+        importer.declare(number)
+    for position, operator in enumerate(graph.tables("operators", schema.OPERATOR)):
+        _add(importer, operator, codes, position)
+    outputs: dict[str, str] = {}
+    for number in graph.numbers("outputs"):
+        name = importer.tensor(number).name or f"output {number}"
+        outputs[name if name not in outputs else f"{name}.{number}"] = importer.stored(number)
+    if not outputs:
+        raise ModelError("the model has no outputs")
+    return ImportedModel(importer.builder.graph(outputs, graph["name"] or "graph"), {}, {}, "TensorFlow Lite")
+
+
+def _operator_name(code: Table) -> str:
+    number = max(int(code["deprecated_builtin_code"]), int(code["builtin_code"]))
+    name = schema.NAMES.get(number, f"number {number}")
+    return f"custom {code['custom_code'] or '?'}" if name == "CUSTOM" else name
+
+
+def _of_signature(model: Table, wanted: str) -> int:
+    offered = {
+        each["signature_key"]: int(each["subgraph_index"])
+        for each in model.tables("signature_defs", schema.SIGNATURE)
+    }
+    if wanted not in offered:
+        raise ArgumentError(
+            f"signature: '{wanted}' is not in the model; it has {', '.join(map(str, offered)) or 'none'}"
+        )
+    return offered[wanted]
+
+
+def _content(buffer: Table, source: Source) -> tuple[int, int] | None:
+    """Where a buffer's bytes lie; None when it is empty. Large ones lie behind the flatbuffer."""
+    offset, size = buffer.span("data")
+    if not size and int(buffer["size"]) > 1:
+        offset, size = int(buffer["offset"]), int(buffer["size"])
+    if offset + size > source.size:
+        raise ModelError(f"damaged: a buffer of {size} bytes at {offset} of a file of {source.size}")
+    return (offset, size) if size else None
+
+
+def _tensor(table: Table, buffers: list[tuple[int, int] | None]) -> Tensor:
+    kind, number = int(table["type"]), int(table["buffer"])
+    if number >= len(buffers):
+        raise ModelError(f"tensor '{table['name']}' names buffer {number} of {len(buffers)}")
+    shape = table.numbers("shape")
+    if min(shape, default=0) < 0 or math.prod(shape) > 1 << 40:
+        raise ModelError(f"tensor '{table['name']}' has shape {list(shape)}")
+    signature = table.numbers("shape_signature") or shape
+    return Tensor(
+        name=table["name"] or "",
+        dtype=dtype_named(schema.TYPES[kind]) if kind in schema.TYPES else None,
+        kind=kind,
+        shape=shape,
+        signature=tuple(extent if extent >= 0 else None for extent in signature),
+        content=buffers[number],
+        quantization=_quantization(table.table("quantization", schema.QUANTIZATION), len(shape)),
+        sparsity=table.table("sparsity", schema.SPARSITY),
+    )
+
+
+def _quantization(table: Table | None, rank: int) -> Quantization | None:
+    if table is None or table["scale"] is None or not len(table["scale"]):
+        return None
+    scale = table["scale"].astype(np.float32)
+    points = table["zero_point"]
+    points = np.zeros(len(scale), np.int64) if points is None or not len(points) else points.astype(np.int64)
+    axis = int(table["quantized_dimension"])
+    if len(points) not in (1, len(scale)) or (len(scale) > 1 and not 0 <= axis < rank):
+        raise ModelError(
+            f"quantisation: {len(scale)} scales, {len(points)} zero points along axis {axis} of {rank}"
+        )
+    if not (np.isfinite(scale).all() and (scale > 0).all()):
+        raise ModelError("quantisation: a scale that is not a positive number")
+    return Quantization(scale, np.broadcast_to(points, scale.shape), axis)
+
+
+def _add(importer: Importer, operator: Table, codes: list[str], position: int) -> None:
+    """Import an operator; errors name it and its first output."""
+    code = int(operator["opcode_index"])
+    if code >= len(codes):
+        raise ModelError(f"operator {position} is of kind {code} of {len(codes)}")
+    outputs, inputs = operator.numbers("outputs"), operator.numbers("inputs")
+    name = importer.tensor(outputs[0]).name if outputs else ""
+    where = f"operator {position} {codes[code]} -> '{name}'"
+    if importer.failed.intersection(inputs):
+        importer.failed.update(outputs)
+        return
+    importer.builder.label = name
+    try:
+        decode = OPERATORS.get(codes[code])
+        if decode is None:
+            raise UnsupportedError(f"TensorFlow Lite's operator {codes[code]} is not supported")
+        fields = schema.OPTIONS.get(codes[code])
+        options = None if fields is None else operator.table("builtin_options", fields)
+        site = Site(codes[code], name, inputs, outputs, options, operator, importer)
+        values = decode(site)
+        given: Mapping[int, str] = dict(
+            zip(outputs, [values] if isinstance(values, str) else values, strict=False)
+        )
+        for number, value in given.items():
+            importer.give(number, value)
+    except CenoteError as error:
+        located = error.located(where)
+        if importer.problems is None or not isinstance(error, UnsupportedError):
+            raise located from error
+        importer.problems.append(str(located))
+        importer.failed.update(outputs)

@@ -1,0 +1,160 @@
+"""The protobuf wire format: fields of messages where they lie in a file, without reading their content.
+
+Whole models are parsed by protobuf itself; this is for leaving out what is large, so that weights are read once,
+straight into arrays of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+SMALL = 4096  # bytes: below this a tensor stays where it is
+
+
+class Source(Protocol):
+    """Random access to a file's bytes."""
+
+    size: int
+
+    def read(self, offset: int, length: int) -> bytes:
+        """A copy of some bytes; fewer at the end of the file."""
+        ...
+
+    def array(self, offset: int, length: int) -> NDArray[np.uint8]:
+        """Some bytes as an array; fewer at the end of the file."""
+        ...
+
+
+class FileSource:
+    """An open file; `array` reads into memory of its own."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.size = file.seek(0, 2)
+
+    def read(self, offset: int, length: int) -> bytes:
+        self.file.seek(offset)
+        return self.file.read(length)
+
+    def array(self, offset: int, length: int) -> NDArray[np.uint8]:
+        content = np.empty(max(0, min(length, self.size - offset)), np.uint8)
+        self.file.seek(offset)
+        filled = 0
+        while filled < content.size:
+            count = self.file.readinto(content[filled:].data)  # type: ignore[attr-defined]  # binary files have it
+            if not count:
+                break
+            filled += count
+        return content[:filled]
+
+
+class BytesSource:
+    """Bytes in memory; `array` is a view of them."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.size = len(content)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self.content[offset : offset + length]
+
+    def array(self, offset: int, length: int) -> NDArray[np.uint8]:
+        return np.frombuffer(self.content, np.uint8)[offset : offset + length]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes offset..offset+length-1 of a source."""
+
+    offset: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+
+class IrregularError(Exception):
+    """The bytes are not what a well-formed model looks like."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a message: all its bytes, and its content when it is length-delimited."""
+
+    number: int
+    whole: Span
+    content: Span | None
+
+
+def fields_of(source: Source, message: Span, most: int = 1 << 40) -> list[Field]:
+    """The fields of a message, in order; the first ones where there are more than `most`."""
+    fields: list[Field] = []
+    offset = message.offset
+    while offset < message.end and len(fields) < most:
+        header = source.read(
+            offset, min(20, message.end - offset)
+        )  # a tag and a length: 10 bytes each at most
+        tag, used = varint(header, 0)
+        kind, content = tag & 7, None
+        if kind == VARINT:
+            _, used = varint(header, used)
+        elif kind == BYTES:
+            length, used = varint(header, used)
+            content = Span(offset + used, length)
+            used += length
+        elif kind in (FIXED32, FIXED64):
+            used += 4 if kind == FIXED32 else 8
+        else:
+            raise IrregularError
+        if offset + used > message.end:
+            raise IrregularError
+        fields.append(Field(tag >> 3, Span(offset, used), content))
+        offset += used
+    return fields
+
+
+def varint(content: bytes, position: int) -> tuple[int, int]:
+    """A base-128 integer and the position after it."""
+    value = 0
+    for count in range(10):
+        if position + count >= len(content):
+            raise IrregularError
+        byte = content[position + count]
+        value |= (byte & 0x7F) << 7 * count
+        if byte < 0x80:
+            return value, position + count + 1
+    raise IrregularError
+
+
+def delimited(number: int, content: bytes) -> bytes:
+    """A length-delimited field."""
+    header = bytearray([number << 3 | BYTES])
+    length = len(content)
+    while length > 0x7F:
+        header.append(length & 0x7F | 0x80)
+        length >>= 7
+    header.append(length)
+    return bytes(header) + content
+
+
+def join(source: Source, pieces: Sequence[Span | bytes]) -> bytes:
+    """The bytes of all pieces; neighbouring spans are read at once."""
+    parts: list[bytes] = []
+    run: Span | None = None
+    for piece in [*pieces, b""]:
+        if isinstance(piece, Span) and run is not None and run.end == piece.offset:
+            run = Span(run.offset, run.length + piece.length)
+            continue
+        if run is not None:
+            parts.append(source.read(run.offset, run.length))
+        run = piece if isinstance(piece, Span) else None
+        if isinstance(piece, bytes):
+            parts.append(piece)
+    return b"".join(parts)

@@ -1,0 +1,61 @@
+"""Means and maxima over whole maps, as reductions say them, by the pools that read every layout.
+
+    %y = reduce_mean(axes=(2,3), keepdims=False) %x    ->    %p = global_average_pool %x
+                                                             %y = squeeze %p, [2, 3]
+
+Of float32 alone: other types are rounded differently. A reduction wants its input plain, and after a convolution that
+is a pass over the map.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cenote.core.types import TensorType
+from cenote.graph.graph import Graph, Node
+from cenote.ops.base import Op
+from cenote.ops.movement.reshape import Squeeze
+from cenote.ops.pool.whole_map import GlobalAveragePool, GlobalMaxPool
+from cenote.ops.reduction.reduce import Reduction
+from cenote.passes.cleanup import fresh
+
+_POOLS: dict[str, type[Op]] = {"reduce_mean": GlobalAveragePool, "reduce_max": GlobalMaxPool}
+
+
+def recognize_global_pools(graph: Graph) -> Graph:
+    """The graph with global pools in place of such reductions."""
+    nodes: list[Node] = []
+    constants, types = dict(graph.constants), dict(graph.types)
+    taken = set(graph.values())
+    for node in graph.nodes:
+        pool = _pool_of(graph, node)
+        if pool is None or not isinstance(node.op, Reduction):
+            nodes.append(node)
+            continue
+        if node.op.keepdims:
+            nodes.append(Node(pool, node.inputs[:1], node.outputs, node.label))
+            continue
+        x = graph.types[node.inputs[0]]
+        pooled, axes = fresh(node.outputs[0], taken), fresh(node.outputs[0], taken)
+        types[pooled] = pool.infer(x)[0]
+        constants[axes] = np.arange(2, x.rank)
+        types[axes] = TensorType(constants[axes].dtype, constants[axes].shape)
+        nodes.append(Node(pool, node.inputs[:1], (pooled,), node.label))
+        nodes.append(Node(Squeeze(), (pooled, axes), node.outputs, node.label))
+    if len(constants) == len(graph.constants) and all(
+        a is b for a, b in zip(nodes, graph.nodes, strict=True)
+    ):
+        return graph
+    return graph.replace(nodes=tuple(nodes), constants=constants, types=types)
+
+
+def _pool_of(graph: Graph, node: Node) -> Op | None:
+    """The pool that a reduction is, if it is one."""
+    kind = _POOLS.get(node.op.name)
+    if kind is None or not isinstance(node.op, Reduction) or len(node.inputs) != 1:
+        return None
+    x = graph.types.get(node.inputs[0])
+    if x is None or node.inputs[0] in graph.constants or x.dtype != np.float32 or x.rank not in (3, 4, 5):
+        return None
+    axes = sorted(axis % x.rank for axis in node.op.axes or ())
+    return kind() if axes == list(range(2, x.rank)) and 0 not in x.shape[2:] else None
