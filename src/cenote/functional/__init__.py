@@ -67,6 +67,9 @@ from cenote.functional.pool.pyramid import spatial_pyramid_pool
 from cenote.functional.pool.regions import ps_roi_pool, roi_align, roi_pool
 from cenote.functional.pool.unpool import max_unpool1d, max_unpool2d, max_unpool3d
 from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, soft_pool, stochastic_pool
+from cenote.functional.random import (
+    alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout, stochastic_depth,
+)  # fmt: skip
 from cenote.functional.reductions import (
     amax, amin, cumprod, cumsum, logsumexp, mean, norm, prod, std, sum, var,
 )  # fmt: skip
@@ -92,6 +95,7 @@ __all__ = [
     "adaptive_max_pool3d_backward",
     "add",
     "addmm",
+    "alpha_dropout",
     "amax",
     "amin",
     "argmax",
@@ -135,6 +139,10 @@ __all__ = [
     "dilation",
     "dilation_backward",
     "div",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
     "elu",
     "embedding",
     "embedding_bag",
@@ -145,6 +153,7 @@ __all__ = [
     "exp",
     "exp2",
     "expm1",
+    "feature_alpha_dropout",
     "flip",
     "floor",
     "floor_divide",
@@ -277,6 +286,7 @@ __all__ = [
     "square",
     "stack",
     "std",
+    "stochastic_depth",
     "stochastic_pool",
     "stochastic_pool_backward",
     "sub",

@@ -48,7 +48,7 @@ _FILES: dict[str, str] = {
     "movement.indexing": "Gather GatherElements GatherND",
     "movement.pad": "Pad",
     "movement.parts": "Concat Slice Split",
-    "movement.reshape": "Dropout Expand Flatten Identity Reshape Squeeze Unsqueeze",
+    "movement.reshape": "Expand Flatten Identity Reshape Squeeze Unsqueeze",
     "movement.resize": "Resize Upsample",
     "movement.scatter": "Scatter ScatterElements ScatterND TensorScatter",
     "movement.shape": "ConstantOfShape EyeLike Range Shape Size",
@@ -76,6 +76,10 @@ _FILES: dict[str, str] = {
     "pool.whole_map": "GlobalAveragePool GlobalMaxPool",
     "quantization.quantize": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
     "quantization.quantized_linear": "ConvInteger MatMulInteger QLinearConv QLinearMatMul",
+    "random.distributions": (
+        "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
+    ),
+    "random.dropout": "Dropout",
     "reduction.cumulative": "CumProd CumSum",
     "reduction.losses": "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
     "reduction.non_max_suppression": "NonMaxSuppression",

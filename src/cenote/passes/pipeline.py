@@ -38,3 +38,71 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         remove_identities,
         eliminate_common,
         eliminate_dead,
+        forget_indices,
+        recognize_activations,
+        recognize_normalizations,
+        recognize_global_pools,  # of the means that no normalisation took
+        eliminate_dead,
+        fuse_products,
+        lambda graph: recognize_attention(graph, target),
+        add_to_products,
+        fuse,
+        fuse_gates,
+        lambda graph: compose_channels(graph, target.lanes()),
+        fuse_chains,
+        eliminate_dead,
+        own_outputs,
+        lambda graph: complete_outputs(graph, target),
+        *((lambda graph: narrow_weights(graph, weights),) if weights != "float32" else ()),
+    )
+
+
+def forbid_winograd(graph: Graph) -> Graph:
+    """precision="exact": convolutions sum products plainly."""
+    nodes = tuple(
+        replace(node, op=replace(node.op, exact=True)) if isinstance(node.op, Conv) else node
+        for node in graph.nodes
+    )
+    return graph.replace(nodes=nodes)
+
+
+def say_groups(graph: Graph) -> Graph:
+    """Convolutions whose file leaves the groups to the shapes say them."""
+    nodes = tuple(
+        replace(
+            node,
+            op=replace(
+                node.op, groups=node.op.shape(graph.types[node.inputs[0]], _weights(graph, node)).groups
+            ),
+        )
+        if isinstance(node.op, Conv) and not node.op.groups
+        else node
+        for node in graph.nodes
+    )
+    return graph.replace(nodes=nodes)
+
+
+def _weights(graph: Graph, node: Node) -> TensorType:
+    kind = graph.type_of(node.inputs[1])
+    assert kind is not None
+    return kind
+
+
+def narrow_weights(graph: Graph, weights: str) -> Graph:
+    """Keep the constant weights of linear layers as 16-bit floats: half the bytes to read, which bounds them."""
+    nodes = tuple(
+        replace(node, op=replace(node.op, stored=weights)) if isinstance(node.op, Gemm) else node
+        for node in graph.nodes
+    )
+    return graph.replace(nodes=nodes)
+
+
+def optimize(
+    graph: Graph, target: Target, *, exact: bool = False, weights: str = "float32", inferred: bool = False
+) -> Graph:
+    """Run every pass over a specialised graph. `inferred`: its types are what `Op.infer` says, because `specialize` has
+    just asked; only nodes that passes make or whose values they change are asked again."""
+    verified = verify(graph, types=False) if inferred else None
+    for graph_pass in passes(target, exact, weights):
+        verified = graph = verify(graph_pass(graph), since=verified)
+    return graph
