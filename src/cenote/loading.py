@@ -77,7 +77,8 @@ def load(
 
     The compiled model is kept in the cache (but for file objects and ModelProtos). A later load of a model with the
     same content, by any process, finds it there: it parses, packs and compiles nothing, and shares the weights with the
-    other processes. CENOTE_PLAN_CACHE limits the megabytes kept.
+    other processes. CENOTE_PLAN_CACHE limits the megabytes kept. Models with loops, strings, sequences or optionals are
+    planned at each load; only their kernels are kept.
 
     Raises MissingFileError (a ModelError and a FileNotFoundError) where there is no such file, ModelError for what is
     no valid model or cannot be read, UnsupportedError for a valid one that Cenote cannot run (the message names the

@@ -14,7 +14,7 @@ from cenote.codegen import jit
 from cenote.compiler.compile import assemble
 from cenote.compiler.schedule import schedule
 from cenote.core.errors import ArgumentError, InputError, refusals
-from cenote.core.types import Array, Declared, is_float
+from cenote.core.types import Array, Declared, TensorType, is_float
 from cenote.frontends.formats import Format, format_of_file, import_model
 from cenote.graph.graph import Graph
 from cenote.loading import main_file
@@ -220,7 +220,11 @@ class _Check:
                 suspects.append((made, row))
 
         run = Production(plan, scheduled.graph.constants, tell)
-        results = run.run([feed[declared.name] for declared in graph.inputs])
+        given = [np.asarray(feed[declared.name], order="C") for declared in graph.inputs]
+        for declared, array in zip(graph.inputs, given, strict=True):  # native code trusts sizes
+            if TensorType(array.dtype, array.shape) != graph.types[declared.name]:
+                raise InputError(f"'{declared.name}' is {TensorType.known(array)}, not as planned")
+        results = run.run(given)
         if suspects and self.first is None:
             made, row = suspects[0]
             kind: Kind = "kernel" if made.wrong else "rounding"

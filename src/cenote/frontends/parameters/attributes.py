@@ -22,7 +22,7 @@ import numpy as np
 from cenote.core.errors import FAULTS, CenoteError, UnsupportedError, shown
 from cenote.core.types import Array, dtype_named
 from cenote.frontends.parameters.lines import Record
-from cenote.graph.conditional import Branch
+from cenote.graph.conditional import Branch, Refused
 from cenote.graph.graph import Node
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops import operators
@@ -37,7 +37,7 @@ _RECORDS: Mapping[str, type] = {"Activation": Activation}
 @cache
 def operators_by_name() -> Mapping[str, type[Op]]:
     """Every operator that a graph may have."""
-    found: tuple[type[Op], ...] = (*operators(), Branch)
+    found: tuple[type[Op], ...] = (*operators(), Branch, Refused)
     return {op.name: op for op in found}
 
 
@@ -51,9 +51,11 @@ def encoded_op(op: Op, keep: Keep) -> dict[str, Any]:
 
 def encoded_node(node: Node, keep: Keep) -> dict[str, Any]:
     """A node."""
-    return {
-        "name": node.label, **encoded_op(node.op, keep), "inputs": list(node.inputs), "outputs": list(node.outputs)
-    }  # fmt: skip
+    try:
+        op = encoded_op(node.op, keep)
+    except UnsupportedError as error:
+        raise error.located(node.where) from None
+    return {"name": node.label, **op, "inputs": list(node.inputs), "outputs": list(node.outputs)}
 
 
 def _fields(thing: Any, keep: Keep) -> dict[str, Any]:

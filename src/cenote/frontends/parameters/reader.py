@@ -42,7 +42,10 @@ def load_layers(path: Path) -> ImportedModel:
             f"line {root.line}: version {shown(root.get('version'))} of the format; this one is {VERSION}"
         )
     values = _Values(path.parent, root)
-    nodes = tuple(decoded_node(record, values.configuration) for record in root.list("layers", Record))
+    try:
+        nodes = tuple(decoded_node(record, values.configuration) for record in root.list("layers", Record))
+    except RecursionError:
+        raise ModelError("a layer's configuration is nested too deeply") from None
     constants = {name: values.array(name) for name in values.entries if name not in values.configured}
     inputs = tuple(_declared(record) for record in root.list("inputs", Record))
     graph = Graph(inputs, tuple(root.list("outputs", str)), nodes, constants, name=root.text("name"))
