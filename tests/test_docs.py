@@ -88,7 +88,9 @@ def test_looking_inside_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         exec(program, namespace)
 
 
-@pytest.mark.parametrize("option", ["threads", "precision", "weights", "tune", "denormals", "shapes"])
+@pytest.mark.parametrize(
+    "option", ["threads", "precision", "weights", "tune", "denormals", "shapes", "format", "signature"]
+)
 def test_every_option_of_load_is_described(option: str) -> None:
     assert set(inspect.signature(cenote.load).parameters) == {
         "source",
@@ -98,6 +100,8 @@ def test_every_option_of_load_is_described(option: str) -> None:
         "tune",
         "denormals",
         "shapes",
+        "format",
+        "signature",
     }
     assert f"\n| `{option}` |" in (DOCS / "using_models.md").read_text(encoding="utf-8")
 

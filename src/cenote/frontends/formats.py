@@ -51,7 +51,7 @@ def _from_path(path: Path, form: Format | None, signature: str | None) -> Import
     try:
         file = path.open("rb")
     except FileNotFoundError:
-        raise MissingFileError("there is no such file", os.fspath(path)) from None
+        raise MissingFileError("there is no such file", os.fspath(path)).located(os.fspath(path)) from None
     except (OSError, ValueError) as error:
         raise ModelError(f"{os.fspath(path)!r}: the file cannot be read ({error})") from error
     with file:
