@@ -10,7 +10,7 @@ from cenote.core.errors import ArgumentError, CenoteError, MissingFileError, Mod
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.wire import BytesSource, FileSource, IrregularError, Source, Span, fields_of
 
-Format = Literal["onnx", "graphdef", "savedmodel", "metagraph", "tflite"]
+Format = Literal["onnx", "graphdef", "savedmodel", "metagraph", "tflite", "keras"]
 
 _ONNX_GRAPH, _META_GRAPHS, _SAVER = 7, 2, 3
 _LOOKED_AT = 64  # fields of a file
@@ -73,6 +73,10 @@ def _from_source(source: Source, form: Format, signature: str | None) -> Importe
         return load_tflite(source, signature)
     if signature is not None:
         raise ArgumentError(f"signature: a model in the format {form} has none")
+    if form == "keras":
+        from cenote.frontends.keras.reader import load_keras
+
+        return load_keras(source)
     if form == "graphdef":
         from cenote.frontends.tensorflow.reader import load_graph_def
 
@@ -93,6 +97,8 @@ def format_of(source: Source) -> Format:
     start = source.read(0, 64)
     if start[4:8] == b"TFL3":
         return "tflite"
+    if start.startswith((b"\x89HDF\r\n\x1a\n", b"PK\x03\x04")):
+        return "keras"
     if _is_text(start):
         return "graphdef"
     try:
