@@ -120,14 +120,15 @@ def add_checkpoint(found: Collection, resource: bool) -> None:
         kernel = v1.get_variable("kernel", [3, 3, 3, 4], use_resource=resource)
         bias = v1.get_variable("bias", [4], use_resource=resource, initializer=v1.random_normal_initializer())
         y = tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, "SAME"), bias), name="answer")
-        v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_mean(y, name="loss"))
+        loss = tf.reduce_mean(y, name="loss")
+        v1.train.GradientDescentOptimizer(0.1).minimize(loss)
         picture = rng.standard_normal((2, 5, 5, 3)).astype(np.float32)
         with v1.Session() as session:
             session.run(v1.global_variables_initializer())
             v1.train.Saver().save(session, str(found.folder / name))
-            answer = session.run(y, {x: picture})
+            answer = session.run(loss, {x: picture})
     (found.folder / "checkpoint").unlink()
-    found.add(name, f"{name}.meta", [picture], [answer], names=["answer"])
+    found.add(name, f"{name}.meta", [picture], [answer], names=["loss"])
 
 
 def add_lite(

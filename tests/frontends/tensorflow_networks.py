@@ -260,7 +260,8 @@ _rng = np.random.default_rng(2)
 
 
 def _weights(*shape: int) -> Any:
-    return tf.constant(_rng.standard_normal(shape).astype(np.float32) / np.sqrt(np.prod(shape[:-1])))
+    spread = np.sqrt(np.prod(shape[:-1]))
+    return tf.constant((_rng.standard_normal(shape) / spread).astype(np.float32))
 
 
 def _net(x: Any) -> Any:

@@ -119,7 +119,11 @@ class ChannelsLast:
         elif padding != "VALID":
             raise UnsupportedError(f"a transposed convolution with padding {padding} is not supported")
         else:
-            extra = [max(0, s - k) for s, k in zip(strides, window, strict=True)]
+            reach = [(k - 1) * d + 1 for k, d in zip(window, attributes["dilations"], strict=True)]
+            if sizes is None:
+                extra = [max(0, s - k) for s, k in zip(strides, reach, strict=True)]
+            else:  # what a convolution leaves over at the end
+                extra = [(size - k) % s for size, s, k in zip(sizes, strides, reach, strict=True)]
             attributes["output_padding"] = tuple(output_padding) or tuple(extra)
         if sizes is not None and padding == "SAME":
             attributes["output_shape"] = tuple(sizes)
@@ -190,7 +194,7 @@ class ChannelsLast:
         if mode == "nearest":
             attributes["nearest_mode"] = "round_prefer_ceil" if align_corners else "floor"
             if half_pixel and not align_corners:
-                attributes["coordinate_transformation_mode"] = "tf_half_pixel_for_nn"
+                attributes["nearest_mode"] = "round_prefer_ceil"  # what holds the centre of the pixel
         if mode == "cubic" and half_pixel and not align_corners:
             attributes |= {"cubic_coeff_a": -0.5, "exclude_outside": 1}
         axes = tuple(range(2, rank)) if self.first else tuple(range(1, rank - 1))

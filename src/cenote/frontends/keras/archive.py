@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cenote.core.errors import ModelError, UnsupportedError
+from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array
 from cenote.frontends.wire import Source
 
@@ -88,6 +88,8 @@ def opened(source: Source) -> Iterator[tuple[Mapping[str, Any], str, Stored]]:
                     raise ModelError("the file holds weights without a model; save the whole model (model.save)")
                 version = _text(root.attrs.get("keras_version", "2"))
                 yield _json(_text(root.attrs["model_config"])), version, ByName(_group(root, "model_weights"))
+    except CenoteError:
+        raise
     except _BAD_FILE as error:
         raise ModelError(f"damaged, or no Keras model ({type(error).__name__}: {error})") from error
 

@@ -93,7 +93,7 @@ class _Importer:
         else:
             layer = Layer(kind if is_layer else f"{each['module']}.{kind}", name, config, kept, self.version)
         model.layers[name] = layer
-        model.calls[name] = list(_calls(each.get("inbound_nodes") or []))
+        model.calls[name] = list(_calls(each.get("inbound_nodes") or [], self.version))
 
     def input(self, name: str, config: Mapping[str, Any]) -> Value:
         """An input of the graph."""
@@ -250,18 +250,18 @@ def _places(found: Any) -> list[Place]:
     return [place for each in found for place in _places(each)]
 
 
-def _calls(nodes: Any) -> Iterator[list[Place]]:
+def _calls(nodes: Any, version: int) -> Iterator[list[Place]]:
     """What each call of a layer reads."""
     if not isinstance(nodes, list):
         raise ModelError(f"inbound_nodes {nodes!r:.80}")
     for node in nodes:
         if isinstance(node, dict):  # Keras 3
-            _check_keywords(node.get("kwargs") or {})
+            _check_keywords(node.get("kwargs") or {}, version)
             yield list(_histories(node.get("args")))
             continue
         places = _places(node)
         for each in node if node and isinstance(node[0], list) else [node]:
-            _check_keywords(each[3] if len(each) > 3 else {})
+            _check_keywords(each[3] if len(each) > 3 else {}, version)
         yield places
 
 
@@ -276,10 +276,10 @@ def _histories(found: Any) -> Iterator[Place]:
         raise UnsupportedError(f"the argument {found!r:.80} of a call is no value of the model")
 
 
-def _check_keywords(keywords: Any) -> None:
-    """Only those that say nothing are understood."""
+def _check_keywords(keywords: Any, version: int) -> None:
+    """Only those that say nothing are understood. Since Keras 3 a model's own `training` takes the place of the call's."""
     if not isinstance(keywords, dict):
         raise ModelError(f"the arguments of a call are {keywords!r:.80}")
     for name, value in keywords.items():
-        if value is not None and not (name == "training" and value is False):
+        if value is not None and not (name == "training" and (version >= 3 or value is False)):
             raise UnsupportedError(f"the argument {name}={value!r:.60} of a call is not supported")

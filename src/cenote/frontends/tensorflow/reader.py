@@ -111,14 +111,25 @@ def _signature(signatures: Mapping[str, Any], wanted: str | None) -> Any:
 
 def answers_of(nodes: Sequence[Any]) -> list[str]:
     """Nodes that no other reads and that are not there for training or saving, in order."""
-    read = {
-        each.split(":")[0].lstrip("^") for node in nodes for each in node.input if not each.startswith("^")
-    }
-    found = [
+    named = {node.name: node for node in nodes}
+    read = {each.split(":")[0] for node in nodes for each in node.input if not each.startswith("^")}
+    awaited = {each[1:] for node in nodes for each in node.input if each.startswith("^")}
+
+    def is_pivot(node: Any) -> bool:
+        """Does it only say that a branch is taken?"""
+        source = named.get(node.input[0].split(":")[0]) if node.op == "Identity" and node.input else None
+        return source is not None and source.op in ("Switch", "RefSwitch")
+
+    unread = [
         node.name
         for node in nodes
-        if node.name not in read and node.op not in _NO_ANSWERS and not node.name.startswith(_OTHER_SCOPES)
+        if node.name not in read
+        and node.op not in _NO_ANSWERS
+        and not node.op.endswith(("Dataset", "DatasetV2", "Iterator", "IteratorV2"))
+        and not node.name.startswith(_OTHER_SCOPES)
+        and not is_pivot(node)
     ]
+    found = [name for name in unread if name not in awaited] or unread
     if not found:
         raise ModelError(
             "no node of the graph is an output: every one is read by another, or is there for training"

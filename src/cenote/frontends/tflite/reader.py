@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from cenote.core.errors import ArgumentError, CenoteError, ModelError, Unsupport
 from cenote.core.types import dtype_named
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.tflite import schema
+from cenote.frontends.tflite.dilation import gathered, spread_of, waits
 from cenote.frontends.tflite.flatbuffer import Table, root
 from cenote.frontends.tflite.importer import Importer, Quantization, Tensor
 from cenote.frontends.tflite.operators import OPERATORS
@@ -117,20 +118,18 @@ def _add(importer: Importer, operator: Table, codes: list[str], position: int) -
     if code >= len(codes):
         raise ModelError(f"operator {position} is of kind {code} of {len(codes)}")
     outputs, inputs = operator.numbers("outputs"), operator.numbers("inputs")
-    name = importer.tensor(outputs[0]).name if outputs else ""
+    if not outputs:
+        raise ModelError(f"operator {position} makes nothing")
+    name = importer.tensor(outputs[0]).name
     where = f"operator {position} {codes[code]} -> '{name}'"
     if importer.failed.intersection(inputs):
         importer.failed.update(outputs)
         return
     importer.builder.label = name
     try:
-        decode = OPERATORS.get(codes[code])
-        if decode is None:
-            raise UnsupportedError(f"TensorFlow Lite's operator {codes[code]} is not supported")
         fields = schema.OPTIONS.get(codes[code])
         options = None if fields is None else operator.table("builtin_options", fields)
-        site = Site(codes[code], name, inputs, outputs, options, operator, importer)
-        values = decode(site)
+        values = _decoded(Site(codes[code], name, inputs, outputs, options, operator, importer))
         given: Mapping[int, str] = dict(
             zip(outputs, [values] if isinstance(values, str) else values, strict=False)
         )
@@ -142,3 +141,23 @@ def _add(importer: Importer, operator: Table, codes: list[str], position: int) -
             raise located from error
         importer.problems.append(str(located))
         importer.failed.update(outputs)
+
+
+def _decoded(site: Site) -> str | Sequence[str]:
+    """The values that an operator makes; none where it waits for the end of a dilated convolution."""
+    spreads = site.importer.spreads
+    spread = spreads.get(site.number(0))
+    if site.op == "SPACE_TO_BATCH_ND":
+        spreads[site.outputs[0]] = spread_of(site)
+        return ()
+    if site.op == "BATCH_TO_SPACE_ND":
+        if spread is None:
+            raise UnsupportedError("BATCH_TO_SPACE_ND without SPACE_TO_BATCH_ND is not supported")
+        return gathered(spread, site, OPERATORS)
+    if spread is not None:
+        spreads[site.outputs[0]] = waits(spread, site)
+        return ()
+    decode = OPERATORS.get(site.op)
+    if decode is None:
+        raise UnsupportedError(f"TensorFlow Lite's operator {site.op} is not supported")
+    return decode(site)
