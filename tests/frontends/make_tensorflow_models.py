@@ -1,4 +1,4 @@
-"""Makes tests/frontends/tensorflow_models.zip: small models of TensorFlow, TensorFlow Lite and Keras, and their answers.
+"""Makes tests/frontends/tensorflow_models.zip: small models of TensorFlow, TensorFlow Lite, Keras, and answers.
 
 Run with TensorFlow 2.x, Keras 3 and ai-edge-litert installed; the tests need none of them:
 
@@ -107,7 +107,8 @@ def add_graph(found: Collection, name: str, build: Callable[[Any], Any], text: b
     content = str(frozen_graph).encode() if text else frozen_graph.SerializeToString()
     (found.folder / file).write_bytes(content)
     inputs = [value for key, value in feed.items() if value.dtype != np.bool_]
-    found.add(name, file, inputs, answers, names=[f"y{i}" for i in range(len(named))])
+    more = {"tolerance": 3e-3} if name == "bicubic" else {}
+    found.add(name, file, inputs, answers, names=[f"y{i}" for i in range(len(named))], **more)
 
 
 def add_checkpoint(found: Collection, resource: bool) -> None:
@@ -132,13 +133,19 @@ def add_checkpoint(found: Collection, resource: bool) -> None:
 
 
 def add_lite(
-    found: Collection, name: str, function: Callable[..., Any], shapes: Sequence[Sequence[int]], quantise: str = ""
+    found: Collection,
+    name: str,
+    function: Callable[..., Any],
+    shapes: Sequence[Sequence[int]],
+    quantise: str = "",
 ) -> None:
     """A function as a TensorFlow Lite model. `quantise`: "", "half", "int8" (whole), "int16"."""
     from ai_edge_litert.interpreter import Interpreter
 
     rng = np.random.default_rng(11)
-    compiled = tf.function(function).get_concrete_function(*(tf.TensorSpec(shape, tf.float32) for shape in shapes))
+    compiled = tf.function(function).get_concrete_function(
+        *(tf.TensorSpec(shape, tf.float32) for shape in shapes)
+    )
     converter = tf.lite.TFLiteConverter.from_concrete_functions([compiled])
     if quantise:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
@@ -149,7 +156,9 @@ def add_lite(
             [rng.standard_normal(shape).astype(np.float32) for shape in shapes] for _ in range(20)
         )
         wide = tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8
-        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8 if quantise == "int8" else wide]
+        converter.target_spec.supported_ops = [
+            tf.lite.OpsSet.TFLITE_BUILTINS_INT8 if quantise == "int8" else wide
+        ]
         converter.inference_input_type = converter.inference_output_type = getattr(tf, quantise)
     content = converter.convert()
     (found.folder / f"{name}.tflite").write_bytes(content)
@@ -166,7 +175,7 @@ def add_lite(
         inputs.append(value)
     interpreter.invoke()
     outputs = [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
-    more = {"steps": 1} if quantise.startswith("int") else {}
+    more = {"steps": 1 if quantise == "int8" else 2} if quantise.startswith("int") else {}
     found.add(name, f"{name}.tflite", inputs, outputs, **more)
 
 

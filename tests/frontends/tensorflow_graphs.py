@@ -33,7 +33,9 @@ def _convolutions(x: Any) -> Any:
         tf.nn.conv2d(x, _normal(2, 4, 3, 4), [1, 3], "SAME"),
         tf.nn.conv2d(x, _normal(3, 3, 3, 4), 1, "VALID", dilations=[2, 1]),
         tf.nn.conv2d(x, _normal(3, 2, 3, 4), 1, [[0, 0], [2, 1], [0, 1], [0, 0]]),
-        tf.raw_ops.DepthwiseConv2dNative(input=x, filter=_normal(3, 3, 3, 2), strides=[1, 2, 2, 1], padding="SAME"),
+        tf.raw_ops.DepthwiseConv2dNative(
+            input=x, filter=_normal(3, 3, 3, 2), strides=[1, 2, 2, 1], padding="SAME"
+        ),
         tf.nn.max_pool2d(x, 3, 2, "SAME"),
         tf.nn.avg_pool2d(x, [3, 2], [2, 2], "SAME"),
         tf.nn.max_pool2d(x, 2, 2, [[0, 0], [1, 0], [0, 1], [0, 0]]),
@@ -115,7 +117,12 @@ def _pairs(v1: Any) -> Built:
     whole = [a // b, a % b, tf.raw_ops.TruncateDiv(x=a, y=b), tf.cast(a, tf.float32), tf.where(a > b, a, b)]
     feed = {x: _normal(2, 3, 4), y: _normal(3, 1), a: np.array([7, -7, 7, -7, 0, 9], np.int32),
             b: np.array([2, 2, -2, -2, 5, 3], np.int32)}  # fmt: skip
-    return feed, [*real, *(tf.cast(each, tf.int32) for each in flags), *whole, tf.where(x > y, x, tf.zeros_like(x))]
+    return feed, [
+        *real,
+        *(tf.cast(each, tf.int32) for each in flags),
+        *whole,
+        tf.where(x > y, x, tf.zeros_like(x)),
+    ]
 
 
 def _reductions(x: Any) -> Any:
@@ -129,7 +136,8 @@ def _reductions(x: Any) -> Any:
 
 def _slices(x: Any) -> Any:
     return [
-        x[:, 1:3], x[..., 1:], x[:, -1], x[:, 1, :, 0], x[:, tf.newaxis], x[..., tf.newaxis], x[:, ::-1], x[:, ::2, 1::3],
+        x[:, 1:3], x[..., 1:], x[:, -1], x[:, 1, :, 0], x[:, tf.newaxis], x[..., tf.newaxis], x[:, ::-1],
+        x[:, ::2, 1::3],
         x[:, 4:1:-1], x[:, -3:-1, ..., -1], x[:, 1:, tf.newaxis, 2], tf.slice(x, [0, 1, 0, 0], [-1, 2, -1, 1]),
         x[:, 3:3], x[-1:], x[:, : tf.shape(x)[1] - 1],
     ]  # fmt: skip
@@ -147,7 +155,8 @@ def _moves(x: Any) -> Any:
     shape = tf.shape(x)
     return [
         tf.reshape(x, [shape[0], -1]), tf.reshape(x, [-1, 4]), tf.transpose(x, [0, 3, 1, 2]), tf.expand_dims(x, -2),
-        tf.squeeze(x[:, :1], [1]), tf.squeeze(x[:, :1, :1]), tf.tile(x, [1, 2, 1, 3]), tf.fill([2, 3], 1.5) + x[:1, 0, :1, :1],
+        tf.squeeze(x[:, :1], [1]), tf.squeeze(x[:, :1, :1]), tf.tile(x, [1, 2, 1, 3]),
+        tf.fill([2, 3], 1.5) + x[:1, 0, :1, :1],
         tf.cast(tf.range(0, 8, 2), tf.float32) + x, shape, tf.size(x), tf.rank(x) + shape[0],
         tf.broadcast_to(x[:1], [3, 5, 6, 4]), tf.ones_like(x) + x, tf.zeros_like(x) * x, tf.reverse(x, [1, 3]),
         tf.nn.space_to_depth(x[:, :4], 2), tf.nn.depth_to_space(x, 2), tf.concat([shape, shape], 0),
@@ -170,10 +179,20 @@ def _pads(x: Any) -> Any:
 
 def _resizes(x: Any) -> Any:
     made = []
-    for op in (tf.raw_ops.ResizeBilinear, tf.raw_ops.ResizeNearestNeighbor, tf.raw_ops.ResizeBicubic):
+    for op in (tf.raw_ops.ResizeBilinear, tf.raw_ops.ResizeNearestNeighbor):
         for flags in ({}, {"align_corners": True}, {"half_pixel_centers": True}):
             made += [op(images=x, size=size, **flags) for size in ([9, 13], [3, 4], [10, 12])]
     return [*made, tf.image.resize(x, tf.shape(x)[1:3] * 2)]
+
+
+def _bicubic(x: Any) -> Any:
+    """TensorFlow rounds positions to 1/1024 of a pixel here."""
+    sizes = ([9, 13], [3, 4], [10, 12])
+    return [
+        tf.raw_ops.ResizeBicubic(images=x, size=s, half_pixel_centers=half)
+        for s in sizes
+        for half in (False, True)
+    ]
 
 
 def _products(v1: Any) -> Built:
@@ -197,7 +216,9 @@ def _training(v1: Any) -> Built:
     mean, variance = _normal(4), np.abs(_normal(4)) + 0.5
     y = v1.cond(
         training,
-        lambda: v1.nn.fused_batch_norm(y, np.ones(4, np.float32), np.zeros(4, np.float32), is_training=True)[0],
+        lambda: v1.nn.fused_batch_norm(y, np.ones(4, np.float32), np.zeros(4, np.float32), is_training=True)[
+            0
+        ],
         lambda: v1.nn.fused_batch_norm(
             y, np.ones(4, np.float32), np.zeros(4, np.float32), mean, variance, is_training=False
         )[0],
@@ -270,6 +291,7 @@ GRAPHS: dict[str, Callable[[Any], Built]] = {
     "gathers": _on_map(_gathers, 2, 5, 6, 4),
     "pads": _on_map(_pads, 2, 5, 6, 4),
     "resizes": _on_map(_resizes, 2, 5, 6, 2),
+    "bicubic": _on_map(_bicubic, 2, 5, 6, 2),
     "products": _products,
     "lrn": _on_map(_lrn, 2, 3, 3, 9),
     "training": _training,

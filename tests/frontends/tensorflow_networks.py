@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import layers as L  # noqa: N812
+from keras import layers as L
 
 ALL = "keras h5 pb tflite"
 
@@ -86,7 +86,9 @@ def _inception() -> Any:
                     L.Conv2D(4, (1, 7), padding="same")(L.Conv2D(2, (7, 1), padding="same")(x)),
                     L.Conv2D(2, 1)(L.AveragePooling2D(3, 1, padding="same")(x))]  # fmt: skip
         y = L.Concatenate()(branches)
-        y = L.Concatenate(axis=3)([L.Conv2D(5, 3, 2)(y), L.MaxPooling2D(3, 2)(y), L.AveragePooling2D(3, 2)(y)])
+        y = L.Concatenate(axis=3)(
+            [L.Conv2D(5, 3, 2)(y), L.MaxPooling2D(3, 2)(y), L.AveragePooling2D(3, 2)(y)]
+        )
         return L.Softmax()(L.Dense(6)(L.GlobalMaxPooling2D()(y)))
 
     return _functional((11, 13, 4), make)
@@ -173,8 +175,12 @@ def _nested() -> Any:
     shared = L.Conv2D(4, 3, padding="same", name="shared")
     y = L.Multiply()([inner(shared(x)), inner(shared(z))])
     low = L.Subtract()([L.Maximum()([x, z]), L.Minimum()([x, z])])
-    other = keras.Model(x, L.BatchNormalization(name="n")(L.Conv2D(4, 3, padding="same", name="a")(x)), name="other")
-    return keras.Model([x, z], [L.Average(name="mean")([y, other(low)]), L.GlobalMaxPooling2D(name="most")(y)])
+    other = keras.Model(
+        x, L.BatchNormalization(name="n")(L.Conv2D(4, 3, padding="same", name="a")(x)), name="other"
+    )
+    return keras.Model(
+        [x, z], [L.Average(name="mean")([y, other(low)]), L.GlobalMaxPooling2D(name="most")(y)]
+    )
 
 
 def _preprocessing() -> Any:
@@ -200,8 +206,8 @@ def _separable() -> Any:
 
 
 def _activations() -> Any:
-    names = ("hard_sigmoid hard_silu softsign softplus exponential log_softmax leaky_relu celu gelu tanh_shrink "
-             "log_sigmoid hard_tanh silu mish relu6 selu").split()  # fmt: skip
+    names = ["hard_sigmoid", "hard_silu", "softsign", "softplus", "exponential", "log_softmax", "leaky_relu", "celu",
+             "gelu", "tanh_shrink", "log_sigmoid", "hard_tanh", "silu", "mish", "relu6", "selu"]  # fmt: skip
     x = keras.Input((6, 5))
     return keras.Model(x, [L.Activation(name, name=f"a_{name}")(x) for name in names])
 
@@ -223,13 +229,21 @@ def _paddings() -> Any:
         outputs.append(L.Conv2D(2, kernel, stride, padding, dilation_rate=dilation, name=name)(x))
     for pool in (L.MaxPooling2D, L.AveragePooling2D):
         for size, stride, padding in [(2, 3, "same"), (3, 2, "same"), (5, 4, "same"), (3, 1, "valid")]:
-            outputs.append(pool(size, stride, padding, name=f"{pool.__name__[:3]}{size}{stride}{padding}".lower())(x))
+            outputs.append(
+                pool(size, stride, padding, name=f"{pool.__name__[:3]}{size}{stride}{padding}".lower())(x)
+            )
     return keras.Model(x, outputs)
 
 
 def _embedding() -> Any:
     return keras.Sequential(
-        [keras.Input((7,), dtype="int32"), L.Embedding(5, 4), L.Conv1D(3, 2), L.GlobalMaxPooling1D(), L.Dense(2)]
+        [
+            keras.Input((7,), dtype="int32"),
+            L.Embedding(5, 4),
+            L.Conv1D(3, 2),
+            L.GlobalMaxPooling1D(),
+            L.Dense(2),
+        ]
     )
 
 
@@ -299,7 +313,8 @@ LITE: dict[str, tuple[Any, Any, str]] = {
                                    tf.reduce_sum(x, -1), tf.reduce_prod(x, 2), tf.argmax(x, 3)), _MAP, ""),
     "lite_cuts": (lambda x: (x[:, 1:4, ::2], x[:, -1], x[..., tf.newaxis, :2], x[:, ::-1, 1],
                              tf.slice(x, [0, 1, 2, 0], [1, 3, -1, 2])), _MAP, ""),
-    "lite_joins": (lambda x: (tf.concat(tf.split(x, 2, 3)[::-1], 3), tf.stack([x, x * 2], 1), *tf.unstack(x, axis=2)[:2],
+    "lite_joins": (lambda x: (tf.concat(tf.split(x, 2, 3)[::-1], 3), tf.stack([x, x * 2], 1),
+                              *tf.unstack(x, axis=2)[:2],
                               *tf.split(x, [1, 3], 3)), _MAP, ""),
     "lite_moves": (lambda x: (tf.transpose(x, [0, 3, 1, 2]), tf.reshape(x, [1, -1, 8]), tf.squeeze(x, 0),
                               tf.expand_dims(x, 1), tf.tile(x, [1, 2, 1, 1]), tf.gather(x, [2, 0, 1], axis=2),

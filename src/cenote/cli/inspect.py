@@ -24,11 +24,17 @@ _WITH_OPERATORS = 110  # letters of a line from which operators have room beside
 
 def inspect(
     model: Annotated[
-        Path, typer.Argument(help="An ONNX file or a plan file.", metavar="MODEL", show_default=False)
+        Path, typer.Argument(help="A model or a plan file.", metavar="MODEL", show_default=False)
     ],
     shape: Shape = None,
     input: Input = None,
     graph: Annotated[bool, typer.Option(help="Print the optimised graph too.")] = True,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Only list what is not supported, all of it; exit code 1 if there is any."
+        ),
+    ] = False,
     as_json: Json = False,
     threads: Threads = None,
     precision: PrecisionOption = "fast",
@@ -42,6 +48,9 @@ def inspect(
     On a terminal lines are wrapped or cut to its width. Through a pipe and with --json nothing is cut: names of
     kernels are whole there.
     """
+    if check:
+        _check(model, as_json)
+        return
     given = parse_shapes(shape or ())
     anew = _compiled_anew() if graph or as_json else contextlib.nullcontext()
     with waiting(f"loading {model.name}"), anew:
@@ -81,6 +90,19 @@ def inspect(
             say_within(f"\n{text}", width)
         say("")
         _show(plan.describe(), width)
+
+
+def _check(model: Path, as_json: bool) -> None:
+    """What keeps the model from being read, a line each."""
+    from cenote.frontends.formats import unsupported
+
+    problems = unsupported(model / "saved_model.pb" if model.is_dir() else model)
+    if as_json:
+        say_json({"file": str(model), "ok": not problems, "unsupported": problems})
+    else:
+        say("\n".join(problems) or f"{model}: everything in it is supported")
+    if problems:
+        raise typer.Exit(1)
 
 
 def _head(path: Path, model: cenote.Model) -> str:

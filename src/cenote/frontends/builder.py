@@ -158,7 +158,9 @@ class GraphBuilder:
         for value in self.constants:  # one by one: what was read is freed when its copy is made
             if not self.constants[value].flags.c_contiguous:
                 self.constants[value] = np.ascontiguousarray(self.constants[value])
-        return Graph(tuple(self.inputs), tuple(names), tuple(self.nodes), self.constants, name=name or "graph")
+        return Graph(
+            tuple(self.inputs), tuple(names), tuple(self.nodes), self.constants, name=name or "graph"
+        )
 
 
 def transposed(builder: GraphBuilder, value: str, order: Sequence[int], name: str = "") -> str:

@@ -62,7 +62,9 @@ def strided(
     for place in range(count):
         if place == ellipsis:
             axis = -sum(not is_set("new_axis", later) for later in range(place + 1, count))
-            made = -sum(not is_set("shrink", later) or is_set("new_axis", later) for later in range(place + 1, count))
+            made = -sum(
+                not is_set("shrink", later) or is_set("new_axis", later) for later in range(place + 1, count)
+            )
         elif is_set("new_axis", place):
             result.added.append(made)
             made += 1

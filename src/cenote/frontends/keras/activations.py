@@ -109,7 +109,9 @@ def _relu(call: Call) -> str:
     slope = _first_of(call, ("negative_slope", "alpha"), 0.0)
     threshold, most = _first_of(call, ("threshold", "theta"), 0.0), call.layer.config.get("max_value")
     if slope and threshold:
-        raise UnsupportedError(f"a ReLU with the slope {slope} and the threshold {threshold} is not supported")
+        raise UnsupportedError(
+            f"a ReLU with the slope {slope} and the threshold {threshold} is not supported"
+        )
     if most is not None and not slope and not threshold:
         return clipped(0.0, _first_of(call, ("max_value",), 0.0))(call.builder, call.x, call.name)
     op, attributes = ("LeakyRelu", {"alpha": slope}) if slope else ("Relu", {})

@@ -85,7 +85,9 @@ def opened(source: Source) -> Iterator[tuple[Mapping[str, Any], str, Stored]]:
             else:
                 root = stack.enter_context(h5py.File(file, "r"))
                 if "model_config" not in root.attrs:
-                    raise ModelError("the file holds weights without a model; save the whole model (model.save)")
+                    raise ModelError(
+                        "the file holds weights without a model; save the whole model (model.save)"
+                    )
                 version = _text(root.attrs.get("keras_version", "2"))
                 yield _json(_text(root.attrs["model_config"])), version, ByName(_group(root, "model_weights"))
     except CenoteError:
@@ -94,18 +96,25 @@ def opened(source: Source) -> Iterator[tuple[Mapping[str, Any], str, Stored]]:
         raise ModelError(f"damaged, or no Keras model ({type(error).__name__}: {error})") from error
 
 
-def _in_zip(archive: zipfile.ZipFile, stack: contextlib.ExitStack, h5py: Any) -> tuple[Mapping[str, Any], str, Stored]:
+def _in_zip(
+    archive: zipfile.ZipFile, stack: contextlib.ExitStack, h5py: Any
+) -> tuple[Mapping[str, Any], str, Stored]:
     names = archive.namelist()
     if "config.json" not in names:
         raise ModelError("a zip archive without config.json is no Keras model")
     if "model.weights.h5" not in names:
-        raise UnsupportedError("the archive has no model.weights.h5; sharded and other weights are not supported")
-    config, metadata = _member(archive, "config.json"), {}
+        raise UnsupportedError(
+            "the archive has no model.weights.h5; sharded and other weights are not supported"
+        )
+    config = _member(archive, "config.json")
+    metadata: Mapping[str, Any] = {}
     if "metadata.json" in names:
         metadata = _json(_member(archive, "metadata.json"))
     weights = archive.getinfo("model.weights.h5")
     if weights.compress_type != zipfile.ZIP_STORED:
-        raise UnsupportedError("model.weights.h5 is compressed inside of the archive, which Keras does not do")
+        raise UnsupportedError(
+            "model.weights.h5 is compressed inside of the archive, which Keras does not do"
+        )
     root = stack.enter_context(h5py.File(stack.enter_context(archive.open(weights)), "r"))
     return _json(config), str(metadata.get("keras_version", "3")), ByOrder(root)
 
@@ -177,14 +186,22 @@ class ByOrder:
         count = self.counts.get(stem, 0)
         self.counts[stem] = count + 1
         for folder in ("layers", "_layer_checkpoint_dependencies"):  # the latter of Keras 2
-            found = None if self.group is None else _group(self.group, f"{folder}/{stem}" + (f"_{count}" if count else ""))
+            found = (
+                None
+                if self.group is None
+                else _group(self.group, f"{folder}/{stem}" + (f"_{count}" if count else ""))
+            )
             if found is not None:
                 return ByOrder(found)
         return ByOrder(None)
 
     def arrays(self) -> Sequence[Any]:
         held = None if self.group is None else _group(self.group, "vars")
-        return [] if held is None else [_group(held, name) for name in sorted(held, key=lambda name: (len(name), name))]
+        return (
+            []
+            if held is None
+            else [_group(held, name) for name in sorted(held, key=lambda name: (len(name), name))]
+        )
 
 
 class ByName:

@@ -40,7 +40,7 @@ class Layer:
     def get(self, name: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
         """An entry of the configuration. Raises ModelError where it is missing or of another type."""
         found = self.config.get(name, default)
-        if isinstance(found, bool) and kind is not bool or not isinstance(found, kind):
+        if (isinstance(found, bool) and kind is not bool) or not isinstance(found, kind):
             raise ModelError(f"'{name}' of the configuration is {found!r:.80}")
         return found
 
@@ -75,7 +75,9 @@ class Layer:
         if not isinstance(every, list | tuple) or len(every) != count:
             raise ModelError(f"'{name}' of the configuration is {found!r:.80}")
         pairs = [tuple(each) if isinstance(each, list) else (each, each) for each in every]
-        if not all(len(pair) == 2 and all(type(each) is int and each >= 0 for each in pair) for pair in pairs):
+        if not all(
+            len(pair) == 2 and all(type(each) is int and each >= 0 for each in pair) for pair in pairs
+        ):
             raise ModelError(f"'{name}' of the configuration is {found!r:.80}")
         return [(begin, end) for begin, end in pairs]
 

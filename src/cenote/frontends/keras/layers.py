@@ -14,7 +14,9 @@ from cenote.frontends.keras.layer import Call, Decode, Value
 from cenote.frontends.keras.layers_shape import SHAPES
 
 
-def _padding(call: Call, window: tuple[int, ...], dilations: tuple[int, ...]) -> tuple[str, list[tuple[int, int]]]:
+def _padding(
+    call: Call, window: tuple[int, ...], dilations: tuple[int, ...]
+) -> tuple[str, list[tuple[int, int]]]:
     """Padding and pads: "causal" is all that the window reaches before its place."""
     padding = call.layer.text("padding", "valid")
     if padding == "causal":
@@ -149,14 +151,24 @@ def _normalization(call: Call) -> str:
     if axis not in (1, rank - 1):
         raise UnsupportedError(f"batch normalisation along axis {axis} of {rank} is not supported")
     scale, offset, following = _scaled(call, 0)
-    mean, variance = call.weight(following, "moving_mean", 1), call.weight(following + 1, "moving_variance", 1)
+    mean, variance = (
+        call.weight(following, "moving_mean", 1),
+        call.weight(following + 1, "moving_variance", 1),
+    )
     channels = call.builder.constants[mean].size
     scale = scale or call.builder.constant(np.ones(channels, np.float32))
     offset = offset or call.builder.constant(np.zeros(channels, np.float32))
     pictures = call.pictures()
     pictures.first = axis == 1
     return pictures.normalize(
-        call.x, scale, offset, mean, variance, rank=rank, epsilon=call.layer.real("epsilon", 1e-3), name=call.name
+        call.x,
+        scale,
+        offset,
+        mean,
+        variance,
+        rank=rank,
+        epsilon=call.layer.real("epsilon", 1e-3),
+        name=call.name,
     )
 
 
@@ -166,19 +178,25 @@ def _layer_normalization(call: Call) -> str:
         raise UnsupportedError("rms_scaling is not supported")
     axes = sorted(axis % call.rank for axis in call.layer.integers("axis", 0, -1))
     if axes != list(range(axes[0] if axes else 0, call.rank)) or not axes:
-        raise UnsupportedError(f"normalisation over axes {axes} of {call.rank}, which are not the last, is not supported")
+        raise UnsupportedError(
+            f"normalisation over axes {axes} of {call.rank}, which are not the last, is not supported"
+        )
     scale, offset, _ = _scaled(call, 0)
     shape = call.builder.constants[scale or offset].shape if scale or offset else (1,)
     scale = scale or call.builder.constant(np.ones(shape, np.float32))
     epsilon = call.layer.real("epsilon", 1e-3)
-    return call.builder.add("LayerNormalization", call.x, scale, offset, name=call.name, axis=axes[0], epsilon=epsilon)
+    return call.builder.add(
+        "LayerNormalization", call.x, scale, offset, name=call.name, axis=axes[0], epsilon=epsilon
+    )
 
 
 def _group_normalization(call: Call) -> str:
     axis, rank, builder = call.axis(), call.rank, call.builder
     scale, offset, _ = _scaled(call, 0)
     if axis not in (1, rank - 1) or rank < 3 or not (scale or offset):
-        raise UnsupportedError(f"group normalisation along axis {axis} of {rank}, or without scale and offset")
+        raise UnsupportedError(
+            f"group normalisation along axis {axis} of {rank}, or without scale and offset"
+        )
     channels = builder.constants[scale or offset].size
     scale = scale or builder.constant(np.ones(channels, np.float32))
     offset = offset or builder.constant(np.zeros(channels, np.float32))
@@ -214,7 +232,11 @@ def _standardization(call: Call) -> str:
         ]
     except (TypeError, ValueError):
         raise ModelError("'mean' or 'variance' of the configuration is no list of numbers") from None
-    kept = sorted(axis % call.rank for axis in layer.integers("axis", 0, -1)) if layer.config.get("axis", -1) is not None else []
+    kept = (
+        sorted(axis % call.rank for axis in layer.integers("axis", 0, -1))
+        if layer.config.get("axis", -1) is not None
+        else []
+    )
     if any(each.size > 1 for each in found) and kept != [call.rank - 1]:
         if len(kept) != 1:
             raise UnsupportedError(f"statistics kept along axes {kept} are not supported")
@@ -231,7 +253,11 @@ def _standardization(call: Call) -> str:
 def _embedding(call: Call) -> Value:
     if call.layer.config.get("mask_zero"):
         raise UnsupportedError("mask_zero is not supported")
-    indices = call.builder.cast(call.value.name, np.dtype(np.int32)) if call.value.dtype.kind == "f" else call.value.name
+    indices = (
+        call.builder.cast(call.value.name, np.dtype(np.int32))
+        if call.value.dtype.kind == "f"
+        else call.value.name
+    )
     y = call.builder.add("Gather", call.weight(0, "embeddings", 2), indices, name=call.name, axis=0)
     return Value(y, call.rank + 1)
 
@@ -239,16 +265,19 @@ def _embedding(call: Call) -> Value:
 def _merge(op: str) -> Decode:
     def decode(call: Call) -> Value:
         ranks = {each.rank for each in call.inputs}
-        if len(ranks) != 1 or (op == "Sub" and len(call.inputs) != 2):
+        if (
+            len(ranks) != 1
+            or len({each.dtype for each in call.inputs}) != 1
+            or (op == "Sub" and len(call.inputs) != 2)
+        ):
             raise UnsupportedError(f"{len(call.inputs)} values of {sorted(ranks)} axes are not supported")
-        (dtype,) = {each.dtype for each in call.inputs} or {None}
         y = call.inputs[0].name
         if op in ("Sum", "Max", "Min", "Mean"):
             y = call.builder.add(op, *(each.name for each in call.inputs), name=call.name)
         else:
             for each in call.inputs[1:]:
                 y = call.builder.add(op, y, each.name, name=call.name)
-        return Value(y, *ranks, *([dtype] if dtype else []))
+        return Value(y, call.inputs[0].rank, call.inputs[0].dtype)
 
     return decode
 

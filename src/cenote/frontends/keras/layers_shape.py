@@ -26,14 +26,18 @@ def _reshape(call: Call) -> Value:
     if any(extent == 0 or extent < -1 for extent in shape):
         raise ModelError(f"target_shape {list(shape)}")
     wanted = call.builder.constant(np.array([0, *shape], np.int64))  # 0: the batch as it is
-    return Value(call.builder.add("Reshape", call.value.name, wanted, name=call.name), 1 + len(shape), call.value.dtype)
+    return Value(
+        call.builder.add("Reshape", call.value.name, wanted, name=call.name), 1 + len(shape), call.value.dtype
+    )
 
 
 def _permute(call: Call) -> Value:
     order = call.layer.integers("dims", call.rank - 1)
     if sorted(order) != list(range(1, call.rank)):
         raise ModelError(f"dims {list(order)} of {call.rank} axes")
-    return Value(transposed(call.builder, call.value.name, (0, *order), call.name), call.rank, call.value.dtype)
+    return Value(
+        transposed(call.builder, call.value.name, (0, *order), call.name), call.rank, call.value.dtype
+    )
 
 
 def _repeat(call: Call) -> Value:
@@ -50,7 +54,7 @@ def _concatenate(call: Call) -> Value:
         raise ModelError(f"{len(call.inputs)} values of {sorted(ranks)} axes cannot be joined")
     axis = call.layer.integer("axis", -1)
     y = call.builder.add("Concat", *(each.name for each in call.inputs), name=call.name, axis=axis)
-    return Value(y, *ranks, *dtypes)
+    return Value(y, call.inputs[0].rank, call.inputs[0].dtype)
 
 
 def _zero_padding(spatial: int) -> Decode:
@@ -58,7 +62,9 @@ def _zero_padding(spatial: int) -> Decode:
         rank = call.need_rank(spatial + 2)
         by_axis = dict(zip(call.spatial, call.layer.pairs("padding", spatial), strict=True))
         pads = np.array([by_axis.get(axis, (0, 0)) for axis in range(rank)], np.int64).T.reshape(-1)
-        y = call.builder.add("Pad", call.value.name, call.builder.constant(pads), name=call.name, mode="constant")
+        y = call.builder.add(
+            "Pad", call.value.name, call.builder.constant(pads), name=call.name, mode="constant"
+        )
         return Value(y, rank, call.value.dtype)
 
     return decode

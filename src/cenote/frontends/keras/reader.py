@@ -70,7 +70,9 @@ class _Importer:
         """A model and all layers in it."""
         kind, inner = config.get("class_name") if isinstance(config, dict) else None, config.get("config")
         if kind not in _MODELS:
-            raise UnsupportedError(f"the model is a {kind!r:.80}; only Sequential and Functional ones can be read")
+            raise UnsupportedError(
+                f"the model is a {kind!r:.80}; only Sequential and Functional ones can be read"
+            )
         if depth > _DEEPEST:
             raise UnsupportedError(f"models are nested more than {_DEEPEST} deep")
         if isinstance(inner, list):  # Sequential before Keras 2.2
@@ -85,7 +87,9 @@ class _Importer:
         name = config.get("name", each.get("name"))
         if not isinstance(name, str) or name in model.layers:
             raise ModelError(f"a layer is named {name!r:.80}: no name, or that of another one")
-        is_layer = "keras.src.ops" not in str(each.get("module"))  # only layers are counted where arrays are kept
+        is_layer = "keras.src.ops" not in str(
+            each.get("module")
+        )  # only layers are counted where arrays are kept
         kept = stored.child(kind, name) if is_layer else stored
         layer: Layer | _Model
         if kind in _MODELS:
@@ -134,7 +138,7 @@ def _check_type(layer: Layer) -> None:
     if isinstance(policy, dict):
         inner = policy.get("config")
         policy = inner.get("name") if isinstance(inner, dict) else policy
-    if isinstance(policy, str) and policy not in _TYPES or policy in ("float16", "float64"):
+    if (isinstance(policy, str) and policy not in _TYPES) or policy in ("float16", "float64"):
         raise UnsupportedError(f"it computes in {policy}; only float32 is supported")
 
 
@@ -167,7 +171,9 @@ class _Model:
             raise ModelError(f"no layer is named '{name}'")
         return self.layers[name]
 
-    def run(self, importer: _Importer, inputs: Sequence[Value], prefix: str) -> list[tuple[str, Value | None]]:
+    def run(
+        self, importer: _Importer, inputs: Sequence[Value], prefix: str
+    ) -> list[tuple[str, Value | None]]:
         """The outputs, by the names of the layers that make them; None for those that are not supported."""
         if self.sequential:
             return self._in_a_row(importer, inputs, prefix)
@@ -209,12 +215,13 @@ class _Model:
         self, importer: _Importer, inputs: Sequence[Value], prefix: str
     ) -> list[tuple[str, Value | None]]:
         values: list[Value | None] = list(inputs)
-        name = self.name
-        for name, layer in self.layers.items():
+        if not self.layers:
+            raise ModelError(f"model '{self.name}' has no layers")
+        for layer in self.layers.values():
             if isinstance(layer, Layer) and layer.kind == "InputLayer":
                 continue
             values = self._called(importer, layer, values, prefix)
-        return [(name, value) for value in values]
+        return [(layer.name, value) for value in values]
 
     def _called(
         self, importer: _Importer, layer: Layer | _Model, values: Sequence[Value | None], prefix: str
@@ -277,7 +284,7 @@ def _histories(found: Any) -> Iterator[Place]:
 
 
 def _check_keywords(keywords: Any, version: int) -> None:
-    """Only those that say nothing are understood. Since Keras 3 a model's own `training` takes the place of the call's."""
+    """Only those that say nothing are understood. Since Keras 3 a model's `training` replaces the call's."""
     if not isinstance(keywords, dict):
         raise ModelError(f"the arguments of a call are {keywords!r:.80}")
     for name, value in keywords.items():

@@ -62,7 +62,8 @@ _OUTPUTS = {
     "NonMaxSuppressionV5": ("selected_indices", "selected_scores", "valid_outputs"),
 }
 _WAITING = (
-    "Conv2D", "DepthwiseConv2dNative", "ExpandDims", "Squeeze", "BiasAdd", "Add", "AddV2", "Mul", "Identity", "Relu", "Relu6", "Elu", "Selu",
+    "Conv2D", "DepthwiseConv2dNative", "ExpandDims", "Squeeze", "BiasAdd", "Add", "AddV2", "Mul",
+    "Identity", "Relu", "Relu6", "Elu", "Selu",
     "Tanh", "Sigmoid", "LeakyRelu", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3",
 )  # fmt: skip
 _OUTPUTS |= dict.fromkeys(("FusedBatchNormV2", "FusedBatchNormV3"), _OUTPUTS["FusedBatchNorm"])
@@ -308,7 +309,9 @@ class Importer:
             if site.op in ("Add", "AddV2", "Mul"):
                 content = site.known(1)
                 if content is None or content.squeeze().ndim > 1:
-                    raise UnsupportedError("only a number per channel can be added or multiplied before a BatchToSpaceND")
+                    raise UnsupportedError(
+                        "only a number per channel can be added or multiplied before a BatchToSpaceND"
+                    )
             return (replace(spread, waiting=(*spread.waiting, site)),)
         made = decode(site)
         if isinstance(made, str | Variable | Dead | Spread):

@@ -64,7 +64,9 @@ def gathered(spread: Spread, site: Site, operators: Mapping[str, Decode]) -> str
     """
     count = len(spread.block)
     if site.numbers(1, "the block") != spread.block:
-        raise UnsupportedError("a BATCH_TO_SPACE_ND with another block than SPACE_TO_BATCH_ND is not supported")
+        raise UnsupportedError(
+            "a BATCH_TO_SPACE_ND with another block than SPACE_TO_BATCH_ND is not supported"
+        )
     crops = pairs_of(site, 2, count)
     pads = [(b - cb, e - ce) for (b, e), (cb, ce) in zip(spread.pads, crops, strict=True)]
     convolutions = [each for each in spread.waiting if each.op in _CONVOLUTIONS]
@@ -76,7 +78,8 @@ def gathered(spread: Spread, site: Site, operators: Mapping[str, Decode]) -> str
     own = convolutions[0]
     if own.padding != "VALID" or {*own.strides, *own.dilations} != {1}:
         raise UnsupportedError("the convolution must be VALID, with strides and dilations of 1")
-    windowed = ((0, 0),) * (2 - count) + tuple(pads), (1,) * (2 - count) + spread.block
+    pads = [(0, 0)] * (2 - count) + pads  # a row is convolved as a picture of height 1
+    windowed = pads, (spread.block[0] if count == 2 else 1, spread.block[-1])
     importer, value = site.importer, site.importer.real(spread.tensor)
     for each in spread.waiting:
         again = replace(each, first=value, windowed=windowed if each is own else None)

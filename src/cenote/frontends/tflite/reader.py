@@ -19,7 +19,9 @@ from cenote.frontends.tflite.site import Site
 from cenote.frontends.wire import Source
 
 
-def load_tflite(source: Source, signature: str | None = None) -> ImportedModel:
+def load_tflite(
+    source: Source, signature: str | None = None, problems: list[str] | None = None
+) -> ImportedModel:
     """A model's first subgraph, or the one of a signature; inputs and outputs are in the file's order and keep its
     names.
 
@@ -35,12 +37,17 @@ def load_tflite(source: Source, signature: str | None = None) -> ImportedModel:
     graph = graphs[index]
     tensors = [_tensor(each, buffers) for each in graph.tables("tensors", schema.TENSOR)]
     importer = Importer(model.buffer, tensors)
+    importer.problems = problems
     for number in graph.numbers("inputs"):
         importer.declare(number)
     for position, operator in enumerate(graph.tables("operators", schema.OPERATOR)):
         _add(importer, operator, codes, position)
     outputs: dict[str, str] = {}
     for number in graph.numbers("outputs"):
+        if number in importer.failed:
+            raise UnsupportedError(
+                f"output '{importer.tensor(number).name}' depends on what is not supported"
+            )
         name = importer.tensor(number).name or f"output {number}"
         outputs[name if name not in outputs else f"{name}.{number}"] = importer.stored(number)
     if not outputs:

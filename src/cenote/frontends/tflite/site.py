@@ -26,7 +26,9 @@ class Site:
     operator: Table
     importer: Importer
     first: str = ""  # the value of the first input, where it is another than the tensor's
-    windowed: tuple[Sequence[tuple[int, int]], tuple[int, int]] | None = None  # pads and dilations that take the
+    windowed: tuple[Sequence[tuple[int, int]], tuple[int, int]] | None = (
+        None  # pads and dilations that take the
+    )
     # place of the options'
 
     @property
