@@ -47,8 +47,8 @@ def load(
 
     `source` is the path of a model or of a plan file (`Model.save`), the bytes of a model, an open binary file, or an
     `onnx.ModelProto`. Models are ONNX files, TensorFlow's frozen graphs (.pb, .pbtxt), SavedModel folders and
-    MetaGraphDefs beside their checkpoint (.meta), and TensorFlow Lite files; which it is shows in the content, unless
-    `format` ("onnx", "graphdef", "savedmodel", "metagraph", "tflite") says it. `signature` chooses one of the functions
+    MetaGraphDefs beside their checkpoint (.meta), TensorFlow Lite files, and Keras models (.keras, .h5); which it is shows in the content, unless
+    `format` ("onnx", "graphdef", "savedmodel", "metagraph", "tflite", "keras") says it. `signature` chooses one of the functions
     of a SavedModel ("serving_default") or a TensorFlow Lite model (its first graph). `threads` per inference;
     by default one per physical core this process may use (CENOTE_THREADS overrides). `precision`: "fast", or
     "exact" for convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum. `weights`:
