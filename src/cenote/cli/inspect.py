@@ -94,9 +94,7 @@ def inspect(
 
 def _check(model: Path, as_json: bool) -> None:
     """What keeps the model from being read, a line each."""
-    from cenote.frontends.formats import unsupported
-
-    problems = unsupported(model / "saved_model.pb" if model.is_dir() else model)
+    problems = cenote.unsupported(model)
     if as_json:
         say_json({"file": str(model), "ok": not problems, "unsupported": problems})
     else:
