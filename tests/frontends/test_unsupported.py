@@ -20,7 +20,7 @@ def test_onnx(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("StringConcat", ["x", "x"], ["a"], name="first"),
         helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("Nonsense", ["b"], ["y"], name="second", domain="far.away"),
+        helper.make_node("Nonsense", ["b"], ["y"], name="second"),
     ]
     path = tmp_path / "model.onnx"
     path.write_bytes(model(nodes).SerializeToString())

@@ -65,19 +65,7 @@ def inspect(
                 loaded.run(filled(loaded, shapes, real))
         plans = loaded.plans
     if as_json:
-        content = {
-            "file": str(model),
-            "bytes": model.stat().st_size,
-            "inputs": [str(declared) for declared in loaded.inputs],
-            "outputs": [str(declared) for declared in loaded.outputs],
-            "metadata": loaded.metadata,
-            "graph": graph_text(plans[0]),
-            "plan": plans[0].describe().as_dict(),
-            "later_stages": [
-                {"graph": graph_text(plan), "plan": plan.describe().as_dict()} for plan in plans[1:]
-            ],
-        }
-        say_json(content)
+        say_json(_content(model, loaded))
         return
     width = terminal_width()
     say_within(_head(model, loaded), width)
@@ -90,6 +78,23 @@ def inspect(
             say_within(f"\n{text}", width)
         say("")
         _show(plan.describe(), width)
+
+
+def _content(model: Path, loaded: cenote.Model) -> dict[str, Any]:
+    """All of it, for --json."""
+    plans = loaded.plans
+    return {
+        "file": str(model),
+        "bytes": model.stat().st_size,
+        "inputs": [str(declared) for declared in loaded.inputs],
+        "outputs": [str(declared) for declared in loaded.outputs],
+        "metadata": loaded.metadata,
+        "graph": graph_text(plans[0]),
+        "plan": plans[0].describe().as_dict(),
+        "later_stages": [
+            {"graph": graph_text(plan), "plan": plan.describe().as_dict()} for plan in plans[1:]
+        ],
+    }
 
 
 def _check(model: Path, as_json: bool) -> None:
