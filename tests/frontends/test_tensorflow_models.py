@@ -41,7 +41,7 @@ def test_many_cases() -> None:
     assert len(CASES) >= 60
 
 
-@pytest.mark.parametrize("name", map(_marked, CASES))
+@pytest.mark.parametrize("name", [_marked(name) for name in CASES])
 def test_answers(models: Path, name: str) -> None:
     case = CASES[name]
     answers = np.load(models / case["answers"])
