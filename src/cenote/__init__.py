@@ -25,7 +25,7 @@ from cenote.core.errors import (
 )
 from cenote.core.locks import importing
 from cenote.core.version import __version__
-from cenote.loading import load
+from cenote.loading import load, unsupported
 from cenote.model import Model
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ __all__ = [
     "functional",
     "info",
     "load",
+    "unsupported",
     "verify",
     "watch_compilation",
 ]

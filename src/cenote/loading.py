@@ -49,10 +49,10 @@ def load(
 
     `source` is the path of a model or of a plan file (`Model.save`), the bytes of a model, an open binary file, or an
     `onnx.ModelProto`. Models are ONNX files, TensorFlow's frozen graphs (.pb, .pbtxt), SavedModel folders and
-    MetaGraphDefs beside their checkpoint (.meta), TensorFlow Lite files, and folders of `cenote.extract`; which it is
-    shows in the content, unless `format` ("onnx", "graphdef", "savedmodel", "metagraph", "tflite", "layers", "bat")
-    says it. `signature` chooses one of the functions
-    of a SavedModel ("serving_default") or a TensorFlow Lite model (its first graph). `threads` per inference;
+    MetaGraphDefs beside their checkpoint (.meta), TensorFlow Lite files, Keras models (.keras, .h5), and folders of
+    `cenote.extract`; which it is shows in the content, unless `format` ("onnx", "graphdef", "savedmodel", "metagraph",
+    "tflite", "keras", "layers", "bat") says it. `signature` chooses one of the functions of a SavedModel
+    ("serving_default") or a TensorFlow Lite model (its first graph). `threads` per inference;
     by default one per physical core this process may use (CENOTE_THREADS overrides). `precision`: "fast", or
     "exact" for convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum. `weights`:
     "bfloat16" or "float16" keep those of linear layers (Gemm, one row at a time) in that type, which nearly halves
@@ -91,6 +91,17 @@ def load(
             raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
         options = Options(resolve_threads(threads), precision, weights, tune, denormals, shapes)
         return _load_graph(main_file(source), options, {"format": format, "signature": signature})
+
+
+def unsupported(source: str | os.PathLike[str] | bytes) -> list[str]:
+    """Everything that keeps a model from being loaded because Cenote does not have it: a line each, with its node.
+
+    Raises ModelError for what is no valid model, MissingFileError where there is no such file.
+    """
+    with importing():
+        from cenote.frontends.formats import unsupported as found
+
+    return found(main_file(source))
 
 
 def main_file(source: Any) -> Any:
