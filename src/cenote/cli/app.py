@@ -17,6 +17,7 @@ from cenote.cli.console import err, show_messages
 from cenote.cli.info import info
 from cenote.cli.inspect import inspect
 from cenote.cli.run import run
+from cenote.cli.tile import tile
 from cenote.cli.warm import warm
 
 app = typer.Typer(
@@ -31,6 +32,7 @@ app.command()(run)
 app.command()(inspect)
 app.command()(bench)
 app.command("compile")(compile_model)
+app.command()(tile)
 app.command()(warm)
 app.add_typer(cache, name="cache")
 app.command()(info)
