@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-import numpy as np
-
 from bench.engines.base import Arrays
 from bench.engines.registry import EngineSpec
 from bench.process import EngineError, EngineProcess
@@ -59,7 +57,7 @@ class Plan:
 
 
 def compare(
-    specs: Iterable[EngineSpec], work: Any, x: np.ndarray, judge: Callable[[Arrays], float], plan: Plan
+    specs: Iterable[EngineSpec], work: Any, x: Any, judge: Callable[[Arrays], float], plan: Plan
 ) -> list[Outcome]:
     """Measures the engines on one piece of work; `judge` turns their outputs into an error."""
     contenders: list[Contender] = []
@@ -95,7 +93,7 @@ class Contender:
         self.finished = False
         self.process = EngineProcess(spec, plan.threads)
 
-    def enter(self, work: Any, x: np.ndarray, judge: Callable[[Arrays], float]) -> None:
+    def enter(self, work: Any, x: Any, judge: Callable[[Arrays], float]) -> None:
         """Imports, loads, runs once."""
         try:
             if self.spec.prepares:

@@ -171,6 +171,12 @@ class Host:
         """What a run gave, bit for bit."""
         return [array.tobytes() for array in self.engine.outputs(y)]
 
+    def host_shares(self, runs: int) -> dict[str, float]:
+        """The share of a run that each step outside of native code takes."""
+        self.engine.run(self.input)
+        shares: dict[str, float] = self.engine.shares(self.input, runs)
+        return shares
+
     def peak_memory(self) -> float:
         """Largest resident size so far, in megabytes."""
         return resident("VmHWM")

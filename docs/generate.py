@@ -1,9 +1,13 @@
-"""Writes the pages that are made from the code: settings, pooling algorithms. `make docs` runs it; a test compares."""
+"""Writes the pages that are made from the code: settings, operators, pooling algorithms.
+
+`make docs` runs it; a test compares.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +15,7 @@ import cenote
 from cenote.ops.pool.algorithms import PROBLEMS
 
 DOCS = Path(__file__).parent
+CASES = DOCS.parent / "tests" / "data" / "onnx_unsupported.txt"
 POOLING = """# Pooling algorithms
 
 Made by `make docs` from `src/cenote/ops/pool/algorithms.py`. For each problem, every algorithm that serves it gives
@@ -71,7 +76,17 @@ def other_kernels() -> Iterator[tuple[str, str]]:
             yield each, " ".join(text.split()).rstrip(":")
 
 
-PAGES = {"settings.md": settings_page, "pooling_algorithms.md": pooling_page}
+def operators_page() -> str:
+    """The list of operators."""
+    sys.path.insert(0, str(DOCS))
+    try:
+        page: str = importlib.import_module("operator_table").page(CASES)
+    finally:
+        sys.path.remove(str(DOCS))
+    return page
+
+
+PAGES = {"operators.md": operators_page, "settings.md": settings_page, "pooling_algorithms.md": pooling_page}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

@@ -49,6 +49,8 @@ SOURCES = {
     "text_direction": Source(*RAPIDOCR, "models/ch_ppocr_mobile_v2.0_cls_infer.onnx", "Apache-2.0"),
     "pitch": Source("swift-f0", "0.3.0", "swift_f0/model.onnx", "MIT"),
     "notes": Source("basic-pitch", "0.4.0", "saved_models/icassp_2022/nmp.onnx", "Apache-2.0"),
+    "speech": Source("silero-vad", "6.2.3", "silero_vad/data/silero_vad.onnx", "MIT"),
+    "file_type": Source("magika", "1.0.3", "magika/models/standard_v3_3/model.onnx", "Apache-2.0"),
 }
 
 

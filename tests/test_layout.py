@@ -36,7 +36,9 @@ ROWS = (
     ("sized",),
     ("stage",),
     ("model", "profile", "functional"),
+    ("values",),
     ("loading",),
+    ("verification",),
     ("__init__", "backend", "torch"),
     ("cli",),
     ("__main__",),
@@ -54,7 +56,7 @@ THIRD_PARTY = {
     "rich": {"cli"},
 }
 # What a plan that is at hand does not need (front ends, what compiles) is imported by these when it is needed.
-WARM_START = {"plans", "stage", "sized", "model", "loading", "functional", "__init__"}
+WARM_START = {"plans", "stage", "sized", "model", "values", "loading", "functional", "__init__"}
 APPLICATIONS = {"cli"}
 
 

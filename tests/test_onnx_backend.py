@@ -35,6 +35,9 @@ SHARDS = 8
 # Two float16 ulps, as onnx allows two of bfloat16: its own float16 attention is 2 ulps from the exact answer.
 HALF = 2.0**-9
 # Zeros of the inverse transform are exact here, and rounding noise of 1.9e-7 in the expected values.
+# Random numbers: the specification names no generator, so only types and shapes can be compared (what the numbers are
+# is tested in tests/functional/test_random.py).
+RANDOM = re.compile(r"test_bernoulli|test_training_dropout(_default)?(_mask)?$")
 ABSOLUTE = {"test_dft_inverse": 1e-6, "test_dft_inverse_opset19": 1e-6}
 node = helper.make_node
 
@@ -79,12 +82,22 @@ def outcome(case: Any) -> tuple[str, str]:
                 half = any(getattr(y, "dtype", None) == np.float16 for y in expected)
                 rtol = max(case.rtol, HALF) if half else case.rtol
                 atol = ABSOLUTE.get(case.name, case.atol)
-                Runner.assert_similar_outputs(expected, prepared.run(inputs), rtol, atol)
+                found = prepared.run(inputs)
+                if RANDOM.match(case.name):
+                    assert [(y.dtype, y.shape) for y in found] == [(y.dtype, y.shape) for y in expected]
+                    continue
+                Runner.assert_similar_outputs(flat(expected), flat(found), rtol, atol)
     except UnsupportedError as error:
         return "unsupported", str(error)
     except Exception as error:
         return "failed", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     return "passed", ""
+
+
+def flat(values: Any) -> list[Any]:
+    """Sequences written out behind their lengths: ONNX's own comparison fails on a scalar in one."""
+    written = ([np.array(len(y)), *y] if isinstance(y, list) else [y] for y in values)
+    return [y for row in written for y in row]
 
 
 def listed() -> tuple[str, dict[str, str]]:
@@ -113,8 +126,10 @@ def test_list_has_only_real_cases_and_most_pass() -> None:
     version, unsupported = listed()
     if version == onnx.__version__:
         assert sorted(set(unsupported) - set(cases())) == []
+        head = LIST.read_text(encoding="utf-8").partition("\n")[0]
+        assert f"of {len(cases()):,} cases these raise" in head
     assert all(unsupported.values())
-    assert len(cases()) - len(unsupported) >= 1200
+    assert len(cases()) - len(unsupported) >= 1955
 
 
 def test_light_topologies_are_typed() -> None:
@@ -173,8 +188,8 @@ def test_what_is_not_supported_is_refused() -> None:
         cenote.backend.prepare(relu, "CUDA")
     with pytest.raises(ArgumentError, match="speed"):
         cenote.backend.prepare(relu, speed=3)
-    with pytest.raises(NotImplementedError, match="Scan"):
-        cenote.backend.run_node(node("Scan", ["x"], ["y"], num_scan_inputs=1, body=relu.graph), [X])
+    with pytest.raises(NotImplementedError, match="StringNormalizer"):
+        cenote.backend.run_node(node("StringNormalizer", ["x"], ["y"]), [np.array(["a"], object)])
     assert not cenote.backend.is_compatible(relu)
 
 
@@ -201,7 +216,9 @@ def test_the_class_fits_the_runner_of_onnx() -> None:
 def rewrite_list() -> None:
     """Write the list from what happens now; print counts and failures."""
     results = {name: outcome(case) for name, case in sorted(cases().items())}
-    lines = [f"# cases of onnx.backend.test that raise UnsupportedError, made with onnx {onnx.__version__}"]
+    lines = [
+        f"# of {len(results):,} cases these raise UnsupportedError, counted with onnx {onnx.__version__}"
+    ]
     for name, (kind, text) in results.items():
         if kind == "unsupported":
             reason = re.sub(r"^model '[^']*': |node ('[^']*' \(\w+\)|\S+ -> [^:]*): ", "", text)

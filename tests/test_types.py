@@ -12,7 +12,8 @@ from typing import get_args
 import pytest
 
 from cenote.core import options
-from cenote.functional import arguments, types, weighted
+from cenote.functional import arguments, types
+from cenote.functional.pool import weighted
 from cenote.stage import PRECISIONS, TUNINGS, WEIGHTS
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -22,6 +22,7 @@ from cenote.core.types import TensorType
 from cenote.functional import dispatch
 from cenote.ops.pool import algorithms
 from cenote.ops.pool.window import MaxPool
+from cenote.plans import later
 from tests import harness
 
 PACKAGE = Path(cenote.__file__).parent
@@ -139,7 +140,9 @@ def test_the_way_of_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     order = {name: place for place, name in enumerate(rows)}
     seen, upwards = way_of(path, order)
     assert not upwards
-    assert seen == {*rows} - {"plans/reader.py", "plans/records.py"}
+    later.finish()
+    another_thread = {"plans/writer.py", "compiler/report.py"}
+    assert seen == {*rows} - {"plans/reader.py", "plans/records.py", "plans/templates.py"} - another_thread
     seen, upwards = way_of(path, order)
     assert not upwards
     assert seen == {name for name, warm in rows.items() if warm == "yes"}

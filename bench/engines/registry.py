@@ -48,3 +48,11 @@ POOL_ENGINES = by_name(
     EngineSpec("jax", "bench.engines.jax", "Pool", pin=True),
     EngineSpec("scipy", "bench.engines.scipy", "Pool"),
 )
+
+OPERATOR_ENGINES = by_name(
+    EngineSpec("cenote", "bench.engines.operator", "Cenote"),
+    EngineSpec("before", "bench.engines.operator", "Cenote", optional=True, before=True),
+    EngineSpec("numpy", "bench.engines.operator", "Numpy"),
+    EngineSpec("torch", "bench.engines.operator", "Torch"),
+    EngineSpec("onnxruntime", "bench.engines.operator", "Onnxruntime"),
+)

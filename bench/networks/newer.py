@@ -1,4 +1,4 @@
-"""Networks beyond the fourteen of `bench.models`: a U-Net, ConvNeXt and a vision transformer."""
+"""Networks beyond the fourteen of `bench.models`: a U-Net, ConvNeXt, a vision transformer, a reader of text lines."""
 
 from itertools import pairwise
 
@@ -138,4 +138,27 @@ class VisionTransformer(nn.Module):
         tokens = torch.cat([self.token.expand(patches.shape[0], -1, -1), patches], dim=1)
         y = self.norm(self.blocks(tokens + self.positions))
         out: torch.Tensor = self.head(y[:, 0])
+        return out
+
+
+class ConvolutionalRecurrent(nn.Module):
+    """CRNN: a line of text 32 pixels high becomes columns of features, which two bidirectional LSTMs read."""
+
+    def __init__(self, hidden: int = 256, classes: int = 97) -> None:
+        super().__init__()
+        widths = (64, 128, 256, 256, 512, 512)
+        pools: dict[int, tuple[int, int]] = {0: (2, 2), 1: (2, 2), 3: (2, 1), 5: (2, 1)}
+        layers: list[nn.Module] = []
+        for index, (before, after) in enumerate(pairwise((1, *widths))):
+            layers.append(convolution(before, after))
+            if index in pools:
+                layers.append(nn.MaxPool2d(pools[index], pools[index]))
+        self.columns = nn.Sequential(*layers, convolution(512, 512, (2, 1), padding=(0, 0)))
+        self.reader = nn.LSTM(512, hidden, num_layers=2, bidirectional=True)
+        self.letters = nn.Linear(2 * hidden, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        columns = self.columns(x).squeeze(2).permute(2, 0, 1)
+        read, _ = self.reader(columns)
+        out: torch.Tensor = self.letters(read).log_softmax(-1)
         return out

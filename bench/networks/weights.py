@@ -40,6 +40,10 @@ def fill(layer: nn.Module, generator: torch.Generator) -> None:
     elif isinstance(layer, Scale | VisionTransformer):  # what they hold besides layers
         for parameter in layer.parameters(recurse=False):
             nn.init.normal_(parameter, 0.0, 0.1, generator=generator)
+    elif isinstance(layer, nn.LSTM):
+        bound = layer.hidden_size**-0.5
+        for parameter in layer.parameters():
+            nn.init.uniform_(parameter, -bound, bound, generator=generator)
     elif isinstance(layer, nn.Conv2d | nn.ConvTranspose2d | nn.Linear):
         nn.init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=generator)
         if layer.bias is not None:

@@ -30,8 +30,10 @@ from cenote.model import Model
 
 if TYPE_CHECKING:
     from cenote import functional, tiling
+    from cenote.frontends.parameters.writer import extract
     from cenote.profile.info import Info, info
     from cenote.profile.stored import CachedFile, cache_contents, clear_cache
+    from cenote.verification.verify import Verification, verify
 
 __all__ = [
     "ArgumentError",
@@ -47,13 +49,16 @@ __all__ = [
     "ModelError",
     "ShapeError",
     "UnsupportedError",
+    "Verification",
     "__version__",
     "cache_contents",
     "clear_cache",
+    "extract",
     "functional",
     "info",
     "load",
     "tiling",
+    "verify",
     "watch_compilation",
 ]
 
@@ -68,6 +73,9 @@ _ON_DEMAND = {
     "CachedFile": "cenote.profile.stored",
     "cache_contents": "cenote.profile.stored",
     "clear_cache": "cenote.profile.stored",
+    "Verification": "cenote.verification.verify",
+    "verify": "cenote.verification.verify",
+    "extract": "cenote.frontends.parameters.writer",
 }
 
 

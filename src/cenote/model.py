@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from cenote.core.containers import all_tensors, given_back
 from cenote.core.errors import ArgumentError, InputError, refusals, shown
 from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
@@ -22,19 +23,20 @@ from cenote.plans import reader
 from cenote.plans.cache import CacheEntry
 from cenote.plans.format import Classes, Pattern, SizedPlan, StoredModel, StoredPlan, Tail, is_plan_at
 from cenote.runtime.arrays import same
-from cenote.runtime.batches import ahead, batches
+from cenote.runtime.batches import mapped
 from cenote.runtime.bounds import narrowed
 from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Shapes, Signature
 from cenote.runtime.threads import resolve_threads
 from cenote.sized import check_kept, compile_class, part_of, supply
-from cenote.stage import NoPlan, Options, Stage, get_or_make
+from cenote.stage import NoPlan, Options, Stage, get_or_make, no_plan_for, no_values
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from cenote.compiler.compile import Plan
     from cenote.graph.graph import Graph, OwnedGraph
+    from cenote.plans.later import Later
 
 
 class Model:
@@ -60,13 +62,16 @@ class Model:
         self._declared_outputs = tuple(outputs)
         self.metadata = dict(metadata)
         self._options = options
+        options.submodel = self._submodel
         self._cache_entry = cache_entry
         # Digests of the model that this one was made from, and of its files of weights, where they are known.
         self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
         self._source: Callable[[], Graph] | None = None  # of a model with symbolic dimensions: its graph
+        self._unwritten: Later | None = None  # a plan, written after the next answer
         self._stages: OrderedDict[Any, Stage] = OrderedDict()
         self._signature = Signature(inputs, bounds)
         self._classes = Classes()
+        self._of_values: Callable[[Sequence[str]], Model] = no_values  # the model that gives other values
 
     @staticmethod
     def from_graph(
@@ -155,7 +160,7 @@ class Model:
         """
         if source and is_plan_at(source):
             raise ArgumentError(
-                f"source: {source} is a plan file itself; name the model that it was made from (an ONNX file)"
+                f"source: {source} is a plan file itself; name the model that it was made from"
             )
         if not self._stages and not self._classes.plans:
             raise InputError("the model has symbolic dimensions: call plan_for(shapes) before saving a plan")
@@ -183,12 +188,13 @@ class Model:
         )
 
     def _keep(self, shapes: Shapes | None = None) -> None:
-        """Put the plan for these shapes into the cache; None: what there is when the model has been loaded."""
+        """Have the plan for these shapes put into the cache, after the answer; None: all that there is on loading."""
         if self._cache_entry is None:
             return
         whole = shapes is None and self._signature.static_shapes() is not None
         wanted = [key for key in self._own_stages() if whole or key == shapes]
-        self._cache_entry.keep(shapes, self._stored(wanted, self._classes.plans if shapes is None else ()))
+        stored = self._stored(wanted, () if shapes is not None else tuple(self._classes.plans))
+        self._unwritten = self._cache_entry.keep(shapes, stored)
 
     def _own_stages(self) -> Mapping[Any, Stage]:
         """The stages that were compiled for their shapes alone."""
@@ -196,9 +202,8 @@ class Model:
 
     def _adopt(self, shapes: Shapes, plan: Plan | StoredPlan, tail: Tail | None = None) -> Stage:
         """A stage of a plan that was read."""
-        names = [declared.name for declared in self.inputs]
         outputs = self.output_names if tail is None else tail.cut.made
-        stage = Stage(plan, names, outputs, self._options, tail)
+        stage = Stage(plan, [*self._signature.by_name], outputs, self._options, tail)
         stage.plan.program.prepare()
         self._stages[shapes] = stage
         return stage
@@ -222,17 +227,13 @@ class Model:
 
     @property
     def outputs(self) -> tuple[Declared, ...]:
-        """Name, dtype and shape of each output: those of the plan used last, before the first those that the model
-        declares (a size that it leaves open is a name or None; no shape where it declares none)."""
-        if not self._stages:
-            return self._declared_outputs
-        made = next(reversed(self._stages.values())).outputs
+        """Name, dtype and shape of each output: of the plan used last, before the first as the model declares them."""
+        made = next(reversed(self._stages.values())).outputs if self._stages else {}
         return tuple(made.get(declared.name, declared) for declared in self._declared_outputs)
 
     @property
     def plan(self) -> Plan | StoredPlan | NoPlan:
-        """The plan used last: steps, kernels, arena; `print(model.plan)`. A `NoPlan`, which is false and says what to
-        do, before the first run of a model with symbolic dimensions."""
+        """The plan used last: steps, kernels, arena; `print(model.plan)`. False (`NoPlan`) before there is one."""
         return next(reversed(self._stages.values())).plan if self._stages else NoPlan()
 
     @property
@@ -240,9 +241,8 @@ class Model:
         """The plans used last, in the order in which they run: one, or more where shapes depend on the content of
         values. Those after the first are there once the model has run; none are before the first run of a model with
         symbolic dimensions."""
-        return (
-            tuple(each.plan for each in next(reversed(self._stages.values())).chain) if self._stages else ()
-        )
+        last = next(reversed(self._stages.values()), None)
+        return () if last is None else tuple(each.plan for each in last.chain)
 
     def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan | StoredPlan:
         """The plan for inputs of these shapes, by name, compiled now if it is new.
@@ -250,9 +250,8 @@ class Model:
         Raises InputError for a missing or unknown name, and for what is no shape that the model takes.
         """
         if not isinstance(shapes, Mapping):
-            raise InputError(
-                f"plan_for takes the shapes by input name, like {{'x': (1, 3, 8, 8)}}, not {shown(shapes)}"
-            )
+            like = "{'x': (1, 3, 8, 8)}"
+            raise InputError(f"plan_for takes the shapes by input name, like {like}, not {shown(shapes)}")
         return self._stage(self._signature.shapes(shapes)).plan
 
     def __reduce__(self) -> NoReturn:
@@ -261,11 +260,10 @@ class Model:
             "plan file (Model.save) that takes milliseconds, and the processes share its weights"
         )
 
-    def __copy__(self) -> Model:
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Model:
         return self  # immutable but for its plans, which may be shared
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
-        return self
+    __copy__ = __deepcopy__
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))
@@ -291,13 +289,12 @@ class Model:
             results = [restore(array) for array in results]
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(self, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
-        """Outputs by name, as NumPy arrays, for inputs by name."""
+    def run(self, inputs: Mapping[str, ArrayLike], outputs: Sequence[str] | None = None) -> dict[str, Array]:
+        """Outputs by name, as NumPy arrays. `outputs`: any values of the model instead; InputError for other names."""
+        if outputs is not None:
+            return self._of_values(outputs).run(inputs)
         if not isinstance(inputs, Mapping):
-            raise InputError(
-                f"run takes a dict of arrays by input name, not {type(inputs).__name__}; call the model itself to give "
-                f"inputs in order: {self._signature}"
-            )
+            raise InputError(f"run takes a dict of arrays by input name, not {type(inputs).__name__}")
         results, _ = self._run(inputs)
         return dict(zip(self.output_names, results, strict=True))
 
@@ -318,15 +315,7 @@ class Model:
         """
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             raise ArgumentError(f"batch: {shown(batch)} is not a whole number from 1 on")
-        return self._map(items, batch)
-
-    def _map(self, items: Iterable[Any], batch: int) -> Iterator[Any]:
-        stream = ahead(batches(items, batch, self._signature.entry))
-        with contextlib.closing(stream):
-            for group, inputs in stream:
-                results, _ = self._run(inputs)
-                for made in group.parts(dict(zip(self.output_names, results, strict=True))):
-                    yield made[0] if len(made) == 1 else tuple(made)
+        return mapped(items, batch, self._signature.entry, self.run)
 
     def _run(self, given: Mapping[str, Any]) -> tuple[Sequence[Array], Callable[[Array], Any]]:
         """The outputs in order, for inputs by name, and what makes them the caller's kind of array."""
@@ -341,24 +330,37 @@ class Model:
                 array, back = foreign(array, declared)
                 restore = restore if back is same else back
             arrays.append(fitting(array, declared))
-        key = tuple([array.shape for array in arrays])
-        stage = self._stages.get(key)
+        stage = self._stages.get(key := tuple([array.shape for array in arrays]))
         if stage is None:
             stage = self._stage(key)
         elif len(self._stages) > 1:
             with contextlib.suppress(KeyError):  # another thread may just have dropped it
                 self._stages.move_to_end(key)
-        if stage.tail is None:
-            return stage.plan.program.run(arrays), restore
+        tail = stage.tail
+        results = stage.plan.program.run(arrays) if tail is None else self._run_in_stages(stage, arrays)
+        if (unwritten := self._unwritten) is not None:
+            self._unwritten = None
+            unwritten.release()
+        if tail is not None and not all_tensors(results):
+            return [given_back(array) for array in results], same
+        return results, restore
+
+    def _run_in_stages(self, stage: Stage, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs in order, as values of graphs: sequences are packed."""
         with refusals("a run in stages"):
-            results = stage.run(
-                {declared.name: array for declared, array in zip(self.inputs, arrays, strict=True)}
-            )
+            results = stage.run(dict(zip(self._signature.by_name, arrays, strict=True)))
             if self._options.changed:
                 with self._options.guard.lock:
                     self._options.changed = False
                     self._keep()
-        return [results[name] for name in self.output_names], restore
+        return [results[name] for name in self.output_names]
+
+    def _submodel(self, graph: Graph) -> Callable[[Sequence[Array]], Sequence[Array]]:
+        """Runs a graph inside of this model, which is compiled when it first runs: arrays that fit, in order."""
+        made = [Declared(name, FLOAT32, None) for name in graph.outputs]
+        model = Model(graph.inputs, made, {}, self._options.inside())
+        model._source = lambda: graph
+        return lambda arrays: model._run_in_stages(model._stage(tuple([x.shape for x in arrays])), arrays)
 
     def _stage(self, shapes: Shapes) -> Stage:
         with refusals("a plan for new shapes"), self._options.guard.lock:
@@ -388,8 +390,7 @@ class Model:
                 self._keep()
                 return Stage.of_class(found, numbers, self._options)
         if self._source is None:
-            kept_shapes = "; ".join(str([list(shape) for shape in key]) for key in self._stages)
-            raise InputError(f"the plan file has no plan for these input shapes (it has: {kept_shapes})")
+            raise no_plan_for(self._stages)
         with importing():
             from cenote.graph.graph import OwnedGraph
 

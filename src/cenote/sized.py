@@ -89,7 +89,7 @@ def check_kept(tail: Tail | None) -> None:
         return
     if tail.classes.failed:
         raise UnsupportedError("what follows values whose content decides shapes has no plan for all sizes")
-    if not tail.classes.plans:
+    if not tail.classes.plans and not tail.cut.ends:
         raise InputError("shapes depend on the content of values: run the model before saving a plan")
     for _, sized in tail.classes.plans:
         check_kept(sized.tail)

@@ -7,7 +7,8 @@ plan comes from a file or from the cache needs none of it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from cenote.compiler.constants import ConstantPool
     from cenote.compiler.tune import Tuner
     from cenote.graph.cut import Finding
-    from cenote.graph.graph import OwnedGraph
+    from cenote.graph.graph import Graph, Node, OwnedGraph
+    from cenote.graph.loops import Body
 
 _MEGABYTE = 1_000_000
 
@@ -53,6 +55,7 @@ class Stage:
         self.plan, self.tail, self.options, self.numbers = plan, tail, options, numbers
         self.input_names, self.output_names = tuple(inputs), tuple(outputs)
         self.following: OrderedDict[Any, Stage] = OrderedDict()
+        self._bound: dict[int, Node] = {}  # host nodes as they are run, by the id of the cut's
 
     @staticmethod
     def of_class(found: tuple[SizedPlan, StoredPlan], numbers: tuple[int, ...], options: Options) -> Stage:
@@ -114,12 +117,31 @@ class Stage:
         values = dict(zip(self.output_names, made, strict=True))
         if self.tail is None:
             return values
-        known = self.tail.cut.run({**inputs, **values})
+        known = self.tail.cut.run({**inputs, **values}, self._prepared)
+        if self.tail.cut.ends:
+            return known
         found = self.tail.cut.finding(known)
         with self.options.guard.lock:
             stage = get_or_make(self.following, found, lambda: self._next(found))
         known.update(stage.run(stage.taken(known)))
         return known
+
+    def _prepared(self, node: Node) -> Node:
+        """What runs for a node between the stages: of a loop, with the body compiled."""
+        if not node.op.apart:
+            return node
+        assert self.tail is not None
+        found = self._bound.get(id(node))
+        if found is None:
+            with importing():
+                from cenote.graph.loops import Bound, ControlFlow
+
+            found = node
+            if isinstance(node.op, ControlFlow):
+                fixed = node.op.fixed(node.inputs, self.tail.cut.constants)
+                found = replace(node, op=Bound(node.op, CompiledBody(node.op.body, fixed, self.options)))
+            self._bound[id(node)] = found
+        return found
 
     def taken(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The inputs out of these values, as native code wants them: it trusts the sizes of what it is given."""
@@ -157,6 +179,27 @@ class Stage:
         return stage
 
 
+class CompiledBody:
+    """Runs the body of a loop as a model of its own: one for each combination of dtypes and ranks that it meets.
+
+    `fixed` are values that it captures and that are constants by now.
+    """
+
+    def __init__(self, body: Body, fixed: Mapping[str, Array], options: Options) -> None:
+        self.body, self.fixed, self.options = body, fixed, options
+        names = (*body.formals, *body.captured)
+        self._open = [index for index, name in enumerate(names) if name not in fixed]
+        self._models: dict[Any, Callable[[Sequence[Array]], Sequence[Array]]] = {}
+
+    def __call__(self, values: Sequence[Array]) -> Sequence[Array]:
+        """The outputs for the formal inputs followed by what is captured."""
+        key = tuple([(value.dtype, value.ndim) for value in values])
+        run = self._models.get(key)
+        if run is None:
+            run = self._models[key] = self.options.submodel(self.body.graph(values, self.fixed))
+        return run([np.asarray(values[index], order="C") for index in self._open])
+
+
 class NoPlan:
     """What a model with symbolic dimensions has for a plan before its first run. False; prints what to do."""
 
@@ -172,6 +215,14 @@ class NoPlan:
     def describe(self) -> NoReturn:
         """Raises InputError: there is nothing to describe."""
         raise InputError(str(self))
+
+
+def no_values(names: Sequence[str]) -> NoReturn:
+    """What a model does for values inside it when its graph is not at hand. Raises InputError."""
+    raise InputError(
+        "outputs: the model's graph is not at hand to compile a plan that gives other values: a plan file holds none, "
+        "and an open file is read once; load the model from its path"
+    )
 
 
 class Options:
@@ -203,7 +254,16 @@ class Options:
         self.workplaces = (
             Workplaces()
         )  # of all plans for sizes: no run of one wants memory that another holds
+        # What makes a model of a loop's body: arrays in, arrays out. `model.py` puts it here.
+        self.submodel: Callable[[Graph], Callable[[Sequence[Array]], Sequence[Array]]]
         self.changed = False  # a stage that follows another has a class that is not kept yet
+
+    def inside(self) -> Options:
+        """The same for a graph inside of the model, of whose inputs the caller says nothing."""
+        assert self.compilation, "what it makes is shared"
+        inner = copy(self)
+        inner.shapes, inner.changed = {}, False
+        return inner
 
     @cached_property
     def compilation(self) -> Compilation:
@@ -229,6 +289,12 @@ class Options:
             from cenote.compiler.constants import ConstantPool
 
         return ConstantPool()
+
+
+def no_plan_for(kept: Iterable[Sequence[Sequence[int]]]) -> InputError:
+    """What is said about shapes that a plan file has no plan for; `kept` are those that it has."""
+    shown_shapes = "; ".join(str([list(shape) for shape in shapes]) for shapes in kept)
+    return InputError(f"the plan file has no plan for these input shapes (it has: {shown_shapes})")
 
 
 def get_or_make(stages: OrderedDict[Any, Stage], key: Any, make: Callable[[], Stage]) -> Stage:

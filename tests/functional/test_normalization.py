@@ -14,6 +14,8 @@ import cenote.functional as F
 from cenote.codegen import jit
 from cenote.core.errors import ArgumentError, CenoteError, DTypeError, ShapeError
 from cenote.core.types import BFLOAT16, Array, TensorType
+from cenote.functional import dispatch
+from cenote.kernels.elementwise import statistics
 from cenote.ops.normalization.layer_normalization import LayerNormalization
 from cenote.ops.values import seeded
 
@@ -105,6 +107,31 @@ def test_a_mean_far_from_zero_costs_nothing() -> None:
     data = single.astype(np.float64)
     wanted = (data - data.mean(1, keepdims=True)) / np.sqrt(data.var(1, keepdims=True) + 1e-5)
     np.testing.assert_allclose(F.layer_norm(single, (10000,)), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+@pytest.mark.parametrize(
+    "function",
+    [lambda x, **more: F.layer_norm(x, x.shape[1:], **more), lambda x, **more: F.softmax(x, 1, **more)],
+)
+@pytest.mark.parametrize("columns", [3, 70, 70_001])
+def test_past_the_caches(
+    function: Callable[..., Any], dtype: Any, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results that are written past the caches have the same bits, wherever rows start in a line, and in place."""
+    x = seeded((3, columns), 1).astype(dtype)
+    wanted = function(x)
+    monkeypatch.setattr(statistics, "PAST_CACHES", 0)
+    monkeypatch.setattr(dispatch, "_kept", {})
+    for offset in (0, 1, 5):
+        memory = np.full(x.size + offset + 9, 77, dtype)
+        out = memory[offset : offset + x.size].reshape(x.shape)
+        function(x, out=out)
+        assert np.array_equal(out, wanted)
+        assert (memory[:offset] == 77).all()
+        assert (memory[offset + x.size :] == 77).all()
+    function(x, out=x)
+    assert np.array_equal(x, wanted)
 
 
 @pytest.mark.parametrize("name", IN_PLACE)

@@ -19,6 +19,8 @@ from typing import Protocol
 
 import numpy as np
 
+from cenote.plans import later
+
 STACKS = signal.SIGUSR1  # asks a process that hangs where all its threads are
 
 
@@ -66,6 +68,7 @@ class Belongings:
 
     @staticmethod
     def now() -> Belongings:
+        later.finish()  # of plans that are still written
         found = []
         for name in os.listdir("/proc/self/fd"):
             try:
@@ -132,6 +135,7 @@ def _answer(work: Callable[[], str], writer: int) -> None:
         faulthandler.enable(writer)
         faulthandler.register(STACKS, writer)
         text = "+" + work()
+        later.finish()
         status = 0
     except Finding as finding:
         text = f"-{finding}"

@@ -21,6 +21,7 @@ import numpy as np
 import cenote
 import cenote.functional as F
 from cenote.core.errors import CenoteError
+from cenote.plans import later
 from tests.fuzz.case import Belongings, Finding, in_child, told
 from tests.fuzz.damage import copied
 from tests.fuzz.inject import POINTS, failing
@@ -102,6 +103,7 @@ class Failures(Kills):
         for _ in range(2):
             if not same(operation(), wanted, name):
                 raise Finding("a wrong answer after the failure")
+        later.finish()
         left = [path.name for path in scratch.rglob(".new-*")]
         if left:
             raise Finding(f"files are left: {left}")

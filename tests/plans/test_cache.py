@@ -20,14 +20,15 @@ from onnx import external_data_helper, numpy_helper
 import cenote
 from cenote.codegen import cache as object_cache
 from cenote.codegen import jit
-from cenote.plans import cache, fingerprint, writer
+from cenote.plans import cache, fingerprint, later, writer
 from cenote.plans.format import StoredPlan
 from tests.plans.test_files import picture, small_model
 
 
 @pytest.fixture
 def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, turned on."""
+    """An empty cache, turned on, that is written at once."""
+    monkeypatch.setattr(later, "start_thread", lambda *given: False)
     monkeypatch.setenv("CENOTE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CENOTE_PLAN_CACHE", "100")
     return tmp_path / "cache" / "plans"

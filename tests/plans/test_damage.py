@@ -19,7 +19,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import cenote
-from cenote.plans import fingerprint, reader
+from cenote.plans import fingerprint, later, reader
 from cenote.plans.cache import cache_entry_of
 from cenote.plans.format import MAGIC, PAGE, is_plan_at
 
@@ -145,6 +145,7 @@ def test_a_file_that_cannot_be_mapped_now_is_not_called_damaged(
     monkeypatch.setenv("CENOTE_PLAN_CACHE", "100")
     source = tmp_path / "m.onnx"
     cenote.load(source, threads=1)
+    later.finish()
     (kept,) = (tmp_path / "cache" / "plans").iterdir()
     before = kept.stat().st_ino
     monkeypatch.setattr(reader, "mapped", refused)

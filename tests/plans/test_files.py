@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import cenote
+from cenote.codegen import jit
 from cenote.plans import format, reader, records
 from cenote.plans.format import MAGIC, StalePlanError
 
@@ -113,8 +114,8 @@ def test_a_file_cut_short_is_refused(files: tuple[Path, Path], keep: int) -> Non
 def test_another_cpu_or_version_is_refused(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     for what in ("target", "version", "generator"):
         with monkeypatch.context() as patch:
-            made = format.world()
-            patch.setattr(format, "world", lambda made=made, what=what: {**made, what: "another"})
+            made = format.world(jit.host_target())
+            patch.setattr(format, "world", lambda target, made=made, what=what: {**made, what: "another"})
             with pytest.raises(StalePlanError, match="compile it again here"):
                 cenote.load(files[1])
     later = bytearray(files[1].read_bytes())
@@ -129,8 +130,8 @@ def test_a_stale_plan_is_compiled_again_when_its_source_is_at_hand(
 ) -> None:
     source, plan = small_model(tmp_path / "m.onnx"), tmp_path / "m.cenote"
     with monkeypatch.context() as patch:
-        made = format.world()
-        patch.setattr(format, "world", lambda: {**made, "version": "0.0.0"})
+        made = format.world(jit.host_target())
+        patch.setattr(format, "world", lambda target: {**made, "version": "0.0.0"})
         cenote.load(source, precision="exact").save(plan, source)
     model = cenote.load(plan)
     assert model.precision == "exact", "as it was"
@@ -149,8 +150,8 @@ def test_a_stale_plan_is_compiled_again_as_it_was_asked_for(
     onnx.save(graph, source)
     narrow = cenote.load(source, precision="exact", weights="bfloat16")
     with monkeypatch.context() as patch:
-        made = format.world()
-        patch.setattr(format, "world", lambda: {**made, "version": "0.0.0"})
+        made = format.world(jit.host_target())
+        patch.setattr(format, "world", lambda target: {**made, "version": "0.0.0"})
         narrow.save(plan, source)
     again = cenote.load(plan)
     assert again.precision == "exact"

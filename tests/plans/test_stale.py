@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, external_data_helper, helper
 
 import cenote
+from cenote.codegen import jit
 from cenote.plans import format, reader
 from cenote.plans.format import StalePlanError
 from tests.plans.test_cache import changed
@@ -25,8 +26,8 @@ def save_stale(monkeypatch: pytest.MonkeyPatch) -> Saved:
 
     def save(model: cenote.Model, path: Path, source: Path) -> None:
         with monkeypatch.context() as patch:
-            made = format.world()
-            patch.setattr(format, "world", lambda: {**made, "version": "0.0.0"})
+            made = format.world(jit.host_target())
+            patch.setattr(format, "world", lambda target: {**made, "version": "0.0.0"})
             model.save(path, source)
 
     return save

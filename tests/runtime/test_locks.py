@@ -108,6 +108,60 @@ def test_a_child_forked_while_a_thread_is_inside_llvm_compiles_in_a_process(tmp_
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+IMPORTING = """
+import os, sys, threading, time
+from cenote.codegen import jit
+from cenote.core.locks import LLVM
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "llvmlite":
+            time.sleep(1)
+sys.meta_path.insert(0, Slow())
+threading.Thread(target=jit._llvm).start()
+time.sleep(0.3)
+child = os.fork()
+if child == 0:
+    os._exit(1 if LLVM.orphaned or "cenote.codegen.llvm" not in sys.modules else 0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_fork_waits_for_the_import_of_llvm() -> None:
+    """In the middle of dlopen the linker's lock is taken, for good in the child, which then hangs in dlsym."""
+    result = in_a_process(IMPORTING)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+STARTING = """
+import os, subprocess, sys, threading, time
+from cenote.codegen import worker
+starting = threading.Event()
+class Slow(subprocess.Popen):
+    def _execute_child(self, *given):
+        starting.set()
+        time.sleep(1)
+        super()._execute_child(*given)
+        starting.clear()
+subprocess.Popen = Slow
+def start():
+    with worker._worker():
+        pass
+thread = threading.Thread(target=start)
+thread.start()
+starting.wait()
+child = os.fork()
+if child == 0:
+    os._exit(1 if starting.is_set() else 0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_fork_waits_for_the_start_of_a_worker() -> None:
+    """A child would have the pipe whose end Popen waits for, and the parent would wait for the child's end."""
+    result = in_a_process(STARTING)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 LINGERING = """
 import os, sys, threading, time
 from cenote.codegen import jit

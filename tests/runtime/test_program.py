@@ -16,7 +16,7 @@ from cenote.codegen.values import F32
 from cenote.core.errors import ArgumentError, CapacityError
 from cenote.core.types import Array, TensorType
 from cenote.kernels.driver import driver_abi
-from cenote.runtime.memory import address_of, aligned_bytes, aligned_copy
+from cenote.runtime.memory import GrowingBytes, address_of, aligned_bytes, aligned_copy
 from cenote.runtime.program import Program
 from cenote.runtime.steps import HostStep, KernelStep, Slot
 from cenote.runtime.threads import resolve_threads
@@ -169,6 +169,30 @@ def test_memory_is_aligned_zeroed_and_bounded() -> None:
         aligned_bytes(1 << 50, "test")
     copy = aligned_copy(np.arange(12, dtype=np.int16).reshape(3, 4).T, "test")
     assert np.array_equal(copy, np.arange(12).reshape(3, 4).T)
+
+
+def test_memory_grows_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cenote.runtime.memory._addresses_are_limited", lambda: False)
+    block = GrowingBytes("test")
+    block.grow(1000)
+    assert block.array.nbytes == 1000
+    block.grow(3 << 20)
+    address, most = address_of(block.array), block._range.nbytes
+    block.array[:] = 1
+    block.grow(9 << 20)
+    assert (address_of(block.array), block.array.nbytes) == (address, 9 << 20)
+    assert block.array[: 3 << 20].all(), "pages that were there have not been touched again"
+    block.grow(most + 1)
+    assert block.array.nbytes == most + 1
+    with pytest.raises(CapacityError, match="test: needs"):
+        block.grow(1 << 50)
+    block.grow(5 << 20)
+    assert block.array.nbytes == 5 << 20
+
+    monkeypatch.setattr("cenote.runtime.memory._addresses_are_limited", lambda: True)
+    limited = GrowingBytes("test")
+    limited.grow(3 << 20)
+    assert limited._range.nbytes == 3 << 20, "no more addresses than needed where they are limited"
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, "2", 257])

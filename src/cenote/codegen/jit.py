@@ -23,7 +23,7 @@ from cenote.codegen import bundle, loader, worker
 from cenote.codegen import cache as object_cache
 from cenote.core import cpuid, settings
 from cenote.core.errors import CodegenError
-from cenote.core.locks import LLVM, Guard
+from cenote.core.locks import LLVM, Guard, importing
 from cenote.core.target import Target, choose_target
 
 if TYPE_CHECKING:
@@ -42,7 +42,10 @@ def _llvm() -> Any:
             "this process was forked while another thread was using LLVM, which cannot go on here, and no process that "
             "compiles could be started: load models before forking"
         )
-    with LLVM.lock:
+    with (
+        LLVM.lock,
+        importing(),
+    ):  # a child forked amid dlopen hangs in the next dlsym, which any kernel's loading is
         return importlib.import_module("cenote.codegen.llvm")
 
 

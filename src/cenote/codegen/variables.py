@@ -40,7 +40,7 @@ class Cursor:
     def __init__(self, kernel: SlotEmitter, start: Pointer) -> None:
         self.kernel, self.element = kernel, start.element
         self.slot = kernel.stack_slot("ptr")
-        self._put(start)
+        self.put(start)
 
     @property
     def at(self) -> Pointer:
@@ -51,7 +51,8 @@ class Cursor:
 
     def move(self, elements: Value | int) -> None:
         """On by so many elements; it may leave the memory that it was in, where nothing may be read or written."""
-        self._put(self.at.offset_unchecked(elements))
+        self.put(self.at.offset_unchecked(elements))
 
-    def _put(self, place: Pointer) -> None:
+    def put(self, place: Pointer) -> None:
+        """To another address."""
         self.kernel.line(f"store ptr {place.text}, ptr {self.slot}")

@@ -23,6 +23,7 @@ from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from cenote.core.errors import CodegenError
+from cenote.core.locks import importing
 from cenote.core.target import Target, physical_cores
 
 if TYPE_CHECKING:
@@ -139,18 +140,22 @@ class _Server:
 @contextmanager
 def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
     """A worker for a while; None where the system starts no more processes (a sandbox, an emulator)."""
-    import subprocess  # 4 ms, which a process that compiles nothing need not spend
+    with importing():
+        import subprocess  # 4 ms, which a process that compiles nothing need not spend
 
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "cenote.codegen.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": path},
-        )
+        # No fork meanwhile: Popen waits until nobody has the pipe any more by which it learns of a failure, and a child
+        # would have it for its whole life.
+        with importing():
+            process = subprocess.Popen(
+                [sys.executable, "-m", "cenote.codegen.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path},
+            )
     # TypeError: an embedded interpreter has no executable; RuntimeError: no lock, no thread
     except (OSError, TypeError, RuntimeError, MemoryError):
         yield None

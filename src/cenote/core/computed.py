@@ -85,14 +85,15 @@ def whole_of(make: Callable[..., int], low: int, high: int, *arguments: Any) -> 
     return cast(int, trace.unknown(code, make(*_plain_in(arguments)), low, high))
 
 
-def known(ask: Callable[..., int], *arguments: Any) -> int:
+def known(ask: Callable[..., int], *arguments: Any, general: int | None = None) -> int:
     """The answer of a function of numbers, a whole number; where Sizes are among them, what is compiled holds for the
-    sizes for which it is the same."""
+    sizes for which it is the same; for all, where it is `general`."""
     trace = _trace_of(arguments)
     if trace is None:
         return ask(*arguments)
     answer = ask(*_plain_in(arguments))
-    trace.guard(f"{trace.object(ask)}({', '.join(map(code_of, arguments))}) == {answer}", True)
+    if answer != general:
+        trace.guard(f"{trace.object(ask)}({', '.join(map(code_of, arguments))}) == {answer}", True)
     return answer
 
 

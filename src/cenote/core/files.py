@@ -64,7 +64,13 @@ class PrivateFolder:
         return self
 
     def __exit__(self, *error: object) -> None:
-        os.close(self.handle)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the folder; again does nothing."""
+        handle, self.handle = self.handle, -1
+        if handle >= 0:
+            os.close(handle)
 
     def open(self, name: str) -> int:
         """A descriptor to read a file. Raises OSError where there is none that can be trusted."""

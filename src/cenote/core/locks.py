@@ -42,7 +42,7 @@ _held_at_fork = False
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Around an import on demand: a fork waits until it is done.
+    """Around an import on demand, or the start of a process: a fork waits until it is done.
 
     A child whose parent's other thread was importing a module could never import it: Python's own lock of that module
     would have no owner.

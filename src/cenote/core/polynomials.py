@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+_REMEMBERED = 4096  # results: a model multiplies the same few extents again and again
 Monomial = tuple[int, ...]  # numbers of unknowns, rising; () for the constant
 Terms = tuple[tuple[Monomial, int], ...]
 
 
+@lru_cache(_REMEMBERED)
 def shown(terms: Terms) -> str:
     """The Python expression of a polynomial."""
     return "+".join(_term(monomial, factor) for monomial, factor in terms).replace("+-", "-")
@@ -18,6 +22,7 @@ def _term(monomial: Monomial, factor: int) -> str:
     return "*".join(names if factor == 1 else [str(factor), *names])
 
 
+@lru_cache(_REMEMBERED)
 def plus(a: Terms, b: Terms, sign: int) -> Terms:
     total = dict(a)
     for monomial, factor in b:
@@ -25,6 +30,7 @@ def plus(a: Terms, b: Terms, sign: int) -> Terms:
     return tuple(sorted((m, c) for m, c in total.items() if c))
 
 
+@lru_cache(_REMEMBERED)
 def times(a: Terms, b: Terms) -> Terms:
     total: dict[Monomial, int] = {}
     for left, c in a:

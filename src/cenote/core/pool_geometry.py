@@ -19,10 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from cenote.core import limits
 from cenote.core.computed import computed
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.sizes import is_size, maximum, minimum
+from cenote.core.types import Array
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -139,6 +142,12 @@ class AxisWindow:
             if self._is_sized
             else self._table(self.padded_count)
         )
+
+    def padded_shares(self) -> Sequence[float]:
+        """`padded_count` of each window, as a share of the window."""
+        if self._is_sized:
+            return computed(window_shares, *self._numbers)
+        return tuple(count / self.window for count in self.padded_counts())
 
     @property
     def _numbers(self) -> tuple[int, ...]:
@@ -301,3 +310,22 @@ def window_counts(
     """`AxisWindow.counts` or, `padded`, `AxisWindow.padded_counts`."""
     axis = AxisWindow(size, window, stride, dilation, begin, end, out)
     return axis.padded_counts() if padded else axis.counts()
+
+
+def window_shares(
+    size: int, window: int, stride: int, dilation: int, begin: int, end: int, out: int
+) -> Sequence[float]:
+    """`AxisWindow.padded_shares`."""
+    return AxisWindow(size, window, stride, dilation, begin, end, out).padded_shares()
+
+
+def window_count_table(
+    size: int, window: int, stride: int, dilation: int, begin: int, end: int, out: int
+) -> Array:
+    """`AxisWindow.counts` as an array of int32."""
+    return np.array(AxisWindow(size, window, stride, dilation, begin, end, out).counts(), np.int32)
+
+
+def repeated(value: int, count: int) -> Sequence[int]:
+    """A number for each position."""
+    return [value] * len(limits.positions("pooling", count))

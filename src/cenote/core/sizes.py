@@ -1,10 +1,9 @@
 """Sizes that are not known yet: whole numbers that remember how they follow from a model's symbolic dimensions.
 
 A model is compiled once with a `Size` for each symbolic dimension. A Size behaves like the int of the shapes at hand,
-its `value`: sums, differences and products are kept as polynomials, so that equal formulas are equal; quotients and
-maxima become new unknowns. A question that needs an answer now (a comparison, a length, an index) is answered for the
-shapes at hand, and the `Trace` records it as a guard. What was compiled holds for every set of sizes that the guards
-accept: `Trace.source` gives the function that says so, and the one that computes all numbers for other sizes.
+its `value`: sums, differences and products are polynomials, so that equal formulas are equal; quotients and maxima
+become unknowns. A question that needs an answer now (a comparison, a length, an index) is answered for the shapes at
+hand, and the `Trace` records a guard. What was compiled holds for all sizes that the guards accept.
 
 Whatever takes a Size for an int without asking (NumPy, `range`, `int()`) comes by `__index__`, which guards that the
 size is this very number. So code that knows nothing of Sizes is never wrong, it only narrows what the result is for;
@@ -62,6 +61,8 @@ class Size:
         if isinstance(other, Size):
             return self.trace.sum(self, other, 1)
         if _is_whole(other):
+            if not other:
+                return self
             return self.trace.polynomial(plus(self.terms, (((), int(other)),), 1), self.value + int(other))
         return self.real() + other if isinstance(other, float | Real) else NotImplemented
 
@@ -88,6 +89,8 @@ class Size:
             return self.trace.polynomial(times(self.terms, other.terms), self.value * other.value)
         if _is_whole(other):
             factor = int(other)
+            if factor == 1:  # of most products: math.prod begins with 1
+                return self
             terms = tuple((m, c * factor) for m, c in self.terms) if factor else ()
             return self.trace.polynomial(terms, self.value * factor)
         return self.real() * other if isinstance(other, float | Real) else NotImplemented
@@ -373,10 +376,8 @@ def _extreme(name: str, a: Any, b: Any) -> Any:
     if isinstance(a, Real | float) or isinstance(b, Real | float):
         return Real(trace, f"{name}({code_of(a)}, {code_of(b)})", better(plain(a), plain(b)))
     low, high = trace.bounds(a - b)
-    if low >= 0:
-        return a if name == "max" else b
-    if high <= 0:
-        return b if name == "max" else a
+    if low >= 0 or high <= 0:
+        return a if (low >= 0) == (name == "max") else b
     bounds = [trace.bounds(x) for x in (a, b)]
     ends = better(bounds[0][0], bounds[1][0]), better(bounds[0][1], bounds[1][1])
     return trace.unknown(f"{name}({code_of(a)}, {code_of(b)})", better(plain(a), plain(b)), *ends)

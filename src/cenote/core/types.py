@@ -117,13 +117,21 @@ Dimension = int | str | None
 
 @dataclass(frozen=True)
 class Declared:
-    """An input or output as the model declares it: a dimension is a size, a name, or None when unknown."""
+    """An input or output as the model declares it: a dimension is a size, a name, or None when unknown.
+
+    `form` is "" for a tensor, else "sequence" or "optional": `dtype` is then object, and `element` the dtype of the
+    tensors in it ("" where the model does not say).
+    """
 
     name: str
     dtype: np.dtype[Any]
     shape: tuple[Dimension, ...] | None
+    form: str = ""
+    element: str = ""
 
     def __str__(self) -> str:
+        if self.form:
+            return f"{self.name}: {self.form} of {self.element or 'tensors'}"
         shape = "?" if self.shape is None else ",".join("?" if d is None else str(d) for d in self.shape)
         return f"{self.name}: {self.dtype}[{shape}]"
 

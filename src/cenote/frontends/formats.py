@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -10,9 +11,10 @@ from cenote.core.errors import ArgumentError, CenoteError, MissingFileError, Mod
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.wire import BytesSource, FileSource, IrregularError, Source, Span, fields_of
 
-Format = Literal["onnx", "graphdef", "savedmodel", "metagraph", "tflite"]
+Format = Literal["onnx", "graphdef", "savedmodel", "metagraph", "tflite", "layers", "bat"]
 
 _ONNX_GRAPH, _META_GRAPHS, _SAVER = 7, 2, 3
+_LAYERS = re.compile(rb'\s*\{\s*"format"\s*:\s*"cenote-layers"')
 _LOOKED_AT = 64  # fields of a file
 
 
@@ -39,6 +41,13 @@ def import_model(source: Any, form: Format | None = None, signature: str | None 
 
 
 def _from_path(path: Path, form: Format | None, signature: str | None) -> ImportedModel:
+    if path.is_dir() and form in (None, "bat"):
+        from cenote.frontends.parameters.bat import load_pairs
+
+        try:
+            return load_pairs(path)
+        except CenoteError as error:
+            raise error.located(os.fspath(path)) from error
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -59,6 +68,10 @@ def _from_path(path: Path, form: Format | None, signature: str | None) -> Import
 
 
 def _from_open(path: Path, source: Source, form: Format, signature: str | None) -> ImportedModel:
+    if form == "layers":
+        from cenote.frontends.parameters.reader import load_layers
+
+        return load_layers(path)
     if form not in ("savedmodel", "metagraph"):
         return _from_source(source, form, signature)
     from cenote.frontends.tensorflow.reader import load_meta_graph, load_saved_model
@@ -88,6 +101,16 @@ def _onnx(source: Any, signature: str | None) -> ImportedModel:
     return load_onnx(source)
 
 
+def format_of_file(source: Any) -> Format | None:
+    """The format of a model given by its path or as bytes; None of a folder."""
+    if isinstance(source, bytes):
+        return format_of(BytesSource(source))
+    if os.path.isdir(source):
+        return None
+    with Path(source).open("rb") as file:
+        return "savedmodel" if Path(source).name == "saved_model.pb" else format_of(FileSource(file))
+
+
 def format_of(source: Source) -> Format:
     """The format of a file; what is nothing that is known is left to ONNX's front end to refuse."""
     start = source.read(0, 64)
@@ -95,6 +118,8 @@ def format_of(source: Source) -> Format:
         return "tflite"
     if _is_text(start):
         return "graphdef"
+    if _LAYERS.match(start):
+        return "layers"
     try:
         fields = _first_fields(source)
     except IrregularError:

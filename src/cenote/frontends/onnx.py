@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from cenote.core.errors import CenoteError, InputError, MissingFileError, ModelError, UnsupportedError
 from cenote.core.types import Declared, Dimension
 from cenote.frontends.imported import ImportedModel
-from cenote.frontends.onnx_nodes import Importer, Scope
+from cenote.frontends.onnx_nodes import Importer
 from cenote.frontends.onnx_order import where
 from cenote.frontends.onnx_schema import STANDARD, check_opset, domain_of, opset_range
+from cenote.frontends.onnx_scope import Scope
 from cenote.frontends.onnx_tensors import Tensors, dtype_of
 from cenote.frontends.onnx_wire import split
 from cenote.frontends.wire import BytesSource, FileSource, Source
@@ -178,13 +179,30 @@ def _opsets(model: Any) -> dict[str, int]:
 def _declared(value: Any, what: str) -> Declared:
     """An input or output with its declared type."""
     kind = value.type.WhichOneof("value")
+    if kind in ("sequence_type", "optional_type"):
+        return _container(value, what)
     if kind != "tensor_type":
         raise UnsupportedError(
-            f"{what} is a {kind or 'value without a type'}; only dense tensors are supported"
+            f"{what} is a {kind or 'value without a type'}; dense tensors are supported, and sequences and optionals "
+            "of them"
         )
     tensor = value.type.tensor_type
     shape = tuple(_dimension(d) for d in tensor.shape.dim) if tensor.HasField("shape") else None
     return Declared(value.name, dtype_of(tensor.elem_type, what), shape)
+
+
+def _container(value: Any, what: str) -> Declared:
+    """A sequence of tensors, or an optional tensor or sequence."""
+    form, inner = "sequence", value.type
+    if inner.HasField("optional_type"):
+        form, inner = "optional", inner.optional_type.elem_type
+    if inner.HasField("sequence_type"):
+        inner = inner.sequence_type.elem_type
+        form = form if form == "sequence" else "optional sequence"
+    if not inner.HasField("tensor_type"):
+        raise UnsupportedError(f"{what} holds something else than dense tensors, which is not supported")
+    element = dtype_of(inner.tensor_type.elem_type, what).name if inner.tensor_type.elem_type else ""
+    return Declared(value.name, np.dtype(object), (), form, element)
 
 
 def _dimension(dimension: Any) -> Dimension:

@@ -1,7 +1,7 @@
 """Attributes of opset 6 that opset 7 dropped, where the meaning is the same without them.
 
 Opset 7 made broadcasting NumPy's and inference the default. Files of opset 6 are still about; what of them is not
-the same operator as in opset 7 is refused.
+the same operator as in opset 7 is refused. Of older files those nodes run whose operator is the same in opset 7.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ _TRAINING = {"BatchNormalization", "Dropout"}
 _ADVICE = "upgrade the model with onnx.version_converter"
 
 
-def without_legacy(op: str, attributes: list[Any]) -> list[Any]:
-    """The attributes of a node of opset 6 as opset 7 would have them.
+def without_legacy(op: str, attributes: list[Any]) -> tuple[list[Any], int | None]:
+    """The attributes of a node of opset 6 as opset 7 would have them; and the axis of the first input at which those of
+    the second begin, where broadcasting is not NumPy's.
 
-    Raises UnsupportedError where opset 7 has no equal: broadcasting from an axis, training, PRelu's slope per channel.
+    Raises UnsupportedError where opset 7 has no equal: training.
     """
     if op == "PRelu":
-        raise UnsupportedError(f"PRelu of opset 6 (slope per channel) is not supported; {_ADVICE}")
+        return attributes, 1  # a slope per channel
     if op in _TRAINING:
         values = {item.name: item.i for item in attributes}
         if not values.get("is_test"):
@@ -30,9 +31,8 @@ def without_legacy(op: str, attributes: list[Any]) -> list[Any]:
             )
         if not values.get("spatial", 1):
             raise UnsupportedError(f"{op} of opset 6 with spatial=0 is not supported; {_ADVICE}")
-        return [item for item in attributes if item.name not in ("is_test", "spatial")]
+        return [item for item in attributes if item.name not in ("is_test", "spatial")], None
     if op in _BROADCAST:
-        if any(item.name == "axis" for item in attributes):
-            raise UnsupportedError(f"{op} of opset 6 broadcasting from an axis is not supported; {_ADVICE}")
-        return [item for item in attributes if item.name != "broadcast"]
-    return attributes
+        axis = next((item.i for item in attributes if item.name == "axis"), None)
+        return [item for item in attributes if item.name not in ("broadcast", "axis")], axis
+    return attributes, None

@@ -4,7 +4,6 @@ condition is constant."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,9 @@ from onnx import defs
 
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array
+from cenote.frontends.onnx_bodies import WITH_BODY, add_branch, add_loop, trimmed
 from cenote.frontends.onnx_legacy import without_legacy
+from cenote.frontends.onnx_microsoft import NAMES, content, is_microsoft, written_out
 from cenote.frontends.onnx_order import ordered, where
 from cenote.frontends.onnx_schema import (
     STANDARD,
@@ -25,47 +26,15 @@ from cenote.frontends.onnx_schema import (
     schema_of,
     unsupported_operator,
 )
+from cenote.frontends.onnx_scope import Scope
 from cenote.frontends.onnx_tensors import Tensors, attribute_value, constant_value
-from cenote.graph.conditional import branch_node
 from cenote.graph.graph import Node
 from cenote.ops import DECODERS
 from cenote.ops.base import Imported, Op, Rewired
+from cenote.ops.movement.reshape import AxesFrom
 
 DEEPEST_CALL = 48  # functions that call functions
 MOST_INLINED = 100_000  # nodes that functions may add (10 s): a few nested ones can ask for 2^48
-
-
-@dataclass
-class Scope:
-    """What names mean in one graph, function body or branch.
-
-    `names` maps a name of the file to a value of the graph; `wanted` gives names of outputs that the caller
-    chose; `attributes` are the AttributeProtos that a function's `ref_attr_name` stand for, None outside of functions.
-    """
-
-    opsets: Mapping[str, int]
-    prefix: str = ""
-    names: dict[str, str] = field(default_factory=dict)
-    wanted: Mapping[str, str] = field(default_factory=dict)
-    attributes: Mapping[str, Any] | None = None
-    parent: Scope | None = None
-    depth: int = 0
-
-    def find(self, name: str) -> str | None:
-        """The value that a name stands for; None when there is none."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.names:
-                return scope.names[name]
-            scope = scope.parent
-        return None
-
-    def resolve(self, name: str) -> str:
-        """The value that a name stands for; "" stays "" (absent)."""
-        value = self.find(name) if name else ""
-        if value is None:
-            raise ModelError(f"reads '{name}', which nothing makes")
-        return value
 
 
 class Importer:
@@ -96,11 +65,11 @@ class Importer:
         """The graph's name for a value that a node of the scope makes."""
         if not name:
             return ""
-        value = scope.wanted.get(name) or self._unused(scope.prefix + name if scope.prefix else name)
+        value = scope.wanted.get(name) or self.unused(scope.prefix + name if scope.prefix else name)
         scope.names[name] = value
         return value
 
-    def _unused(self, name: str) -> str:
+    def unused(self, name: str) -> str:
         """The name, or with a number behind it when it is taken."""
         unused = name
         while unused in self.taken:
@@ -121,21 +90,37 @@ class Importer:
         opset = scope.opsets[domain]
         check_opset(domain, opset)
         check_node(node, attributes, domain, opset)
+        axis = None
         if not domain and opset < 7:
-            attributes = without_legacy(node.op_type, attributes)
+            attributes, axis = without_legacy(node.op_type, attributes)
         if not domain and node.op_type == "Constant":
             values = {item.name: attribute_value(item, self.tensors) for item in attributes}
             self.constants[self.define(node.output[0], scope)] = constant_value(values)
         elif not domain and node.op_type == "If":
-            self._branch(node, attributes, scope)
+            add_branch(self, node, attributes, scope)
+        elif not domain and node.op_type in WITH_BODY:
+            add_loop(self, node, attributes, opset, scope)
         elif key_of(domain, node.op_type) in DECODERS:
-            self._decode(node, attributes, domain, opset, scope)
+            self._decode(node, attributes, domain, opset, scope, axis)
         else:
             self._expand(node, attributes, domain, opset, scope)
 
-    def _decode(self, node: Any, attributes: Sequence[Any], domain: str, opset: int, scope: Scope) -> None:
-        inputs = _trimmed([scope.resolve(name) for name in node.input])
-        outputs = _trimmed([*node.output])
+    def _decode(
+        self,
+        node: Any,
+        attributes: Sequence[Any],
+        domain: str,
+        opset: int,
+        scope: Scope,
+        axis: int | None = None,
+    ) -> None:
+        """Add the node of an operator with a decoder. `axis`: where the second input's axes begin in the first's."""
+        inputs = trimmed([scope.resolve(name) for name in node.input])
+        if axis is not None:
+            aligned = self.unused(f"{node.output[0]}.aligned")
+            self.nodes.append(Node(AxesFrom(axis), (inputs[1], inputs[0]), (aligned,)))
+            inputs = (inputs[0], aligned, *inputs[2:])
+        outputs = trimmed([*node.output])
         if not outputs:
             return  # nothing asks for it
         constants = {i: self.constants[name] for i, name in enumerate(inputs) if name in self.constants}
@@ -159,18 +144,22 @@ class Importer:
             elif item is None:
                 read.append("")
             else:
-                read.append(self._unused(f"{stem}.constant"))
+                read.append(self.unused(f"{stem}.constant"))
                 self.constants[read[-1]] = np.asarray(item)
         label = scope.prefix + node.name if node.name else ""
-        self.nodes.append(Node(op, _trimmed(read), made, label))
+        self.nodes.append(Node(op, trimmed(read), made, label))
 
     def _expand(self, node: Any, attributes: Sequence[Any], domain: str, opset: int, scope: Scope) -> None:
         """An operator without a decoder: by the function body that ONNX defines for it, if there is one."""
-        function = self._standard_function(node, domain, opset, scope)
+        function = self._standard_function(node, attributes, domain, opset, scope)
         if function is None:
-            raise unsupported_operator(domain, node.op_type, opset, DECODERS)
+            raise unsupported_operator(domain, node.op_type, opset, (*DECODERS, *NAMES))
         bound = {
-            **default_attributes(domain, node.op_type, opset),
+            **(
+                default_attributes(domain, node.op_type, opset)
+                if schema_of(domain, node.op_type, opset)
+                else {}
+            ),
             **{item.name: item for item in attributes},
         }
         opsets = {STANDARD: defs.onnx_opset_version(), **scope.opsets}
@@ -179,10 +168,14 @@ class Importer:
         try:
             self._inline(node, function, list(bound.values()), opsets, scope)
         except UnsupportedError as error:
-            missing = unsupported_operator(domain, node.op_type, opset, DECODERS)
+            missing = unsupported_operator(domain, node.op_type, opset, (*DECODERS, *NAMES))
             raise UnsupportedError(f"{missing}; its definition by other operators fails: {error}") from error
 
-    def _standard_function(self, node: Any, domain: str, opset: int, scope: Scope) -> Any | None:
+    def _standard_function(
+        self, node: Any, attributes: Sequence[Any], domain: str, opset: int, scope: Scope
+    ) -> Any | None:
+        if is_microsoft(domain, node.op_type):
+            return written_out(node, {item.name: content(item) for item in attributes})
         schema = schema_of(domain, node.op_type, opset)
         if schema is None:
             return None
@@ -276,47 +269,7 @@ class Importer:
             depth=caller.depth + 1,
         )
         self.add_nodes(function.node, body)
-        self._connect([*made.items()], body)
-
-    def _branch(self, node: Any, attributes: Sequence[Any], scope: Scope) -> None:
-        """An If: the chosen branch in its place where the condition is constant, else a node that holds both."""
-        condition = scope.resolve(node.input[0])
-        known = self.constants.get(condition)
-        branches = {item.name: item.g for item in attributes}
-        made = tuple(self.define(name, scope) for name in node.output)
-        if known is not None and known.size == 1:
-            wanted = "then_branch" if bool(known.reshape(())) else "else_branch"
-            self._body(node, wanted, branches[wanted], made, scope, direct=True)
-            return
-        outside, bodies = self.nodes, []
-        for name in ("then_branch", "else_branch"):
-            self.nodes = []
-            self._body(node, name, branches[name], made, scope, direct=False)
-            bodies.append(tuple(self.nodes))
-        self.nodes = outside
-        if not any(made):
-            return  # nothing asks for it
-        label = scope.prefix + node.name if node.name else ""
-        self.nodes.append(branch_node(condition, _trimmed(made), bodies[0], bodies[1], label))
-
-    def _body(
-        self, node: Any, name: str, graph: Any, made: Sequence[str], scope: Scope, direct: bool
-    ) -> None:
-        """Add a branch's nodes; its outputs become the values `made`, `direct`: by the nodes themselves if they can."""
-        if len(graph.output) != len(node.output):
-            raise ModelError(f"{name} has {len(graph.output)} outputs, the node {len(node.output)}")
-        outputs = [(value.name, value_made) for value, value_made in zip(graph.output, made, strict=True)]
-        body = Scope(
-            opsets=scope.opsets,
-            prefix=f"{scope.prefix}{node.name or node.op_type}/",
-            wanted=dict(outputs) if direct else {},
-            attributes=scope.attributes,
-            parent=scope,
-            depth=scope.depth,
-        )
-        self.add_initializers(graph, body)
-        self.add_nodes(graph.node, body)
-        self._connect(outputs, body)
+        self.connect([*made.items()], body)
 
     def add_initializers(self, graph: Any, scope: Scope, contents: Mapping[int, Array] | None = None) -> None:
         """A graph's weights as constants. `contents` holds raw bytes that are not in the messages."""
@@ -331,7 +284,7 @@ class Importer:
             array = self.tensors.array(tensor, what, (contents or {}).get(index))
             self.constants[self.define(tensor.name, scope)] = array
 
-    def _connect(self, made: Sequence[tuple[str, str]], body: Scope) -> None:
+    def connect(self, made: Sequence[tuple[str, str]], body: Scope) -> None:
         """Give the caller its values where the body hands on a value it did not make itself."""
         for formal, value in made:
             if not value:
@@ -342,14 +295,6 @@ class Importer:
             if source != value:
                 op, _ = _decoded(Imported("Identity", "", max(body.opsets.get("", 13), 13), {}, (True,), 1))
                 self.nodes.append(Node(op, (source,), (value,)))
-
-
-def _trimmed(names: Sequence[str]) -> tuple[str, ...]:
-    """Without absent ones at the end."""
-    count = len(names)
-    while count and not names[count - 1]:
-        count -= 1
-    return tuple(names[:count])
 
 
 def _bound(attributes: Sequence[Any], scope: Scope) -> list[Any]:

@@ -13,9 +13,9 @@ from onnx import defs
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends.onnx_tensors import kind_of
 
-OLDEST_OPSET = (
-    6  # of the standard domain; 7 is where broadcasting became NumPy's, decoders refuse what came before
-)
+# Of the standard domain. 7 is where broadcasting became NumPy's; what changed from 6 to 7 is known (`onnx_legacy`), of
+# older files only what did not change until 7 runs.
+OLDEST_OPSET = 6
 STANDARD = ""
 
 
@@ -36,7 +36,7 @@ def opset_range(domain: str) -> tuple[int, int] | None:
     if domain not in ranges:
         return None
     oldest, newest = ranges[domain]
-    return (OLDEST_OPSET if domain == STANDARD else oldest), newest
+    return oldest, newest
 
 
 def check_opset(domain: str, opset: int) -> None:
@@ -94,6 +94,11 @@ def check_node(node: Any, attributes: Iterable[Any], domain: str, opset: int) ->
     if signature is None:
         return
     name = signature.name
+    if domain == STANDARD and opset < OLDEST_OPSET and not _same_later(node.op_type, opset):
+        raise UnsupportedError(
+            f"{node.op_type} of opset {opset} is not supported ({OLDEST_OPSET} and later are); upgrade the model with "
+            "onnx.version_converter or export it again"
+        )
     if signature.deprecated and name not in _STILL_RUN:
         raise UnsupportedError(f"{name} is deprecated at opset {opset}; export the model again")
     _check_count(name, "inputs", len(node.input), *signature.inputs)
@@ -102,6 +107,12 @@ def check_node(node: Any, attributes: Iterable[Any], domain: str, opset: int) ->
         if needed and not value:
             raise ModelError(f"{name}: input {position} ('{needed}') is missing")
     _check_attributes(name, attributes, _attributes_of(domain, node.op_type, opset))
+
+
+def _same_later(op: str, opset: int) -> bool:
+    """Is an operator of the standard domain in opset 7 what it is in this one?"""
+    before, later = schema_of(STANDARD, op, opset), schema_of(STANDARD, op, OLDEST_OPSET + 1)
+    return before is not None and later is not None and before.since_version == later.since_version
 
 
 @dataclass(frozen=True)

@@ -295,6 +295,15 @@ def _prepared_runner(
     return _Native(best, inputs, types, shown, count).runner(), frozenset(best.in_place)
 
 
+def lowering_runner(
+    lowering: Lowering, inputs: Sequence[TensorType], outputs: Types, threads: int | None = None
+) -> Runner:
+    """A runner of calls that belong to no operator: those whose results' sizes are only known when they are made. What
+    it fills may be smaller than the types `outputs` say, where the kernels see to it that they stay within."""
+    shapes = tuple(y.shape for y in outputs)
+    return _Native(lowering, inputs, outputs, shapes, resolve_threads(threads)).runner()
+
+
 def _best_lowering(op: Op, inputs: Sequence[TensorType | None]) -> Lowering | None:
     """The quickest lowering that works on the caller's memory as it is."""
     options = [

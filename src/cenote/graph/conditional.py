@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from cenote.core.errors import DTypeError, ShapeError
+from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Node
 from cenote.graph.interpreter import run_node
@@ -55,6 +55,25 @@ class Branch(Op):
             values.update({name: y for name, y in zip(node.outputs, outputs, strict=False) if name})
         made = [values[name] if name else np.zeros(0) for name in self.makes]
         return tuple(y for y in made if y is not None)
+
+
+@dataclass(frozen=True)
+class Refused(Op):
+    """Stands for a branch that cannot be run: an error when it is taken, nothing otherwise."""
+
+    name: ClassVar[str] = "unsupported"
+    reason: str
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        raise UnsupportedError(self.reason)
+
+    def reference(self, *inputs: Array | None) -> Arrays:
+        raise UnsupportedError(self.reason)
+
+
+def refusal(error: UnsupportedError, makes: tuple[str, ...], label: str) -> Node:
+    """The node of a branch that cannot be run, and why."""
+    return Node(Refused(f"this branch was taken, but {error}"), (), makes, label)
 
 
 def branch_node(

@@ -8,7 +8,7 @@ for most runs, and numbers that differ; plans are made for a pattern, with the n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -49,19 +49,22 @@ def count_of(pattern: Pattern) -> int:
 class Cut:
     """`host` nodes run by their references; `constants` are those that they read. `takes` are the values that the rest
     is given: inputs of the graph, values that the part before made (`made`, in order), and outputs of host nodes. Of
-    `contents` it is told the content."""
+    `contents` it is told the content. `ends`: nothing follows, the host makes what is still wanted."""
 
     host: tuple[Node, ...]
     constants: Mapping[str, Array]
     made: tuple[str, ...]
     takes: tuple[str, ...]
     contents: tuple[str, ...]
+    ends: bool = False
 
-    def run(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The values, and those that the host nodes make."""
+    def run(
+        self, values: Mapping[str, Array], prepared: Callable[[Node], Node] = lambda node: node
+    ) -> dict[str, Array]:
+        """The values, and those that the host nodes make; `prepared` gives what to run for a node."""
         known = {**self.constants, **values}
         for node in self.host:
-            outputs = run_node(node, [known[name] if name else None for name in node.inputs])
+            outputs = run_node(prepared(node), [known[name] if name else None for name in node.inputs])
             known.update({name: y for name, y in zip(node.outputs, outputs, strict=False) if name})
         return known
 
@@ -97,6 +100,9 @@ class Cut:
         constants = {name: TensorType.known(array) for name, array in self.constants.items()}
         found: dict[str, OpenShape | None] = {}
         for node in self.host:
+            if node.op.apart:
+                found.update(dict.fromkeys(node.outputs))
+                continue
             inputs = [(constants.get(name) or known[name]) if name else None for name in node.inputs]
             shapes = node.op.open_shapes(*node.op.arranged(inputs) if node.op.operands else inputs)
             for index, name in enumerate(node.outputs):

@@ -58,6 +58,17 @@ def axis_pointers(k: Kernel, count: int, names: Sequence[str], index: Value) -> 
     return pointers
 
 
+def axis_offsets(k: Kernel, count: int, names: Sequence[str], index: Value) -> list[Value]:
+    """What `axis_pointers` adds to the operands' addresses."""
+    offsets = [k.integer(0) for _ in names]
+    for axis in reversed(range(count)):
+        extent = k.number(f"extent_{axis}")
+        place, index = (index % extent, index // extent) if axis else (index, index)
+        moved = [place * k.number(f"stride_{axis}_{name}") for name in names]
+        offsets = [offset + more for offset, more in zip(offsets, moved, strict=True)]
+    return offsets
+
+
 def nested(k: Kernel, extents: Sequence[Value], strides: Sequence[Sequence[Value]]) -> Iterator[list[Value]]:
     """Emitted loops over axes, outermost first; gives the offset of each operand in the innermost."""
     offsets = [k.integer(0) for _ in strides]

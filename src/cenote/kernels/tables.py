@@ -41,6 +41,11 @@ def tap_steps(count: int, step: int) -> Array:
     return (np.arange(count) * step).astype(np.int32)
 
 
+def whole_numbers(values: tuple[object, ...]) -> Array:
+    """Numbers, or tuples of them, as an array."""
+    return np.array(values, np.int64)
+
+
 def zeros(count: int) -> Array:
     """No bias."""
     return np.zeros(count, np.float32)

@@ -25,10 +25,12 @@ _FILES: dict[str, str] = {
     ),
     "elementwise.binary": "Add Div Max Mean Min Mod Mul PRelu Pow Sub Sum",
     "elementwise.cast": "BitCast Cast CastLike",
+    "elementwise.chain": "",
     "elementwise.compare": (
         "And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Equal Greater GreaterOrEqual IsInf "
         "IsNaN Less LessOrEqual Not Or Xor"
     ),
+    "elementwise.formula": "",
     "elementwise.unary": (
         "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Neg Reciprocal Round "
         "Sign Sin Sinh Sqrt Tan"
@@ -41,14 +43,17 @@ _FILES: dict[str, str] = {
     "movement.channel_gather": "",
     "movement.data_dependent": "Compress NonZero OneHot ReverseSequence Unique",
     "movement.depth_space": "CenterCropPad DepthToSpace SpaceToDepth",
+    "movement.embedding_bag": "",
     "movement.grid_sample": "AffineGrid GridSample",
-    "movement.indexing": ("Gather GatherElements GatherND Scatter ScatterElements ScatterND TensorScatter"),
+    "movement.indexing": "Gather GatherElements GatherND",
     "movement.pad": "Pad",
     "movement.parts": "Concat Slice Split",
-    "movement.reshape": "Dropout Expand Flatten Identity Reshape Squeeze Unsqueeze",
+    "movement.reshape": "Expand Flatten Identity Reshape Squeeze Unsqueeze",
     "movement.resize": "Resize Upsample",
+    "movement.scatter": "Scatter ScatterElements ScatterND TensorScatter",
     "movement.shape": "ConstantOfShape EyeLike Range Shape Size",
-    "movement.transpose": "Transpose",
+    "movement.take": "",
+    "movement.transpose": "Transpose cenote.TransposeLast",
     "normalization.batch_normalization": "BatchNormalization",
     "normalization.instance_normalization": "GroupNormalization InstanceNormalization",
     "normalization.layer_normalization": (
@@ -71,6 +76,10 @@ _FILES: dict[str, str] = {
     "pool.whole_map": "GlobalAveragePool GlobalMaxPool",
     "quantization.quantize": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
     "quantization.quantized_linear": "ConvInteger MatMulInteger QLinearConv QLinearMatMul",
+    "random.distributions": (
+        "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
+    ),
+    "random.dropout": "Dropout",
     "reduction.cumulative": "CumProd CumSum",
     "reduction.losses": "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
     "reduction.non_max_suppression": "NonMaxSuppression",
@@ -82,7 +91,12 @@ _FILES: dict[str, str] = {
     "roi.align": "RoiAlign",
     "roi.pool": "MaxRoiPool",
     "sequence.attention": "Attention",
+    "sequence.containers": (
+        "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct "
+        "SequenceEmpty SequenceErase SequenceInsert SequenceLength SplitToSequence"
+    ),
     "sequence.recurrent": "GRU LSTM RNN",
+    "sequence.scaled_dot_product": "",
     "sequence.sequence_mixers": "CausalConvWithState LinearAttention RotaryEmbedding SwiGLU",
 }
 

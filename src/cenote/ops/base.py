@@ -192,13 +192,15 @@ class Op:
     before it when it is not the standard one ("ai.onnx.ml.Binarizer"), to a decoder. `view` says that the output is
     the first input's elements in the same order under another shape (Reshape): the memory plan then lets both share
     memory and nothing is computed. `pure` is False when equal inputs may give other outputs (RandomNormal): such a
-    node is neither folded nor merged with an equal one.
+    node is neither folded nor merged with an equal one. `apart` says that it runs on the host between the stages of a
+    model, because its values are no tensors (a sequence) or it runs nodes of its own (a loop).
     """
 
     name: ClassVar[str] = ""
     operands: ClassVar[tuple[str, ...]] = ()
     view: ClassVar[bool] = False
     pure: ClassVar[bool] = True
+    apart: ClassVar[bool] = False
     from_onnx: ClassVar[Mapping[str, Decoder]] = {}
 
     def types(self, *inputs: Any, **unused: Any) -> Types:

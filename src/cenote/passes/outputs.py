@@ -7,6 +7,7 @@ from dataclasses import replace
 from cenote.core.errors import errors_at
 from cenote.core.target import Target
 from cenote.graph.graph import Graph, Node
+from cenote.ops.base import ShapeFromData, ValueNeeded
 from cenote.ops.movement.reshape import Identity
 from cenote.ops.pool.window import MaxPool
 from cenote.ops.reorder import Reorder
@@ -62,14 +63,16 @@ def complete_outputs(graph: Graph, target: Target) -> Graph:
     nodes, types, taken = list(graph.nodes), dict(graph.types), set(graph.values())
     for position, node in enumerate(nodes):
         op, read = node.op, [*node.outputs]
-        if "" not in read:
-            continue
         inputs = [graph.type_of(name) if name else None for name in node.inputs]
         with errors_at(node.where):
-            if next(iter(op.lowerings(inputs, target)), None) is None:
+            try:
+                made = op.infer(*inputs)
+            except (ShapeFromData, ValueNeeded):  # only a reference computes it
+                continue
+            read += [""] * (len(made) - len(read))  # those at the end are left out
+            if "" not in read or next(iter(op.lowerings(inputs, target)), None) is None:
                 continue
         stem = next(name for name in read if name)
-        made = op.infer(*inputs)
         for index, (name, type) in enumerate(zip(read, made, strict=False)):
             if not name:
                 read[index] = fresh(f"{stem}.unread{index}", taken)

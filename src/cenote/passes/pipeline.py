@@ -11,10 +11,15 @@ from cenote.graph.graph import Graph, Node
 from cenote.graph.verify import verify
 from cenote.ops.conv.conv import Conv
 from cenote.ops.linear.gemm import Gemm
+from cenote.passes.activations import recognize_activations
+from cenote.passes.attention import recognize_attention
+from cenote.passes.chains import fuse_chains
 from cenote.passes.channels import compose_channels
 from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
 from cenote.passes.fuse import fuse, fuse_gates
+from cenote.passes.fuse_products import add_to_products, fuse_products
 from cenote.passes.global_pools import recognize_global_pools
+from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 from cenote.passes.transposes import sink_transposes
 from cenote.passes.widen import widen
@@ -33,11 +38,18 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         remove_identities,
         eliminate_common,
         eliminate_dead,
-        recognize_global_pools,
         forget_indices,
+        recognize_activations,
+        recognize_normalizations,
+        recognize_global_pools,  # of the means that no normalisation took
+        eliminate_dead,
+        fuse_products,
+        lambda graph: recognize_attention(graph, target),
+        add_to_products,
         fuse,
         fuse_gates,
         lambda graph: compose_channels(graph, target.lanes()),
+        fuse_chains,
         eliminate_dead,
         own_outputs,
         lambda graph: complete_outputs(graph, target),

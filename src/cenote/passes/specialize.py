@@ -11,9 +11,10 @@ of a value that is only computed when the model runs, the graph is cut:
 
 Two things cut: an operator raises ValueNeeded (Reshape to a computed shape), or a branch's condition is not
 known: the rest then takes the content of that small value as a constant; or ShapeFromData (NonZero): the node
-runs by its reference between the stages. A branch whose condition is known is replaced by the nodes it chooses.
-Nodes that do not depend on a cut stay in the first stage. `run_in_stages` is the loop; a runtime may cache each
-stage's program by the types and contents that it was specialised to.
+runs by its reference between the stages. So do loops, and what takes strings, sequences or optionals. A
+branch whose condition is known is replaced by the nodes it chooses. Nodes that do not depend on a cut stay in
+the first stage. `run_in_stages` is the loop; a runtime may cache each stage's program by the types and contents
+that it was specialised to.
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ def run_in_stages(
             return {name: values[name] for name in outputs}
         cut = stage.rest.cut
         values = cut.run(values)
+        if cut.ends:
+            return {name: values[name] for name in outputs}
         graph, types = stage.rest.opened(cut.finding(values))
         feed = {name: values[name] for name, kind in types.items() if kind.value is None}
 
@@ -124,7 +127,9 @@ class _Specializer:
     typed: list[Node] = field(default_factory=list)
     host: list[Node] = field(default_factory=list)
     later: list[Node] = field(default_factory=list)
-    pending: set[str] = field(default_factory=set)
+    pending: set[str] = field(default_factory=set)  # what host or later nodes make,
+    after: set[str] = field(default_factory=set)  # of it what later ones do,
+    ready: set[str] = field(default_factory=set)  # and what is an output as the host gives it
     contents: set[str] = field(default_factory=set)
     reasons: list[str] = field(default_factory=list)
 
@@ -149,9 +154,16 @@ class _Specializer:
             self._choose(node, node.op)
             return
         if not self.pending.isdisjoint(node.inputs):
-            self._postpone(node, self.later)
+            between = node.op.apart and self.after.isdisjoint(node.inputs)
+            self._postpone(node, self.host if between else self.later)
+            self.ready.update(name for name in node.outputs if name and between)
             return
         inputs = tuple(self.types[name] if name else None for name in node.inputs)
+        if node.op.apart or any(kind is not None and kind.dtype == object for kind in inputs):
+            self.reasons.append(f"{node.where}: runs on the host")
+            self._postpone(node, self.host)
+            self.ready.update(name for name in node.outputs if name)
+            return
         try:
             types = infer_node(node, inputs)
         except ValueNeeded as error:
@@ -182,7 +194,10 @@ class _Specializer:
 
     def _postpone(self, node: Node, where: list[Node]) -> None:
         where.append(node)
-        self.pending.update(name for name in node.outputs if name)
+        made = [name for name in node.outputs if name]
+        self.pending.update(made)
+        if where is self.later:
+            self.after.update(made)
 
     def _stop_for_content(self, node: Node, index: int) -> None:
         name = node.inputs[index] if index < len(node.inputs) else ""
@@ -239,7 +254,7 @@ class _Specializer:
         return Specialized(typed, rest, tuple(self.reasons))
 
     def _rest(self) -> Continuation:
-        outputs = tuple(name for name in self.graph.outputs if name in self.pending)
+        outputs = tuple(name for name in self.graph.outputs if name in self.pending - self.ready)
         by_host, by_later = _read_by(self.host, ()), _read_by(self.later, outputs)
         made = {name for node in self.host for name in node.outputs if name}
         # What sizes make is a constant for the later nodes, and for the host a value that the part before makes.
@@ -253,7 +268,7 @@ class _Specializer:
         cut = Cut(
             tuple(self.host),
             {name: x for name, x in self.constants.items() if name in by_host and name not in reads},
-            (), takes, tuple(name for name in takes if name in self.contents),
+            (), takes, tuple(name for name in takes if name in self.contents), not self.later and not outputs,
         )  # fmt: skip
         constants = {name: value for name, value in self.constants.items() if name in by_later}
         known = {name: self.types[name] for name in reads}

@@ -5,6 +5,8 @@ date), the options that change a plan, the CPU, the settings, and Cenote itself.
 held to the digests that the plan records. So nothing stale is ever used: what changed has another name, and old plans
 go, the least recently used first, when there are more than CENOTE_PLAN_CACHE megabytes.
 
+They are written when the model has answered (`later`).
+
 Like kernels, plans are executable content: the folder must be the user's own (mode 0700). A file is written aside and
 renamed; a damaged one is replaced. Nothing that goes wrong here is an error.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import logging
 import os
 import time
 import warnings
@@ -32,7 +35,9 @@ from cenote.core.files import PrivateFolder
 from cenote.core.locks import importing
 from cenote.plans import fingerprint, reader
 from cenote.plans.format import StoredModel
+from cenote.plans.later import Later, finish, later
 
+_log = logging.getLogger(__name__)
 Shapes = tuple[tuple[int, ...], ...]
 
 _ABANDONED = 3600.0  # seconds after which a file that is still being written belongs to a process that died
@@ -65,6 +70,7 @@ class CacheEntry:
             if place is None:
                 return None
             name = self._name(shapes)
+            finish(str(place.path / name))
             try:
                 handle = place.open(name)
                 try:
@@ -82,8 +88,8 @@ class CacheEntry:
         self.external = stored.external
         return stored
 
-    def keep(self, shapes: Shapes | None, model: StoredModel) -> None:
-        """Put a model there, quietly if that is not possible; a full disk is told once."""
+    def keep(self, shapes: Shapes | None, model: StoredModel) -> Later | None:
+        """Put a model there, later and quietly if that is not possible; a full disk is told once."""
         if shapes is not None:
             self._left -= 1
         room = settings.PLAN_CACHE.integer() * _MEGABYTE
@@ -91,22 +97,37 @@ class CacheEntry:
         arrays += [x for _, sized in model.sized for x in sized.template.constants]
         nbytes = sum({id(x): x.nbytes for x in arrays}.values())
         if self.external is None or self._left < 0 or not 0 <= nbytes < room:
-            return
-        with _plans() as place:
-            if place is None:
-                return
-            with importing():
-                from cenote.plans.writer import write  # a process that finds its plan writes none
+            return None
+        with importing():
+            from cenote.plans.writer import write  # a process that finds its plan writes none
 
-            try:
-                with place.replacing(self._name(shapes)) as file:
-                    write(file, replace(model, source="", content=self.content, external=self.external))
-                _make_room(place, self._name(shapes), room)
-            except OSError as error:
-                if error.errno in _FULL:
-                    _tell_full(place.path)
-            except CenoteError:
-                pass  # a host step that cannot be written down
+        name, target = self._name(shapes), jit.host_target()
+        model = replace(model, source="", content=self.content, external=self.external)
+        place = _plans().__enter__()
+        if place is None:
+            return None
+
+        def work(piece: Later) -> None:
+            with place:
+                try:
+                    with place.replacing(name) as file:
+                        write(file, model, target, piece.check)
+                    _make_room(place, name, room)
+                except OSError as error:
+                    if error.errno in _FULL:
+                        _tell_full(place.path)
+                    else:
+                        _log.info("%s: %s", place.path / name, error.strerror)
+                except CenoteError as error:
+                    _log.info(
+                        "%s: not kept: %s", place.path / name, error
+                    )  # a host step that cannot be written
+
+        try:
+            return later(str(place.path / name), work)
+        except BaseException:  # Ctrl-C, no memory
+            place.close()
+            raise
 
     def note_external(self, names: Sequence[str]) -> None:
         """The files beside the model that its weights were read from."""

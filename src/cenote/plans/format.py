@@ -21,11 +21,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from cenote.codegen import cache, jit
+from cenote.codegen import cache
 from cenote.core.cached import cached_property
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.files import open_regular
 from cenote.core.locks import importing
+from cenote.core.target import Target
 from cenote.core.types import Array, Declared
 from cenote.core.version import __version__
 from cenote.runtime.program import Program, Workplaces
@@ -209,10 +210,10 @@ def is_plan_at(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def world() -> dict[str, str]:
-    """What a plan depends on besides the model."""
+def world(target: Target) -> dict[str, str]:
+    """What a plan for this target depends on besides the model."""
     return {
         "version": __version__,
         "generator": cache.generator_digest(),
-        "target": repr(jit.host_target()),
+        "target": repr(target),
     }

@@ -100,7 +100,7 @@ def header_of(content: mmap.mmap) -> tuple[dict[str, Any], int]:
 
 
 def _check_world(made: Mapping[str, str]) -> None:
-    now = format.world()
+    now = format.world(jit.host_target())
     for what, shown in (
         ("target", "CPU"),
         ("version", "version of Cenote"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from cenote.core.errors import UnsupportedError
 from cenote.core.locks import importing
 from cenote.core.types import Array
 from cenote.kernels.driver import driver_abi
@@ -61,10 +62,14 @@ def tail_record(
     if tail is None:
         return None
     cut = tail.cut
+    if any(node.op.apart for node in cut.host):
+        raise UnsupportedError(
+            "a plan file holds no loops, sequences and optionals; the model is planned when loaded"
+        )
     return {
         "host": [encode(node) for node in cut.host],
         "constants": {name: constant(array) for name, array in cut.constants.items()},
-        "made": list(cut.made), "takes": list(cut.takes), "contents": list(cut.contents),
+        "made": list(cut.made), "takes": list(cut.takes), "contents": list(cut.contents), "ends": cut.ends,
         "sized": [record_of(*each, constant, encode) for each in tail.classes.plans],
     }  # fmt: skip
 
@@ -159,7 +164,8 @@ def tail_of(
     sized = [
         sized_plan(each, constants, addresses, threads) for each in records.items(record["sized"], "plans")
     ]
-    return Tail(Cut(host, used, made, takes, contents), Classes(sized))
+    ends = records.truth(record["ends"], "an end")
+    return Tail(Cut(host, used, made, takes, contents, ends), Classes(sized))
 
 
 def _names(record: Any) -> tuple[str, ...]:

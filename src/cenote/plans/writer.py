@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.core.errors import UnsupportedError
 from cenote.core.files import replacing
+from cenote.core.target import Target
 from cenote.core.types import Array, Declared, TensorType
 from cenote.kernels.driver import driver_sources
 from cenote.plans import format, templates
@@ -27,28 +28,35 @@ from cenote.runtime.template import KernelTemplate
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
 
+_PIECE = 4 << 20  # bytes that are written at a time
+
 
 def save(path: str | os.PathLike[str], model: StoredModel) -> None:
     """Write a plan file, whole or not at all. Raises as `write`, OSError naming `path`."""
     try:
         with replacing(path, 0o644) as file:
-            write(file, model)
+            write(file, model, jit.host_target())
     except OSError as error:  # it names the file that would have taken the place
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
-def write(file: BinaryIO, model: StoredModel) -> None:
-    """Write a plan file's content. Raises UnsupportedError for a host step or a text that cannot be written down."""
+def write(
+    file: BinaryIO, model: StoredModel, target: Target, check: Callable[[], object] = lambda: None
+) -> None:
+    """Write a plan file's content. `check` is called now and then, and may raise.
+
+    Raises UnsupportedError for a host step or a text that cannot be written down.
+    """
     constants = _Constants()
     stored = [
         _plan_record(shapes, plan, constants, model.tails.get(shapes)) for shapes, plan in model.plans.items()
     ]
     sized = [templates.record_of(*each, constants.add, encode) for each in model.sized]
     texts = [_text(plan) for plan in model.plans.values()]
-    objects = _objects(model)
+    objects = _objects(model, target)
     code = b"".join([*texts, *objects.values()])
     header = {
-        "world": format.world(), "inputs": [_declared_record(d) for d in model.inputs],
+        "world": format.world(target), "inputs": [_declared_record(d) for d in model.inputs],
         "outputs": [_declared_record(d) for d in model.outputs], "metadata": dict(model.metadata),
         "precision": model.precision, "weights": model.weights,
         "source": model.source, "content": model.content, "external": dict(model.external),
@@ -56,7 +64,7 @@ def write(file: BinaryIO, model: StoredModel) -> None:
         "kernels": {symbol: len(code) for symbol, code in objects.items()},
         "kernels_digest": hashlib.sha256(code).hexdigest(),
         "constants": constants.records, "constant_bytes": constants.nbytes,
-        "checksums": checksums(constants.pieces()).hex(),
+        "checksums": checksums(constants.pieces(check)).hex(),
     }  # fmt: skip
     try:
         text = json.dumps(header, separators=(",", ":")).encode()
@@ -65,7 +73,7 @@ def write(file: BinaryIO, model: StoredModel) -> None:
     file.write(MAGIC + struct.pack("<Q", len(text)) + hashlib.sha256(text).digest() + text)
     file.write(code)
     file.write(b"\0" * (-file.tell() % PAGE))
-    for piece in constants.pieces():
+    for piece in constants.pieces(check):
         file.write(piece)
 
 
@@ -73,15 +81,14 @@ def _text(plan: Plan | StoredPlan) -> bytes:
     return plan.text if isinstance(plan, StoredPlan) else json.dumps(plan.describe().as_dict()).encode()
 
 
-def _objects(model: StoredModel) -> dict[str, bytes]:
+def _objects(model: StoredModel, target: Target) -> dict[str, bytes]:
     """The kernels of all plans and the driver's, so that a process that reads the file asks no other cache."""
-    target = jit.host_target()
     steps = [step for plan in model.plans.values() for step in plan.program.steps]
     used = {step.symbol for step in steps if isinstance(step, KernelStep)}
-    sized = [*model.sized, *(each for tail in model.tails.values() for each in tail.classes.plans)]
+    sized = [*model.sized, *(each for tail in model.tails.values() for each in list(tail.classes.plans))]
     while sized:
         _, plan = sized.pop()
-        sized += plan.tail.classes.plans if plan.tail is not None else []
+        sized += list(plan.tail.classes.plans) if plan.tail is not None else []
         kernels = [step for step in plan.template.steps if isinstance(step, KernelTemplate)]
         used |= {symbol for step in kernels for symbol, _ in step.kernels}
     symbols = sorted(used)
@@ -113,10 +120,13 @@ class _Constants:
     def nbytes(self) -> int:
         return self._end
 
-    def pieces(self) -> Iterator[memoryview]:
+    def pieces(self, check: Callable[[], object]) -> Iterator[memoryview]:
         """The bytes of all, in order."""
         for array in self._arrays:
-            yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+            content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+            for at in range(0, array.nbytes, _PIECE):
+                check()
+                yield content[at : at + _PIECE]
             yield memoryview(b"\0" * (-array.nbytes % PAGE))
 
 
@@ -170,6 +180,8 @@ def _type_record(type: TensorType) -> list[Any]:
 
 
 def _declared_record(declared: Declared) -> list[Any]:
+    if declared.form:
+        raise UnsupportedError(f"a plan file takes tensors, but {declared} is none")
     return [
         declared.name,
         _dtype_name(declared.dtype),

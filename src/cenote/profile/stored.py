@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cenote.codegen import cache
+from cenote.plans.later import finish
 
 Kind = Literal["kernel", "model", "note"]
 _FOLDERS = ("objects", "plans")
@@ -30,7 +31,11 @@ class CachedFile:
 
 
 def cache_contents() -> tuple[CachedFile, ...]:
-    """All files of the cache; none where it is off or cannot be used (`info().cache.problem` says why)."""
+    """All files of the cache; none where it is off or cannot be used (`info().cache.problem` says why).
+
+    Waits for what this process is still writing.
+    """
+    finish()
     found = []
     for name in _FOLDERS:
         with cache.folder(name) as place:
@@ -44,10 +49,12 @@ def cache_contents() -> tuple[CachedFile, ...]:
 def clear_cache(*, kernels: bool = True, models: bool = True) -> int:
     """Remove compiled kernels, compiled models or both from the cache (with both, its notes too); how many files went.
 
-    Running processes keep what they have loaded. Quietly leaves what cannot be removed.
+    Running processes keep what they have loaded; what this one is still writing is waited for. Quietly leaves what
+    cannot be removed.
     """
     wanted = {"kernel": kernels, "model": models, "note": kernels and models}
     removed = 0
+    finish()
     for name in _FOLDERS:
         with cache.folder(name) as place:
             for file, _ in [] if place is None else place.files():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -142,3 +143,17 @@ def batches(
 def _joined(entries: Sequence[Entry]) -> tuple[Batch, dict[str, Array]]:
     batch = Batch(list(entries))
     return batch, batch.inputs()
+
+
+def mapped(
+    items: Iterable[Any],
+    batch: int,
+    entry: Callable[[Any], Entry],
+    run: Callable[[Mapping[str, Any]], dict[str, Array]],
+) -> Iterator[Any]:
+    """What `run` gives for each item of a stream, in order: outputs by name for inputs by name, in batches."""
+    stream = ahead(batches(items, batch, entry))
+    with contextlib.closing(stream):
+        for group, inputs in stream:
+            for made in group.parts(run(inputs)):
+                yield made[0] if len(made) == 1 else tuple(made)

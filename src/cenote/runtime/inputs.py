@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core import types
+from cenote.core.containers import taken
 from cenote.core.errors import CapacityError, CenoteError, InputError, shown
 from cenote.core.types import Array, Declared
 from cenote.runtime.arrays import as_numpy, same
@@ -21,6 +22,8 @@ _DEEPEST = 32  # nested lists: a list that holds itself ends here
 def foreign(array: Any, declared: Declared) -> tuple[Array, Callable[[Array], Any]]:
     """The NumPy array that an input stands for, and what turns an output into the caller's kind of array."""
     try:
+        if declared.form:
+            return taken(array, declared.form, declared.element), same
         if isinstance(array, _VALUES) and not isinstance(array, np.generic):  # np.float64 is a float
             return from_values(array, declared.dtype), same
         return as_numpy(array)
@@ -32,6 +35,8 @@ def fitting(array: Array, declared: Declared) -> Array:
     """The array as native code wants it: native byte order, C-contiguous. The dtype must be the declared one."""
     if array.dtype is declared.dtype:  # NumPy's native dtypes are singletons
         pass
+    elif declared.form:
+        return foreign(array, declared)[0]
     elif array.dtype != declared.dtype:
         native = array.dtype.newbyteorder("=")
         if native != declared.dtype:

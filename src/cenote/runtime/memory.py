@@ -95,7 +95,7 @@ class GrowingBytes:
         self.array = self._range[:nbytes]
 
     def _reserved(self, nbytes: int) -> Array:
-        """A range with room to grow; without, where a process may have so many addresses and no more."""
+        """A range with room to grow; without, where addresses are limited."""
         room = 1 if _addresses_are_limited() else self._ROOM
         with contextlib.suppress(OSError, OverflowError, ValueError, MemoryError):
             return reserved_bytes(room * nbytes)
@@ -103,12 +103,16 @@ class GrowingBytes:
 
 
 def _addresses_are_limited() -> bool:
-    """Does a limit on the size of the address space hold for the process (`ulimit -v`)?"""
+    """May a process have so many addresses and no more (`ulimit -v`), or does the system count each as memory in use
+    (vm.overcommit_memory=2)?"""
     try:
         import resource
-    except ImportError:
-        return False
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+        with open("/proc/sys/vm/overcommit_memory") as mode:
+            counted = mode.read().strip() == "2"
+    except (ImportError, OSError):
+        return True
+    return counted or resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def _mapped(nbytes: int, what: str) -> Array:

@@ -9,12 +9,15 @@ import pytest
 
 from cenote.codegen import jit
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.sizes import code_of
+from cenote.core.trace import Trace
 from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.conv.winograd_plan import WinogradPlan
 from cenote.kernels.conv.winograd_transforms import filtering, shortened, transform_weights
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Lowering
 from cenote.ops.conv.conv import Conv
+from cenote.runtime.formulas import Formulas
 from tests.harness import run_lowering
 
 TARGET = jit.host_target()
@@ -211,3 +214,24 @@ def test_groups_that_share_an_input_are_several_and_ragged() -> None:
     target = dataclasses.replace(TARGET, vector_bytes=32, registers=16)
     product = WinogradPlan(shape, 4, 4, target).numbers("product")
     assert (product["bundle"], product["groups"] % product["group_share"]) == (2, 1)
+
+
+@pytest.mark.parametrize("filters", [16, 512])
+def test_blocks_follow_the_size(filters: int) -> None:
+    """The number of tiles in a block was that of the size that a plan was made with."""
+
+    def plan(n: int, h: int, w: int) -> WinogradPlan:
+        shape = Conv(pads=ONE).shape(
+            TensorType(np.dtype(np.float32), (n, 64, h, w)), TensorType.of(np.float32, (filters, 64, 3, 3))
+        )
+        return WinogradPlan(shape, 4, 4, TARGET)
+
+    trace = Trace()
+    sized = plan(*(trace.dimension(extent) for extent in (1, 12, 12)))
+    formulas = Formulas.compile(trace.source([code_of(sized.block)], ()), trace.objects)
+    for sizes in ((1, 12, 12), (1, 3, 2), (2, 30, 50), (16, 56, 56)):
+        assert formulas.fit(sizes)
+        found, alone = formulas.numbers(sizes), plan(*sizes)
+        if alone.split == sized.split:
+            assert found is not None
+            assert found[0] == [alone.block]

@@ -21,6 +21,7 @@ from cenote.kernels.layout.reorder import deep_strides
 from cenote.kernels.tables import tap_table
 
 MACS_PER_SECOND = 50e9  # of one core, to size pieces of work; a factor of 2 either way does no harm
+_SHARED_TILES = 24  # of a pass over weights that no cache near the core holds
 PIECE = 100e-6  # seconds of work that a thread should take at a time
 
 
@@ -268,6 +269,10 @@ class _FilterGroups:
         if inside:  # a band's input is read by every filter group: keep it in the level 2 cache
             read = width * shape.group_channels * 4 * area
             band = minimum(band, max(4, self.target.l2_bytes // 2 // max(1, read)))
+        elif (
+            slab * 8 > self.target.l2_bytes
+        ):  # weights come from beyond the level 2 cache: for many tiles at a time
+            band = maximum(band, _SHARED_TILES)
         bands = -(-tiles // band)
         band = -(-tiles // bands)
         bands = -(-tiles // band)

@@ -117,14 +117,13 @@ def _weighted(f: Filtering, taps: Array) -> Array:
     """G applied to the first axis."""
     if f.is_trivial:
         return taps
-    results = []
-    for row in f.weight_matrix:
-        total = np.zeros(taps.shape[1:])
+    results = np.zeros((len(f.weight_matrix), *taps.shape[1:]))
+    scaled = np.empty(taps.shape[1:])  # one for all products: fresh memory costs more than the arithmetic
+    for row, total in zip(f.weight_matrix, results, strict=True):
         for factor, tap in zip(row, taps, strict=True):
             if factor:
-                total += float(factor) * tap
-        results.append(total)
-    return np.stack(results)
+                total += np.multiply(tap, float(factor), out=scaled)
+    return results
 
 
 def apply_input(k: Kernel, f: Filtering, d: Sequence[Value]) -> list[Value]:

@@ -1,17 +1,22 @@
 """The formulas of elementwise operators as instructions, by name; every activation kind is one too.
 
-A formula gets its operands in the type it computes in: float32 or float64, or an integer type for those in
-`INTEGER`. NaN goes in and comes out, except where IEEE 754 says otherwise.
+A formula gets its operands in the type it computes in: float32 or float64, an integer type for those in `INTEGER`, one
+bit for those in `BOOLEAN`. Comparisons give one bit. NaN goes in and comes out, except where IEEE 754 says otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
+from typing import Any
+
+import numpy as np
 
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel
-from cenote.codegen.values import F32, Value
+from cenote.codegen.values import F32, I32, Value
+from cenote.core.types import FLOAT64, is_float
+from cenote.kernels.elementwise import integers, remainders, trigonometry
 from cenote.kernels.elementwise.activations import KINDS, Activation
 
 Number = float | int
@@ -19,9 +24,33 @@ Formula = Callable[..., Value]
 
 INTEGER = frozenset(
     {"add", "sub", "mul", "max", "min", "neg", "abs", "sign"}
-    | {"identity", "relu", "clip", "prelu", "max_scalar", "min_scalar", "clamp"}
+    | {"identity", "relu", "clip", "prelu", "max_scalar", "min_scalar", "clamp", "square", "cube", "where"}
+    | {"quantized", "div", "floor_divide", "modulo", "remainder", "shift_left", "shift_right", "shrink"}
+    | {
+        "equal",
+        "different",
+        "greater",
+        "greater_or_equal",
+        "less",
+        "less_or_equal",
+        "and",
+        "or",
+        "xor",
+        "not",
+    }
 )
-SINGLE = frozenset({"erf", "gelu", "power"})  # float32 only
+BITS = frozenset({"and", "or", "xor", "not", "shift_left", "shift_right"})  # not of floats
+BOOLEAN = frozenset({"identity", "equal", "different", "and", "or", "xor", "not", "where"})
+SINGLE = frozenset({"erf", "gelu", "power", "modulo", "remainder", *trigonometry.FORMULAS})  # float32 only
+
+
+def is_formula_of(name: str, dtype: np.dtype[Any]) -> bool:
+    """Whether the formula exists for operands of a type."""
+    if name in ("cast", "constant"):
+        return is_float(dtype) or dtype.kind in "iub"
+    if is_float(dtype):
+        return name not in BITS and (dtype != FLOAT64 or name not in SINGLE)
+    return name in (BOOLEAN if dtype == np.bool_ else INTEGER if dtype.kind in "iu" else ())
 
 
 def emit_function(kernel: Kernel, name: str, parameters: Sequence[Number], values: Sequence[Value]) -> Value:
@@ -55,6 +84,25 @@ def _floor(kernel: Kernel, x: Value) -> Value:
 def _ceil(kernel: Kernel, x: Value) -> Value:
     rounded = round_even(kernel, x)
     return math.copy_sign(kernel, kernel.select(rounded < x, rounded + 1.0, rounded), x)
+
+
+def _truncate(kernel: Kernel, x: Value) -> Value:
+    rounded = round_even(kernel, kernel.absolute(x))
+    return math.copy_sign(kernel, kernel.select(rounded > kernel.absolute(x), rounded - 1.0, rounded), x)
+
+
+def _quantized(kernel: Kernel, x: Value, zero: Value, low: int, high: int) -> Value:
+    """x rounded to the nearest whole number, halves to even, around a zero point, within low..high, as int32.
+
+    NaN counts as 0. The bounds lie far outside of any quantized type and keep the sum with 1.5 * 2^23 among the floats
+    whose low bits are the rounded number: one addition instead of rounding and a conversion.
+    """
+    bounded = _max_scalar(kernel, x, kernel.constant(x.type, -(2.0**20), x.lanes))
+    bounded = _min_scalar(kernel, bounded, kernel.constant(x.type, 2.0**20, x.lanes))
+    numbers = kernel.select(x.is_nan(), kernel.constant(x.type, 0.0, x.lanes), bounded)
+    whole = (numbers + 1.5 * 2.0**23).bits(I32) - 0x4B400000 + zero
+    whole = kernel.select(whole < low, kernel.constant(I32, low, x.lanes), whole)
+    return kernel.select(whole > high, kernel.constant(I32, high, x.lanes), whole)
 
 
 def _square_root_power(kernel: Kernel, x: Value) -> Value:
@@ -94,7 +142,29 @@ FORMULAS: dict[str, Formula] = {
     "add": lambda kernel, a, b: a + b,
     "sub": lambda kernel, a, b: a - b,
     "mul": lambda kernel, a, b: a * b,
-    "div": lambda kernel, a, b: a / b,
+    "div": lambda kernel, a, b: a / b if a.type.is_float else integers.quotient(kernel, a, b),
+    "floor_divide": lambda kernel, a, b: (
+        _floor(kernel, a / b) if a.type.is_float else integers.floor_quotient(kernel, a, b)
+    ),
+    "modulo": remainders.modulo,
+    "remainder": remainders.remainder,
+    "shift_left": integers.shift_left,
+    "shift_right": integers.shift_right,
+    "equal": lambda kernel, a, b: a.equals(b),
+    "different": lambda kernel, a, b: a.differs(b),
+    "greater": lambda kernel, a, b: a > b,
+    "greater_or_equal": lambda kernel, a, b: a >= b,
+    "less": lambda kernel, a, b: a < b,
+    "less_or_equal": lambda kernel, a, b: a <= b,
+    "and": lambda kernel, a, b: a & b,
+    "or": lambda kernel, a, b: a | b,
+    "xor": lambda kernel, a, b: a ^ b,
+    "not": lambda kernel, x: ~x,
+    "where": lambda kernel, condition, a, b: kernel.select(condition, a, b),
+    "is_nan": lambda kernel, x: x.is_nan(),
+    "is_infinite": lambda kernel, x: kernel.absolute(x).equals(float("inf")),
+    "is_finite": lambda kernel, x: kernel.absolute(x) < float("inf"),
+    "is_value": lambda kernel, x, value: x.equals(value),
     "max": lambda kernel, *values: reduce(kernel.maximum, values),
     "min": lambda kernel, *values: reduce(kernel.minimum, values),
     "sum": _sum,
@@ -120,4 +190,9 @@ FORMULAS: dict[str, Formula] = {
     "floor": _floor,
     "ceil": _ceil,
     "round": round_even,
+    "truncate": _truncate,
+    "quantized": _quantized,
+    "expm1": math.expm1,
+    "rsqrt": lambda kernel, x: 1.0 / kernel.square_root(x),
+    **trigonometry.FORMULAS,
 }

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -174,7 +175,7 @@ def lrn_call(formula: Normalized, x: View, y: View) -> Call:
         blocked = LrnBlocked(formula, x.type.dtype, x.layout.lanes, len(spatial))
         words |= {"blocks": x.blocks, "y_block": y.strides[1], "x_block": x.strides[1]}
         return Call.named(blocked, words | axis_words(spatial, ("y", "x")), x.shape[0] * x.blocks)
-    columns = int(np.prod(x.shape[2:]))
+    columns = prod(x.shape[2:])
     words |= {"columns": columns, "y_channel": y.strides[1], "x_channel": x.strides[1]}
     items = x.shape[0] * -(-columns // COLUMNS)
     return Call.named(LrnPlain(formula, x.type.dtype), words, items)

@@ -13,7 +13,6 @@ A row is a run of memory, or several apart from each other (a channel of all pic
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +25,15 @@ from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
 from cenote.kernels.elementwise.elementwise import vector_lanes
-from cenote.kernels.elementwise.statistics import Centre, Moments, Runs, compute_type, row_moments, walk
+from cenote.kernels.elementwise.statistics import (
+    Centre,
+    Moments,
+    Runs,
+    compute_type,
+    goes_past_caches,
+    row_moments,
+    write,
+)
 from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
 
 NOTES: dict[str, tuple[str, ...]] = {
@@ -90,6 +97,7 @@ class NormalizeRows(KernelSpec):
     biased: bool
     dtypes: tuple[np.dtype[Any], ...]
     outer: int
+    past_caches: bool = False
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -108,6 +116,8 @@ class NormalizeRows(KernelSpec):
         for item in k.range(k.begin, k.end):
             y, x = axis_pointers(k, self.outer, ("y", "x"), item)
             self._row(k, y, x, item)
+        if self.past_caches:
+            k.fence()
         return k
 
     def _row(self, k: Kernel, y: Pointer, x: Pointer, item: Value) -> None:
@@ -125,8 +135,7 @@ class NormalizeRows(KernelSpec):
         for part in k.range(0, k.number("parts")):
             place = entry if self.along else entry + part * k.number("part_step")
             source, to = x + part * k.number("x_part"), y + part * k.number("y_part")
-            body = finish.emit_on(k, source, to, k.pointer("scale") + place, k.pointer("bias") + place)
-            walk(k, k.integer(0), k.number("inner"), lanes, x.element.nbytes, body)
+            finish.emit_on(k, source, to, k.pointer("scale") + place, k.pointer("bias") + place, lanes)
 
 
 @dataclass(frozen=True)
@@ -138,9 +147,7 @@ class _Finish:
     factor: Value
     shift: Value | None
 
-    def emit_on(
-        self, k: Kernel, x: Pointer, y: Pointer, scale: Pointer, bias: Pointer
-    ) -> Callable[[Value, int, Value | None, int], None]:
+    def emit_on(self, k: Kernel, x: Pointer, y: Pointer, scale: Pointer, bias: Pointer, lanes: int) -> None:
         compute, spec = self.factor.type, self.spec
         factor, shift = self.factor, self.shift
         if not spec.along and spec.scaled:
@@ -150,7 +157,7 @@ class _Finish:
             one = bias.load(0).to(compute)
             shift = one if shift is None else shift + one
 
-        def emit(place: Value, width: int, mask: Value | None, _: int) -> None:
+        def finished(place: Value, width: int, mask: Value | None) -> Value:
             value = x.load(place, width, mask).to(compute)
             value = self.centre.of(value) if self.centre else value
             value = value * factor if shift is None else k.fma(value, factor, shift)
@@ -161,9 +168,9 @@ class _Finish:
                 value = value * scale.load(place, width, mask).to(compute)
             elif spec.along and spec.biased:
                 value = value + bias.load(place, width, mask).to(compute)
-            y.store(value.to(y.element), place, mask)
+            return value.to(y.element)
 
-        return emit
+        write(k, x, y, k.number("inner"), lanes, spec.past_caches, finished)
 
 
 @dataclass(frozen=True)
@@ -231,7 +238,7 @@ def _call(
     parameter = parameters.dtype(np.dtype(np.float32))
     dtypes = (y.type.dtype, x.type.dtype, parameter, notes.dtype if notes else np.dtype(np.float32))
     scaled, biased = parameters.scale is not None, parameters.bias is not None
-    spec = NormalizeRows(form, parameters.along, scaled, biased, dtypes, len(outer))
+    spec = NormalizeRows(form, parameters.along, scaled, biased, dtypes, len(outer), goes_past_caches(x, y))
     words: dict[str, Argument] = {
         "y": y, "x": x, "scale": parameters.scale, "bias": parameters.bias, "epsilon": float(epsilon),
         "groups": parameters.groups, "group_step": parameters.group_step, "part_step": parameters.part_step,

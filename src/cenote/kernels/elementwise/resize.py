@@ -33,7 +33,8 @@ MOST_TAPS = 16  # of both axes together, unrolled
 
 @dataclass(frozen=True)
 class ResizeSpec(KernelSpec):
-    """`row_taps` x `column_taps` weighted elements, or with `nearest` a copy of one; `lanes` is 1 for plain."""
+    """`row_taps` x `column_taps` weighted elements, or with `nearest` a copy of one; `lanes` is 1 for plain. `kept`:
+    the columns of a plain tensor stay as they are."""
 
     row_taps: int
     column_taps: int
@@ -41,6 +42,7 @@ class ResizeSpec(KernelSpec):
     dtype: np.dtype[Any]
     lanes: int
     outer: int
+    kept: bool = False
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -59,11 +61,13 @@ class ResizeSpec(KernelSpec):
             y = plane + row * k.number("y_row")
             taps = [row * self.row_taps + tap for tap in range(self.row_taps)]
             rows = [x + k.pointer("row_offset").load(tap) for tap in taps]
-            if self.nearest:
+            if self.nearest and not self.kept:
                 self._copy(k, rows[0], y)
                 continue
             weights = [k.pointer("row_weight").load(tap) for tap in taps]
-            if self.lanes > 1:
+            if self.kept:
+                self._combined(k, rows, [] if self.nearest else weights, y)
+            elif self.lanes > 1:
                 self._blocked(k, rows, weights, y)
             else:
                 self._plain(k, rows, weights, y)
@@ -88,6 +92,18 @@ class ResizeSpec(KernelSpec):
                 wide = k.splat(weight, self.lanes)
                 sums = [k.fma(one, wide, sums[0]) if sums else one * wide]
             y.store(sums[0].to(y.element), column * self.lanes)
+
+    def _combined(self, k: Kernel, rows: list[Pointer], weights: list[Value], y: Pointer) -> None:
+        """Rows into one, by vectors; without weights a copy of the first."""
+        lanes, width = vector_lanes(self.dtype, k.target), k.number("columns")
+        whole = width // lanes * lanes
+        spread = [k.splat(weight, lanes) for weight in weights]
+        for begin, end, step, factors in ((k.integer(0), whole, lanes, spread), (whole, width, 1, weights)):
+            for column in k.range(begin, end, step):
+                values = [row.load(column, step) for row in rows]
+                if factors:
+                    values = [_weighted(k, [value.to(weights[0].type) for value in values], factors)]
+                y.store(values[0].to(y.element), column)
 
     def _plain(self, k: Kernel, rows: list[Pointer], weights: list[Value], y: Pointer) -> None:
         compute = weights[0].type
@@ -122,6 +138,7 @@ class TapSource:
     count: int
     offsets: Callable[[int], Array]
     weights: Callable[[np.dtype[Any]], Array]
+    kept: bool = False  # every place is the one that it was
 
 
 def resize_call(x: View, y: View, taps: Sequence[TapSource], nearest: bool, target: Target) -> Call:
@@ -136,7 +153,7 @@ def resize_call(x: View, y: View, taps: Sequence[TapSource], nearest: bool, targ
     weight = FLOAT64 if y.type.dtype == FLOAT64 else np.dtype(np.float32)
     outer_extents = [extent for extent, _ in y_axes[:-2]]
     outer = joined_axes(outer_extents, [[s for _, s in axes[:-2]] for axes in (y_axes, x_axes)])
-    spec = ResizeSpec(down.count, across.count, nearest, dtype, unit, len(outer))
+    spec = ResizeSpec(down.count, across.count, nearest, dtype, unit, len(outer), across.kept and unit == 1)
     rows, columns, width = down.places, across.places, x_axes[-1][0]
     words: dict[str, Argument] = {
         "y": y,
@@ -153,7 +170,7 @@ def resize_call(x: View, y: View, taps: Sequence[TapSource], nearest: bool, targ
     }
     items = rows * position_count(outer) if y.type.size else 0
     work = maximum(1, columns * unit * down.count * across.count)
-    scratch = 0 if nearest or unit > 1 else width * weight.itemsize
+    scratch = 0 if nearest or unit > 1 or spec.kept else width * weight.itemsize
     return Call.named(spec, words, items, grain=maximum(1, 65536 // work), scratch=scratch)
 
 

@@ -27,7 +27,14 @@ from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.elementwise.elementwise import vector_lanes
-from cenote.kernels.elementwise.statistics import PIECE, UNROLL, compute_type, walk
+from cenote.kernels.elementwise.statistics import (
+    PIECE,
+    UNROLL,
+    compute_type,
+    goes_past_caches,
+    walk,
+    write,
+)
 from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
 
 COLUMNS = 64  # of one item across
@@ -44,6 +51,7 @@ class SoftmaxSpec(KernelSpec):
     long: bool
     dtype: np.dtype[Any]
     outer: int
+    past_caches: bool = False
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -58,6 +66,8 @@ class SoftmaxSpec(KernelSpec):
             if self.along:
                 y, x = axis_pointers(k, self.outer, ("y", "x"), item)
                 self._line(k, y, x, lanes)
+                if self.past_caches:
+                    k.fence()
                 continue
             blocks = (k.number("columns") + COLUMNS - 1) // COLUMNS
             y, x = axis_pointers(k, self.outer, ("y", "x"), item // blocks)
@@ -83,14 +93,14 @@ class SoftmaxSpec(KernelSpec):
             total = line.total(k.integer(0), count, largest, waiting)
         finish = self._finish(k, total, largest, compute)
 
-        def scaled(place: Value, width: int, mask: Value | None, _: int) -> None:
+        def scaled(place: Value, width: int, mask: Value | None) -> Value:
             source = x if self.logarithm or self.long else self._waiting(k, y, compute)
             value = source.load(place, width, mask).to(compute)
             if self.long and not self.logarithm:
                 value = math.exp_falling(k, value - largest)
-            y.store(finish(value).to(y.element), place, mask)
+            return finish(value).to(y.element)
 
-        walk(k, k.integer(0), count, lanes, x.element.nbytes, scaled)
+        write(k, x, y, count, lanes, self.past_caches, scaled)
 
     def _waiting(self, k: Kernel, y: Pointer, compute: Scalar) -> Pointer:
         return y if y.element is compute else k.scratch.cast(compute)
@@ -143,6 +153,7 @@ class _Line:
         return [self.k.variable(self.k.constant(self.compute, value, self.lanes)) for _ in range(number)]
 
     def largest(self, begin: Value, end: Value) -> Value:
+        """NaN is passed over: its exponential makes the sum NaN, and so the whole line."""
         k, low = self.k, self.k.constant(self.compute, float("-inf"), self.lanes)
         chains, single = self._chains(float("-inf")), k.variable(k.constant(self.compute, float("-inf")))
 
@@ -150,11 +161,12 @@ class _Line:
             value = self.x.load(place, width, mask).to(self.compute)
             value = value if mask is None else k.select(mask, value, low)
             state = chains[chain] if width == self.lanes else single
-            state.value = k.maximum(state.value, value)
+            state.value = k.max_drop_nan(value, state.value)
 
         walk(k, begin, end, self.lanes, self.x.element.nbytes, widest)
         a, b, c, d = (chain.value for chain in chains)
-        return k.maximum(k.reduce(k.maximum(k.maximum(a, b), k.maximum(c, d)), "maximum"), single.value)
+        both = k.max_drop_nan(k.max_drop_nan(a, b), k.max_drop_nan(c, d))
+        return k.max_drop_nan(k.reduce(both, "max_drop_nan"), single.value)
 
     def total(self, begin: Value, end: Value, largest: Value, waiting: Pointer | None) -> Value:
         """The sum, in float64 from piece to piece; exponentials are written to `waiting`."""
@@ -205,7 +217,9 @@ def softmax_call(x: View, y: View, axes: Sequence[int], logarithm: bool, target:
     along = columns == 1
     outer = joined_axes(x.shape[:first], (y.strides[:first], x.strides[:first]))
     long = bool(along and count > LONG)
-    spec = SoftmaxSpec(logarithm, along, long, y.type.dtype, len(outer))
+    # Exponentials that wait in y are in the caches anyhow.
+    past_caches = long and goes_past_caches(x, y)
+    spec = SoftmaxSpec(logarithm, along, long, y.type.dtype, len(outer), past_caches)
     items = position_count(outer) * (1 if along else -(-columns // COLUMNS)) if y.type.size else 0
     words: dict[str, Argument] = {
         "y": y,

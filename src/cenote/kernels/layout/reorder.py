@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import U8, U16, U32, U64, Pointer, Scalar, Value
-from cenote.core.sizes import maximum
+from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.core.types import Layout
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, padded_spatial, pointers_to
@@ -125,7 +125,7 @@ def reorder_call(x: View, y: View) -> Call:
 def _rows_join(strides: Sequence[int], sizes: tuple[int, int, int], step: int) -> bool:
     """True when all pixels of a channel lie `step` apart in one run."""
     depth, height, width = sizes
-    rows = height == 1 or strides[3] == width * step
+    rows = (not is_size(height) and height == 1) or strides[3] == width * step
     return strides[4] == step and rows and (depth == 1 or strides[2] == height * width * step)
 
 

@@ -3,12 +3,13 @@
 Where source and result share their innermost axis, rows are copied (kernels/layout/copy.py). Where the source is dense
 along another axis of the result, squares are put on their side in registers:
 
-    for item in begin .. end:                emitted; `lanes` rows of the result
+    for item in begin .. end:                emitted; a tile: 256 bytes of the source's dense axis by 512 columns
         for column in steps of lanes:        emitted
-            load `lanes` vectors along the source's dense axis, transpose, store along the result's
-        the columns left, and rows that do not fill a square, element by element
+            for row in steps of lanes:       emitted
+                load `lanes` vectors along the source's dense axis, transpose, store along the result's
 
-Everything else is element by element.
+The last square of an axis overlaps the one before it. Where one of the two axes is 2 to 4 long, rows are interleaved or
+dealt out (kernels/layout/interleave.py). Everything else is element by element.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
-from cenote.core.sizes import maximum
+from cenote.core.sizes import maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.lanes import transposed
+from cenote.kernels.layout.interleave import interleave_call
 from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
+
+CHUNK = 512  # columns of an item: so many pages of the source at most
 
 
 @dataclass(frozen=True)
@@ -47,26 +51,47 @@ class TransposeSpec(KernelSpec):
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
         rows, columns = k.number("rows"), k.number("columns")
-        blocks = (rows + self.lanes - 1) // self.lanes
+        blocks, chunks = (rows + self.tile - 1) // self.tile, (columns + CHUNK - 1) // CHUNK
         for item in k.range(k.begin, k.end):
-            y, x = axis_pointers(k, self.outer, ("y", "x"), item // blocks)
-            first = item % blocks * self.lanes
-            last = k.select(first + self.lanes < rows, first + self.lanes, rows)
+            # Neighbours along the rows first: they read neighbouring lines of the same pages.
+            first, rest = item % blocks * self.tile, item // blocks
+            begin = rest % chunks * CHUNK
+            y, x = axis_pointers(k, self.outer, ("y", "x"), rest // chunks)
+            last = k.minimum(first + self.tile, rows)
+            end = k.minimum(begin + CHUNK, columns)
             if self.lanes == 1:
-                self._elements(k, y, x, first, last, k.integer(0))
+                self._elements(k, y, x, (first, last), (begin, end))
                 continue
-            whole = k.select(first + self.lanes <= rows, columns // self.lanes * self.lanes, k.integer(0))
-            for column in k.range(0, whole, self.lanes):
-                corner = x + (first + column * k.number("x_column"))
-                vectors = [corner.load(k.number("x_column") * i, self.lanes) for i in range(self.lanes)]
-                for row, vector in enumerate(transposed(k, vectors)):
-                    y.store(vector, (first + row) * k.number("y_row") + column)
-            self._elements(k, y, x, first, last, whole)
+            fits = (rows >= self.lanes) & (columns >= self.lanes)
+            with k.when(fits):
+                self._squares(k, y, x, (first, last), (begin, end))
+            with k.unless(fits):
+                self._elements(k, y, x, (first, last), (begin, end))
         return k
 
-    def _elements(self, k: Kernel, y: Pointer, x: Pointer, first: Value, last: Value, column: Value) -> None:
-        for row in k.range(first, last):
-            for place in k.range(column, k.number("columns")):
+    @property
+    def tile(self) -> int:
+        """Rows of an item: a few cache lines of the source."""
+        return max(self.lanes, 256 // self.nbytes) if self.lanes > 1 else 1
+
+    def _squares(
+        self, k: Kernel, y: Pointer, x: Pointer, rows: tuple[Value, Value], columns: tuple[Value, Value]
+    ) -> None:
+        lanes, x_column = self.lanes, k.number("x_column")
+        for at in k.range(*columns, lanes):
+            column = k.minimum(at, k.number("columns") - lanes)
+            for down in k.range(*rows, lanes):
+                row = k.minimum(down, k.number("rows") - lanes)
+                corner = x + (row + column * x_column)
+                vectors = [corner.load(x_column * i, lanes) for i in range(lanes)]
+                for place, vector in enumerate(transposed(k, vectors)):
+                    y.store(vector, (row + place) * k.number("y_row") + column)
+
+    def _elements(
+        self, k: Kernel, y: Pointer, x: Pointer, rows: tuple[Value, Value], columns: tuple[Value, Value]
+    ) -> None:
+        for row in k.range(*rows):
+            for place in k.range(*columns):
                 value = x.load(row * k.number("x_row") + place * k.number("x_column"))
                 y.store(value, row * k.number("y_row") + place)
 
@@ -78,18 +103,18 @@ def strided_copy_call(x: View, strides: Sequence[int], y: View, target: Target) 
     axes = joined_axes(y.shape, (y.strides, strides))
     if not axes or not y.type.size or (axes[-1][1][0] == 1 and axes[-1][1][1] in (0, 1)):
         return elementwise_call("identity", (), [Operand(source, tuple(strides))], result, target)
-    columns, (y_column, x_column) = axes[-1]
+    call = interleave_call(source, axes, result, target)
+    if call is not None:
+        return call
+    columns, (y_column, x_column) = axes.pop()
     assert y_column == 1, "a plain result is dense along its last axis"
-    dense = next((i for i, (_, moves) in enumerate(axes[:-1]) if moves[1] == 1), None)
+    dense = next((i for i, (_, moves) in enumerate(axes) if moves[1] == 1), None)
     lanes = 1 if dense is None else target.lanes(np.float64 if dtype.itemsize == 8 else np.float32)
-    rows, (y_row, x_row) = (
-        axes.pop(len(axes) - 2 if dense is None else dense) if len(axes) > 1 else (1, [0, 0])
-    )
-    outer = axes[:-1]
-    spec = TransposeSpec(dtype.itemsize, lanes, len(outer))
-    items = position_count(outer) * -(-rows // lanes)
+    rows, (y_row, x_row) = axes.pop(len(axes) - 1 if dense is None else dense) if axes else (1, [0, 0])
+    spec = TransposeSpec(dtype.itemsize, lanes, len(axes))
+    items = position_count(axes) * -(-rows // spec.tile) * -(-columns // CHUNK)
     words: dict[str, Argument] = {
         "y": result, "x": source, "rows": rows, "columns": columns, "y_row": y_row, "x_row": x_row,
-        "x_column": x_column, **axis_words(outer, ("y", "x")),
+        "x_column": x_column, **axis_words(axes, ("y", "x")),
     }  # fmt: skip
-    return Call.named(spec, words, items, grain=maximum(1, 16384 // (columns * lanes)))
+    return Call.named(spec, words, items, grain=maximum(1, 16384 // (minimum(columns, CHUNK) * spec.tile)))

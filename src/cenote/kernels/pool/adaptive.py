@@ -15,17 +15,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Pointer, Value
+from cenote.core.computed import computed
+from cenote.core.sizes import is_size, minimum, plain
 from cenote.core.target import Target
 from cenote.kernels.base import Argument
 from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, combine_all, load, spans
 from cenote.kernels.pool.generic import take_rows
 from cenote.kernels.pool.problem import (
+    Bounds,
     Build,
     Candidate,
+    Geometry,
     Partition,
     PoolProblem,
     estimate,
@@ -33,6 +35,7 @@ from cenote.kernels.pool.problem import (
     spec_fields,
     window_build,
 )
+from cenote.kernels.tables import whole_numbers
 
 UNROLLED = 16  # columns of a window that are unrolled at most
 MOST_TAPS = 96  # of an axis that are unrolled, where windows differ
@@ -123,15 +126,12 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     bounds, geometry, step = problem.bounds, problem.geometry, problem.memory.step
     assert bounds is not None
     fields = range_fields(problem, target)
-    spec = PoolAdaptive(
-        **fields,
-        fewest=min(min(end - begin for begin, end in bounds[2]), 2 * UNROLLED),
-        fewest_rows=min(min(end - begin for begin, end in bounds[1]), UNROLLED),
-        columns=_fixed_columns(bounds[2], step),
-    )
+    variants, chosen = _variants(fields, bounds, geometry, step)
+    spec = variants[0]
     pitch = (geometry.size[2] * step + 2 * SLACK + 8 * spec.lanes) // 16 * 16 + 16
-    table = np.array([pair for axis in bounds for pair in axis], np.int64)
-    build = range_build(problem, spec, pitch, 2 * pitch + SLACK, {"bounds": table})
+    table = computed(whole_numbers, tuple(pair for axis in bounds for pair in axis))
+    build = range_build(problem, spec, pitch, 2 * pitch + SLACK, {"bounds": table}, variants, chosen)
+    bounds = tuple(tuple((plain(begin), plain(end)) for begin, end in axis) for axis in bounds)
     taps = sum(end - begin for begin, end in bounds[1]) * sum(end - begin for begin, end in bounds[0])
     scalar = sum(end - begin for begin, end in bounds[2]) * step / (geometry.out[2] * step / spec.out_lanes)
     rows = taps / (geometry.out[1] * geometry.out[0])
@@ -149,13 +149,46 @@ def range_fields(problem: PoolProblem, target: Target) -> dict[str, Any]:
 
 
 def range_build(
-    problem: PoolProblem, spec: PoolSpec, pitch: int, scratch: int, more: Mapping[str, Argument]
-) -> Build:
+    problem: PoolProblem, spec: PoolSpec, pitch: int, scratch: int, more: Mapping[str, Argument],
+    variants: tuple[PoolSpec, ...] = (), chosen: int = 0,
+) -> Build:  # fmt: skip
     """What builds the call for ranges: an item is a plane of the output."""
     geometry = problem.geometry
     cut = Partition(geometry.out[2], 1, geometry.out[1], 1)
     work = geometry.size[1] * geometry.size[2] * problem.memory.step * problem.dtype.itemsize
-    return window_build(problem, spec, cut, pitch=pitch, scratch=scratch, work=work, more=more)
+    return window_build(
+        problem,
+        spec,
+        cut,
+        pitch=pitch,
+        scratch=scratch,
+        work=work,
+        more=more,
+        variants=variants,
+        chosen=chosen,
+    )
+
+
+def _variants(
+    fields: Mapping[str, Any], bounds: Bounds, geometry: Geometry, step: int
+) -> tuple[tuple[PoolSpec, ...], int]:
+    """The kernels that may serve, and which does: for sizes that are not known yet one whose loops take ranges of any
+    length, and one that unrolls long ones."""
+    sized = [is_size(geometry.size[axis]) for axis in (1, 2)]
+    if not any(sized):
+        columns = min(min(end - begin for begin, end in bounds[2]), 2 * UNROLLED)
+        rows = min(min(end - begin for begin, end in bounds[1]), UNROLLED)
+        return (
+            PoolAdaptive(**fields, fewest=columns, fewest_rows=rows, columns=_fixed_columns(bounds[2], step)),
+        ), 0
+    # A range holds at least as many elements as the extents' quotient says.
+    columns, rows = (geometry.size[axis] // geometry.out[axis] for axis in (2, 1))
+    longest = minimum(columns // (2 * UNROLLED), rows // UNROLLED)
+    variants = tuple(
+        PoolAdaptive(**fields, fewest=most_columns, fewest_rows=most_rows, columns=())
+        for most_columns, most_rows in ((1, 1), (2 * UNROLLED, UNROLLED))
+    )
+    return variants, minimum(1, longest)
 
 
 def _fixed_columns(ranges: Sequence[tuple[int, int]], step: int) -> tuple[tuple[int, int], ...]:

@@ -22,11 +22,14 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Pointer, Scalar, Value
+from cenote.core.computed import computed
+from cenote.core.sizes import maximum, minimum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import channels_of, named, planes_of
 from cenote.kernels.pool.common import MAXIMUM, compute_type, identity, spans
 from cenote.kernels.pool.problem import fitting
+from cenote.kernels.tables import whole_numbers
 
 Bounds = Sequence[Sequence[tuple[int, int]]]
 AXES = ("d", "h", "w")
@@ -214,7 +217,7 @@ def search_call(
     unit = channels if rule == "nhwc" else 1
     row_step, column_step = (1, height) if rule == "column" else (width * unit, unit)
     image, channel = {"plane": (0, 0), "nhwc": (0, 1)}.get(rule, (channels * size, size))
-    ranges = [np.array(axis, np.int64) for axis in every]
+    ranges = [computed(whole_numbers, tuple(map(tuple, axis))) for axis in every]
     words: dict[str, Argument] = {
         "y": y, "x": x, "index": index, **dict(zip(("range_d", "range_h", "range_w"), ranges, strict=True)),
         "units": units, **named(("out_d", "out_h", "out_w"), [len(axis) for axis in every]),
@@ -226,11 +229,11 @@ def search_call(
         words |= named([f"{name}_{stride}" for stride in ("image", "unit", "plane", "row")], strides)
     spec = PoolAdaptiveArgmax(x.type.dtype, plain, lanes, nan if compute.is_float else "")
     items = y.shape[0] * units * len(every[0])
-    work = max(1, size * step // len(every[0]))
+    work = maximum(1, size * step // len(every[0]))
     return Call.named(
         spec,
         words,
         items,
-        grain=max(1, min(WORK // work, -(-items // 8))),
+        grain=maximum(1, minimum(WORK // work, -(-items // 8))),
         scratch=(12 * width + 256) if plain else 0,
     )

@@ -20,6 +20,7 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
+from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.kernels.lanes import transposed
 from cenote.kernels.pool.adaptive import MOST_TAPS, range_build, range_fields
@@ -142,6 +143,8 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     """Serves ranges in one plane, plain, of up to MOST_TAPS rows and columns in all."""
     bounds, geometry, lanes = problem.bounds, problem.geometry, problem.widest(target)
     assert bounds is not None
+    if any(is_size(edge) for axis in bounds for ends in axis for edge in ends):
+        return None  # the ranges are in the machine code; `adaptive` reads them
     down, across = (tuple((int(begin), int(end)) for begin, end in axis) for axis in bounds[1:])
     flat = problem.memory.step == 1 and geometry.size[0] * geometry.out[0] == 1
     if (

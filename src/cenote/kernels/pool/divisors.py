@@ -10,6 +10,7 @@ from cenote.core.types import Array, dtype_named
 from cenote.kernels.pool.common import SUM, compute_type
 
 ALIKE, DIVIDES = (0, 2), (2, 3)  # forms of scales: all columns alike; divisors instead of factors
+GENERAL = 3  # the form that any counts can take, with the same results
 
 
 def scale_form(counts: tuple[Sequence[float], ...], dtype: str, times: float) -> int:
@@ -22,11 +23,10 @@ def scale_form(counts: tuple[Sequence[float], ...], dtype: str, times: float) ->
     return (0 if alike else 1) + 2 * divides
 
 
-def scale_part(counts: tuple[Sequence[float], ...], dtype: str, times: float, part: int) -> Array:
-    """Part 0: what there is per output row; part 1: per output column."""
+def scale_part(counts: tuple[Sequence[float], ...], dtype: str, times: float, form: int, part: int) -> Array:
+    """Of a scale in this form, part 0: what there is per output row; part 1: per output column."""
     compute = compute_type(SUM, dtype_named(dtype))
     kind = np.dtype({"f32": np.float32, "f64": np.float64, "i32": np.int32}.get(compute.name, np.int64))
-    form = scale_form(counts, dtype, times)
     planes, rows, columns = (
         np.asarray(count, np.float64 if compute.is_float else np.int64) for count in counts
     )

@@ -18,7 +18,7 @@ from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call
 from cenote.kernels.cost_model import pool_seconds
 from cenote.kernels.pool.common import INDEX_PARAMETERS, SLACK, SUM, PoolSpec, compute_type
-from cenote.kernels.pool.divisors import ALIKE, DIVIDES, scale_form, scale_part
+from cenote.kernels.pool.divisors import ALIKE, DIVIDES, GENERAL, scale_form, scale_part
 
 GRAIN_BYTES = 256 << 10  # memory one thread takes at a time: about 5 us (with 64 KiB, 3x3 takes 5 % longer)
 GROUP_COLUMNS = 2048  # columns of the rows combined together before going across
@@ -107,8 +107,8 @@ class Scale:
             dtype.name,
             float(times),
         )
-        form = known(scale_form, *given)
-        rows, columns = computed(scale_part, *given, 0), computed(scale_part, *given, 1)
+        form = known(scale_form, *given, general=GENERAL)
+        rows, columns = computed(scale_part, *given, form, 0), computed(scale_part, *given, form, 1)
         return Scale(rows, None if form in ALIKE else columns, form in DIVIDES)
 
     @property
@@ -261,11 +261,12 @@ def group_of(problem: PoolProblem, cut: Partition) -> int:
 
 
 def fitting(widest: int, length: int) -> int:
-    """The largest power of two within both."""
-    if is_size(length) and length >= widest:
-        return widest
-    length = int(length)
-    return 1 << (min(widest, length).bit_length() - 1)
+    """The largest power of two within both. Of a Size it asks no more than which power of two that is."""
+    if not is_size(length):
+        return 1 << (min(widest, int(length)).bit_length() - 1)
+    while length < widest:
+        widest //= 2
+    return widest
 
 
 def lanes_for(

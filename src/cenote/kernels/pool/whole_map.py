@@ -24,11 +24,12 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, Emitter, Pointer, Scalar, Value
 from cenote.codegen.variables import Variable
-from cenote.core.sizes import maximum, minimum
+from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec
 from cenote.kernels.pool.common import SUM, combine, combine_all, compute_type, identity
+from cenote.kernels.pool.problem import fitting
 
 CHAINS = 4
 BLOCK = 64  # vectors summed in float32 before their sum goes to float64: chains of 16 additions
@@ -328,7 +329,7 @@ def whole_maps(
 
 def _lanes(dtype: np.dtype[Any], reduction: str, length: int, target: Target) -> int:
     widest = min(target.lanes(dtype), target.vector_bytes // compute_type(reduction, dtype).nbytes)
-    return 1 << (min(widest, length).bit_length() - 1)
+    return fitting(widest, length)
 
 
 def _words(maps: Maps, pieces: int, piece: int) -> dict[str, int]:
@@ -345,7 +346,9 @@ def _planes(
 ) -> Call:
     piece = maps.length if pieces == 1 else PIECE
     lanes = _lanes(reduce.dtype, reduce.reduction, maps.length - (pieces - 1) * piece, target)
-    short = maps.elements == maps.length and pieces == 1 and maps.length <= UNROLLED * lanes
+    # Unrolled loops are for maps whose size is known; the loop serves all.
+    known = not is_size(maps.length)
+    short = known and maps.elements == maps.length and pieces == 1 and maps.length <= UNROLLED * lanes
     dense = maps.y == (maps.channels, 1)
     group = lanes if short and dense else 1
     spec = GlobalPlanes(

@@ -19,6 +19,8 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, Pointer, Scalar, Value
+from cenote.core.computed import number_of
+from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.plane_items import channels_of, named, planes_of
@@ -191,9 +193,9 @@ def fractional_call(
     # PyTorch keeps the width's sample of an image before the height's.
     drawn = [2 - axis for axis in range(3)] if rank == 2 else [axis - (3 - rank) for axis in range(3)]
     which = [place if axis >= 3 - rank else -1 for axis, place in enumerate(drawn)]
-    real: Any = samples.type.dtype.type
     last = [size - k for size, k in zip(source.extents, every, strict=True)]
-    alphas = [float(real(end) / real(max(out - 1, 1))) for end, out in zip(last, to.extents, strict=True)]
+    kind = samples.type.dtype.name
+    alphas = [number_of(spacing, end, out, kind) for end, out in zip(last, to.extents, strict=True)]
     words: dict[str, Argument] = {
         "y": y, "x": x, "index": index, "samples": samples, "found": found, "channels": channels, "axes": rank,
         "height": source.extents[1], "width": source.extents[2],
@@ -217,6 +219,12 @@ def fractional_call(
         spec,
         words,
         x.shape[0] * channels,
-        grain=max(1, WORK // work),
+        grain=maximum(1, WORK // work),
         scratch=8 * sum(to.extents),
     )
+
+
+def spacing(end: int, out: int, kind: str) -> float:
+    """How far apart the windows of an axis begin, in the samples' type."""
+    real: Any = np.dtype(kind).type
+    return float(real(end) / real(max(out - 1, 1)))

@@ -20,8 +20,11 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, Pointer, Scalar, Value
-from cenote.core.pool_geometry import AxisWindow
+from cenote.core.computed import computed
+from cenote.core.pool_geometry import AxisWindow, window_count_table
+from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
+from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.lanes import deinterleave
 from cenote.kernels.plane_items import channels_of, planes_of
@@ -204,11 +207,8 @@ def window_call(
     compute = compute_type(SUM, x.type.dtype)
     widest = min(target.lanes(x.type.dtype), target.vector_bytes // compute.nbytes)
     lanes = fitting(widest, step if channels_last else columns.out)
-    row_counts, column_counts = (
-        np.array([axis.count(o) for o in range(axis.out)], np.int32) for axis in (rows, columns)
-    )
-    whole = np.flatnonzero(column_counts == columns.window)
-    whole_from, whole_to = (int(whole[0]), int(whole[-1]) + 1) if whole.size else (columns.out, columns.out)
+    row_counts, column_counts = (count_table(axis) for axis in (rows, columns))
+    whole_from, whole_to = whole_windows(columns)
     if not channels_last and whole_to - whole_from < lanes:
         whole_from = whole_to = columns.out
     spec = kind(
@@ -216,7 +216,7 @@ def window_call(
         (rows.window, columns.window),
         0 if channels_last else columns.stride,
         columns.dilation,
-        bool((row_counts < rows.window).any() or (column_counts < columns.window).any()),
+        is_partial(rows) or is_partial(columns),
         lanes,
         fitting(widest, columns.size * step),
     )
@@ -237,14 +237,34 @@ def window_call(
         spec,
         words,
         x.shape[0] * units * bands,
-        grain=max(1, WORK // work),
+        grain=maximum(1, WORK // work),
         scratch=band_bytes(rows, length, band, compute.nbytes),
     )
 
 
+def count_table(axis: AxisWindow) -> Array:
+    """The elements of each window."""
+    numbers = axis.size, axis.window, axis.stride, axis.dilation, axis.begin, axis.end, axis.out
+    return computed(window_count_table, *numbers)
+
+
+def whole_windows(axis: AxisWindow) -> tuple[int, int]:
+    """The half-open range of the windows that miss nothing; two times the end where there are none."""
+    first = minimum(axis.out, -(-axis.begin // axis.stride))
+    stop = minimum(axis.out, (axis.size + axis.begin - axis.reach) // axis.stride + 1)
+    return (first, stop) if stop > first else (axis.out, axis.out)
+
+
+def is_partial(axis: AxisWindow) -> bool:
+    """Whether a window may miss an element; windows of a size that is not known yet may, unless nothing is padded."""
+    if is_size(axis.size):
+        return axis.begin > 0 or (axis.out - 1) * axis.stride + axis.reach - axis.begin > axis.size
+    return any(axis.count(o) < axis.window for o in range(axis.out))
+
+
 def row_length(columns: AxisWindow, step: int) -> int:
     """Elements of a row in scratch: all that vectors of windows may read."""
-    return max(columns.begin + columns.size, columns.out * columns.stride + columns.reach) * step
+    return maximum(columns.begin + columns.size, columns.out * columns.stride + columns.reach) * step
 
 
 def band_bytes(rows: AxisWindow, length: int, band: int, nbytes: int) -> int:
@@ -258,4 +278,4 @@ def band_rows(rows: AxisWindow, columns: AxisWindow, step: int, nbytes: int) -> 
     if band_bytes(rows, length, 1, nbytes) > SCRATCH:
         return 0
     more = (BAND - band_bytes(rows, length, 1, nbytes)) // (rows.stride * length * nbytes)
-    return max(1, min(rows.out, 1 + more))
+    return maximum(1, minimum(rows.out, 1 + more))

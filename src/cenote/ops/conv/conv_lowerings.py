@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from cenote.core.conv_geometry import ConvShape
-from cenote.core.sizes import maximum
+from cenote.core.sizes import is_size, maximum
 from cenote.core.sizes import plain as plain_size
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
@@ -40,6 +40,7 @@ def conv_lowerings(
     weights, bias = constant(inputs, 1), constant(inputs, fused.bias)
     if weights is None or (fused.bias is not None and bias is None) or not weights.size or 0 in shape.out:
         return
+    shape, weights = without_outer_taps(shape, weights)
     weights = weights.reshape(*weights.shape[:2], *(1,) * (3 - shape.rank), *shape.window)
     if fused.pool:
         if not exact and fused.residual is None:
@@ -55,6 +56,30 @@ def conv_lowerings(
     yield from _direct(shape, weights, bias, inputs, fused, target)
     if not exact:
         yield from _winograd(shape, weights[:, :, 0], bias, inputs, fused, target)
+
+
+def without_outer_taps(shape: ConvShape, weights: Array) -> tuple[ConvShape, Array]:
+    """The convolution without the taps that see nothing but padding: with a dilation of 36, a 3x3 window on a map of
+    16x16 is one of 1x1."""
+    window, pads = list(shape.window), list(shape.pads)
+    for axis, (taps, step, stride) in enumerate(
+        zip(shape.window, shape.dilations, shape.strides, strict=True)
+    ):
+        size, out, (begin, end) = shape.size[axis], shape.out[axis], shape.pads[axis]
+        if taps == 1 or is_size(size) or is_size(out):
+            continue
+        # The first and the last position of the input that a tap sees, counted from the input's begin.
+        seen = [(tap * step - begin, (out - 1) * stride + tap * step - begin) for tap in range(taps)]
+        inside = [tap for tap, (first, last) in enumerate(seen) if last >= 0 and first < size] or [0]
+        # Paddings stay at least 0.
+        first = min(inside[0], begin // step)
+        last = max(inside[-1], taps - 1 - end // step)
+        window[axis] = last - first + 1
+        pads[axis] = (begin - first * step, end - (taps - 1 - last) * step)
+        weights = weights.take(range(first, last + 1), axis=axis + 2) if window[axis] < taps else weights
+    if tuple(window) == shape.window:
+        return shape, weights
+    return dataclasses.replace(shape, window=tuple(window), pads=tuple(pads)), weights
 
 
 def _is_near(shape: ConvShape, lanes: int) -> bool:

@@ -57,7 +57,7 @@ class GatedConv(Op):
         if not is_gateable(shape):
             return
         for option in self.conv.lowerings((x, *rest), target):
-            if option.name == "direct":
+            if option.name == "direct" and not option.temporaries:  # weights that are constants
                 yield self._scaled(option, shape, target)
 
     def _scaled(self, option: Lowering, shape: ConvShape, target: Target) -> Lowering:

@@ -191,6 +191,10 @@ class Mod(Pointwise):
     name = "mod"
     from_onnx = {"Mod": lambda node: read(Mod, node, truncate="fmod")}
 
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        name = "remainder" if self.truncate else "modulo"
+        return Function(name, (), (0, 1), weight=12)
+
     def elements(self, a: Array, b: Array) -> Array:
         return np.asarray(np.fmod(a, b) if self.truncate else np.mod(a, b))
 
@@ -201,6 +205,8 @@ class Mod(Pointwise):
         for truncate in (False, True):
             op = Mod(truncate)
             yield Sample(op, (a, b), "special values")
+            apart = np.exp(seeded((4, 41), 1) * np.float32(30.0)) * seeded((4, 41), 2)
+            yield Sample(op, (apart, seeded((41,), 3)), "far apart")
             yield Sample(op, (np.array([-7, 7, -8], np.int8), np.array([[3], [-3]], np.int8)))
             yield Sample(op, (seeded((2, 3), 1, np.uint64), np.array(4, np.uint64)))
             yield Sample(op, (np.array([4], np.int32), np.array([0], np.int32)), "zero")

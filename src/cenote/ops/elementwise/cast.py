@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,11 @@ import numpy as np
 from cenote.core.computed import SizedArray
 from cenote.core.errors import ArgumentError, DTypeError, UnsupportedError
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
-from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.kernels.base import present
+from cenote.kernels.elementwise.expression import Expression, Step
+from cenote.ops.base import Arrays, Box, Op, Sample, Types
 from cenote.ops.checks import STRING, one_of, read
+from cenote.ops.elementwise.pointwise import Function, Pointwise
 from cenote.ops.values import narrow, odd_float32, seeded
 
 FLOAT8 = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
@@ -29,14 +32,15 @@ SMALL_FLOATS = frozenset({"float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"})  #
 
 
 @dataclass(frozen=True)
-class Cast(Op):
+class Cast(Pointwise):
     """The data in another element type.
 
-    Floats round to nearest even, too large ones become infinite; floats to integers truncate (undefined outside
-    the range); integers wrap around; to bool, everything but zero is true. Strings are read as numbers and
-    written in the shortest form that reads back. To an 8-bit float, `saturate` gives the largest finite value
-    where the data is larger (else infinity or NaN, whichever the type has); `round_mode` says how to round to
-    the type that holds only powers of two.
+    Floats round to nearest even, too large ones become infinite. Floats to integers of 32 and 64 bits truncate, what
+    lies outside becomes the nearest end of the type, NaN 0; those to 8 and 16 bits are the low bits of the number as
+    int32 (300.0 is 44 as uint8), which NumPy, torch and onnxruntime give on x86-64. Integers wrap around; to bool,
+    everything but zero is true. Strings are read as numbers and written in the shortest form that reads back. To an
+    8-bit float, `saturate` gives the largest finite value where the data is larger (else infinity or NaN, whichever
+    the type has); `round_mode` says how to round to the type that holds only powers of two.
     """
 
     dtype: np.dtype[Any]
@@ -51,6 +55,12 @@ class Cast(Op):
         one_of(self.name, "round_mode", self.round_mode, ROUND_MODES)
         check_castable(self.name, data.dtype, self.dtype)
         return (TensorType(self.dtype, data.shape),)
+
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        return cast_to(self.dtype)
+
+    def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
+        return inputs[0] is not None and inputs[0].dtype == self.dtype
 
     def compute(self, data: Array) -> Arrays:
         return (converted(data, self.dtype, self.saturate, self.round_mode),)
@@ -71,10 +81,20 @@ class Cast(Op):
             yield Sample(Cast(np.dtype(name)), (seeded((2, 3), dtype=np.bool_),), f"bool to {name}")
         yield Sample(Cast(np.dtype(np.int32)), (np.array([2.9, -2.9, 0.5, -0.5], np.float32),), "truncates")
         yield Sample(Cast(np.dtype(np.int64)), (seeded((0, 3)),), "empty")
+        numbers = np.array([*special, -1.0, 300.0, -129.9, 3e9, -3e9, 2.0**31, -(2.0**31), 2.0**63, -1e300])
+        for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"):
+            yield Sample(Cast(np.dtype(name)), (numbers,), f"float64 to {name}")
+            yield Sample(Cast(np.dtype(name)), (numbers.astype(np.float32),), f"float32 to {name}")
+        halves = (1.0 + 2.0**-8 + 2.0**-40, 1.0 + 2.0**-11 + 2.0**-40, 1e39, 65519.9999999, 3e-8)
+        for target in (np.float16, BFLOAT16):
+            yield Sample(Cast(np.dtype(target)), (np.array(halves * 5),), "one rounding")
+            for source in (np.float16, BFLOAT16, np.int8, np.uint16, np.int32, np.uint64, np.bool_):
+                yield Sample(Cast(np.dtype(target)), (seeded((3, 41), 1, np.dtype(source)),))
+                yield Sample(Cast(np.dtype(source)), (seeded((3, 41), 1, np.dtype(target)),))
 
 
 @dataclass(frozen=True)
-class CastLike(Op):
+class CastLike(Pointwise):
     """The data in the element type of a second input, whose content does not matter. Rules as in Cast."""
 
     saturate: bool = True
@@ -88,6 +108,12 @@ class CastLike(Op):
         one_of(self.name, "round_mode", self.round_mode, ROUND_MODES)
         check_castable(self.name, data.dtype, target.dtype)
         return (TensorType(target.dtype, data.shape),)
+
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        return cast_to(present(inputs[1]).dtype)
+
+    def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
+        return (box, Box.whole(present(inputs[1]).shape))
 
     def compute(self, data: Array, target: Array) -> Arrays:
         return (converted(data, target.dtype, self.saturate, self.round_mode),)
@@ -128,6 +154,11 @@ class BitCast(Op):
         yield Sample(BitCast(np.dtype(np.int8)), (seeded((0, 2), dtype=np.uint8),))
 
 
+def cast_to(dtype: np.dtype[Any]) -> Function:
+    """The conversion of operand 0, for types that kernels know."""
+    return Function(Expression(1, (Step("cast", (0,), dtype),)), exact=True)
+
+
 def check_castable(op: str, source: np.dtype[Any], target: np.dtype[Any]) -> None:
     """Refuse pairs of types without a rule."""
     if "c" in (source.kind, target.kind) and source != target:
@@ -157,9 +188,22 @@ def converted(data: Array, dtype: np.dtype[Any], saturate: bool = True, round_mo
         values = _as_standard(data).astype(np.int64)
         return ((values - low) % (high - low + 1) + low).astype(np.int8).astype(dtype)
     data = _as_standard(data)
+    if data.dtype.kind == "f" and dtype.kind in "iu":
+        return _whole_numbers(data, dtype)
     if dtype == BFLOAT16 and data.dtype.kind in "iu" and data.dtype.itemsize > 2:
         return np.asarray(odd_float32(data.astype(np.float64)).astype(dtype))
     return narrow(data, dtype)
+
+
+def _whole_numbers(data: Array, dtype: np.dtype[Any]) -> Array:
+    """Floats as integers: see Cast."""
+    held = np.dtype(np.int32) if dtype.itemsize < 4 else dtype
+    limits = np.iinfo(held)
+    values = np.nan_to_num(np.trunc(data.astype(np.float64)), nan=0.0)
+    above, below = values >= float(limits.max), values <= float(limits.min)
+    inside = np.where(above | below, 0.0, values).astype(held)
+    whole = np.where(above, limits.max, np.where(below, limits.min, inside)).astype(held)
+    return np.asarray(whole.astype(dtype))
 
 
 def _sizes(data: SizedArray, dtype: np.dtype[Any]) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from cenote.core.errors import DTypeError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Decoder, Imported, Op, Sample, Types
 from cenote.ops.checks import BOOL, STRING, broadcast_shapes, one_of, read, require_kind, require_same_dtype
+from cenote.ops.elementwise.pointwise import Function, Pointwise
 from cenote.ops.family import operator
 from cenote.ops.values import seeded, wide
 
@@ -42,10 +43,8 @@ def _decoders(make: Callable[[str], Op], table: Mapping[str, tuple[str, Any]]) -
     return dict.fromkeys(table, decode)
 
 
-class _Pair(Op):
+class _Pair(Pointwise):
     """Two inputs of one type that broadcast."""
-
-    operands = ("a", "b")
 
     def joined(self, a: TensorType, b: TensorType, kinds: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
         """Their type, checked, and the broadcast shape."""
@@ -65,6 +64,9 @@ class Compare(_Pair):
     def types(self, a: TensorType, b: TensorType) -> Types:
         one_of(self.name, "relation", self.relation, [name for name, _ in _COMPARISONS.values()])
         return (TensorType(BOOL, self.joined(a, b, "biufO" if self.relation == "equal" else "iuf")[1]),)
+
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        return Function(self.relation, (), (0, 1))
 
     def compute(self, a: Array, b: Array) -> Arrays:
         function = dict(_COMPARISONS.values())[self.relation]
@@ -95,6 +97,9 @@ class Logic(_Pair):
         one_of(self.name, "operation", self.operation, [name for name, _ in _LOGIC.values()])
         return (TensorType(BOOL, self.joined(a, b, "b")[1]),)
 
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        return Function(self.operation, (), (0, 1))
+
     def compute(self, a: Array, b: Array) -> Arrays:
         return (np.asarray(dict(_LOGIC.values())[self.operation](a, b)),)
 
@@ -117,6 +122,9 @@ class Bitwise(_Pair):
         one_of(self.name, "operation", self.operation, [name for name, _ in _BITS.values()])
         return (TensorType(*self.joined(a, b, "iu")),)
 
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        return Function(self.operation, (), (0, 1))
+
     def compute(self, a: Array, b: Array) -> Arrays:
         return (np.asarray(dict(_BITS.values())[self.operation](a, b)),)
 
@@ -127,10 +135,11 @@ class Bitwise(_Pair):
             yield Sample(Bitwise(operation), (seeded((0,), 1, np.uint8), seeded((), 2, np.uint8)))
 
 
-class _Inverted(Op):
+class _Inverted(Pointwise):
     """Base: all bits flipped, of tensors of some kinds."""
 
     operands = ("x",)
+    formula = "not"
     kinds: ClassVar[str]
     samples_of: ClassVar[tuple[tuple[tuple[int, ...], Any], ...]]
 
@@ -171,6 +180,9 @@ class BitShift(_Pair):
         one_of(self.name, "direction", self.direction, ("LEFT", "RIGHT"))
         return (TensorType(*self.joined(a, b, "iu")),)
 
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        return Function(f"shift_{self.direction.lower()}", (), (0, 1))
+
     def compute(self, a: Array, b: Array) -> Arrays:
         bits = a.dtype.itemsize * 8
         outside = (b < 0) | (b >= bits)
@@ -190,7 +202,7 @@ class BitShift(_Pair):
 
 
 @dataclass(frozen=True)
-class IsInf(Op):
+class IsInf(Pointwise):
     """Where the data is infinite, of either or one sign only."""
 
     positive: bool = True
@@ -205,6 +217,13 @@ class IsInf(Op):
     def types(self, x: TensorType) -> Types:
         return (TensorType(BOOL, _float_like(self.name, x).shape),)
 
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        if self.positive and self.negative:
+            return Function("is_infinite")
+        # Nothing equals NaN: a detector of neither sign.
+        wanted = float("inf") if self.positive else float("-inf") if self.negative else float("nan")
+        return Function("is_value", (wanted,))
+
     def compute(self, x: Array) -> Arrays:
         values = x.astype(np.float64)
         return (np.asarray((np.isposinf(values) & self.positive) | (np.isneginf(values) & self.negative)),)
@@ -217,11 +236,12 @@ class IsInf(Op):
 
 
 @dataclass(frozen=True)
-class IsNaN(Op):
+class IsNaN(Pointwise):
     """Where the data is not a number."""
 
     name = "is_nan"
     operands = ("x",)
+    formula = "is_nan"
     from_onnx = {"IsNaN": lambda node: read(IsNaN, node)}
 
     def types(self, x: TensorType) -> Types:

@@ -13,7 +13,8 @@ from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call, operand_of
-from cenote.kernels.elementwise.functions import INTEGER, SINGLE, Number
+from cenote.kernels.elementwise.expression import Expression, Step
+from cenote.kernels.elementwise.functions import Number, is_formula_of
 from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
 from cenote.ops.checks import broadcast_shapes, require_float, require_number, require_same_dtype
 from cenote.ops.values import hostile, narrow, seeded, wide
@@ -21,54 +22,79 @@ from cenote.ops.values import hostile, narrow, seeded, wide
 
 @dataclass(frozen=True)
 class Function:
-    """What an operator is on given inputs: a formula of kernels/elementwise/functions.py on some of the inputs."""
+    """What an operator is on given inputs: a formula of kernels/elementwise/functions.py on some of the inputs, or an
+    expression of several. `exact`: the kernel rounds as the reference does, whatever the type."""
 
-    name: str
+    name: str | Expression
     parameters: tuple[Number, ...] = ()
     operands: tuple[int, ...] = (0,)
     tolerance: float = 0.0  # in float32
     weight: int = 1
+    exact: bool = False
 
-    def allowed(self, dtype: np.dtype[Any]) -> bool:
-        """Whether the formula exists for the type."""
-        if is_float(dtype):
-            return dtype != FLOAT64 or self.name not in SINGLE
-        return dtype.kind in "iu" and self.name in INTEGER
+    def allowed(self, inputs: Sequence[TensorType | None]) -> bool:
+        """Whether the formulas exist for the types."""
+        types = [present(inputs[index]).dtype for index in self.operands]
+        if isinstance(self.name, str):
+            return all(is_formula_of(self.name, dtype) for dtype in types)
+        return self.name.is_native(types)
+
+    def as_expression(self, output: TensorType) -> Expression:
+        """Itself as an expression of its operands."""
+        if isinstance(self.name, Expression):
+            return self.name
+        count = len(self.operands)
+        return Expression(count, (Step(self.name, tuple(range(count)), output.dtype, self.parameters),))
+
+    def error(self, dtype: np.dtype[Any]) -> float:
+        """The tolerance of a result."""
+        return 0.0 if self.exact else error_of(self.tolerance, dtype)
 
 
 def error_of(tolerance: float, dtype: np.dtype[Any]) -> float:
     """The tolerance in a type, given that of float32: results are rounded to it once more."""
-    if dtype == FLOAT32:
+    if not is_float(dtype) or dtype == FLOAT32:
         return tolerance
     if dtype == FLOAT64:
         return tolerance * 1e-8
-    return {2: 2.0**-10 if dtype == np.float16 else 2.0**-7}.get(dtype.itemsize, 0.0)
+    return 2.0**-10 if dtype == np.float16 else 2.0**-7
 
 
 def pointwise_lowerings(
-    function: Function, inputs: Sequence[TensorType | None], output: TensorType, target: Target
+    function: Function,
+    inputs: Sequence[TensorType | None],
+    output: TensorType,
+    target: Target,
+    scalars: Sequence[Array] = (),
 ) -> Iterator[Lowering]:
-    """The plain lowering, and the blocked one where the operands' shapes allow it."""
-    if not function.allowed(output.dtype):
+    """The plain lowering, and the blocked one where the operands' shapes allow it. Operands of the function behind the
+    inputs are `scalars`, arrays of one element."""
+    places, inputs = inputs, [*inputs, *map(TensorType.known, scalars)]
+    if not function.allowed(inputs):
         return
     operands = [inputs[index] for index in function.operands]
     moved = output.nbytes + sum(x.nbytes for x in operands if x is not None)
     seconds = pass_seconds(moved, function.weight * output.size)
-    tolerance = error_of(function.tolerance, output.dtype)
+    tolerance = function.error(output.dtype)
     used = set(function.operands)
     reusable = tuple(i for i in dict.fromkeys(function.operands) if _fits(inputs[i], output))
 
     def bind_plain(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        operands = [operand_of(present(views[i]), outputs[0]) for i in function.operands]
+        operands = [
+            operand_of(present(views[i]), outputs[0])
+            if i < len(views)
+            else Operand(scalars[i - len(views)].reshape(1), (0,) * len(outputs[0].strides), is_scalar=True)
+            for i in function.operands
+        ]
         call = elementwise_call(
             function.name, function.parameters, operands, outputs[0], target, function.weight
         )
         return [call]
 
-    plain = tuple(PLAIN if i in used else None for i in range(len(inputs)))
+    plain = tuple(PLAIN if i in used else None for i in range(len(places)))
     yield Lowering("elementwise", plain, (PLAIN,), bind_plain, seconds, tolerance, in_place=reusable)
 
-    layouts = _blocked_layouts(function, inputs, output, target)
+    layouts = None if scalars else _blocked_layouts(function, inputs, output, target)
     if layouts is None:
         return
 
@@ -100,6 +126,8 @@ def _blocked_layouts(
 ) -> tuple[Layout | None, ...] | None:
     """Layouts of the inputs when the output is blocked; None if some operand cannot be read then."""
     if not 3 <= output.rank <= 5 or not is_float(output.dtype):
+        return None
+    if any(present(inputs[index]).dtype != output.dtype for index in function.operands):
         return None
     blocked = Layout(target.lanes(output.dtype))
     layouts: list[Layout | None] = [None] * len(inputs)

@@ -25,12 +25,9 @@ class Unary(Pointwise):
         return unary_samples(cls(), cls.integers)
 
 
-def unary(
-    onnx: str, elements: Callable[..., Array], meaning: str, *, kernel: bool = True, **members: Any
-) -> type[Unary]:
-    """An operator that ONNX calls `onnx`; `kernel`: kernels have a formula of its name."""
-    formula = onnx.lower() if kernel else ""
-    return operator(Unary, onnx, meaning, elements=staticmethod(elements), formula=formula, **members)
+def unary(onnx: str, elements: Callable[..., Array], meaning: str, **members: Any) -> type[Unary]:
+    """An operator that ONNX calls `onnx`, of which kernels have a formula."""
+    return operator(Unary, onnx, meaning, elements=staticmethod(elements), formula=onnx.lower(), **members)
 
 
 Neg = unary("Neg", np.negative, "-x; integers wrap around.", integers=True)
@@ -44,14 +41,16 @@ Erf = unary("Erf", lambda x: erf(x) if x.size else x, "Gauss error function.", w
 Floor = unary("Floor", np.floor, "Largest whole number not above x.")
 Ceil = unary("Ceil", np.ceil, "Smallest whole number not below x.")
 Round = unary("Round", np.rint, "Nearest whole number; halves go to the even one.")
-Sin = unary("Sin", np.sin, "Sine of radians.", kernel=False, weight=20)
-Cos = unary("Cos", np.cos, "Cosine of radians.", kernel=False, weight=20)
-Tan = unary("Tan", np.tan, "Tangent of radians.", kernel=False, weight=25)
-Asin = unary("Asin", np.arcsin, "Inverse sine, NaN outside -1..1.", kernel=False, weight=25)
-Acos = unary("Acos", np.arccos, "Inverse cosine, NaN outside -1..1.", kernel=False, weight=25)
-Atan = unary("Atan", np.arctan, "Inverse tangent.", kernel=False, weight=25)
-Sinh = unary("Sinh", np.sinh, "Hyperbolic sine.", kernel=False, weight=25)
-Cosh = unary("Cosh", np.cosh, "Hyperbolic cosine.", kernel=False, weight=25)
-Asinh = unary("Asinh", np.arcsinh, "Inverse hyperbolic sine.", kernel=False, weight=25)
-Acosh = unary("Acosh", np.arccosh, "Inverse hyperbolic cosine, NaN below 1.", kernel=False, weight=25)
-Atanh = unary("Atanh", np.arctanh, "Inverse hyperbolic tangent, NaN outside -1..1.", kernel=False, weight=25)
+Sin = unary("Sin", np.sin, "Sine of radians.", tolerance=1e-7, weight=20)
+Cos = unary("Cos", np.cos, "Cosine of radians.", tolerance=1e-7, weight=20)
+Tan = unary("Tan", np.tan, "Tangent of radians.", tolerance=1e-7, weight=25)
+Asin = unary("Asin", np.arcsin, "Inverse sine, NaN outside -1..1.", tolerance=1e-7, weight=25)
+Acos = unary("Acos", np.arccos, "Inverse cosine, NaN outside -1..1.", tolerance=1e-7, weight=25)
+Atan = unary("Atan", np.arctan, "Inverse tangent.", tolerance=1e-7, weight=25)
+Sinh = unary("Sinh", np.sinh, "Hyperbolic sine.", tolerance=1e-7, weight=25)
+Cosh = unary("Cosh", np.cosh, "Hyperbolic cosine.", tolerance=1e-7, weight=25)
+Asinh = unary("Asinh", np.arcsinh, "Inverse hyperbolic sine.", tolerance=1e-7, weight=25)
+Acosh = unary("Acosh", np.arccosh, "Inverse hyperbolic cosine, NaN below 1.", tolerance=1e-7, weight=25)
+Atanh = unary(
+    "Atanh", np.arctanh, "Inverse hyperbolic tangent, NaN outside -1..1.", tolerance=1e-7, weight=25
+)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.kernels.base import present
+from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import broadcast_shapes, int64s, known_ints, read, require_kind, require_same_dtype
+from cenote.ops.elementwise.pointwise import Pointwise
+from cenote.ops.movement.transpose import strided_lowerings
 from cenote.ops.values import seeded
 
 
 @dataclass(frozen=True)
-class Where(Op):
+class Where(Pointwise):
     """x where the condition holds, y elsewhere; all three broadcast."""
 
     name = "where"
     operands = ("condition", "x", "y")
+    formula = "where"
     from_onnx = {"Where": lambda node: read(Where, node)}
 
     def types(self, condition: TensorType, x: TensorType, y: TensorType) -> Types:
@@ -36,6 +41,10 @@ class Where(Op):
         yield Sample(Where(), (condition, seeded((2, 3), 1), seeded((2, 3), 2)))
         yield Sample(Where(), (condition, seeded((4, 1, 1), 1), seeded((), 2)), "broadcast")
         yield Sample(Where(), (condition, seeded((3,), 1, np.int64), seeded((2, 1), 2, np.int64)))
+        for dtype in (np.bool_, np.float16, np.float64):
+            wide = seeded((2, 1, 3), dtype=np.bool_), seeded((5, 1), 1, dtype), seeded((2, 5, 3), 2, dtype)
+            yield Sample(Where(), wide)
+        yield Sample(Where(), (np.array(True), seeded((70,), 1), seeded((70,), 2)), "one condition")
         yield Sample(Where(), (seeded((0, 3), dtype=np.bool_), seeded((1, 3), 1), seeded((), 2)))
 
 
@@ -58,10 +67,22 @@ class Tile(Op):
     def compute(self, data: Array, repeats: Array) -> Arrays:
         return (np.tile(data, tuple(repeats.tolist())),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        data, repeats = present(inputs[0]), present(inputs[1])
+        (output,) = self.infer(*inputs)
+        counts = known_ints(self.name, repeats, 1, "repeats")
+        shape = tuple(extent for pair in zip(counts, data.shape, strict=True) for extent in pair)
+
+        def walk(strides: tuple[int, ...]) -> tuple[int, list[int]]:
+            return 0, [step for stride in strides for step in (0, stride)]
+
+        yield from strided_lowerings(inputs, output, walk, target, shape)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for shape, repeats in [
             ((2, 3), (2, 2)),
+            ((2, 70), (3, 2)),
             ((2, 1, 3), (1, 4, 1)),
             ((3,), (0,)),
             ((), ()),

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
-from cenote.core.types import INT64, Array, TensorType
-from cenote.ops.base import Arrays, Op, OpenShape, Sample, Types
+from cenote.core.target import Target
+from cenote.core.types import INT64, PLAIN, Array, TensorType
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.layout.copy import can_copy
+from cenote.kernels.selection.one_hot import one_hot_call, one_hot_rows
+from cenote.ops.base import Arrays, Bind, Lowering, Op, OpenShape, Sample, Types
 from cenote.ops.checks import int64s, known, normalize_axis, read, require_kind
+from cenote.ops.movement.index_lowerings import noted, places_of, rule_of
 from cenote.ops.values import seeded, wide
 
 
@@ -143,10 +151,12 @@ class OneHot(Op):
     """values[1] where the new axis (of extent `depth`) meets the index, values[0] elsewhere.
 
     Negative indices count from the end; one outside the axis gives values[0] all along it. Indices of other types
-    are truncated to int64 first.
+    are truncated to int64 first. `invalid` and `negative` as in Gather, "zero" by default; there an index is outside.
     """
 
     axis: int = -1
+    invalid: str = "zero"
+    negative: bool = True
 
     name = "one_hot"
     operands = ("indices", "depth", "values")
@@ -164,9 +174,28 @@ class OneHot(Op):
 
     def compute(self, indices: Array, depth: Array, values: Array) -> Arrays:
         axis, extent = normalize_axis(self.name, self.axis, indices.ndim + 1), int(depth.item())
-        places = np.expand_dims(indices.astype(np.int64), axis)
+        rule = rule_of(self.name, self.invalid, self.negative)
+        places, valid = places_of(self.name, indices.astype(np.int64), extent, rule)
         classes = np.arange(extent).reshape((extent,) + (1,) * (indices.ndim - axis))
-        return (np.where((places == classes) | (places + extent == classes), values[1], values[0]),)
+        hit = (np.expand_dims(places, axis) == classes) & np.expand_dims(valid, axis)
+        return (np.where(hit, values[1], values[0]),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        indices, depth, values = (present(kind) for kind in inputs)
+        if indices.dtype.kind not in "iu" or not can_copy(values.dtype) or not indices.size:
+            return
+        axis, extent = normalize_axis(self.name, self.axis, indices.rank + 1), int(known(depth, 1).item())
+        rule = rule_of(self.name, self.invalid, self.negative)
+        outer, inner = prod(indices.shape[:axis]), prod(indices.shape[axis:])
+        rows, step = one_hot_rows(outer, extent, inner)
+        found, check = noted(self.name, indices, -(-rows // step), (extent,), rule)
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            (y, notes), given, values = outputs, present(views[0]), present(views[2])
+            return [one_hot_call(given, values, y, notes, outer, extent, inner, rule)]
+
+        seconds = pass_seconds(indices.size * extent * values.dtype.itemsize)
+        yield Lowering("fill", (PLAIN, None, PLAIN), (PLAIN,), bind, seconds, 0.0, (found,), check=check)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -176,6 +205,50 @@ class OneHot(Op):
         yield Sample(OneHot(), (np.array(1, np.int32), np.array(3.0, np.float32), int64s((0, 1))), "scalar")
         yield Sample(OneHot(), (np.array([1.9, 0.0], np.float32), int64s((3,)), values), "float indices")
         yield Sample(OneHot(0), (seeded((0, 2), dtype=np.int64), int64s((3,)), values))
+        for dtype in (np.bool_, np.float16, np.int32, np.int64):
+            wide = seeded((7,), dtype=np.int64), int64s((83,)), np.array([0, 1], dtype)
+            yield Sample(OneHot(), wide, "wide")
+            yield Sample(OneHot(0), wide, "columns")
+        for mode in ("clip", "wrap"):
+            yield Sample(OneHot(-1, mode, False), (int64s((-5, 0, 9, 3)), int64s((4,)), values), mode)
+
+
+@dataclass(frozen=True)
+class OneHotOf(Op):
+    """OneHot whose depth is an attribute: what cenote.functional calls."""
+
+    axis: int
+    depth: int
+    invalid: str = "raise"
+
+    name = "one_hot_of"
+    operands = ("indices", "values")
+
+    @property
+    def _whole(self) -> OneHot:
+        return OneHot(self.axis, self.invalid, negative=False)
+
+    def _inputs(self, indices: TensorType, values: TensorType) -> tuple[TensorType, TensorType, TensorType]:
+        return indices, TensorType.known(int64s((self.depth,))), values
+
+    def types(self, indices: TensorType, values: TensorType) -> Types:
+        return self._whole.types(*self._inputs(indices, values))
+
+    def compute(self, indices: Array, values: Array) -> Arrays:
+        return self._whole.compute(indices, int64s((self.depth,)), values)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        for each in self._whole.lowerings(self._inputs(*(present(x) for x in inputs)), target):
+            yield replace(each, inputs=(PLAIN, PLAIN), bind=partial(self._bind, each.bind))
+
+    def _bind(self, bind: Bind, views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        return bind((views[0], None, views[1]), outputs)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        values = np.array([2, 5], np.float32)
+        yield Sample(cls(-1, 4), (np.array([[0, 3], [1, 1]], np.int64), values))
+        yield Sample(cls(0, 3, "zero"), (np.array([[0, 3], [-1, 1]], np.int32), values))
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.kernels.base import present
+from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import int64s, known_ints, one_of, read, unique_axes
+from cenote.ops.movement.transpose import strided_lowerings
 from cenote.ops.values import seeded
 
 MODES = ("DCR", "CRD")
@@ -47,9 +50,22 @@ class DepthToSpace(Op):
             blocks = x.reshape(n, depth, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
         return (blocks.reshape(result.shape),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (output,) = present(inputs[0]), self.infer(*inputs)
+        b, depth = self.block, output.shape[1]
+
+        def walk(strides: tuple[int, ...]) -> tuple[int, list[int]]:
+            image, channel, row, column = strides
+            apart, across, down = (1, depth, depth * b) if self.mode == "DCR" else (b * b, 1, b)
+            return 0, [image, apart * channel, row, down * channel, column, across * channel]
+
+        shape = (x.shape[0], depth, x.shape[2], b, x.shape[3], b)
+        yield from strided_lowerings(inputs, output, walk, target, shape)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for mode in MODES:
+            yield Sample(DepthToSpace(2, mode), (seeded((1, 12, 3, 37)),))
             yield Sample(DepthToSpace(2, mode), (seeded((2, 8, 2, 3)),))
             yield Sample(DepthToSpace(3, mode), (seeded((1, 9, 1, 4), dtype=np.int8),))
             yield Sample(DepthToSpace(1, mode), (seeded((1, 3, 2, 2)),))
@@ -81,12 +97,27 @@ class SpaceToDepth(Op):
         order = (0, 3, 5, 1, 2, 4) if self.mode == "DCR" else (0, 1, 3, 5, 2, 4)
         return (blocks.transpose(order).reshape(result.shape),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, (output,) = present(inputs[0]), self.infer(*inputs)
+        (n, c, h, w), b = x.shape, self.block
+        order = (0, 3, 5, 1, 2, 4) if self.mode == "DCR" else (0, 1, 3, 5, 2, 4)
+        extents = (n, c, h // b, b, w // b, b)
+
+        def walk(strides: tuple[int, ...]) -> tuple[int, list[int]]:
+            image, channel, row, column = strides
+            moves = (image, channel, row * b, row, column * b, column)
+            return 0, [moves[axis] for axis in order]
+
+        shape = tuple(extents[axis] for axis in order)
+        yield from strided_lowerings(inputs, output, walk, target, shape)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for mode in MODES:
             yield Sample(SpaceToDepth(2, mode), (seeded((2, 3, 4, 6)),))
             yield Sample(SpaceToDepth(3, mode), (seeded((1, 1, 3, 9), dtype=np.uint8),))
             yield Sample(SpaceToDepth(2, mode), (seeded((1, 2, 0, 2)),))
+            yield Sample(SpaceToDepth(2, mode), (seeded((1, 3, 4, 74)),))
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from cenote.core.computed import computed
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import LAUNCH, pass_seconds
 from cenote.kernels.layout.copy import box_of, can_copy, copy_call, fill_call
+from cenote.kernels.layout.take import TakenAxis, TakenRow, take_call
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
 from cenote.ops.checks import normalize_axis, require, require_same_dtype
 from cenote.ops.values import seeded
@@ -102,9 +104,12 @@ class Pad(Op):
         x, (output,) = inputs[0], self.infer(*inputs)
         given = inputs[2] if len(inputs) > 2 else None
         known = self.value is not None or given is None or given.value is not None
-        if x is None or self.mode != "constant" or not known or not can_copy(x.dtype):
+        if x is None or not known or not can_copy(x.dtype):
             return
         pads = self.resolved(inputs)
+        if self.mode != "constant":
+            yield from self._by_tables(inputs, pads, output, target)
+            return
         constant = self.constant([None if kind is None else kind.value for kind in inputs], x.dtype)
         seconds = pass_seconds(2 * output.nbytes) + LAUNCH  # two kernels
         rest = (None,) * (len(inputs) - 1)
@@ -121,6 +126,35 @@ class Pad(Op):
         if 3 <= x.rank <= 5 and is_float(x.dtype) and pads[1] == (0, 0):
             blocked = Layout(target.lanes(x.dtype))
             yield Lowering("copy_and_fill_blocked", (blocked, *rest), (blocked,), bind, seconds)
+
+    def _by_tables(
+        self,
+        inputs: Sequence[TensorType | None],
+        pads: Sequence[tuple[int, int]],
+        output: TensorType,
+        target: Target,
+    ) -> Iterator[Lowering]:
+        if not output.rank or not output.size:
+            return
+        changed = [axis for axis, pair in enumerate(pads) if pair != (0, 0)]
+        first = min([*changed, output.rank - 1])
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            x, axes = present(views[0]), []
+            for axis, (begin, end) in enumerate(pads):
+                step = x.strides[axis]
+                table = (
+                    computed(border_table, x.shape[axis], begin, end, self.mode, step)
+                    if axis >= first
+                    else None
+                )
+                axes.append(TakenAxis(output.shape[axis], step, table))
+            begin, end = pads[-1]
+            row = TakenRow(max(begin, 0), x.shape[-1] + min(begin, 0) + min(end, 0), max(-begin, 0))
+            return [take_call(x, outputs[0], axes, row, target)]
+
+        absent = (None,) * (len(inputs) - 1)
+        yield Lowering("tables", (PLAIN, *absent), (PLAIN,), bind, pass_seconds(2 * output.nbytes))
 
     def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
         return 0
@@ -142,6 +176,7 @@ class Pad(Op):
             yield Sample(cls(around, mode), (seeded((2, 11, 5, 7)),))
             yield Sample(cls(((2, 9), (0, 1)), mode), (seeded((3, 4)),))
             yield Sample(cls(((-1, 3), (2, -2)), mode), (seeded((4, 5)),), f"pad crop {mode}")
+            yield Sample(cls(((0, 0), (2, 1), (0, 0), (3, 70)), mode), (seeded((2, 3, 4, 37), 1, np.uint8),))
         yield Sample(cls(around, value=-1.5), (seeded((1, 3, 4, 9)),))
         yield Sample(cls(((1, 1), (0, 2), (0, 0), (2, 1))), (seeded((1, 8, 3, 3)),))
         yield Sample(cls(((1, 1),)), (seeded((0,)),))
@@ -174,20 +209,24 @@ def _content(inputs: Sequence[TensorType | None], index: int) -> tuple[int, ...]
 def _padded_by_index(x: Array, pads: list[tuple[int, int]], mode: str) -> Array:
     """Each axis in turn, by the index of the element that every place takes."""
     for axis, (begin, end) in enumerate(pads):
-        if not begin and not end:
-            continue
-        extent = x.shape[axis]
-        places = np.arange(-begin, extent + end)
-        if mode == "edge":
-            places = np.clip(places, 0, extent - 1)
-        elif mode == "wrap":
-            places %= extent
-        else:
-            period = max(2 * (extent - 1), 1)
-            places %= period
-            places = np.minimum(places, period - places) if extent > 1 else places * 0
-        x = np.take(x, places, axis=axis)
+        if begin or end:
+            x = np.take(x, border_table(x.shape[axis], begin, end, mode, 1), axis=axis)
     return x
+
+
+def border_table(extent: int, begin: int, end: int, mode: str, step: int) -> Array:
+    """Where the element that every place takes lies, elements `step` apart."""
+    first, kept = max(-begin, 0), extent + min(begin, 0) + min(end, 0)
+    places = np.arange(-max(begin, 0), kept + max(end, 0), dtype=np.int64)
+    if mode == "edge":
+        places = np.clip(places, 0, kept - 1)
+    elif mode == "wrap":
+        places %= max(kept, 1)
+    else:
+        period = max(2 * (kept - 1), 1)
+        places %= period
+        places = np.minimum(places, period - places) if kept > 1 else places * 0
+    return (places + first) * step
 
 
 def _decode(node: Imported) -> Op | Rewired:

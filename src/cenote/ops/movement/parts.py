@@ -26,6 +26,7 @@ from cenote.ops.checks import (
     require_same_dtype,
     unique_axes,
 )
+from cenote.ops.movement.transpose import strided_lowerings
 from cenote.ops.values import hostile, seeded
 
 
@@ -183,6 +184,23 @@ class Split(Op):
         parts = self.sizes(data.shape[self.axis], None if sizes is None else TensorType.known(sizes))
         return tuple(part.copy() for part in np.split(data, np.cumsum(parts)[:-1], self.axis))
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, parts = present(inputs[0]), self.infer(*inputs)
+        if not can_copy(x.dtype):
+            return
+        axis = normalize_axis("split", self.axis, x.rank)
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            calls, begins = [], [0] * x.rank
+            for y in outputs:
+                calls.append(copy_call(box_of(present(views[0]), begins, y.shape), y, target))
+                begins[axis] += y.shape[axis]
+            return calls
+
+        seconds = pass_seconds(2 * x.nbytes) + LAUNCH * (len(parts) - 1)
+        absent = (None,) * (len(inputs) - 1)
+        yield Lowering("copies", (PLAIN, *absent), (PLAIN,) * len(parts), bind, seconds)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield Sample(Split(3), (seeded((6, 2)), None))
@@ -191,6 +209,8 @@ class Split(Op):
         yield Sample(Split(1, axis=1), (seeded((2, 8)),))
         yield Sample(Split(3), (seeded((4,), dtype=np.int64), int64s((0, 4, 0))), "empty parts")
         yield Sample(Split(2), (seeded((0, 3)), int64s((0, 0))))
+        for dtype in (np.float16, np.uint8, np.float64):
+            yield Sample(Split(2, axis=1), (seeded((3, 8, 5), 1, dtype), int64s((3, 5))))
 
 
 def _decode_slice(node: Imported) -> Op | Rewired:
@@ -261,6 +281,17 @@ class Slice(Op):
         )
         return (data[places].copy(),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        given: list[TensorType] = self.arranged(inputs)
+        taken = self.ranges(*given)
+        (output,) = self.infer(*inputs)
+
+        def walk(strides: tuple[int, ...]) -> tuple[int, list[int]]:
+            start = sum(r.start * stride for r, stride in zip(taken, strides, strict=True))
+            return start, [r.step * stride for r, stride in zip(taken, strides, strict=True)]
+
+        yield from strided_lowerings(inputs, output, walk, target)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         big = np.iinfo(np.int64).max
@@ -276,6 +307,11 @@ class Slice(Op):
         empty = (seeded((0, 3)), int64s((0, -1)), int64s((5, -9)), int64s((0, 1)), int64s((-1, -1)))
         yield Sample(Slice(), empty, "empty axis")
         yield Sample(Slice(), (seeded(()), int64s(()), int64s(())), "scalar")
+        for step in (2, 3, 4, 5, -2):
+            bounds = (int64s((1,)), int64s((big,))) if step > 0 else (int64s((-1,)), int64s((-big,)))
+            for axis, dtype in ((2, np.float32), (2, np.uint8), (2, np.float16), (1, np.int64)):
+                x = seeded((2, 9, 150), 1, dtype)
+                yield Sample(Slice(), (x, *bounds, int64s((axis,)), int64s((step,))), f"every {step}")
 
 
 class Taken(NamedTuple):

@@ -1,6 +1,4 @@
-"""Operators that keep the elements and change the shape: Reshape, Flatten, Squeeze, Unsqueeze, Expand,
-Identity, and Dropout, which is the identity when a model runs.
-"""
+"""Operators that keep the elements and change the shape: Reshape, Flatten, Squeeze, Unsqueeze, Expand, Identity."""
 
 from __future__ import annotations
 
@@ -10,21 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cenote.core.errors import ShapeError, UnsupportedError
+from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present
 from cenote.ops.base import Arrays, Imported, Lowering, Op, Rewired, Sample, Types
 from cenote.ops.checks import (
-    BOOL,
     as_ints,
     broadcast_shapes,
     int64s,
-    known,
     known_ints,
     normalize_axis,
     read,
-    require_kind,
     unique_axes,
 )
 from cenote.ops.movement.transpose import strided_lowerings
@@ -44,13 +39,6 @@ def _decode_unsqueeze(node: Imported) -> Op | Rewired:
     if node.opset >= 13:
         return Unsqueeze()
     return Rewired(Unsqueeze(), (0, int64s(as_ints("unsqueeze", "axes", node.get("axes")))))
-
-
-def _decode_dropout(node: Imported) -> Op | Rewired:
-    """Up to opset 11 the ratio is an attribute and there is no training mode; the mask is bool from opset 10 on."""
-    node.expect("ratio", *(("seed",) if node.opset >= 12 else ()))
-    op = Dropout(with_mask=node.outputs > 1, mask_like_data=node.opset < 10)
-    return op if node.opset >= 12 else Rewired(op, (0,))
 
 
 class _View(Op):
@@ -116,6 +104,28 @@ class Reshape(_View):
             yield Sample(Reshape(), (seeded(shape), int64s(wanted)))
         yield Sample(Reshape(allow_zero=True), (seeded((3, 0, 4)), int64s((0, 7))), "allowzero")
         yield Sample(Reshape(), (seeded((2, 3), dtype=np.int8), int64s((-1,))), "int8")
+
+
+@dataclass(frozen=True)
+class AxesFrom(_View):
+    """The first input with axes of 1 behind its own, so that in broadcasting they meet those of the second input from
+    `axis` on: what opset 6 of ONNX did where a node said so.
+    """
+
+    axis: int
+
+    name = "axes_from"
+    operands = ("data", "like")
+
+    def types(self, data: TensorType, like: TensorType) -> Types:
+        behind = max(0, like.rank - normalize_axis(self.name, self.axis, like.rank + 1) - data.rank)
+        shape = (*data.shape, *(1,) * behind)
+        return (TensorType(data.dtype, shape, None if data.value is None else data.value.reshape(shape)),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(cls(1), (seeded((3,)), seeded((2, 3, 4, 5))))
+        yield Sample(cls(0), (seeded((2, 3)), seeded((2, 3, 4))))
 
 
 @dataclass(frozen=True)
@@ -267,45 +277,3 @@ class Identity(Op):
         yield Sample(Identity(), (seeded((2, 3)),))
         yield Sample(Identity(), (seeded((), dtype=np.int64),))
         yield Sample(Identity(), (seeded((0, 4), dtype=np.bool_),))
-
-
-@dataclass(frozen=True)
-class Dropout(Op):
-    """The data unchanged and, `with_mask`, a mask of ones: dropout as inference does it.
-
-    Training mode with a ratio other than 0 is refused: no result of it could be reproduced. `mask_like_data` gives
-    the mask the data's type (bool otherwise).
-    """
-
-    with_mask: bool = False
-    mask_like_data: bool = False
-
-    name = "dropout"
-    operands = ("data", "ratio?", "training_mode?")
-    from_onnx = {"Dropout": _decode_dropout}
-
-    def types(self, data: TensorType, ratio: TensorType | None, training: TensorType | None) -> Types:
-        if (
-            training is not None
-            and require_kind("dropout", training, "b", "training_mode")
-            and known(training, 2).any()
-        ):
-            drops = 0.5 if ratio is None else known(ratio, 1).astype(np.float64).item()
-            if drops != 0:
-                raise UnsupportedError(
-                    "dropout: training mode is not supported; export the model for inference"
-                )
-        mask = TensorType(data.dtype if self.mask_like_data else BOOL, data.shape)
-        return (TensorType(data.dtype, data.shape), mask)[: 1 + self.with_mask]
-
-    def compute(self, data: Array, ratio: Array | None, training: Array | None) -> Arrays:
-        types = self.declared(data, ratio, training)
-        return (data.copy(), *(np.ones(mask.shape, mask.dtype) for mask in types[1:]))
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        yield Sample(Dropout(), (seeded((2, 3)), None, None))
-        yield Sample(Dropout(with_mask=True), (seeded((2, 3)), np.array(0.3, np.float32), np.array(False)))
-        yield Sample(Dropout(with_mask=True, mask_like_data=True), (seeded((0, 3)),))
-        training = (seeded((4,)), np.array(0, np.float32), np.array(True))
-        yield Sample(Dropout(with_mask=True), training, "training with ratio 0")

@@ -14,7 +14,7 @@ from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.sizes import is_size, whole
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
-from cenote.kernels.base import Call, View, present
+from cenote.kernels.base import Call, View, dense_strides, present
 from cenote.kernels.cost_model import SIMPLE, pass_seconds
 from cenote.kernels.elementwise.resize import MOST_TAPS, TapSource, resize_call
 from cenote.kernels.layout.copy import can_copy
@@ -180,12 +180,13 @@ class Resize(Op):
             return
         axes = self.resolved(inputs)
         first = max(x.rank - 2, 0)
-        if not all(axis.is_identity for axis in axes[:first]):
-            return
         rule = (
             self.mode, self.coordinates, self.nearest_mode, self.cubic if self.mode == "cubic" else None,
             self.antialias, self.exclude_outside,
         )  # fmt: skip
+        if not all(axis.is_identity for axis in axes[:first]):
+            yield from self._by_depth(inputs, output, axes, rule, target)
+            return
         taps = [self._tap_source(axis, rule) for axis in axes[first:]]
         unresized = self._tap_source(ResizedAxis(1, 1, 1.0), rule)
         counts = [each.count for each in taps]
@@ -214,8 +215,39 @@ class Resize(Op):
         return TapSource(
             axis.size, known(tap_count, numbers, rule),
             lambda step: computed(tap_offsets, numbers, rule, step),
-            lambda dtype: computed(tap_weights, numbers, rule, dtype.name),
+            lambda dtype: computed(tap_weights, numbers, rule, dtype.name), axis.is_identity,
         )  # fmt: skip
+
+    def _by_depth(
+        self,
+        inputs: Sequence[TensorType | None],
+        output: TensorType,
+        axes: Sequence[ResizedAxis],
+        rule: Rule,
+        target: Target,
+    ) -> Iterator[Lowering]:
+        """Three axes: the planes first, then the depths of each place."""
+        x, rank = present(inputs[0]), output.rank
+        if not all(axis.is_identity for axis in axes[: rank - 3]) or not self._is_native(x):
+            return
+        depth, down, across = (self._tap_source(axis, rule) for axis in axes[-3:])
+        if not (0 < down.count * across.count <= MOST_TAPS and 0 < depth.count <= MOST_TAPS):
+            return
+        planes = TensorType(x.dtype, (*x.shape[:-2], *output.shape[-2:]))
+        nearest, (height, width) = self.mode == "nearest", output.shape[-2:]
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            y, between = outputs
+            flat = self._tap_source(ResizedAxis(height * width, height * width, 1.0), rule)
+            first = resize_call(present(views[0]), between, (down, across), nearest, target)
+            stacked, result = (_rows_of(view, height * width) for view in (between, y))
+            return [first, resize_call(stacked, result, (depth, flat), nearest, target)]
+
+        rest = (None,) * (len(inputs) - 1)
+        seconds = pass_seconds(x.nbytes + 2 * planes.nbytes + output.nbytes)
+        slow = planes.size * (1 + down.count + across.count) * 0.4e-9 + output.size * depth.count * 0.05e-9
+        error = 0.0 if nearest else error_of(2e-6, x.dtype)
+        yield Lowering("taps_by_depth", (PLAIN, *rest), (PLAIN,), bind, seconds + slow, error, (planes,))
 
     def _is_native(self, x: TensorType) -> bool:
         return can_copy(x.dtype) if self.mode == "nearest" else is_float(x.dtype)
@@ -254,6 +286,10 @@ class Resize(Op):
             yield Sample(cls(mode, scales=(1.0, 1.5)), (seeded((3, 9)),))
         yield Sample(cls("linear", scales=(1.0, 1.0, 1.5)), (seeded((2, 9, 8)),))
         yield Sample(cls("linear", sizes=(1, 9, 4, 3, 7)), (seeded((1, 9, 3, 2, 5)),))
+        for mode in MODES:
+            yield Sample(cls(mode, sizes=(2, 5, 7, 3, 9)), (seeded((2, 5, 3, 4, 5)),))
+        yield Sample(cls("linear", sizes=(2, 5, 7, 3, 9)), (seeded((2, 5, 3, 4, 5), 1, np.float16),))
+        yield Sample(cls("nearest", scales=(1.0, 2.0, 1.0, 2.0)), (seeded((3, 2, 4, 5)),))
         yield Sample(cls("linear", sizes=(1, 3, 4, 4)), (seeded((1, 3, 1, 1)),))
         yield Sample(cls("nearest", sizes=(6, 6), axes=(2, 3), policy="not_larger"), (x,))
         yield Sample(cls("nearest", sizes=(0, 9, 4)), (seeded((0, 9, 2)),))
@@ -262,6 +298,12 @@ class Resize(Op):
         for dtype in (np.float64, np.float16, np.uint8, np.int32, "bfloat16"):
             for mode in ("nearest", "linear"):
                 yield Sample(cls(mode, sizes=(1, 9, 5, 7)), (seeded((1, 9, 3, 4), 1, np.dtype(dtype)),))
+
+
+def _rows_of(view: View, width: int) -> View:
+    """A dense tensor with its last two axes as one."""
+    shape = (*view.shape[:-2], width)
+    return replace(view, type=TensorType(view.type.dtype, shape), strides=dense_strides(shape))
 
 
 def _content(inputs: Sequence[TensorType | None], index: int) -> tuple[float, ...] | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import Call, View, present
+from cenote.kernels.base import Call, View, dense_strides, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.layout.transpose import strided_copy_call
@@ -22,16 +22,23 @@ Walk = Callable[[tuple[int, ...]], tuple[int, Sequence[int]]]
 
 
 def strided_lowerings(
-    inputs: Sequence[TensorType | None], output: TensorType, walk: Walk, target: Target
+    inputs: Sequence[TensorType | None],
+    output: TensorType,
+    walk: Walk,
+    target: Target,
+    shape: tuple[int, ...] | None = None,
 ) -> Iterator[Lowering]:
-    """`walk` turns the strides of the first input into where the output starts in it, and its strides there."""
+    """`walk` turns the strides of the first input into where the output starts in it, and its strides there. `shape`:
+    axes that the output is walked by, if not its own."""
     if not can_copy(output.dtype) or not output.size:
         return
 
     def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        x = present(views[0])
+        x, y = present(views[0]), outputs[0]
         start, strides = walk(x.strides)
-        return [strided_copy_call(x.at(start), strides, outputs[0], target)]
+        if shape is not None:
+            y = replace(y, type=TensorType(y.type.dtype, shape), strides=dense_strides(shape))
+        return [strided_copy_call(x.at(start), strides, y, target)]
 
     rest = (None,) * (len(inputs) - 1)
     yield Lowering("strided_copy", (PLAIN, *rest), (PLAIN,), bind, pass_seconds(3 * output.nbytes))
@@ -39,18 +46,31 @@ def strided_lowerings(
 
 @dataclass(frozen=True)
 class Transpose(Op):
-    """Axis i of the output is axis `order[i]` of the data; without an order the axes are reversed."""
+    """Axis i of the output is axis `order[i]` of the data; without an order the axes are reversed.
+
+    `trailing`: the order is that of the last axes alone, those before stay where they are.
+    """
 
     order: tuple[int, ...] | None = None
+    trailing: bool = False
 
     name = "transpose"
     operands = ("data",)
-    from_onnx = {"Transpose": lambda node: read(Transpose, node, order="perm")}
+    from_onnx = {
+        "Transpose": lambda node: read(Transpose, node, order="perm"),
+        "cenote.TransposeLast": lambda node: Transpose((1, 0), trailing=True),
+    }
 
     def axes(self, rank: int) -> tuple[int, ...]:
         """The order as axes 0..rank-1."""
         if self.order is None:
             return tuple(reversed(range(rank)))
+        if self.trailing and len(self.order) <= rank:
+            before = rank - len(self.order)
+            return (
+                *range(before),
+                *(before + axis for axis in unique_axes("transpose", self.order, rank - before)),
+            )
         if len(self.order) != rank:
             raise ShapeError(f"transpose: order {list(self.order)} does not name each of {rank} axes once")
         return unique_axes("transpose", self.order, rank)
@@ -78,3 +98,4 @@ class Transpose(Op):
         yield Sample(Transpose((1, 0)), (seeded((0, 4)),))
         yield Sample(Transpose((-1, 0)), (seeded((3, 1), dtype=np.int8),))
         yield Sample(Transpose(), (seeded(()),))
+        yield Sample(Transpose((1, 0), trailing=True), (seeded((2, 3, 4, 5)),), "the last two")

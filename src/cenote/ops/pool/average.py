@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cenote.core import limits
+from cenote.core.computed import computed
 from cenote.core.errors import ArgumentError
+from cenote.core.pool_geometry import repeated
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.kernels.pool.common import SUM
@@ -90,9 +92,8 @@ class AveragePool(WindowPool):
         """
         axes = self.geometry(shape)
         if self.divisor_override:
-            factors: list[Sequence[int]] = [[1] * len(limits.positions(self.name, axis.out)) for axis in axes]
-            factors[0] = [self.divisor_override] * axes[0].out
-            return factors
+            values = (self.divisor_override, *(1 for _ in axes[1:]))
+            return [computed(repeated, value, axis.out) for value, axis in zip(values, axes, strict=True)]
         if self.count_include_pad:
             return [axis.padded_counts() for axis in axes]
         return [axis.counts() for axis in axes]

@@ -99,7 +99,7 @@ class LpPool(WindowPool):
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
         axes = self.geometry(x.shape)
-        overhang = tuple(tuple(count / a.window for count in a.padded_counts()) for a in axes)
+        overhang = tuple(axis.padded_shares() for axis in axes)
         pool = windowed_norm(axes, self.p, self.channels_last, self.signed_powers, overhang)
         if pool is not None:
             yield from window_lowerings(pool, x, y, target)
@@ -197,7 +197,7 @@ def windowed_norm(
     p: float,
     channels_last: bool,
     signed: bool,
-    overhang: tuple[tuple[float, ...], ...],
+    overhang: tuple[Sequence[float], ...],
 ) -> Pool | None:
     """The p-norm of each window for p 1, 2 and infinities; None for others. With `signed`, PyTorch's powers, whose sums
     are divided by `overhang`."""

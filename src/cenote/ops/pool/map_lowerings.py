@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 
 from cenote.core.errors import ArgumentError
 from cenote.core.pool_geometry import AxisWindow
-from cenote.core.sizes import is_size
+from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Layout, TensorType
 from cenote.kernels.base import Call, View
@@ -38,7 +39,9 @@ def range_lowerings(
     """Ways to pool ranges of the input, one (begin, end) per axis and output; `mean` divides by their sizes."""
     if not x.size or not y.size:
         return
-    if _may_overflow(reduction, x.dtype, [max(end - begin for begin, end in axis) for axis in bounds]):
+    if _may_overflow(
+        reduction, x.dtype, [reduce(maximum, [end - begin for begin, end in axis]) for axis in bounds]
+    ):
         return
     axes = tuple(
         AxisWindow(size, 1, out=len(axis))

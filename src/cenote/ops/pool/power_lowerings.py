@@ -33,7 +33,7 @@ def multiplied(p: float) -> bool:
 
 def inner_sum(
     axes: Sequence[AxisWindow] | None,
-    counts: tuple[tuple[float, ...], ...],
+    counts: tuple[Sequence[float], ...],
     x: TensorType,
     y: TensorType,
     target: Target,

@@ -28,6 +28,7 @@ from cenote.ops.pool.window import (
     taps_of,
     type_of,
 )
+from cenote.ops.random.philox import counted
 from cenote.ops.values import narrow, seeded, wide
 
 
@@ -125,7 +126,7 @@ class GemPool(FloatWindowPool):
         if not x.size or not y.size:
             return
         axes = self.geometry(x.shape)
-        counts = tuple(tuple(map(float, axis.counts())) for axis in axes)
+        counts = tuple(axis.counts() for axis in axes)
         if math.isinf(self.p):
             reduction = MAXIMUM if self.p > 0 else MINIMUM
             inner = inner_sum(axes, (), x, y, target, self.channels_last, reduction)
@@ -215,19 +216,5 @@ def draw(chances: Array, u: Array) -> Array:
 
 
 def uniform(counter: Array, seed: int) -> Array:
-    """Philox-4x32-10: one number in [0, 1), a multiple of 2^-32, per 64-bit counter."""
-    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    c = [counter.astype(np.uint64) & mask, counter.astype(np.uint64) >> half]
-    c += [np.zeros_like(c[0]), np.zeros_like(c[0])]
-    keys = [seed & 0xFFFFFFFF, seed >> 32]
-    for _ in range(10):
-        first, second = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [
-            (second >> half) ^ c[1] ^ np.uint64(keys[0]),
-            second & mask,
-            (first >> half) ^ c[3] ^ np.uint64(keys[1]),
-            first & mask,
-        ]
-        keys = [(keys[0] + 0x9E3779B9) & 0xFFFFFFFF, (keys[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    result: Array = c[0].astype(np.float64) * 2.0**-32
-    return result
+    """Philox-4x32-10: one number in [0, 1), a multiple of 2^-32, per 64-bit counter (the first of its words)."""
+    return np.asarray(counted(counter, seed)[0] * 2.0**-32)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
+from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOATS, Array, TensorType, is_float
-from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import normalize_axis, read, require_same_dtype
 from cenote.ops.elementwise.cast import FLOAT8, SCALE8, SMALL_FLOATS, SMALL_INTEGERS, converted
+from cenote.ops.quantization.quantize_lowerings import (
+    dequantizing,
+    dynamic_lowerings,
+    quantizing,
+    scaled_lowerings,
+)
 from cenote.ops.values import narrow, seeded
 
 UINT8 = np.dtype(np.uint8)
@@ -65,6 +72,13 @@ class QuantizeLinear(Op):
         _check_scale(self.name, x, scale, zero_point, self.axis, self.block)
         return (TensorType(dtype, x.shape),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, scale, zero = self.arranged(inputs)
+        (output,) = self.infer(*inputs)
+        if self.precision in (None, scale.dtype):
+            made = quantizing(x, scale, zero, output)
+            yield from scaled_lowerings(made, inputs, output, *_where(self, x, scale), target)
+
     def compute(self, x: Array, scale: Array, zero_point: Array | None) -> Arrays:
         (result,) = self.declared(x, scale, zero_point)
         default = scale.dtype if is_float(scale.dtype) else np.dtype(np.float64)
@@ -89,6 +103,14 @@ class QuantizeLinear(Op):
         yield Sample(QuantizeLinear(), (seeded((0, 3)), scales), "empty")
         half = (y.astype(np.float16), scales.astype(np.float16), np.array([1, 2, 3], np.uint8))
         yield Sample(QuantizeLinear(), half, "half")
+        wide, many = seeded((3, 40, 37), 4) * 30, np.abs(seeded((37,), 5)) + np.float32(0.1)
+        for dtype in (np.uint8, np.int8, np.uint16, np.int16):
+            zeros = seeded((37,), 6, dtype)
+            yield Sample(QuantizeLinear(2), (wide, many, zeros), f"last axis to {np.dtype(dtype)}")
+        odd = np.array([np.nan, np.inf, -np.inf, -0.0, 2.5, 3.5, -2.5, 1e30, -1e30] * 5, np.float32)
+        yield Sample(QuantizeLinear(), (odd, one, np.array(7, np.int8)), "odd numbers")
+        tens = np.abs(seeded((3, 4, 37), 7)) + np.float32(0.1)
+        yield Sample(QuantizeLinear(1, 10, np.dtype(np.int8)), (wide, tens), "blocks of ten")
 
 
 @dataclass(frozen=True)
@@ -117,6 +139,12 @@ class DequantizeLinear(Op):
         _check_scale(self.name, x, scale, zero_point, self.axis, self.block)
         return (TensorType(dtype, x.shape),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, scale, zero = self.arranged(inputs)
+        (output,) = self.infer(*inputs)
+        made = dequantizing(x, scale, zero, output)
+        yield from scaled_lowerings(made, inputs, output, *_where(self, x, scale), target)
+
     def compute(self, x: Array, scale: Array, zero_point: Array | None) -> Arrays:
         (result,) = self.declared(x, scale, zero_point)
         values = _float64(x)
@@ -137,6 +165,12 @@ class DequantizeLinear(Op):
         yield Sample(DequantizeLinear(-1, 3), (x, *blocks), "blocks")
         yield Sample(DequantizeLinear(dtype=np.dtype(np.float16)), (x, scale, None), "to half")
         yield Sample(DequantizeLinear(), (seeded((0, 3), 1, np.int8), scales), "empty")
+        wide, many = seeded((3, 40, 37), 4, np.uint8), np.abs(seeded((40,), 5)) + np.float32(0.1)
+        yield Sample(DequantizeLinear(1), (wide, many, seeded((40,), 6, np.uint8)), "middle axis")
+        sums = seeded((3, 40, 37), 4, np.int32) * 12345
+        yield Sample(DequantizeLinear(1), (sums, many, None), "sums of a layer")
+        tens = np.abs(seeded((3, 4, 37), 7)) + np.float32(0.1)
+        yield Sample(DequantizeLinear(1, 10), (wide, tens, seeded((3, 4, 37), 8, np.uint8)), "blocks of ten")
 
 
 @dataclass(frozen=True)
@@ -155,6 +189,10 @@ class DynamicQuantizeLinear(Op):
             raise DTypeError(f"{self.name}: type {x.dtype} is not supported (float32 and float64 are)")
         return TensorType(UINT8, x.shape), TensorType(x.dtype, ()), TensorType(UINT8, ())
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        (x,) = self.arranged(inputs)
+        yield from dynamic_lowerings(x, self.infer(*inputs), target)
+
     def compute(self, x: Array) -> Arrays:
         high, low = x.max(initial=0), x.min(initial=0)
         scale = np.asarray((high - low) / x.dtype.type(255))
@@ -168,6 +206,7 @@ class DynamicQuantizeLinear(Op):
         for x in (seeded((3, 4)), np.abs(seeded((5,))) + 1, -np.abs(seeded((5,))) - 1, seeded((0, 2))):
             yield Sample(DynamicQuantizeLinear(), (x,))
         yield Sample(DynamicQuantizeLinear(), (np.zeros((2, 2), np.float32),), "zeros")
+        yield Sample(DynamicQuantizeLinear(), (seeded((3, 41, 1031)) * 7 - 2,), "in pieces")
 
 
 def saturated(x: Array, zero_point: Array | None, dtype: np.dtype[Any], saturate: bool = True) -> Array:
@@ -190,6 +229,13 @@ def spread_scale(scale: Array, shape: tuple[int, ...], axis: int, block: int) ->
         return scale.reshape(())
     after = len(shape) - normalize_axis("quantize", axis, len(shape)) - 1
     return scale.reshape((-1,) + (1,) * after)
+
+
+def _where(op: QuantizeLinear | DequantizeLinear, x: TensorType, scale: TensorType) -> tuple[int, int]:
+    """The axis and the block of a scale, as far as it has several numbers."""
+    block = op.block if op.block and scale.rank == x.rank else 0
+    single = scale.size == 1 and not block
+    return (0 if single else normalize_axis(op.name, op.axis, x.rank)), block
 
 
 def _check_scale(

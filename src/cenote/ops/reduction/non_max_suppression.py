@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
-from cenote.core.types import INT64, Array, TensorType
-from cenote.ops.base import Arrays, Op, OpenShape, Sample, Types
+from cenote.core.target import Target
+from cenote.core.types import INT64, PLAIN, Array, TensorType
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.selection.order import order_call
+from cenote.kernels.selection.suppress import PARTS, SPARE, suppress_call
+from cenote.ops.base import Arrays, Lowering, Op, OpenShape, Sample, Types
 from cenote.ops.checks import int64s, read, require_kind, require_same_dtype
+from cenote.ops.reduction.topk import best_of
 from cenote.ops.values import seeded, wide
 
 
@@ -81,6 +87,75 @@ class NonMaxSuppression(Op):
         yield Sample(
             NonMaxSuppression(), (seeded((1, 0, 4)), seeded((1, 2, 0)), int64s((5,)), overlap), "no boxes"
         )
+
+
+@dataclass(frozen=True)
+class Nms(Op):
+    """NonMaxSuppression of one class by cenote.functional's rules: boxes (n, 4) as (x1, y1, x2, y2), scores (n).
+
+    Outputs: the kept boxes from the best score on, -1 behind them (int64, n), and how many there are (int64, 1). The
+    overlap is taken in the boxes' type; boxes of no area overlap nothing (0 / 0 is not above any threshold). Equal
+    scores keep the order of the boxes; NaN is the best score.
+    """
+
+    threshold: float = 0.5
+
+    name = "nms"
+    operands = ("boxes", "scores")
+
+    def types(self, boxes: TensorType, scores: TensorType) -> Types:
+        require_same_dtype(self.name, require_kind(self.name, boxes, "f", "boxes"), scores)
+        if boxes.rank != 2 or boxes.shape[1] != 4 or scores.shape != boxes.shape[:1]:
+            raise ShapeError(f"{self.name}: boxes {boxes} must be (n, 4) and scores {scores} (n)")
+        return TensorType(INT64, scores.shape), TensorType(INT64, (1,))
+
+    def compute(self, boxes: Array, scores: Array) -> Arrays:
+        _, order = best_of(scores, scores.size, 0, True)
+        kept: list[int] = []
+        areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+        for box in order.tolist():
+            others = boxes[kept]
+            sides = np.minimum(boxes[box, 2:], others[:, 2:]) - np.maximum(boxes[box, :2], others[:, :2])
+            shared = np.prod(np.maximum(sides, 0), axis=1, dtype=boxes.dtype)
+            over = shared / (areas[box] + areas[kept] - shared)
+            if not (over.astype(np.float64) > self.threshold).any():
+                kept.append(box)
+        y = np.full(scores.shape, -1, np.int64)
+        y[: len(kept)] = kept
+        return y, np.array([len(kept)], np.int64)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        boxes, scores = (present(kind) for kind in inputs)
+        count = scores.size
+        if boxes.dtype.itemsize < 4 or not count:
+            return
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            corners, given = (present(view) for view in views)
+            y, number, ordered, places, kept = outputs
+            return [
+                order_call(given, ordered, places, 1, count, 1, count, True),
+                suppress_call(corners, places, y, number, kept, self.threshold),
+            ]
+
+        temporaries = (
+            TensorType(scores.dtype, (count,)),
+            TensorType(INT64, (count,)),
+            TensorType(boxes.dtype, (PARTS, count + SPARE)),
+        )
+        seconds = pass_seconds(boxes.nbytes) + count * 1e-7
+        yield Lowering("greedy", (PLAIN, PLAIN), (PLAIN, PLAIN), bind, seconds, temporaries=temporaries)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for count, dtype in ((1, np.float32), (40, np.float32), (300, np.float32), (40, np.float64)):
+            corners = np.abs(seeded((count, 2), dtype=dtype)) * 3
+            boxes = np.concatenate((corners, corners + np.abs(seeded((count, 2), 1, dtype)) + 1), axis=1)
+            for threshold in (0.0, 0.3, 0.7):
+                yield Sample(cls(threshold), (boxes.astype(dtype), np.round(seeded((count,), 2, dtype), 1)))
+        points = np.zeros((3, 4), np.float32), np.array([1.0, np.nan, 1.0], np.float32)
+        yield Sample(cls(), points, "no area")
+        yield Sample(cls(), (np.zeros((0, 4), np.float32), np.zeros(0, np.float32)), "no boxes")
 
 
 def _corners(boxes: Array, centered: bool) -> Array:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
+from cenote.core.sizes import is_size
+from cenote.core.target import Target
 from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import Arrays, Imported, Op, Sample, Types
+from cenote.ops.base import Arrays, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import BOOL, broadcast_shapes, int64s, read, require_kind, require_same_dtype
+from cenote.ops.sequence.scaled_dot_product import ScaledDotProduct
 from cenote.ops.values import narrow, seeded, wide
 
 
@@ -133,6 +136,31 @@ class Attention(Op):
         if broadcast_shapes(self.name, padded, shape) != shape:
             raise ShapeError(f"attention: mask {mask} does not broadcast to {list(shape)}")
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        q, k, v, mask, past_key, _, lengths = self.arranged(inputs)
+        plain = self.outputs == 1 and self.softcap <= 0 and self.window == (-1, -1)
+        if not plain or past_key is not None or lengths is not None or not q.dtype == k.dtype == v.dtype:
+            return
+        queries, keys, values = self.shapes(q, k, v)
+        heads, shared = keys[1], queries[1] // keys[1]
+        by_head = q.rank == 4
+        order = (
+            () if by_head else (0, 2, 3, 1, 4)
+        )  # (batch, length, heads, shared, size) to (batch, heads, shared, …)
+        types = []
+        for (batch, _, length, size), run in ((queries, shared), (keys, 1), (values, 1)):
+            shape = (batch, heads, run, length, size) if by_head else (batch, length, heads, run, size)
+            types.append(TensorType(q.dtype, shape))
+        back = () if by_head else (0, 3, 1, 2, 4)
+        scale = 1 / math.sqrt(max(queries[3], 1)) if self.scale is None else self.scale
+        op = ScaledDotProduct(scale, self.causal, 0, True, order, order, order, back)
+        given: list[TensorType | None] = [*types]
+        if mask is not None:
+            given.append(_mask_by_head(mask, heads, shared))
+        for option in op.lowerings(given, target):
+            absent = (None,) * (len(inputs) - len(option.inputs))
+            yield replace(option, inputs=(*option.inputs, *absent))
+
     def compute(
         self,
         q: Array,
@@ -205,9 +233,20 @@ class Attention(Op):
         )
         flat = (seeded((1, 3, 8), 1), seeded((1, 4, 4), 2), seeded((1, 4, 6), 3))
         yield Sample(Attention(4, 2), flat, "three axes")
+        yield Sample(Attention(causal=True), (q, k, v), "causal, shared heads")
+        yield Sample(Attention(4, 2), (*flat, seeded((1, 4, 3, 4), 4, np.bool_)), "three axes, mask")
         half = tuple(x.astype(np.float16) for x in (q, k, v))
         yield Sample(Attention(outputs=4, score_stage=2), half, "half")
         yield Sample(Attention(), (seeded((0, 2, 3, 4), 1), seeded((0, 2, 3, 4), 2), seeded((0, 2, 3, 4), 3)))
+
+
+def _mask_by_head(mask: TensorType, heads: int, shared: int) -> TensorType:
+    """A mask over (batch, heads, ...) as one over (batch, heads, shared, ...)."""
+    if mask.rank < 3:
+        return mask
+    *batch, of_heads, rows, columns = mask.shape
+    split = (1, 1) if not is_size(of_heads) and of_heads == 1 else (heads, shared)
+    return TensorType(mask.dtype, (*batch, *split, rows, columns))
 
 
 def _by_head(x: Array, shape: tuple[int, ...]) -> Array:

@@ -1,0 +1,383 @@
+"""Operators of ONNX Runtime's own domain (com.microsoft), written out by standard operators.
+
+Exports that were fused or quantised by ONNX Runtime's tools have them. What they come to is fused and compiled like any
+other graph. `written_out` gives the nodes of one as a function, whose inputs and outputs are the node's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from cenote.core.errors import ModelError, UnsupportedError
+from cenote.core.types import Array
+
+MICROSOFT = "com.microsoft"
+PRIVATE = "cenote"  # operators that ONNX does not have
+OPSET = 24  # of the standard operators below
+Write = Callable[["Writer"], Sequence[str]]
+
+
+class Writer:
+    """The nodes that one node comes to. Values are names; "" is an absent one."""
+
+    def __init__(self, node: Any, attributes: Mapping[str, Any]) -> None:
+        self.kind, self.attributes = node.op_type, attributes
+        self.inputs = [f"in{i}" if name else "" for i, name in enumerate(node.input)]
+        self.wanted = [bool(name) for name in node.output]
+        self.nodes: list[Any] = []
+        self.used: set[str] = set()
+
+    def input(self, index: int) -> str:
+        """An input; "" where it is absent."""
+        return self.inputs[index] if index < len(self.inputs) else ""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An attribute."""
+        self.used.add(name)
+        return self.attributes.get(name, default)
+
+    def refuse(self, what: str) -> UnsupportedError:
+        return UnsupportedError(f"{self.kind}: {what} is not supported")
+
+    def op(self, kind: str, *inputs: str, domain: str = "", outputs: int = 1, **attributes: Any) -> Any:
+        """Add a node; its output's name, or a list of several."""
+        made = [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
+        given = {name: value for name, value in attributes.items() if value is not None}
+        self.nodes.append(helper.make_node(kind, inputs, made, domain=domain, **given))
+        return made[0] if outputs == 1 else made
+
+    def constant(self, value: Any, dtype: Any = np.float32) -> str:
+        made: str = self.op("Constant", value=numpy_helper.from_array(np.asarray(value, dtype)))
+        return made
+
+    def passed(self, *names: str) -> dict[str, Any]:
+        """Attributes that are handed on as they are, where they are there."""
+        return {name: self.get(name) for name in names if self.get(name) is not None}
+
+    def plus(self, *values: str) -> str:
+        """The sum of those that are there."""
+        there = [value for value in values if value]
+        total = there[0]
+        for value in there[1:]:
+            total = self.op("Add", total, value)
+        return total
+
+    def dequantized(self, index: int) -> str:
+        """Input `index` with the scale and zero point behind it, as floats."""
+        x, scale, zero = (self.input(index + i) for i in range(3))
+        made: str = self.op("DequantizeLinear", x, scale, *([zero] if zero else []))
+        return made
+
+    def quantized(self, x: str, index: int, like: str) -> str:
+        """x by the scale at `index` and the zero point behind it; without one 0, in the type of `like`."""
+        zero = self.input(index + 1) or self.op("CastLike", self.constant(0, np.int32), like)
+        made: str = self.op("QuantizeLinear", x, self.input(index), zero)
+        return made
+
+    def channels_first(self, x: str, rank: int) -> str:
+        made: str = self.op("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)])
+        return made
+
+    def channels_last(self, x: str, rank: int) -> str:
+        made: str = self.op("Transpose", x, perm=[0, *range(2, rank), 1])
+        return made
+
+
+def written_out(node: Any, attributes: Mapping[str, Any]) -> Any | None:
+    """The node as a FunctionProto of standard operators; None for an operator that is not in the table.
+
+    Raises UnsupportedError for attributes and inputs that have no equal here.
+    """
+    write = _TABLE.get(node.op_type)
+    if write is None:
+        return None
+    writer = Writer(node, attributes)
+    outputs = list(write(writer))
+    unknown = sorted(set(attributes) - writer.used)
+    if unknown:
+        raise writer.refuse(f"attribute {', '.join(unknown)}")
+    if any(writer.wanted[len(outputs) :]) or any(
+        wanted and not made for wanted, made in zip(writer.wanted, outputs, strict=False)
+    ):
+        raise writer.refuse("an output beyond the first")
+    formals = [name or f"absent{i}" for i, name in enumerate(writer.inputs)]
+    results = [made or f"none{i}" for i, made in enumerate(outputs)][: len(writer.wanted)]
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(PRIVATE, 1)]
+    if len(set(results)) < len(results) or set(results) & set(formals):
+        raise ModelError(f"{node.op_type}: an output is handed on twice")
+    return onnx.helper.make_function(MICROSOFT, node.op_type, formals, results, writer.nodes, opsets)
+
+
+# ---- activations ------------------------------------------------------------------------------------------------
+
+
+def _activated(w: Writer, x: str, kind: str, parameters: Sequence[float]) -> str:
+    """An activation by its ONNX name, with its parameters in the order in which ONNX Runtime lists them."""
+    names = {"LeakyRelu": ["alpha"], "HardSigmoid": ["alpha", "beta"], "Elu": ["alpha"]}
+    if not kind or kind == "Identity":
+        return x
+    if kind == "Clip":
+        low, high = parameters
+        return str(w.op("Clip", x, w.constant(low), w.constant(high)))
+    if kind in ("Relu", "Sigmoid", "Tanh", "HardSwish") or kind in names:
+        given: dict[str, Any] = dict(zip(names.get(kind, ()), map(float, parameters), strict=False))
+        return str(w.op(kind, x, **given))
+    raise w.refuse(f"activation '{kind}'")
+
+
+def _bias_gelu(w: Writer) -> Sequence[str]:
+    return [w.op("Gelu", w.plus(*w.inputs))]
+
+
+def _fast_gelu(w: Writer) -> Sequence[str]:
+    return [w.op("Gelu", w.plus(*w.inputs), approximate="tanh")]
+
+
+def _quick_gelu(w: Writer) -> Sequence[str]:
+    return [w.op("Swish", w.input(0), alpha=float(w.get("alpha", 1.702)))]
+
+
+# ---- products ---------------------------------------------------------------------------------------------------
+
+_WINDOW = ("auto_pad", "dilations", "kernel_shape", "pads", "strides")
+
+
+def _fused_conv(w: Writer) -> Sequence[str]:
+    """x, weights, bias, a value that is added before the activation."""
+    given = [w.input(0), w.input(1), *([w.input(2)] if w.input(2) else [])]
+    y = w.plus(w.op("Conv", *given, **w.passed(*_WINDOW, "group")), w.input(3))
+    return [_activated(w, y, w.get("activation", ""), w.get("activation_params", ()))]
+
+
+def _fused_gemm(w: Writer) -> Sequence[str]:
+    y = w.op("Gemm", *w.inputs, **w.passed("alpha", "beta", "transA", "transB"))
+    names = [f"activation_{name}" for name in ("alpha", "beta", "gamma")]
+    parameters = [value for name in names if (value := w.get(name)) is not None]
+    return [_activated(w, y, w.get("activation", ""), parameters)]
+
+
+def _fused_matmul(w: Writer) -> Sequence[str]:
+    sides = []
+    for index, side in enumerate("AB"):
+        if w.get(f"transBatch{side}", 0):
+            raise w.refuse(f"transBatch{side}")
+        x = w.input(index)
+        sides.append(w.op("TransposeLast", x, domain=PRIVATE) if w.get(f"trans{side}", 0) else x)
+    product, alpha = w.op("MatMul", *sides), float(w.get("alpha", 1.0))
+    return [product if alpha == 1 else w.op("Mul", product, w.op("CastLike", w.constant(alpha), product))]
+
+
+def _integer_product(w: Writer, a: str, b: str, a_zero: str, b_zero: str) -> str:
+    zeros = [a_zero, b_zero] if b_zero else [a_zero] if a_zero else []
+    return str(w.op("Cast", w.op("MatMulInteger", a, b, *zeros), to=onnx.TensorProto.FLOAT))
+
+
+def _dynamic_matmul(w: Writer) -> Sequence[str]:
+    """a, b, scale of b, its zero point, bias."""
+    a, scale, zero = w.op("DynamicQuantizeLinear", w.input(0), outputs=3)
+    product = _integer_product(w, a, w.input(1), zero, w.input(3))
+    return [w.plus(w.op("Mul", product, w.op("Mul", scale, w.input(2))), w.input(4))]
+
+
+def _matmul_to_float(w: Writer) -> Sequence[str]:
+    """a, b, their scales, their zero points, bias."""
+    product = _integer_product(w, w.input(0), w.input(1), w.input(4), w.input(5))
+    return [w.plus(w.op("Mul", product, w.op("Mul", w.input(2), w.input(3))), w.input(6))]
+
+
+def _qgemm(w: Writer) -> Sequence[str]:
+    """a, b (each with scale and zero point), an int32 bias, scale and zero point of y (without them: floats)."""
+    a, b = w.input(0), w.input(3)
+    a = w.op("Transpose", a, perm=[1, 0]) if w.get("transA", 0) else a
+    b = w.op("Transpose", b, perm=[1, 0]) if w.get("transB", 0) else b
+    zeros = [w.input(2), w.input(5)]
+    total = w.plus(w.op("MatMulInteger", a, b, *zeros), w.input(6))
+    scale = w.op("Mul", w.op("Mul", w.input(1), w.input(4)), w.constant(float(w.get("alpha", 1.0))))
+    y = w.op("Mul", w.op("Cast", total, to=onnx.TensorProto.FLOAT), scale)
+    return [w.quantized(y, 7, w.input(0)) if w.input(7) else y]
+
+
+def _qlinear_conv(w: Writer) -> Sequence[str]:
+    """As the standard QLinearConv; `channels_last`: pictures have their channels behind."""
+    last = w.get("channels_last", 0)
+    attributes = w.passed(*_WINDOW, "group")
+    if not last:
+        return [w.op("QLinearConv", *w.inputs, **attributes)]
+    rank = len(w.get("kernel_shape", (0, 0))) + 2
+    y = w.op("QLinearConv", w.channels_first(w.input(0), rank), *w.inputs[1:], **attributes)
+    return [w.channels_last(y, rank)]
+
+
+# ---- quantised arithmetic ---------------------------------------------------------------------------------------
+
+
+def _qlinear_binary(kind: str) -> Write:
+    def write(w: Writer) -> Sequence[str]:
+        return [w.quantized(w.op(kind, w.dequantized(0), w.dequantized(3)), 6, w.input(0))]
+
+    return write
+
+
+def _qlinear_unary(kind: str, *attributes: str) -> Write:
+    def write(w: Writer) -> Sequence[str]:
+        return [w.quantized(w.op(kind, w.dequantized(0), **w.passed(*attributes)), 3, w.input(0))]
+
+    return write
+
+
+def _qlinear_softmax(w: Writer) -> Sequence[str]:
+    axis = int(w.get("axis", -1))
+    if w.get("opset", 13) < 13 and axis != -1:
+        raise w.refuse("an axis other than the last, before opset 13,")
+    return [w.quantized(w.op("Softmax", w.dequantized(0), axis=axis), 3, w.input(0))]
+
+
+def _qlinear_concat(w: Writer) -> Sequence[str]:
+    """Scale and zero point of y, then each input with its own."""
+    parts = [w.dequantized(index) for index in range(2, len(w.inputs), 3)]
+    return [w.quantized(w.op("Concat", *parts, axis=int(w.get("axis"))), 0, w.input(2))]
+
+
+def _qlinear_pool(kind: str, *attributes: str) -> Write:
+    def write(w: Writer) -> Sequence[str]:
+        given = w.passed(*attributes)
+        rank = len(given.get("kernel_shape", (0, 0))) + 2
+        last, x = w.get("channels_last", 0), w.dequantized(0)
+        y = w.op(kind, w.channels_first(x, rank) if last else x, **given)
+        return [w.quantized(w.channels_last(y, rank) if last else y, 3, w.input(0))]
+
+    return write
+
+
+def _nhwc_max_pool(w: Writer) -> Sequence[str]:
+    given = w.passed(*_WINDOW, "ceil_mode", "storage_order")
+    rank = len(given["kernel_shape"]) + 2
+    return [w.channels_last(w.op("MaxPool", w.channels_first(w.input(0), rank), **given), rank)]
+
+
+def _same(kind: str, *attributes: str) -> Write:
+    """An operator that the standard domain has by now."""
+
+    def write(w: Writer) -> Sequence[str]:
+        return [w.op(kind, *w.inputs, **w.passed(*attributes))]
+
+    return write
+
+
+# ---- transformers -----------------------------------------------------------------------------------------------
+
+
+def _skip_layer_norm(w: Writer) -> Sequence[str]:
+    """x, what is added, scale, shift, a bias that is added too. The fourth output is the sum."""
+    total = w.plus(w.input(0), w.input(1), w.input(4))
+    given = [total, w.input(2), *([w.input(3)] if w.input(3) else [])]
+    return [w.op("LayerNormalization", *given, epsilon=float(w.get("epsilon", 1e-5))), "", "", total]
+
+
+def _skip_rms_norm(w: Writer) -> Sequence[str]:
+    total = w.plus(w.input(0), w.input(1), w.input(3))
+    y = w.op("RMSNormalization", total, w.input(2), epsilon=float(w.get("epsilon", 1e-5)))
+    return [y, "", "", total]
+
+
+def _rms_norm(w: Writer) -> Sequence[str]:
+    given = w.passed("axis", "epsilon", "stash_type")
+    return [w.op("RMSNormalization", w.input(0), w.input(1), **given)]
+
+
+def _embed_layer_norm(w: Writer) -> Sequence[str]:
+    """Words, segments, tables of words, positions and segments, scale, shift, mask, positions. Outputs: the result, how
+    many words the mask keeps, the sum before normalising."""
+    ids, words = w.input(0), w.op("Gather", w.input(2), w.input(0))
+    one, zero = w.constant([1], np.int64), w.constant([0], np.int64)
+    if w.input(8):
+        places = w.op("Gather", w.input(3), w.input(8))
+    else:
+        places = w.op("Slice", w.input(3), zero, w.op("Gather", w.op("Shape", ids), one), zero)
+    total = w.plus(words, places, w.op("Gather", w.input(4), w.input(1)) if w.input(4) else "")
+    y = w.op("LayerNormalization", total, w.input(5), w.input(6), epsilon=float(w.get("epsilon", 1e-12)))
+    if w.get("mask_index_type", 1) not in (0, 1):
+        raise w.refuse("mask_index_type")
+    mask = w.input(7) or w.op("Sub", ids, ids)  # without one the count is 0, as ONNX Runtime has it
+    kept = w.op("ReduceSum", mask, one, keepdims=0)
+    return [y, kept, total]
+
+
+def _attention(w: Writer) -> Sequence[str]:
+    """x, weights and bias of queries, keys and values side by side; no mask and no past."""
+    if any(w.input(i) for i in range(3, 7)) or w.get("qkv_hidden_sizes") or w.get("do_rotary", 0):
+        raise w.refuse("a mask, past keys or sizes of their own")
+    projected = w.plus(w.op("MatMul", w.input(0), w.input(1)), w.input(2))
+    q, k, v = w.op("Split", projected, outputs=3, axis=-1, num_outputs=3)
+    return [_attended(w, q, k, v, "", bool(w.get("unidirectional", 0)))]
+
+
+def _multi_head_attention(w: Writer) -> Sequence[str]:
+    """Queries, keys, values, a bias of all three, a mask of keys (refused), what is added to the scores."""
+    if not (w.input(1) and w.input(2)) or w.input(4) or any(w.input(i) for i in range(6, 10)):
+        raise w.refuse("packed input, a mask of keys, or past keys")
+    parts = [w.input(i) for i in range(3)]
+    if w.input(3):
+        biases = w.op("Split", w.input(3), outputs=3, axis=0, num_outputs=3)
+        parts = [w.plus(part, bias) for part, bias in zip(parts, biases, strict=True)]
+    return [_attended(w, parts[0], parts[1], parts[2], w.input(5), bool(w.get("unidirectional", 0)))]
+
+
+def _attended(w: Writer, q: str, k: str, v: str, mask: str, causal: bool) -> str:
+    heads, scale = int(w.get("num_heads")), w.get("scale")
+    w.get("mask_filter_value")  # only with a mask
+    inputs = [q, k, v, *([mask] if mask else [])]
+    given: dict[str, Any] = {"q_num_heads": heads, "kv_num_heads": heads, "is_causal": int(causal)}
+    made: str = w.op("Attention", *inputs, **given, scale=float(scale) if scale else None)
+    return made
+
+
+_AVERAGE = (*_WINDOW, "ceil_mode", "count_include_pad")
+_TABLE: dict[str, Write] = {
+    "Attention": _attention,
+    "BiasGelu": _bias_gelu,
+    "DequantizeLinear": _same("DequantizeLinear", "axis"),
+    "DynamicQuantizeMatMul": _dynamic_matmul,
+    "EmbedLayerNormalization": _embed_layer_norm,
+    "FastGelu": _fast_gelu,
+    "FusedConv": _fused_conv,
+    "FusedGemm": _fused_gemm,
+    "FusedMatMul": _fused_matmul,
+    "Gelu": _same("Gelu"),
+    "MatMulIntegerToFloat": _matmul_to_float,
+    "MultiHeadAttention": _multi_head_attention,
+    "NhwcMaxPool": _nhwc_max_pool,
+    "QGemm": _qgemm,
+    "QLinearAdd": _qlinear_binary("Add"),
+    "QLinearAveragePool": _qlinear_pool("AveragePool", *_AVERAGE),
+    "QLinearConcat": _qlinear_concat,
+    "QLinearConv": _qlinear_conv,
+    "QLinearGlobalAveragePool": _qlinear_pool("GlobalAveragePool"),
+    "QLinearLeakyRelu": _qlinear_unary("LeakyRelu", "alpha"),
+    "QLinearMul": _qlinear_binary("Mul"),
+    "QLinearSigmoid": _qlinear_unary("Sigmoid"),
+    "QLinearSoftmax": _qlinear_softmax,
+    "QuantizeLinear": _same("QuantizeLinear", "axis"),
+    "QuickGelu": _quick_gelu,
+    "SimplifiedLayerNormalization": _rms_norm,
+    "SkipLayerNormalization": _skip_layer_norm,
+    "SkipSimplifiedLayerNormalization": _skip_rms_norm,
+    "TransposeMatMul": _fused_matmul,
+}
+NAMES = tuple(f"{MICROSOFT}.{name}" for name in _TABLE)
+
+
+def is_microsoft(domain: str, kind: str) -> bool:
+    """Is it an operator of the table? ONNX Runtime writes one of them into the standard domain."""
+    return domain == MICROSOFT or (not domain and kind == "SimplifiedLayerNormalization")
+
+
+def content(value: Any) -> Array | int | float | str:
+    """An attribute's value as Python has it."""
+    given: Array | int | float | str = helper.get_attribute_value(value)
+    return given.decode() if isinstance(given, bytes) else given

@@ -1,0 +1,74 @@
+"""What names mean where a node of an ONNX file stands, and what nodes are added to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from cenote.core.errors import ModelError
+from cenote.core.types import Array
+from cenote.frontends.onnx_tensors import Tensors
+from cenote.graph.graph import Node
+
+
+@dataclass
+class Scope:
+    """What names mean in one graph, function body or branch.
+
+    `names` maps a name of the file to a value of the graph; `wanted` gives names of outputs that the caller
+    chose; `attributes` are the AttributeProtos that a function's `ref_attr_name` stand for, None outside of functions.
+    """
+
+    opsets: Mapping[str, int]
+    prefix: str = ""
+    names: dict[str, str] = field(default_factory=dict)
+    wanted: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, Any] | None = None
+    parent: Scope | None = None
+    depth: int = 0
+
+    def find(self, name: str) -> str | None:
+        """The value that a name stands for; None when there is none."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.parent
+        return None
+
+    def inside(self, prefix: str, wanted: Mapping[str, str] | None = None) -> Scope:
+        """The scope of a graph inside of this one."""
+        return Scope(
+            self.opsets,
+            prefix,
+            wanted=wanted or {},
+            attributes=self.attributes,
+            parent=self,
+            depth=self.depth,
+        )
+
+    def resolve(self, name: str) -> str:
+        """The value that a name stands for; "" stays "" (absent)."""
+        value = self.find(name) if name else ""
+        if value is None:
+            raise ModelError(f"reads '{name}', which nothing makes")
+        return value
+
+
+class Adder(Protocol):
+    """Collects the nodes and constants of one model; `onnx_nodes.Importer` is what does."""
+
+    nodes: list[Node]
+    constants: dict[str, Array]
+    tensors: Tensors
+
+    def add_nodes(self, nodes: Sequence[Any], scope: Scope) -> None: ...
+
+    def add_initializers(self, graph: Any, scope: Scope) -> None: ...
+
+    def define(self, name: str, scope: Scope) -> str: ...
+
+    def unused(self, name: str) -> str: ...
+
+    def connect(self, made: Sequence[tuple[str, str]], body: Scope) -> None: ...

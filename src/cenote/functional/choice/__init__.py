@@ -1,0 +1,1 @@
+"""Functions that choose elements: by index, by a mask, by their order."""

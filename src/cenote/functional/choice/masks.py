@@ -1,0 +1,150 @@
+"""Elements by a mask, whose number is only known when they are counted: masked_select, nonzero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
+from cenote.core.types import INT64, PLAIN, Array, TensorType
+from cenote.functional.arguments import flag
+from cenote.functional.dispatch import lowering_runner
+from cenote.functional.outputs import check_out
+from cenote.functional.types import A, DLPack
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.launch import Runner
+from cenote.kernels.selection.compact import blocks_of, compact_call, coordinates_call, count_call
+from cenote.ops.base import Lowering
+from cenote.runtime.arrays import Restore, as_numpy, dense
+from cenote.runtime.memory import empty_output
+from cenote.runtime.threads import resolve_threads
+
+_KEPT = 1024  # runners of each kind
+
+
+@lru_cache(_KEPT)
+def _counting(dtype: np.dtype[Any], size: int, threads: int) -> Runner:
+    """Gives what is not zero in each block."""
+
+    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        return [count_call(present(views[0]), outputs[0])]
+
+    x, counts = TensorType(dtype, (size,)), TensorType(INT64, (blocks_of(size),))
+    lowering = Lowering("count", (PLAIN,), (PLAIN,), bind, pass_seconds(x.nbytes))
+    return lowering_runner(lowering, (x,), (counts,), threads)
+
+
+@lru_cache(_KEPT)
+def _compacting(dtype: np.dtype[Any], size: int, threads: int) -> Runner:
+    """Takes elements, mask and offsets; fills what is let through."""
+
+    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x, mask, offsets = (present(view) for view in views)
+        return [compact_call(x, mask, offsets, outputs[0])]
+
+    x, mask = TensorType(dtype, (size,)), TensorType(np.dtype(bool), (size,))
+    offsets = TensorType(INT64, (blocks_of(size) + 1,))
+    lowering = Lowering("compact", (PLAIN,) * 3, (PLAIN,), bind, pass_seconds(2 * x.nbytes))
+    return lowering_runner(lowering, (x, mask, offsets), (x,), threads)
+
+
+@lru_cache(_KEPT)
+def _locating(dtype: np.dtype[Any], shape: tuple[int, ...], threads: int) -> Runner:
+    """Takes elements and offsets; fills the coordinates, a row for each."""
+
+    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x, offsets = (present(view) for view in views)
+        return [coordinates_call(x, offsets, outputs[0], x.type.rank, 1)]
+
+    x = TensorType(dtype, shape)
+    offsets, y = TensorType(INT64, (blocks_of(x.size) + 1,)), TensorType(INT64, (x.size, x.rank))
+    lowering = Lowering("coordinates", (PLAIN,) * 2, (PLAIN,), bind, pass_seconds(x.nbytes))
+    return lowering_runner(lowering, (x, offsets), (y,), threads)
+
+
+def _array(where: str, name: str, x: Any) -> tuple[Array, Restore]:
+    try:
+        return as_numpy(x)
+    except InputError as error:
+        raise InputError(f"{where}: {name} {error}") from error
+
+
+def offsets_of(x: Array, threads: int) -> Array:
+    """Where the results of each block begin, and at last how many there are. `x` is dense and has elements."""
+    (counts,) = _counting(x.dtype, x.size, threads)([x], None)
+    offsets = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def masked_select(input: A, mask: DLPack, *, out: A | None = None, threads: int | None = None) -> A:
+    """The elements of `input` where `mask` (bool) holds, in row-major order, as a list; both broadcast.
+
+    out: a list of as many elements as the mask lets through. The mask must not change meanwhile.
+    Raises DTypeError, ShapeError; ArgumentError for an `out` of another size.
+    """
+    name = "masked_select"
+    (x, restore), (m, _) = _array(name, "input", input), _array(name, "mask", mask)
+    if m.dtype != np.bool_:
+        raise DTypeError(f"{name}: mask must be bool, got {m.dtype}")
+    if x.dtype.itemsize not in (1, 2, 4, 8) or x.dtype.kind in "OSU":
+        raise DTypeError(f"{name}: input has type {x.dtype}, expected elements of 1, 2, 4 or 8 bytes")
+    if x.shape != m.shape:
+        try:
+            x, m = np.broadcast_arrays(x, m)
+        except ValueError:
+            raise ShapeError(
+                f"{name}: input {list(x.shape)} and mask {list(m.shape)} do not broadcast"
+            ) from None
+    x, m, count = dense(x), dense(m), resolve_threads(threads)
+    offsets = offsets_of(m, count) if x.size else np.zeros(1, np.int64)
+    total = TensorType(x.dtype, (int(offsets[-1]),))
+    y, given = _target(name, out, total, (x, m))
+    if total.size:
+        _compacting(x.dtype, x.size, count)([x, m, offsets], [y])
+    return _handed(y, given, out, restore)
+
+
+def _target(name: str, out: Any, wanted: TensorType, inputs: tuple[Array, ...]) -> tuple[Array, Array | None]:
+    """Dense memory for the result, and the caller's array."""
+    if out is None:
+        return empty_output(wanted.shape, wanted.dtype), None
+    (given,) = check_out(name, out, (wanted,), inputs)
+    return (given if given.flags.c_contiguous else np.empty(wanted.shape, wanted.dtype)), given
+
+
+def _handed(y: Array, given: Array | None, out: Any, restore: Restore) -> Any:
+    if given is None:
+        return restore(y)
+    if given is not y:
+        given[...] = y
+    return out
+
+
+def nonzero(input: A, *, as_tuple: bool = False, out: A | None = None, threads: int | None = None) -> Any:
+    """The coordinates (int64) of the elements that are not zero, in row-major order: shape (count, axes).
+
+    NaN is not zero. With `as_tuple` a list of coordinates per axis instead, as numpy.nonzero gives (`out` must be
+    None); a scalar then counts as a list of one.
+    """
+    name = "nonzero"
+    x, restore = _array(name, "input", input)
+    apart = flag(name, "as_tuple", as_tuple)
+    if apart and out is not None:
+        raise ArgumentError(f"{name}: out must be None with as_tuple")
+    if x.dtype.kind not in "iufb" and x.dtype.name != "bfloat16":
+        raise DTypeError(f"{name}: input has type {x.dtype}, expected numbers or bools; cast it")
+    shape = (1,) if apart and not x.ndim else x.shape
+    x, count = dense(x).reshape(shape), resolve_threads(threads)
+    offsets = offsets_of(x, count) if x.size else np.zeros(1, np.int64)
+    total = TensorType(INT64, (int(offsets[-1]), x.ndim))
+    y, given = _target(name, out, total, (x,))
+    if total.size:
+        _locating(x.dtype, x.shape, count)([x, offsets], [y])
+    if apart:
+        return tuple(restore(np.ascontiguousarray(y[:, axis])) for axis in range(x.ndim))
+    return _handed(y, given, out, restore)

@@ -1,0 +1,1 @@
+"""Elementwise functions on arrays: recorded (`recorder`, `formulas`) and public (the other files)."""

@@ -1,0 +1,328 @@
+"""Elementwise functions of arrays are recorded before they run: each is written once, on `Traced` values, and a
+function of the user's that is made of them (`fused`) is recorded the same way and becomes one kernel.
+
+Types are PyTorch's: operands of several types are converted to the one that their kinds (bool, integer, float) promote
+to, in which arrays without axes and plain numbers count only by their kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, DTypeError, InputError, shown
+from cenote.core.types import BFLOAT16, FLOAT32, INT64, TensorType, is_float
+from cenote.functional.arguments import Operation, Types
+from cenote.functional.dispatch import call
+from cenote.ops.elementwise.cast import Cast
+from cenote.ops.elementwise.chain import Chain, Link
+from cenote.ops.elementwise.pointwise import Pointwise
+
+BOOL = np.dtype(np.bool_)
+Number = bool | int | float
+
+
+class Recorder:
+    """One function while it is being recorded: its inputs, numbers, and the operators so far."""
+
+    def __init__(self, where: str, inputs: Sequence[TensorType]) -> None:
+        self.where, self.inputs = where, inputs
+        self.scalars: dict[tuple[str, Number, np.dtype[Any]], int] = {}
+        self.links: list[tuple[Pointwise, tuple[tuple[str, int], ...]]] = []
+
+    def given(self) -> list[Traced]:
+        """The inputs."""
+        return [Traced(self, x, ("input", index)) for index, x in enumerate(self.inputs)]
+
+    def scalar(self, value: Number, dtype: np.dtype[Any]) -> Traced:
+        """A number as a value of a type; DTypeError for an integer type that cannot hold it."""
+        if not is_float(dtype) and dtype != BOOL:
+            limits = np.iinfo(dtype)
+            if not limits.min <= value <= limits.max:
+                raise DTypeError(
+                    f"{self.where}: {value} does not fit {dtype}; cast the input to a wider type"
+                )
+        place = self.scalars.setdefault((repr(value), value, dtype), len(self.scalars))
+        return Traced(self, TensorType(dtype, ()), ("scalar", place))
+
+    def apply(self, op: Pointwise, *operands: Traced) -> Traced:
+        """The value of an operator."""
+        (made,) = op.infer(*(x.type for x in operands))
+        self.links.append((op, tuple(x.place for x in operands)))
+        return Traced(self, made, ("link", len(self.links) - 1))
+
+    def chain(self, result: Traced) -> Chain:
+        """All that is recorded as one operator, of which `result` is the last."""
+        if result.place != ("link", len(self.links) - 1):
+            result = self.apply(Cast(result.type.dtype), result)
+        first = {"input": 0, "scalar": len(self.inputs)}
+        first["link"] = first["scalar"] + len(self.scalars)
+        links = [Link(op, tuple(first[kind] + index for kind, index in places)) for op, places in self.links]
+        scalars = tuple((value, dtype) for _, value, dtype in self.scalars)
+        return Chain(len(self.inputs), tuple(links), scalars)
+
+
+class Traced:
+    """An array of a function that is being recorded. It has operators and the functions of this module, no elements."""
+
+    __array_ufunc__ = None  # NumPy's arrays leave their operators to this class, which says what is wrong
+
+    def __init__(self, recorder: Recorder, type: TensorType, place: tuple[str, int]) -> None:
+        self.recorder, self.type, self.place = recorder, type, place
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type."""
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+        return self.type.shape
+
+    def __bool__(self) -> bool:
+        raise InputError("fused: a recorded array has no truth value; use where() instead of if")
+
+    def __iter__(self) -> Any:
+        raise InputError("fused: a recorded array has no elements to go through")
+
+    def __add__(self, other: Any) -> Traced:
+        return record("add", self, other)
+
+    def __radd__(self, other: Any) -> Traced:
+        return record("add", other, self)
+
+    def __sub__(self, other: Any) -> Traced:
+        return record("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Traced:
+        return record("sub", other, self)
+
+    def __mul__(self, other: Any) -> Traced:
+        return record("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Traced:
+        return record("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Traced:
+        return record("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Traced:
+        return record("div", other, self)
+
+    def __floordiv__(self, other: Any) -> Traced:
+        return record("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Traced:
+        return record("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Traced:
+        return record("remainder", self, other)
+
+    def __rmod__(self, other: Any) -> Traced:
+        return record("remainder", other, self)
+
+    def __pow__(self, other: Any) -> Traced:
+        return record("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Traced:
+        return record("pow", other, self)
+
+    def __and__(self, other: Any) -> Traced:
+        return record("bitwise_and", self, other)
+
+    def __or__(self, other: Any) -> Traced:
+        return record("bitwise_or", self, other)
+
+    def __xor__(self, other: Any) -> Traced:
+        return record("bitwise_xor", self, other)
+
+    def __invert__(self) -> Traced:
+        return record("bitwise_not", self)
+
+    def __neg__(self) -> Traced:
+        return record("neg", self)
+
+    def __abs__(self) -> Traced:
+        return record("abs", self)
+
+    def __lt__(self, other: Any) -> Traced:
+        return record("lt", self, other)
+
+    def __le__(self, other: Any) -> Traced:
+        return record("le", self, other)
+
+    def __gt__(self, other: Any) -> Traced:
+        return record("gt", self, other)
+
+    def __ge__(self, other: Any) -> Traced:
+        return record("ge", self, other)
+
+    def __eq__(self, other: Any) -> Traced:  # type: ignore[override]  # elementwise, as arrays have it
+        return record("eq", self, other)
+
+    def __ne__(self, other: Any) -> Traced:  # type: ignore[override]  # elementwise, as arrays have it
+        return record("ne", self, other)
+
+    __hash__ = object.__hash__
+
+
+Operand = Traced | Number
+Formula = Callable[..., Traced]
+FORMULAS: dict[str, Formula] = {}
+"""What each function does with recorded operands: the first argument is the recorder, then operands and arguments."""
+
+
+def formula(made: Formula) -> Formula:
+    """Enters a function into the table, under its name without the underscore."""
+    FORMULAS[made.__name__.strip("_")] = made
+    return made
+
+
+def record(name: str, *operands: Any, arguments: Sequence[Any] = ()) -> Traced:
+    """The value of a function on operands of which at least one is recorded."""
+    recorder = next(x.recorder for x in operands if isinstance(x, Traced))
+    for x in operands:
+        if isinstance(x, Traced):
+            if x.recorder is not recorder:
+                raise InputError(f"{name}: the operands are recorded by different calls of fused")
+        elif not isinstance(x, bool | int | float):
+            raise InputError(
+                f"{name}: an operand is {shown(x)} ({type(x).__name__}); in a fused function operands are its "
+                "arguments, what is made of them, and numbers"
+            )
+    return FORMULAS[name](recorder, *operands, *arguments)
+
+
+def parse_formula(types: Types, name: str, template: tuple[Any, ...], *arguments: Any) -> Operation:
+    """A function of FORMULAS: `template` has its operands, None for each array."""
+    recorder = Recorder(name, types)
+    arrays = iter(recorder.given())
+    operands = [next(arrays) if x is None else x for x in template]
+    return operation_of(recorder, FORMULAS[name](recorder, *operands, *arguments))
+
+
+def operation_of(recorder: Recorder, result: Traced) -> Operation:
+    """A recorded function, ready to be run."""
+    return Operation(recorder.chain(result), tuple(x.shape for x in recorder.inputs), (result.shape,))
+
+
+def run(name: str, operands: Sequence[Any], arguments: Sequence[Any], out: Any, threads: Any) -> Any:
+    """A function of FORMULAS on arrays and numbers, at least one of them an array, or on recorded values."""
+    for x in operands:
+        if isinstance(x, Traced):
+            if out is not None or threads is not None:
+                raise ArgumentError(
+                    f"{name}: out and threads are arguments of the fused function, not of its parts"
+                )
+            return record(name, *operands, arguments=arguments)
+    template = tuple(_number(x) for x in operands)
+    arrays = tuple(x for x, number in zip(operands, template, strict=True) if number is None)
+    if not arrays:
+        raise InputError(f"{name}: all operands are numbers; at least one must be an array")
+    return call(parse_formula, arrays, (name, template, *arguments), out, threads)
+
+
+def _number(x: Any) -> Number | None:
+    if isinstance(x, bool | int | float):
+        return x
+    if isinstance(x, np.generic) and x.dtype.kind in "biuf":
+        value: Number = x.item()
+        return value
+    return None
+
+
+# ---- types ----------------------------------------------------------------------------------------------------------
+
+
+def _kind(dtype: np.dtype[Any]) -> int:
+    return 2 if is_float(dtype) else 0 if dtype == BOOL else 1
+
+
+def _pair_type(where: str, a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    if a == b or _kind(a) != _kind(b):
+        return a if _kind(a) >= _kind(b) else b
+    if is_float(a):
+        if BFLOAT16 in (a, b) and a.itemsize == b.itemsize:
+            return FLOAT32
+        return a if a.itemsize > b.itemsize else b
+    joined = np.promote_types(a, b)
+    if joined.kind == "f":
+        raise DTypeError(f"{where}: there is no integer type for both {a} and {b}; cast one")
+    return joined
+
+
+def result_type(where: str, operands: Sequence[Operand]) -> np.dtype[Any]:
+    """The type that operands promote to, by torch.result_type's rule."""
+    found: np.dtype[Any] | None = None
+    arrays = [x.type for x in operands if isinstance(x, Traced)]
+    for x in arrays:
+        if x.dtype.kind not in "biuf" and not is_float(x.dtype):
+            raise DTypeError(f"{where}: type {x.dtype} is not supported")
+    numbers = [BOOL if isinstance(x, bool) else INT64 if isinstance(x, int) else FLOAT32
+               for x in operands if not isinstance(x, Traced)]  # fmt: skip
+    for group in ([x.dtype for x in arrays if x.rank], [x.dtype for x in arrays if not x.rank], numbers):
+        joined: np.dtype[Any] | None = None
+        for dtype in group:
+            joined = dtype if joined is None else _pair_type(where, joined, dtype)
+        if joined is not None and (found is None or _kind(joined) > _kind(found)):
+            found = joined
+    assert found is not None, "operands"
+    return found
+
+
+def as_type(recorder: Recorder, x: Operand, dtype: np.dtype[Any]) -> Traced:
+    """An operand as a value of a type."""
+    if not isinstance(x, Traced):
+        return recorder.scalar(x, dtype)
+    return x if x.dtype == dtype else recorder.apply(Cast(dtype), x)
+
+
+def promoted(recorder: Recorder, where: str, *operands: Operand, floats: bool = False) -> list[Traced]:
+    """The operands in their common type; with `floats` integers and bool become float32."""
+    dtype = result_type(where, operands)
+    if floats and not is_float(dtype):
+        dtype = FLOAT32
+    return [as_type(recorder, x, dtype) for x in operands]
+
+
+# ---- functions of the user's ----------------------------------------------------------------------------------------
+
+
+class Fused:
+    """What `fused` gives: a function of arrays that runs as one kernel per signature."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", "fused").strip("<>")
+
+    def __call__(self, *arrays: Any, out: Any = None, threads: int | None = None) -> Any:
+        return call(self.parse, arrays, (self.name,), out, threads)
+
+    def parse(self, types: Types, where: str) -> Operation:
+        """The function recorded for inputs of these types."""
+        recorder = Recorder(where, types)
+        result = self.function(*recorder.given())
+        if not isinstance(result, Traced) or result.recorder is not recorder:
+            raise InputError(
+                f"{where}: a fused function returns one array made of its arguments, got {shown(result)}"
+            )
+        return operation_of(recorder, result)
+
+
+def fused(function: Callable[..., Any]) -> Fused:
+    """A function of elementwise functions as one pass over memory.
+
+        squash = F.fused(lambda x, y: F.sigmoid(x * 2.0 + y) - 0.5)
+        z = squash(x, y)                     # the same bits as the functions one by one, each rounded to its type
+
+    `function` takes arrays and gives one; it is called once per combination of shapes and types, with arrays that
+    record what is done to them. It may use operators, numbers, and the elementwise functions of this module; other
+    arrays must be among its arguments. Operands broadcast. The result has arguments `out=` and `threads=`.
+
+    Raises InputError for what cannot be recorded. More than 8 operands (numbers that differ count) or 32 operators run
+    one by one in NumPy.
+    """
+    return Fused(function)

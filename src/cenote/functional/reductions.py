@@ -1,0 +1,221 @@
+"""Reductions and running sums on arrays, named and defaulted as torch.
+
+dim: an axis, several, or None (or ()) for all. Sums and products of integers and bool are int64, and wrap around.
+float16 and bfloat16 are added up in wider floats and rounded once. `dtype`: what the input is converted to first.
+out: an array to write to; threads: None for all. Errors: DTypeError for types that a function does not take, ShapeError
+and ArgumentError for axes that are not there or named twice, ArgumentError for a maximum of nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, DTypeError
+from cenote.core.types import is_float
+from cenote.functional.arguments import Operation, Types, flag, real, whole
+from cenote.functional.bound import Bound
+from cenote.functional.dispatch import call
+from cenote.functional.elementwise import arithmetic as elementwise
+from cenote.functional.elementwise import unary
+from cenote.functional.elementwise.formulas import named_type, type_name
+from cenote.functional.elementwise.recorder import fused, record
+from cenote.functional.movement import numbers_of
+from cenote.functional.types import A
+from cenote.ops.checks import normalize_axis, unique_axes
+from cenote.ops.reduction import reduce as onnx
+from cenote.ops.reduction.cumulative import CumProd, CumSum
+
+_OPS: dict[str, Any] = {
+    "sum": onnx.ReduceSum, "mean": onnx.ReduceMean, "prod": onnx.ReduceProd, "amax": onnx.ReduceMax,
+    "amin": onnx.ReduceMin, "l1": onnx.ReduceL1, "l2": onnx.ReduceL2,
+}  # fmt: skip
+_squared_distance = fused(lambda x, mean: (x - mean) * (x - mean))
+_finite_or_zero = fused(lambda x: _choose(elementwise.isfinite(x), x, 0))
+_shifted_exp = fused(lambda x, largest: unary.exp(x - largest))
+
+
+def _choose(condition: Any, a: Any, b: Any) -> Any:
+    """A choice, of recorded arrays."""
+    return record("where", condition, a, b)
+
+
+def parse_reduction(types: Types, where: str, kind: str, dim: Any, keepdim: Any) -> Operation:
+    """A reduction that ONNX has."""
+    (x,) = types
+    axes = _axes(where, dim, x.rank)
+    if kind in ("amax", "amin") and not x.size and any(x.shape[axis] == 0 for axis in axes):
+        raise ArgumentError(f"{where}: {x} has no elements along an axis that is reduced")
+    if kind == "mean" and not is_float(x.dtype):
+        raise DTypeError(f"{where}: type {x.dtype} is not a float type; give dtype='float32'")
+    shape = x.shape or (1,)
+    op = _OPS[kind](axes if x.shape else (0,), False)
+    kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(x.shape))
+    removed = tuple(extent for axis, extent in enumerate(x.shape) if axis not in axes)
+    return Operation(op, (shape,), (kept if flag(where, "keepdim", keepdim) else removed,))
+
+
+def _axes(where: str, dim: Any, rank: int) -> tuple[int, ...]:
+    if dim is None or dim == () or dim == []:
+        return tuple(range(rank))
+    axes = unique_axes(where, numbers_of(where, "dim", dim), max(rank, 1))
+    return axes if rank else ()
+
+
+def _reduced(
+    where: str, kind: str, x: Any, dim: Any, keepdim: bool, out: Any, threads: int | None, dtype: Any = None
+) -> Any:
+    if dtype is not None:
+        x = elementwise.to(x, type_name(where, dtype), threads=threads)
+    elif kind in ("sum", "prod") and not is_float(_type(x)) and _type(x) != np.int64:
+        x = elementwise.to(x, "int64", threads=threads)
+    return call(parse_reduction, (x,), (where, kind, dim, keepdim), out, threads)
+
+
+def _type(x: Any) -> np.dtype[Any]:
+    """The element type of any library's array."""
+    name = str(getattr(x, "dtype", "float32")).rpartition(".")[2]
+    return named_type("reduction", name)
+
+
+def sum(  # torch's name
+    input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
+    threads: int | None = None,
+) -> A:  # fmt: skip
+    """Sum along axes; of nothing 0."""
+    return cast(A, _reduced("sum", "sum", input, dim, keepdim, out, threads, dtype))
+
+
+def mean(
+    input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
+    threads: int | None = None,
+) -> A:  # fmt: skip
+    """Arithmetic mean along axes, of floats; of nothing NaN."""
+    return cast(A, _reduced("mean", "mean", input, dim, keepdim, out, threads, dtype))
+
+
+def prod(
+    input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
+    threads: int | None = None,
+) -> A:  # fmt: skip
+    """Product along an axis (torch takes one; several will do); of nothing 1."""
+    return cast(A, _reduced("prod", "prod", input, dim, keepdim, out, threads, dtype))
+
+
+def amax(
+    input: A, dim: Any = (), keepdim: bool = False, *, out: A | None = None, threads: int | None = None
+) -> A:
+    """Largest along axes; NaN where one is NaN."""
+    return cast(A, _reduced("amax", "amax", input, dim, keepdim, out, threads))
+
+
+def amin(
+    input: A, dim: Any = (), keepdim: bool = False, *, out: A | None = None, threads: int | None = None
+) -> A:
+    """Smallest along axes; NaN where one is NaN."""
+    return cast(A, _reduced("amin", "amin", input, dim, keepdim, out, threads))
+
+
+def _wide(x: Any, where: str, threads: int | None) -> tuple[Any, np.dtype[Any]]:
+    """Floats of 16 bits as float32: what several passes keep between them."""
+    dtype = _type(x)
+    if not is_float(dtype):
+        raise DTypeError(f"{where}: type {dtype} is not a float type; cast the input to float32 first")
+    return (elementwise.to(x, "float32", threads=threads) if dtype.itemsize < 4 else x), dtype
+
+
+def _spread(where: str, x: Any, dim: Any, correction: Any, keepdim: bool, threads: int | None) -> Any:
+    count = math.prod(x.shape[axis] for axis in _axes(where, dim, len(x.shape)))
+    freedom = max(0.0, count - real(where, "correction", correction))
+    distances = _squared_distance(x, mean(x, dim, True, threads=threads), threads=threads)
+    return elementwise.div(sum(distances, dim, keepdim, threads=threads), freedom, threads=threads)
+
+
+def var(
+    input: A, dim: Any = None, *, correction: float = 1, keepdim: bool = False, out: A | None = None,
+    threads: int | None = None,
+) -> A:  # fmt: skip
+    """Variance along axes: the squared distances from the mean, added and divided by their number less `correction`
+    (not below 0; NaN for one element). Takes as much memory as the input for the time of the call."""
+    wide, dtype = _wide(input, "var", threads)
+    made = _spread("var", wide, dim, correction, keepdim, threads)
+    return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
+
+
+def std(
+    input: A, dim: Any = None, *, correction: float = 1, keepdim: bool = False, out: A | None = None,
+    threads: int | None = None,
+) -> A:  # fmt: skip
+    """Square root of `var`."""
+    wide, dtype = _wide(input, "std", threads)
+    made = unary.sqrt(_spread("std", wide, dim, correction, keepdim, threads), threads=threads)
+    return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
+
+
+def norm(
+    input: A, p: float = 2, dim: Any = None, keepdim: bool = False, *, out: A | None = None,
+    threads: int | None = None,
+) -> A:  # fmt: skip
+    """(sum |input|^p)^(1/p) along axes: of vectors for every dim. p may be infinite (largest or smallest |input|) and 0
+    (how many differ from 0)."""
+    order = real("norm", "p", p)
+    if order in (1.0, 2.0):
+        kind = "l1" if order == 1.0 else "l2"
+        _wide(input, "norm", threads)
+        return cast(A, _reduced("norm", kind, input, dim, keepdim, out, threads))
+    wide, dtype = _wide(input, "norm", threads)
+    size = elementwise.abs(wide, threads=threads)
+    if math.isinf(order):
+        made = (amax if order > 0 else amin)(size, dim, keepdim, threads=threads)
+    elif order == 0:
+        made = sum(elementwise.ne(size, 0, threads=threads), dim, keepdim, dtype=dtype, threads=threads)
+    else:
+        total = sum(elementwise.pow(size, order, threads=threads), dim, keepdim, threads=threads)
+        made = elementwise.pow(total, 1.0 / order, threads=threads)
+    return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
+
+
+def logsumexp(
+    input: A, dim: Any, keepdim: bool = False, *, out: A | None = None, threads: int | None = None
+) -> A:
+    """log(sum exp(input)) along axes, without overflow; of integers as float32."""
+    dtype = _type(input)
+    if not is_float(dtype):
+        input, dtype = elementwise.to(input, "float32", threads=threads), np.dtype(np.float32)
+    wide, _ = _wide(input, "logsumexp", threads)
+    if any(wide.shape[axis] == 0 for axis in _axes("logsumexp", dim, len(wide.shape))):
+        made = unary.log(sum(wide, dim, keepdim, threads=threads), threads=threads)
+        return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
+    largest = amax(wide, dim, True, threads=threads)
+    shift = _finite_or_zero(largest, threads=threads)
+    total = sum(_shifted_exp(wide, shift, threads=threads), dim, keepdim, threads=threads)
+    made = elementwise.add(unary.log(total, threads=threads), shift.reshape(total.shape), threads=threads)
+    return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
+
+
+def cumsum(input: A, dim: int, *, dtype: Any = None, out: A | None = None, threads: int | None = None) -> A:
+    """Sum of the elements up to each place along an axis."""
+    return cast(A, _running("cumsum", input, dim, dtype, out, threads))
+
+
+def cumprod(input: A, dim: int, *, dtype: Any = None, out: A | None = None, threads: int | None = None) -> A:
+    """Product of the elements up to each place along an axis."""
+    return cast(A, _running("cumprod", input, dim, dtype, out, threads))
+
+
+def _running(where: str, x: Any, dim: Any, dtype: Any, out: Any, threads: int | None) -> Any:
+    if dtype is not None:
+        x = elementwise.to(x, type_name(where, dtype), threads=threads)
+    elif not is_float(_type(x)):
+        x = elementwise.to(x, "int64", threads=threads)
+    return call(parse_running, (x,), (where, dim), out, threads)
+
+
+def parse_running(types: Types, where: str, dim: Any) -> Operation:
+    """A running sum or product."""
+    (x,) = types
+    axis = normalize_axis(where, whole(where, "dim", dim), max(x.rank, 1))
+    op = (CumSum if where == "cumsum" else CumProd)()
+    return Operation(Bound(op, {1: np.array(axis, np.int64)}), (x.shape or (1,),), (x.shape,))

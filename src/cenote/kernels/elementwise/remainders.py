@@ -1,0 +1,42 @@
+"""Remainders of floats, exact as C's fmod: computed in float64, where those of quotients below 2^28 are exact. For
+others, and infinities, the C library is asked, element by element."""
+
+from __future__ import annotations
+
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import F32, F64, Value
+from cenote.kernels.elementwise import integers
+from cenote.kernels.elementwise.library import any_lane, by_library, with_sign
+
+
+def remainder(k: Kernel, a: Value, b: Value) -> Value:
+    """What is left of a, with its sign."""
+    return _remainder(k, a.to(F64), b.to(F64)).to(F32) if a.type is F32 else integers.remainder(k, a, b)
+
+
+def modulo(k: Kernel, a: Value, b: Value) -> Value:
+    """What is left of a, with the sign of b."""
+    if a.type is not F32:
+        return integers.modulo(k, a, b)
+    wide, by = a.to(F64), b.to(F64)
+    left = _remainder(k, wide, by)
+    negative = left < 0.0
+    crosses = negative.differs(by < 0.0) & left.differs(0.0)
+    moved = k.select(crosses, left + by, left)
+    return k.select(left.equals(0.0), with_sign(k, left, by), moved).to(F32)
+
+
+def _remainder(k: Kernel, a: Value, b: Value) -> Value:
+    size, by = k.absolute(a), k.absolute(b)
+    quotient = size / by
+    usual = (quotient < 2.0**28) & (by < float("inf"))
+    held = k.select(usual, quotient, k.constant(F64, 0.0))
+    # Up or down to a whole number: the rest is then between -b and b, and exact.
+    whole = (held + 2.0**52) - 2.0**52
+    rest = size - whole * k.select(usual, by, k.constant(F64, 0.0))
+    rest = k.select(rest < 0.0, rest + by, rest)
+    result = k.variable(with_sign(k, k.absolute(rest), a))
+    with k.when(any_lane(k, ~usual)):
+        exact = by_library(k, "fmod", a, b)
+        result.value = k.select(usual, result.value, exact)
+    return result.value

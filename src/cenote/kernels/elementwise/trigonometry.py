@@ -1,0 +1,148 @@
+"""Trigonometric, hyperbolic and inverse functions of float32, computed in float64: the result is rounded once, with an
+error below 0.51 units in the last place. The sign of zero, infinities and NaN are those of C.
+
+Angles are reduced by the nearest multiple of pi/2 in three parts of 26 bits, whose products with a multiple below 2^27
+are exact. Beyond, which no network means, the C library is asked, element by element.
+"""
+
+from __future__ import annotations
+
+import math as constants
+from collections.abc import Callable
+
+from cenote.codegen import math
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import F32, F64, I64, Value
+from cenote.kernels.elementwise.library import any_lane, by_library, with_sign
+
+_HALF_PI = (  # 26 bits, 26 bits, the rest
+    float.fromhex("0x1.921fb50000000p+0"),
+    float.fromhex("0x1.110b460000000p-26"),
+    float.fromhex("0x1.1a62633145c07p-54"),
+)
+_LARGEST_ANGLE = 1e8  # below 2^27 quarter turns
+_SINE = tuple((-1) ** n / constants.factorial(2 * n + 1) for n in range(1, 7))  # in r²; 2e-14 at pi/4
+_COSINE = tuple((-1) ** n / constants.factorial(2 * n) for n in range(1, 8))
+_ARC_TANGENT = tuple((-1) ** n / (2 * n + 1) for n in range(8))  # of 0.2 at most: 3e-13
+
+Formula = Callable[[Kernel, Value], Value]
+
+
+def _in_double(function: Formula) -> Formula:
+    """The function of a float32 by one of float64."""
+    return lambda k, x: function(k, x.to(F64)).to(F32)
+
+
+def _angle(quarter: int, name: str) -> Formula:
+    """The sine (from quarter 0) or cosine (from quarter 1)."""
+
+    def function(k: Kernel, x: Value) -> Value:
+        wide = x.to(F64)
+        result = k.variable(_wave(k, wide, quarter).to(F32))
+        large = k.absolute(x) > _LARGEST_ANGLE
+        with k.when(any_lane(k, large)):
+            result.value = by_library(k, name, wide).to(F32)
+        return result.value
+
+    return function
+
+
+def _turned(k: Kernel, x: Value) -> tuple[Value, Value]:
+    """The number of quarter turns as an integer, and the angle left, within pi/4."""
+    magic = 1.5 * 2.0**52
+    shifted = x * (2.0 / constants.pi) + magic
+    turns = shifted - magic
+    for part in _HALF_PI:
+        x = x - turns * part
+    return shifted.bits(I64), x
+
+
+def _wave(k: Kernel, x: Value, quarter: int) -> Value:
+    turns, r = _turned(k, x)
+    square = r * r
+    sine = r + r * square * math.polynomial(k, square, _SINE)
+    sine = k.select(r.equals(0.0), r, sine)
+    cosine = 1.0 + square * math.polynomial(k, square, _COSINE)
+    place = turns + quarter
+    value = k.select((place & 1).equals(0), sine, cosine)
+    return k.select((place & 2).equals(0), value, -value)
+
+
+def _tangent(k: Kernel, x: Value) -> Value:
+    wide = x.to(F64)
+    result = k.variable((_wave(k, wide, 0) / _wave(k, wide, 1)).to(F32))
+    with k.when(any_lane(k, k.absolute(x) > _LARGEST_ANGLE)):
+        result.value = by_library(k, "tan", wide).to(F32)
+    return result.value
+
+
+def _arc_tangent(k: Kernel, x: Value) -> Value:
+    """By atan(x) = 2 atan(x / (1 + sqrt(1 + x²))), twice, of 1/x where x is above 1."""
+    size = k.absolute(x)
+    large = size > 1.0
+    t = k.select(large, 1.0 / size, size)
+    for _ in range(2):
+        t = t / (k.square_root(t * t + 1.0) + 1.0)
+    angle = t * 4.0 * math.polynomial(k, t * t, _ARC_TANGENT)
+    return with_sign(k, k.select(large, constants.pi / 2 - angle, angle), x)
+
+
+def _arc_sine(k: Kernel, x: Value) -> Value:
+    return _arc_tangent(k, x / k.square_root((1.0 - x) * (1.0 + x)))
+
+
+def _hyperbolic_sine(k: Kernel, x: Value) -> Value:
+    grown = math.expm1(k, k.absolute(x))
+    result = (grown + grown / (grown + 1.0)) * 0.5
+    return with_sign(k, k.select(grown.equals(float("inf")), grown, result), x)
+
+
+def _hyperbolic_cosine(k: Kernel, x: Value) -> Value:
+    grown = math.exp(k, k.absolute(x))
+    return (grown + 1.0 / grown) * 0.5
+
+
+def _log1p(k: Kernel, x: Value) -> Value:
+    lowest = k.constant(F64, float("-inf"), x.lanes)
+    return k.select(x.equals(-1.0), lowest, k.select(x.equals(0.0), x, math.log1p(k, x)))
+
+
+def _inverse_hyperbolic_sine(k: Kernel, x: Value) -> Value:
+    size = k.absolute(x)
+    square = size * size
+    result = _log1p(k, size + square / (k.square_root(square + 1.0) + 1.0))
+    return with_sign(k, k.select(size.equals(float("inf")), size, result), x)
+
+
+def _inverse_hyperbolic_cosine(k: Kernel, x: Value) -> Value:
+    above = x - 1.0
+    result = _log1p(k, above + k.square_root(above * (above + 2.0)))
+    return k.select(above < 0.0, k.constant(F64, float("nan"), x.lanes), result)
+
+
+def _inverse_hyperbolic_tangent(k: Kernel, x: Value) -> Value:
+    size = k.absolute(x)
+    return with_sign(k, _log1p(k, (size + size) / (1.0 - size)) * 0.5, x)
+
+
+def _exp2(k: Kernel, x: Value) -> Value:
+    return math.exp(k, x * constants.log(2.0))
+
+
+FORMULAS: dict[str, Formula] = {
+    "sin": _angle(0, "sin"),
+    "cos": _angle(1, "cos"),
+    "tan": _tangent,
+    "asin": _in_double(_arc_sine),
+    "acos": _in_double(lambda k, x: constants.pi / 2 - _arc_sine(k, x)),
+    "atan": _in_double(_arc_tangent),
+    "sinh": _in_double(_hyperbolic_sine),
+    "cosh": _in_double(_hyperbolic_cosine),
+    "asinh": _in_double(_inverse_hyperbolic_sine),
+    "acosh": _in_double(_inverse_hyperbolic_cosine),
+    "atanh": _in_double(_inverse_hyperbolic_tangent),
+    "log1p": _in_double(_log1p),
+    "log2": _in_double(lambda k, x: math.log(k, x) * (1.0 / constants.log(2.0))),
+    "log10": _in_double(lambda k, x: math.log(k, x) * (1.0 / constants.log(10.0))),
+    "exp2": _in_double(_exp2),
+}

@@ -1,0 +1,1 @@
+"""Kernels that choose elements: by index, by a mask, by their order."""

@@ -1,0 +1,73 @@
+"""Elementwise functions that ONNX has no operator for, by the names that kernels have: parts of functions on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.core.types import Array, TensorType, is_float
+from cenote.ops.base import Arrays, Sample, Types
+from cenote.ops.checks import BOOL, broadcast_shapes, one_of, require_same_dtype
+from cenote.ops.elementwise.pointwise import Function, Pointwise
+from cenote.ops.values import hostile, narrow, seeded, wide
+
+
+def _floor_quotient(a: Array, b: Array) -> Array:
+    if is_float(a.dtype):
+        return np.asarray(np.floor(a / b))
+    return np.where(
+        b == 0, np.zeros((), a.dtype), np.floor_divide(a, np.where(b == 0, np.ones((), b.dtype), b))
+    )
+
+
+_KINDS: Mapping[str, Callable[..., Any]] = {
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log1p": np.log1p,
+    "log2": np.log2,
+    "log10": np.log10,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "truncate": np.trunc,
+    "square": np.square,
+    "floor_divide": _floor_quotient,
+    "different": np.not_equal,
+    "is_finite": np.isfinite,
+}
+_RELATIONS = frozenset({"different", "is_finite"})
+
+
+@dataclass(frozen=True)
+class Formula(Pointwise):
+    """`kind` of one or two tensors of one type; "different" and "is_finite" give bool. Integer quotients are rounded
+    down, by zero they are 0."""
+
+    kind: str
+
+    name = "formula"
+    operands = ("x*",)
+
+    def types(self, *inputs: TensorType) -> Types:
+        one_of(self.name, "kind", self.kind, tuple(_KINDS))
+        dtype = require_same_dtype(self.name, *inputs)
+        shape = broadcast_shapes(self.name, *(x.shape for x in inputs))
+        return (TensorType(BOOL if self.kind in _RELATIONS else dtype, shape),)
+
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        return Function(self.kind, (), tuple(range(len(inputs))), 3e-7, 16)
+
+    def compute(self, *inputs: Array) -> Arrays:
+        (output,) = self.declared(*inputs)
+        return (narrow(np.asarray(_KINDS[self.kind](*map(wide, inputs))), output.dtype),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        for kind in _KINDS:
+            pair = kind in ("floor_divide", "different")
+            for dtype in (np.float32, np.float16, *((np.int8, np.int64) if pair else ())):
+                given = (seeded((3, 41), 1, dtype), seeded((41,), 2, dtype))
+                yield Sample(cls(kind), given if pair else given[:1])
+            if not pair:
+                yield Sample(cls(kind), (hostile((3, 9, 4, 5)),), f"{kind} special")

@@ -1,0 +1,309 @@
+"""Tensors of random numbers: uniform, normal, Bernoulli, multinomial.
+
+With a seed a run gives the same numbers every time and on every machine (`ops/random/philox.py` says which); without
+one each run draws others, in NumPy. The generator is ours: frameworks draw other numbers for the same seed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, DTypeError, ShapeError
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, FLOAT64, INT64, PLAIN, Array, TensorType, is_float
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.elementwise.random import bernoulli_call, uniform_call
+from cenote.ops.base import Arrays, Imported, Lowering, Op, Rewired, Sample, Types
+from cenote.ops.checks import as_ints, dtype_from_code, int64s, known_ints, require_float
+from cenote.ops.elementwise.pointwise import error_of
+from cenote.ops.random.dropout import SEED, check_seed
+from cenote.ops.random.philox import fresh_seed, seed_from_float, uniform
+from cenote.ops.values import narrow, seeded, wide
+
+
+def _key(seed: Array | None) -> int:
+    return fresh_seed() if seed is None else int(seed.reshape(-1)[0])
+
+
+class _Drawn(Op):
+    """Base: numbers in the shape that the first input says (its content, or `like` its own shape), from a seed."""
+
+    like: bool
+    dtype: np.dtype[Any] | None
+
+    operands = ("shape", "seed?")
+
+    def drawn(self, count: int, seed: int, dtype: np.dtype[Any]) -> Array:
+        raise NotImplementedError(f"{type(self).__name__}.drawn")
+
+    def types(self, shape: TensorType, seed: TensorType | None) -> Types:
+        extents = shape.shape if self.like else known_ints(self.name, shape, 0, "shape")
+        if any(extent < 0 for extent in extents):
+            raise ShapeError(f"{self.name}: shape {list(extents)} has a negative extent")
+        kind = self.dtype or (shape.dtype if self.like and is_float(shape.dtype) else FLOAT32)
+        require_float(self.name, kind)
+        if seed is not None:
+            check_seed(self.name, seed)
+        return (TensorType(kind, extents),)
+
+    def compute(self, shape: Array, seed: Array | None) -> Arrays:
+        (y,) = self.declared(shape, seed)
+        values = self.drawn(math.prod(y.shape), _key(seed), y.dtype)
+        return (narrow(values.reshape(y.shape), y.dtype),)
+
+
+@dataclass(frozen=True)
+class RandomUniform(_Drawn):
+    """Numbers from `low` to below `high`; types of 16 bits may round up to `high`."""
+
+    low: float = 0.0
+    high: float = 1.0
+    like: bool = False
+    dtype: np.dtype[Any] | None = None
+
+    name = "random_uniform"
+    from_onnx = {
+        name: lambda node: _decode(node, RandomUniform, UnseededUniform, low=0.0, high=1.0)
+        for name in ("RandomUniform", "RandomUniformLike")
+    }
+
+    def drawn(self, count: int, seed: int, dtype: np.dtype[Any]) -> Array:
+        return self.low + uniform(count, seed, dtype == FLOAT64) * (self.high - self.low)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        shape, seed = (*inputs, None)[:2]
+        (y,) = self.infer(*inputs)
+        if seed is None or not y.size:
+            return
+
+        def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+            return [uniform_call(made[0], present(views[1]), self.low, self.high)]
+
+        first = PLAIN if self.like or present(shape).value is None else None
+        seconds = pass_seconds(y.nbytes, 10 * y.size)
+        yield Lowering("philox", (first, PLAIN), (PLAIN,), bind, seconds, error_of(3e-7, y.dtype))
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        seed = np.array([5], SEED)
+        for dtype in (np.float32, np.float64, np.float16, "bfloat16"):
+            yield Sample(cls(-2.0, 3.0, dtype=np.dtype(dtype)), (int64s((3, 333)), seed))
+        yield Sample(cls(like=True), (seeded((20000,)), seed))
+        yield Sample(cls(like=True), (seeded((2, 0)), seed))
+
+
+@dataclass(frozen=True)
+class UnseededUniform(RandomUniform):
+    """RandomUniform without a seed."""
+
+    name = "unseeded_uniform"
+    pure = False
+    from_onnx = {}
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(cls(1.0, 1.0), (int64s((2, 3)),))
+        yield Sample(cls(2.0, 2.0, like=True), (seeded((2, 0)),))
+
+
+@dataclass(frozen=True)
+class RandomNormal(_Drawn):
+    """Numbers of a normal distribution, in NumPy: Box and Muller's transform of two uniform ones each, which are those
+    of elements 2 e and 2 e + 1 (32 bits each, the first moved by half a step away from 0)."""
+
+    mean: float = 0.0
+    scale: float = 1.0
+    like: bool = False
+    dtype: np.dtype[Any] | None = None
+
+    name = "random_normal"
+    from_onnx = {
+        name: lambda node: _decode(node, RandomNormal, UnseededNormal, mean=0.0, scale=1.0)
+        for name in ("RandomNormal", "RandomNormalLike")
+    }
+
+    def drawn(self, count: int, seed: int, dtype: np.dtype[Any]) -> Array:
+        first, second = uniform(2 * count, seed, True).reshape(count, 2).T
+        radius = np.sqrt(-2.0 * np.log(first + 2.0**-33))
+        return self.mean + self.scale * radius * np.cos(2.0 * np.pi * second)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(cls(1.0, 0.5), (int64s((3, 33)), np.array([5], SEED)))
+        yield Sample(cls(like=True), (seeded((2, 5), 1, np.float16), np.array([5], SEED)))
+
+
+@dataclass(frozen=True)
+class UnseededNormal(RandomNormal):
+    """RandomNormal without a seed."""
+
+    name = "unseeded_normal"
+    pure = False
+    from_onnx = {}
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(cls(1.0, 0.0), (int64s((2, 3)),))
+        yield Sample(cls(2.0, 0.0, like=True), (seeded((2, 0)),))
+
+
+@dataclass(frozen=True)
+class Bernoulli(Op):
+    """1 with the chance that an element of x says (0 and less never, 1 and more always, NaN never), else 0."""
+
+    dtype: np.dtype[Any] | None = None
+
+    name = "bernoulli"
+    operands = ("x", "seed?")
+    from_onnx = {"Bernoulli": lambda node: _decode_bernoulli(node)}
+
+    def types(self, x: TensorType, seed: TensorType | None) -> Types:
+        require_float(self.name, x.dtype)
+        if seed is not None:
+            check_seed(self.name, seed)
+        return (TensorType(self.dtype or x.dtype, x.shape),)
+
+    def compute(self, x: Array, seed: Array | None) -> Arrays:
+        (y,) = self.declared(x, seed)
+        u = uniform(x.size, _key(seed), x.dtype == FLOAT64).reshape(x.shape)
+        return ((u < wide(x)).astype(y.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, seed = (*inputs, None)[:2]
+        (y,) = self.infer(*inputs)
+        if seed is None or not y.size or y.dtype.kind == "c" or y.dtype.itemsize < 1 or y.dtype.hasobject:
+            return
+        if not is_float(y.dtype) and y.dtype.kind not in "iub":
+            return
+
+        def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+            return [bernoulli_call(present(views[0]), made[0], present(views[1]))]
+
+        seconds = pass_seconds(present(x).nbytes + y.nbytes, 10 * y.size)
+        reusable = (0,) if y.dtype == present(x).dtype else ()
+        yield Lowering("philox", (PLAIN, PLAIN), (PLAIN,), bind, seconds, 0.0, in_place=reusable)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        seed, chances = np.array([5], SEED), np.abs(seeded((3, 333))) / 2
+        for dtype in (None, np.bool_, np.int64, np.float64, np.float16):
+            yield Sample(cls(None if dtype is None else np.dtype(dtype)), (chances, seed))
+        yield Sample(cls(), (chances.astype(np.float64), seed))
+        yield Sample(cls(), (chances.astype(np.float16), seed))
+
+
+@dataclass(frozen=True)
+class UnseededBernoulli(Bernoulli):
+    """Bernoulli without a seed."""
+
+    name = "unseeded_bernoulli"
+    pure = False
+    from_onnx = {}
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(cls(), (np.array([0, 1, 0, 1], np.float32),))
+        yield Sample(cls(np.dtype(np.bool_)), (np.ones((2, 3), np.float16),))
+
+
+@dataclass(frozen=True)
+class Multinomial(Op):
+    """`count` draws (with replacement) of a class for each row of x, which holds logarithms of chances, in NumPy.
+
+    Draw number n of row b takes the number of element b * count + n.
+    """
+
+    count: int = 1
+    dtype: np.dtype[Any] | None = None
+
+    name = "multinomial"
+    operands = ("x", "seed?")
+    from_onnx = {"Multinomial": lambda node: _decode_multinomial(node)}
+
+    def types(self, x: TensorType, seed: TensorType | None) -> Types:
+        require_float(self.name, x.dtype)
+        if x.rank != 2 or not x.shape[1]:
+            raise ShapeError(f"{self.name}: x must have shape (batch, classes), got {x}")
+        if self.count < 0:
+            raise ArgumentError(f"{self.name}: sample_size {self.count} is negative")
+        if seed is not None:
+            check_seed(self.name, seed)
+        kind = self.dtype or np.dtype(np.int32)
+        if kind not in (np.dtype(np.int32), INT64):
+            raise DTypeError(f"{self.name}: classes are int32 or int64, not {kind}")
+        return (TensorType(kind, (x.shape[0], self.count)),)
+
+    def compute(self, x: Array, seed: Array | None) -> Arrays:
+        (y,) = self.declared(x, seed)
+        logits = wide(x)
+        chances = np.exp(logits - logits.max(1, keepdims=True))
+        total = chances.cumsum(1)
+        u = uniform(math.prod(y.shape), _key(seed), True).reshape(y.shape) * total[:, -1:]
+        chosen = (total[:, None, :] <= u[:, :, None]).sum(2)
+        return (np.minimum(chosen, x.shape[1] - 1).astype(y.dtype),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(cls(5), (seeded((3, 7)), np.array([5], SEED)))
+        yield Sample(cls(2, INT64), (seeded((1, 1)), np.array([5], SEED)))
+
+
+@dataclass(frozen=True)
+class UnseededMultinomial(Multinomial):
+    """Multinomial without a seed."""
+
+    name = "unseeded_multinomial"
+    pure = False
+    from_onnx = {}
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(cls(3), (np.array([[0.0, -np.inf]], np.float32),))
+        yield Sample(cls(0), (seeded((2, 3)),))
+
+
+# ---- decoding ---------------------------------------------------------------------------------------------------
+
+
+def _seeded(node: Imported, first: int | Array, make: Callable[[bool], Op]) -> Rewired:
+    """An operator on its first input and, if the node names one, a seed; `make` is told whether it does."""
+    seed = node.get("seed")
+    if seed is None:
+        return Rewired(make(False), (first,))
+    return Rewired(make(True), (first, np.array([seed_from_float(float(seed))], SEED)))
+
+
+def _dtype(node: Imported) -> np.dtype[Any] | None:
+    code = node.get("dtype")
+    return None if code is None else dtype_from_code(node.op, int(code))
+
+
+def _decode(node: Imported, op: Callable[..., Op], unseeded: Callable[..., Op], **numbers: float) -> Rewired:
+    like = node.op.endswith("Like")
+    node.expect("seed", "dtype", *numbers, *(() if like else ("shape",)))
+    first: int | Array = 0
+    if not like:
+        if node.get("shape") is None:
+            raise ArgumentError(f"{node.op}-{node.opset}: attribute shape is missing")
+        first = int64s(as_ints(node.op, "shape", node.get("shape")))
+    values = {name: float(node.get(name, default)) for name, default in numbers.items()}
+    return _seeded(
+        node, first, lambda has: (op if has else unseeded)(**values, like=like, dtype=_dtype(node))
+    )
+
+
+def _decode_bernoulli(node: Imported) -> Rewired:
+    node.expect("seed", "dtype")
+    return _seeded(node, 0, lambda has: (Bernoulli if has else UnseededBernoulli)(_dtype(node)))
+
+
+def _decode_multinomial(node: Imported) -> Rewired:
+    node.expect("seed", "dtype", "sample_size")
+    count = int(node.get("sample_size", 1))
+    return _seeded(node, 0, lambda has: (Multinomial if has else UnseededMultinomial)(count, _dtype(node)))

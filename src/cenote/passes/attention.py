@@ -1,0 +1,78 @@
+"""Attention in the pieces that exporters write, once transpositions and scale factors are in the products.
+
+    %s = matmul %q, %k; %m = add %s, %mask; %p = softmax %m; %y = matmul %p, %v    ->    %y = scaled_dot_product …
+
+The addition may be missing. The scores of all queries and keys are then never stored. A query whose keys are all
+closed gives NaN, as its softmax would.
+"""
+
+from __future__ import annotations
+
+from cenote.core.sizes import is_size
+from cenote.core.target import Target
+from cenote.graph.graph import Graph, Node
+from cenote.ops.elementwise.binary import Add
+from cenote.ops.linear.matmul import MatMul
+from cenote.ops.normalization.softmax import Softmax
+from cenote.ops.sequence.scaled_dot_product import ScaledDotProduct
+from cenote.passes.fuse import Rewriter
+
+
+def recognize_attention(graph: Graph, target: Target) -> Graph:
+    """Replace the pieces where there is a kernel for the whole."""
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        if isinstance(node.op, MatMul) and node.op.is_bare and len(node.inputs) == 2:
+            _replace(rewriter, node, node.op, target)
+    return rewriter.result()
+
+
+def _replace(rewriter: Rewriter, node: Node, average: MatMul, target: Target) -> None:
+    softmax = rewriter.producer(node.inputs[0], Softmax)
+    if softmax is None or average.permute_a or average.alpha != 1:
+        return
+    pieces, mask = [softmax[0]], ""
+    rank = rewriter.type(node.inputs[0]).rank
+    if softmax[1].axis % rank != rank - 1 or rank < 2:
+        return
+    scores = softmax[0].inputs[0]
+    found = rewriter.producer(scores, MatMul)
+    added = None if found is not None else rewriter.producer(scores, Add)
+    if added is not None:
+        found, mask = _masked(rewriter, added[0])
+        pieces.append(added[0])
+    if found is None:
+        return
+    product, op = found
+    if not op.is_bare or len(product.inputs) > 2 or op.permute_y:
+        return
+    kinds = [rewriter.type(name) for name in (*product.inputs, node.inputs[1])]
+    if (
+        min(kind.rank for kind in kinds) < 2
+        or rewriter.type(product.outputs[0]).shape != rewriter.type(scores).shape
+    ):
+        return
+    turned = op.permute_b or tuple(range(kinds[1].rank))
+    whole = ScaledDotProduct(
+        op.alpha, permute_q=op.permute_a, permute_k=(*turned[:-2], turned[-1], turned[-2]),
+        permute_v=average.permute_b, permute_y=average.permute_y,
+    )  # fmt: skip
+    inputs = (*product.inputs, node.inputs[1], *((mask,) if mask else ()))
+    if next(whole.lowerings([rewriter.type(name) for name in inputs], target), None) is None:
+        return
+    for piece in (*pieces, product):
+        rewriter.nodes[rewriter.position[piece.outputs[0]]] = None
+        rewriter.uses.subtract(piece.inputs)
+    rewriter.uses.subtract(node.inputs)
+    rewriter.uses.update(inputs)
+    rewriter.nodes[rewriter.position[node.outputs[0]]] = Node(whole, inputs, node.outputs, node.label)
+
+
+def _masked(rewriter: Rewriter, node: Node) -> tuple[tuple[Node, MatMul] | None, str]:
+    """The product of a sum of scores and a mask, and the mask."""
+    for scores, mask in (node.inputs[:2], node.inputs[1::-1]):
+        found = rewriter.producer(scores, MatMul) if len(node.inputs) == 2 and mask != scores else None
+        shape = rewriter.type(mask).shape
+        if found is not None and shape and not (not is_size(shape[-1]) and shape[-1] == 1):
+            return found, mask
+    return None, ""

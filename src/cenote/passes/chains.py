@@ -1,0 +1,58 @@
+"""Chains of elementwise operators become one: their results between never go through memory.
+
+    %a = mul %x, %scale
+    %b = add %a, %y               ->    %c = chain(mul, add, relu) %x, %scale, %y
+    %c = relu %b
+
+A value joins its reader's chain where nobody else reads it and it has the shape of the chain's result, so nothing is
+computed more often than before. The bits of the results stay the same.
+"""
+
+from __future__ import annotations
+
+from cenote.graph.graph import Graph, Node
+from cenote.ops.elementwise.chain import joined
+from cenote.ops.elementwise.pointwise import Pointwise
+from cenote.passes.fuse import Rewriter
+
+
+def fuse_chains(graph: Graph) -> Graph:
+    """Join every elementwise operator with those that make its operands, in the order of the graph."""
+    rewriter = Rewriter(graph)
+    for index in range(len(rewriter.nodes)):
+        while _join_one(rewriter, rewriter.nodes[index]):
+            pass
+    return rewriter.result()
+
+
+def _join_one(rewriter: Rewriter, node: Node | None) -> bool:
+    """Take the maker of one operand into the node, if there is one that may be taken."""
+    if node is None or not isinstance(node.op, Pointwise) or not _is_native(rewriter, node.op, node.inputs):
+        return False
+    shape = rewriter.type(node.outputs[0]).shape
+    for value in dict.fromkeys(node.inputs):
+        producer = _maker(rewriter, value, node)
+        if producer is None or rewriter.type(value).shape != shape:
+            continue
+        chain, inputs = joined(producer.op, producer.inputs, node.op, node.inputs, value)
+        if _is_native(rewriter, chain, inputs):
+            rewriter.merge(producer, node, chain, inputs, node.label)
+            return True
+    return False
+
+
+def _maker(rewriter: Rewriter, value: str, reader: Node) -> Node | None:
+    """The elementwise operator that makes a value which nobody else reads."""
+    place = rewriter.position.get(value)
+    producer = None if place is None else rewriter.nodes[place]
+    if producer is None or rewriter.uses[value] != reader.inputs.count(value):
+        return None
+    if not isinstance(producer.op, Pointwise) or not _is_native(rewriter, producer.op, producer.inputs):
+        return None
+    return producer
+
+
+def _is_native(rewriter: Rewriter, op: Pointwise, inputs: tuple[str, ...]) -> bool:
+    types = [rewriter.type(name) if name else None for name in inputs]
+    function = op.function(types)
+    return function is not None and function.allowed(types)

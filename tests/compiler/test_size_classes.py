@@ -1,0 +1,68 @@
+"""One plan serves maps of all sizes, down to one pixel; all sizes of a model work in one place in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import numpy_helper
+
+import cenote
+from tests.any_shape_graphs import fixed
+from tests.test_any_shape import TOLERANCE, peer_of
+
+# Convolutions that Winograd's algorithm computes on large maps, a pointwise one, and means that see the map's edges.
+NETWORK = """network (float[N,16,H,W] x) => (float[N,20] y, float[N,32,P,Q] c)
+  { a = Conv<pads=[1,1,1,1]>(x, w)  b = Relu(a)  p = AveragePool<kernel_shape=[3,3], strides=[1,1], pads=[1,1,1,1]>(b)
+    s = Conv<pads=[1,1,1,1], strides=[2,2]>(p, u)  c = Conv<pads=[1,1,1,1]>(s, u)  e = Conv(c, v)
+    d = GlobalAveragePool(e)  y = Flatten(d) }"""
+WEIGHTS = {"w": (32, 16, 3, 3), "u": (32, 32, 3, 3), "v": (20, 32, 1, 1)}
+LARGE, SMALL = (2, 40, 53), [(3, 1, 1), (2, 1, 30), (5, 33, 2), (2, 3, 4), (4, 5, 5), (2, 80, 75)]
+
+
+def network() -> onnx.ModelProto:
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]>\n{NETWORK}')
+    rng = np.random.default_rng(3)
+    for name, shape in WEIGHTS.items():
+        content = rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
+        model.graph.initializer.append(numpy_helper.from_array(content.astype(np.float32), name))
+    return model
+
+
+def picture(n: int, h: int, w: int) -> np.ndarray:
+    return np.random.default_rng(n * h * w).standard_normal((n, 16, h, w), np.float32)
+
+
+@pytest.mark.parametrize("precision", ["fast", "exact"])
+@pytest.mark.parametrize("sizes", [[LARGE, *SMALL], [*SMALL, LARGE]], ids=["large first", "small first"])
+def test_small_maps_are_no_class_of_their_own(sizes: list[tuple[int, int, int]], precision: str) -> None:
+    source = network()
+    model, peer = cenote.load(source, threads=1, precision=precision), peer_of(source)  # type: ignore[call-overload]
+    for size in sizes:
+        x = picture(*size)
+        got, want = model.run({"x": x}), peer.run(["y", "c"], {"x": x})
+        alone = cenote.load(fixed(source, x.shape), threads=1, precision=precision)  # type: ignore[call-overload]
+        for name, other in zip(("y", "c"), want, strict=True):
+            limit = TOLERANCE * max(1.0, float(np.abs(other).max()))
+            np.testing.assert_allclose(
+                got[name], other, rtol=0, atol=limit, err_msg=f"{name}, {size}, onnxruntime"
+            )
+            np.testing.assert_allclose(
+                got[name], alone.run({"x": x})[name], rtol=0, atol=limit, err_msg=f"{name}, {size}, fixed"
+            )
+    own = 1 if sizes[0] == (3, 1, 1) else 0  # means over one element each, where a class is made for it
+    assert len(model._classes.plans) == 1 + own
+    assert not model._own_stages(), "no size was compiled for itself"
+
+
+def test_classes_share_arena_and_scratch_memory() -> None:
+    model = cenote.load(network(), threads=1)
+    for size in (LARGE, (1, 30, 40), (1, 21, 17), (7, 10, 10)):
+        model(picture(*size))
+    programs = [stage.plan.program for stage in model._stages.values()]
+    assert len(programs) == 4
+    (place,) = model._options.workplaces._free
+    assert all(program.workplaces is model._options.workplaces for program in programs)
+    assert place.arena.array.nbytes == max(program.arena_bytes for program in programs)
+    assert place.alone.stride >= max(program.scratch_bytes for program in programs) > 0

@@ -1,0 +1,195 @@
+"""The operators of ONNX Runtime's own domain, against ONNX Runtime and against the references in float64 arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import cenote
+from cenote.core.errors import UnsupportedError
+from cenote.core.types import Array
+from cenote.frontends.onnx import load_onnx
+from cenote.frontends.onnx_microsoft import NAMES
+from cenote.graph.interpreter import evaluate
+
+RNG = np.random.default_rng(3)
+
+
+def floats(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def small(dtype: Any, *shape: int) -> Array:
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    return RNG.integers(low, high, shape, endpoint=True).astype(dtype)
+
+
+def scale(value: float) -> Array:
+    return np.array(value, np.float32)
+
+
+def u8(value: int) -> Array:
+    return np.array(value, np.uint8)
+
+
+def i8(value: int) -> Array:
+    return np.array(value, np.int8)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One node. `steps` is how far a quantised answer may be off: ONNX Runtime rounds halves of its own float sums."""
+
+    kind: str
+    inputs: Sequence[Array | None]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    outputs: int = 1
+    steps: int = 0
+    domain: str = "com.microsoft"
+    asked: Sequence[int] = ()
+
+    def __str__(self) -> str:
+        shown = "_".join(
+            f"{name}{value}" for name, value in self.attributes.items() if not isinstance(value, list)
+        )
+        return f"{self.kind}_{len(self.inputs)}_{self.inputs[0].dtype}_{shown}".replace(" ", "")  # type: ignore[union-attr]
+
+    def model(self) -> onnx.ModelProto:
+        names = [f"x{i}" if x is not None else "" for i, x in enumerate(self.inputs)]
+        made = [f"y{i}" if not self.asked or i in self.asked else "" for i in range(self.outputs)]
+        one = helper.make_node(self.kind, names, made, "the_node", domain=self.domain, **self.attributes)
+        inputs = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+            for name, x in zip(names, self.inputs, strict=True)
+            if x is not None
+        ]
+        outputs = [onnx.ValueInfoProto(name=name) for name in made if name]
+        graph = helper.make_graph([one], "g", inputs, outputs)
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+    @property
+    def feed(self) -> dict[str, Array]:
+        return {f"x{i}": x for i, x in enumerate(self.inputs) if x is not None}
+
+
+X, Q = floats(2, 5, 16), (small(np.uint8, 2, 6, 5), scale(0.05), u8(120))
+S = (small(np.int8, 2, 6, 5), scale(0.04), i8(-3))
+PICTURE = floats(2, 4, 9, 7)
+WINDOW = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}
+NHWC = (small(np.uint8, 2, 9, 7, 4), scale(0.05), u8(128))
+NCHW = (small(np.uint8, 2, 4, 9, 7), scale(0.05), u8(128))
+WEIGHTS = (small(np.int8, 6, 4, 3, 3), np.linspace(0.001, 0.003, 6).astype(np.float32), small(np.int8, 6) * 0)
+INTO = (scale(0.1), u8(131))
+HIDDEN = (floats(2, 5, 16), floats(2, 5, 16), floats(16), floats(16), floats(16))
+CASES = [
+    Case("Gelu", (X,)),
+    Case("FastGelu", (X,)),
+    Case("FastGelu", (X, floats(16))),
+    Case("QuickGelu", (X,)),
+    Case("QuickGelu", (X,), {"alpha": 0.5}),
+    Case("BiasGelu", (X, floats(16))),
+    Case("FusedConv", (PICTURE, floats(6, 4, 3, 3), floats(6)), {**WINDOW, "activation": "Relu"}),
+    Case("FusedConv", (PICTURE, floats(6, 2, 3, 3), None, floats(2, 6, 5, 4)), 
+         {**WINDOW, "group": 2, "activation": "Relu"}),
+    Case("FusedConv", (PICTURE, floats(6, 4, 1, 1)), {"activation": "LeakyRelu", "activation_params": [0.2]}),
+    Case("FusedConv", (PICTURE, floats(6, 4, 1, 1)), {"activation": "Clip", "activation_params": [-0.5, 0.5]}),
+    Case("FusedConv", (PICTURE, floats(6, 4, 1, 1)), {"activation": "HardSigmoid", "activation_params": [0.3, 0.4]}),
+    Case("FusedGemm", (floats(3, 5), floats(4, 5), floats(4)),
+         {"transB": 1, "alpha": 0.5, "beta": 2.0, "activation": "LeakyRelu", "activation_alpha": 0.1}),
+    Case("FusedMatMul", (floats(2, 5, 3), floats(2, 4, 5)), {"transA": 1, "transB": 1, "alpha": 0.25}),
+    Case("FusedMatMul", (floats(5, 3), floats(3, 4))),
+    Case("SkipLayerNormalization", HIDDEN, {"epsilon": 1e-3}),
+    Case("SkipLayerNormalization", (*HIDDEN[:3], None, HIDDEN[4]), {"epsilon": 1e-5}, 4, asked=(0, 3)),
+    Case("SkipSimplifiedLayerNormalization", HIDDEN[:4], {"epsilon": 1e-3}, 4, asked=(0, 3)),
+    Case("SimplifiedLayerNormalization", (X, floats(16)), {"axis": -1, "epsilon": 1e-3}, domain=""),
+    Case("EmbedLayerNormalization",
+         (small(np.int32, 2, 6) % 10, small(np.int32, 2, 6) % 2, floats(10, 8), floats(12, 8), floats(2, 8),
+          floats(8), floats(8), np.array([[1, 1, 1, 0, 0, 0], [1] * 6], np.int32)), {"epsilon": 1e-6}, 2),
+    Case("EmbedLayerNormalization",
+         (small(np.int32, 2, 6) % 10, None, floats(10, 8), floats(12, 8), None, floats(8), floats(8)), {}, 2),
+    Case("Attention", (X, floats(16, 48), floats(48)), {"num_heads": 4}),
+    Case("Attention", (X, floats(16, 48), floats(48)), {"num_heads": 2, "unidirectional": 1}),
+    Case("MultiHeadAttention", (X, floats(2, 7, 16), floats(2, 7, 16)), {"num_heads": 4}),
+    Case("MultiHeadAttention", (X, X, floats(2, 5, 16), floats(48), None, floats(2, 4, 5, 5)),
+         {"num_heads": 4, "scale": 0.3}),
+    Case("QLinearAdd", (*Q, small(np.uint8, 6, 5), scale(0.1), u8(100), *INTO), steps=1),
+    Case("QLinearAdd", (*S, small(np.int8, 2, 1, 5), scale(0.1), i8(7), scale(0.11), i8(1)), steps=1),
+    Case("QLinearMul", (*Q, small(np.uint8, 5), scale(0.1), u8(100), *INTO), steps=1),
+    Case("QLinearConcat", (*INTO, *Q, small(np.uint8, 2, 3, 5), scale(0.1), u8(3)), {"axis": 1}, steps=1),
+    Case("QLinearLeakyRelu", (*S, scale(0.03), i8(5)), {"alpha": 0.2}, steps=1),
+    Case("QLinearSigmoid", (*Q, scale(1 / 256), u8(0)), steps=1),
+    Case("QLinearSoftmax", (*Q, scale(1 / 256), u8(0)), {"axis": -1, "opset": 13}, steps=1),
+    Case("QLinearGlobalAveragePool", (*NCHW, *INTO), {"channels_last": 0}, steps=1),
+    Case("QLinearGlobalAveragePool", (*NHWC, *INTO), {"channels_last": 1}, steps=1),
+    Case("QLinearAveragePool", (*NCHW, *INTO), {**WINDOW, "count_include_pad": 1}, steps=1),
+    Case("QLinearAveragePool", (*NHWC, *INTO), {**WINDOW, "channels_last": 1}, steps=1),
+    Case("QLinearConv", (*NHWC, *WEIGHTS, *INTO, small(np.int8, 6).astype(np.int32) * 100),
+         {**WINDOW, "channels_last": 1}, steps=1),
+    Case("NhwcMaxPool", (small(np.uint8, 2, 9, 7, 4),), WINDOW),
+    Case("NhwcMaxPool", (small(np.int8, 2, 9, 7, 4),), {"kernel_shape": [2, 2], "ceil_mode": 1, "strides": [2, 2]}),
+    Case("QGemm", (small(np.uint8, 3, 5), scale(0.05), u8(120), small(np.uint8, 5, 4), scale(0.04), u8(130),
+                   small(np.int8, 4).astype(np.int32) * 20, scale(0.3), u8(100)), steps=1),
+    Case("QGemm", (small(np.uint8, 3, 5), scale(0.05), u8(120), small(np.int8, 4, 5),
+                   np.linspace(0.01, 0.05, 4).astype(np.float32), np.zeros(4, np.int8)), {"transB": 1, "alpha": 0.5}),
+    Case("DynamicQuantizeMatMul", (floats(3, 6), small(np.int8, 6, 4), scale(0.02), i8(3), floats(4))),
+    Case("DynamicQuantizeMatMul", (floats(2, 3, 6), small(np.uint8, 6, 4), np.full(4, 0.02, np.float32))),
+    Case("MatMulIntegerToFloat", (small(np.uint8, 3, 6), small(np.int8, 6, 4), scale(0.1), scale(0.02), u8(117),
+                                  i8(2), floats(4))),
+    Case("QuantizeLinear", (X, scale(0.05), np.array(300, np.uint16)), {"axis": 0}),
+    Case("DequantizeLinear", (small(np.int8, 2, 5, 16), scale(0.05), i8(3)), {"axis": 0}),
+]  # fmt: skip
+
+
+def compared(found: Sequence[Array], expected: Sequence[Array], steps: int) -> None:
+    for y, wanted in zip(found, expected, strict=True):
+        assert y.shape == wanted.shape
+        assert y.dtype == wanted.dtype
+        if y.dtype.kind in "iu":
+            assert np.abs(y.astype(np.int64) - wanted.astype(np.int64)).max() <= steps
+        else:
+            np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_answers_are_those_of_onnxruntime(case: Case) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    onnxruntime.set_default_logger_severity(4)
+    proto = case.model()
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    found = cenote.load(proto, threads=1).run(case.feed)
+    compared([*found.values()], session.run(None, case.feed), case.steps)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_answers_are_those_of_the_references(case: Case) -> None:
+    proto = case.model()
+    found = cenote.load(proto, threads=1).run(case.feed)
+    compared([*found.values()], [*evaluate(load_onnx(proto).graph, case.feed).values()], case.steps)
+
+
+def test_every_operator_has_a_case() -> None:
+    tried = {case.kind for case in CASES} | {"TransposeMatMul"}  # the old name of FusedMatMul
+    assert tried == {name.rpartition(".")[2] for name in NAMES}
+
+
+@pytest.mark.parametrize(
+    ("case", "what"),
+    [
+        (Case("FusedConv", (PICTURE, floats(6, 4, 1, 1)), {"activation": "Softmax"}), "activation 'Softmax'"),
+        (Case("FusedMatMul", (X, X), {"transBatchA": 1}), "transBatchA"),
+        (Case("Attention", (X, floats(16, 48), floats(48), small(np.int32, 2)), {"num_heads": 4}), "a mask"),
+        (Case("SkipLayerNormalization", HIDDEN, {}, 2), "an output beyond the first"),
+        (Case("QuickGelu", (X,), {"beta": 1.0}), "attribute beta"),
+        (Case("MatMulNBits", (X,)), r"com.microsoft.MatMulNBits .*not supported; nearest supported: com.microsoft"),
+    ],
+)  # fmt: skip
+def test_what_has_no_equal_is_refused(case: Case, what: str) -> None:
+    with pytest.raises(UnsupportedError, match=what):
+        cenote.load(case.model(), threads=1)

@@ -1,0 +1,76 @@
+"""PyTorch's own samples (op_db) of reductions through cenote.functional, with PyTorch as the oracle."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import cenote.functional as F
+from cenote.core.errors import CenoteError
+from tests.functional.test_op_db import op_db, torch
+from tests.functional.test_op_db_elementwise import check, plain
+
+NAMES = {
+    name: name
+    for name in ("sum", "mean", "prod", "amax", "amin", "var", "std", "logsumexp", "cumsum", "cumprod")
+}
+NAMES |= {"linalg.vector_norm": "norm"}
+TYPES = {"float64": 1e-12, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2, "int64": 0, "int32": 0, "uint8": 0,
+         "bool": 0}  # fmt: skip
+
+
+def entries() -> Iterator[Any]:
+    for op in op_db:
+        name = NAMES.get(op.name)
+        if name is None or op.variant_test_name:
+            continue
+        for kind in TYPES:
+            if getattr(torch, kind) in op.supported_dtypes("cpu"):
+                yield pytest.param(op, name, kind, id=f"{name}-{kind}")
+
+
+def _is_other_form(name: str, arguments: Any, given: dict[str, Any]) -> bool:
+    """Forms that torch has for its past, and norms of another type than the input's."""
+    old = name in ("var", "std") and any(isinstance(x, bool) for x in arguments)
+    return old or "unbiased" in given or (name == "norm" and "dtype" in given)
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize(("op", "name", "kind"), list(entries()))
+def test_samples(op: Any, name: str, kind: str) -> None:
+    torch.manual_seed(0)
+    samples = op.sample_inputs("cpu", getattr(torch, kind), requires_grad=False)
+    seen = 0
+    for sample in itertools.islice(samples, 80 if kind == "float32" else 12):
+        given = {
+            ("p" if k == "ord" else k): v for k, v in sample.kwargs.items() if v is not None or k != "dtype"
+        }
+        if isinstance(given.get("dtype"), torch.dtype):
+            if given["dtype"].is_complex:
+                continue
+            given["dtype"] = str(given["dtype"]).removeprefix("torch.")
+        if _is_other_form(name, sample.args, given):
+            continue
+        if given.get("correction", 1) is None:
+            given.pop("correction")
+        wanted = op.op(sample.input, *sample.args, **sample.kwargs)
+        got = getattr(F, name)(plain(sample.input), *map(plain, sample.args), **given)
+        check(got, plain(wanted), TYPES[kind])
+        seen += 1
+    assert seen
+
+
+ERRORS = [op for op in op_db if op.name in NAMES and op.error_inputs_func and not op.variant_test_name]
+
+
+@pytest.mark.parametrize("op", ERRORS, ids=lambda op: op.name)
+def test_error_inputs(op: Any) -> None:
+    for error in op.error_inputs("cpu"):
+        sample = error.sample_input
+        if "out" in sample.kwargs or "dtype" in sample.kwargs or sample.input.dim() > 64:
+            continue  # NumPy has no arrays of so many axes
+        with pytest.raises((CenoteError, TypeError)):
+            getattr(F, NAMES[op.name])(plain(sample.input), *sample.args, **sample.kwargs)

@@ -1,0 +1,35 @@
+"""Results written past the caches: any start in memory, any length, nothing outside."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cenote.core.types import TensorType
+from cenote.functional.dispatch import runner_for
+from cenote.kernels.elementwise import elementwise
+from cenote.ops.elementwise.binary import Mul
+from cenote.ops.elementwise.cast import Cast
+from cenote.ops.values import hostile, seeded
+
+
+@pytest.mark.parametrize("offset", [0, 1, 5, 15])
+@pytest.mark.parametrize("shape", [(4096,), (16385,), (40000,), (3, 4099)])
+def test_bits_and_bounds(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], offset: int) -> None:
+    monkeypatch.setattr(elementwise, "STREAMED", 0)
+    a, b = hostile(shape, seed=1), seeded(shape[-1:], 2)
+    run = runner_for(Mul(), [TensorType(a.dtype, a.shape), TensorType(b.dtype, b.shape)], 1)
+    memory = np.full(a.size + 64, 7.0, np.float32)
+    y = memory[16 + offset :][: a.size].reshape(shape)
+    run([a, b], [y])
+    with np.errstate(all="ignore"):
+        assert np.array_equal(y, a * b, equal_nan=True)
+    outside = np.concatenate((memory[: 16 + offset], memory[16 + offset + a.size :]))
+    assert (outside == 7.0).all()
+
+
+def test_narrower_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elementwise, "STREAMED", 0)
+    x = np.linspace(0, 255, 50001, dtype=np.float32)
+    (y,) = runner_for(Cast(np.dtype(np.uint8)), [TensorType(x.dtype, x.shape)], 1)([x], None)
+    assert np.array_equal(y, x.astype(np.uint8))
