@@ -29,7 +29,7 @@ from cenote.loading import load, unsupported
 from cenote.model import Model
 
 if TYPE_CHECKING:
-    from cenote import functional
+    from cenote import functional, tiling
     from cenote.frontends.parameters.writer import extract
     from cenote.profile.info import Info, info
     from cenote.profile.stored import CachedFile, cache_contents, clear_cache
@@ -57,6 +57,7 @@ __all__ = [
     "functional",
     "info",
     "load",
+    "tiling",
     "unsupported",
     "verify",
     "watch_compilation",
@@ -81,9 +82,9 @@ _ON_DEMAND = {
 
 def __getattr__(name: str) -> Any:
     """What not every program asks for is imported when it is asked for."""
-    if name == "functional":
+    if name in ("functional", "tiling"):
         with importing():
-            return import_module("cenote.functional")
+            return import_module(f"cenote.{name}")
     if name in _ON_DEMAND:
         with importing():
             value = getattr(import_module(_ON_DEMAND[name]), name)

@@ -18,6 +18,7 @@ from cenote.cli.extract import extract
 from cenote.cli.info import info
 from cenote.cli.inspect import inspect
 from cenote.cli.run import run
+from cenote.cli.tile import tile
 from cenote.cli.verify import verify
 from cenote.cli.warm import warm
 
@@ -33,6 +34,7 @@ app.command()(run)
 app.command()(inspect)
 app.command()(bench)
 app.command("compile")(compile_model)
+app.command()(tile)
 app.command()(verify)
 app.command()(extract)
 app.command()(warm)
