@@ -42,7 +42,8 @@ RANGES = {
     "adaptive_average_pool": DIVISORS, "average_pool": DIVISORS, "lp_pool": ENDS,
     "max_pool": ENDS, "min_pool": ENDS, "conv": ENDS, "conv_transpose": ENDS,
     "adaptive_max_pool": NARROW, "split": ENDS, "reorder": NARROW, "resize": "a table of taps that reaches further",
-    "softmax": ROWS, "log_softmax": ROWS,
+    "softmax": ROWS, "log_softmax": ROWS, "batch_normalization": PIECES, "instance_normalization": PIECES,
+    "group_normalization": PIECES, "dynamic_quantize_linear": PIECES,
     "global_lp_pool": PIECES, "global_max_pool": PIECES, "global_average_pool": PIECES,
     **{
         f"reduce_{name}": PIECES
@@ -53,7 +54,7 @@ RANGES = {
 
 def symbolic_axes(sample: Sample) -> list[int]:
     """The batch, and the extents behind the channels, of the first input; of less than 2 it is another question."""
-    x = sample.inputs[0]
+    x = sample.inputs[0] if sample.inputs else None
     if x is None or not x.size:
         return []
     axes = [axis for axis in range(x.ndim) if axis != 1 or x.ndim == 2]

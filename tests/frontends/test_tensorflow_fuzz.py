@@ -61,6 +61,7 @@ def survives(content: Any, form: Format | None) -> None:
         import_model(content, form)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # protobuf's, of escapes in damaged text
 @pytest.mark.parametrize("name", NAMES)
 @_SETTINGS
 @given(edits=EDITS)

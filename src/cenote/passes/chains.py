@@ -11,7 +11,7 @@ computed more often than before. The bits of the results stay the same.
 from __future__ import annotations
 
 from cenote.graph.graph import Graph, Node
-from cenote.ops.elementwise.chain import joined
+from cenote.ops.elementwise.chain import Chain, joined
 from cenote.ops.elementwise.pointwise import Pointwise
 from cenote.passes.fuse import Rewriter
 
@@ -55,4 +55,5 @@ def _maker(rewriter: Rewriter, value: str, reader: Node) -> Node | None:
 def _is_native(rewriter: Rewriter, op: Pointwise, inputs: tuple[str, ...]) -> bool:
     types = [rewriter.type(name) if name else None for name in inputs]
     function = op.function(types)
-    return function is not None and function.allowed(types)
+    # A chain asks its links, which know what its scalars are.
+    return function is not None and (isinstance(op, Chain) or function.allowed(types))

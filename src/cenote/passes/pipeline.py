@@ -31,8 +31,8 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
     """The passes for a target; `exact` forbids Winograd, `weights` is the type that linear layers keep theirs in."""
     return (
         *((forbid_winograd,) if exact else ()),  # before fusing, which asks for it
-        say_groups,
         remove_identities,
+        say_groups,
         sink_transposes,
         widen,
         remove_identities,

@@ -58,7 +58,7 @@ class Transpose(Op):
     operands = ("data",)
     from_onnx = {
         "Transpose": lambda node: read(Transpose, node, order="perm"),
-        "cenote.TransposeLast": lambda node: Transpose((1, 0), trailing=True),
+        "cenote.TransposeLast": lambda node: read(Transpose, node) and Transpose((1, 0), trailing=True),
     }
 
     def axes(self, rank: int) -> tuple[int, ...]:
