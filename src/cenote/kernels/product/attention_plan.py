@@ -53,7 +53,14 @@ class AttentionProblem:
         lanes = target.lanes()
         most = 4 if target.registers > 16 else 2
         value_blocks = max(1, min(most, -(-self.columns // lanes)))
-        return Panels(self.depth, self.keys, most, lanes), Panels(
+        key_blocks = most
+        if not is_size(self.keys):
+            vectors = -(-self.keys // lanes)
+            # Two vectors a group leave less to compute past the last key (197: 14 vectors, not 16) at 3 % per vector.
+            key_blocks = min(
+                (most, 2), key=lambda blocks: -(-vectors // blocks) * blocks * (1 + 0.06 / blocks)
+            )
+        return Panels(self.depth, self.keys, key_blocks, lanes), Panels(
             self.keys, self.columns, value_blocks, lanes
         )
 
@@ -96,7 +103,7 @@ class AttentionProblem:
         keys, values = self.panels(target)
         yield panel_call(keys, k, self.k_column, self.k_row, self._own(1), between[0])
         yield panel_call(values, v, self.v_row, self.v_column, self._own(2), between[1])
-        width = widest(keys.blocks, target.registers)
+        width = widest(max(keys.blocks, values.blocks), target.registers)
         if not is_size(self.queries):
             width = min(width, self.queries)
         spec = AttentionSpec(

@@ -188,6 +188,9 @@ class ScaledDotProduct(Op):
         yield Sample(
             cls(0.1, permute_k=(0, 1, 3, 2)), (rows[0], rows[1].swapaxes(2, 3).copy(), rows[2]), "few"
         )
+        yield Sample(
+            cls(), (seeded((9, 8), 1), seeded((197, 8), 2), seeded((197, 100), 3)), "a vector too many"
+        )
         half = tuple(x.astype(np.float16) for x in (q, k, v))
         yield Sample(cls(0.25), half, "half")
         yield Sample(cls(), (seeded((0, 3, 4), 1), seeded((0, 2, 4), 2), seeded((0, 2, 4), 3)), "empty")
