@@ -79,7 +79,18 @@ def test_using_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         exec(program, namespace)
 
 
-@pytest.mark.parametrize("option", ["threads", "precision", "weights", "tune", "denormals", "shapes"])
+def test_looking_inside_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    programs = PROGRAM.findall((DOCS / "verify.md").read_text(encoding="utf-8"))
+    assert len(programs) == 5
+    namespace: dict[str, Any] = {}
+    for program in programs:
+        exec(program, namespace)
+
+
+@pytest.mark.parametrize(
+    "option", ["threads", "precision", "weights", "tune", "denormals", "shapes", "format", "signature"]
+)
 def test_every_option_of_load_is_described(option: str) -> None:
     assert set(inspect.signature(cenote.load).parameters) == {
         "source",
@@ -89,6 +100,8 @@ def test_every_option_of_load_is_described(option: str) -> None:
         "tune",
         "denormals",
         "shapes",
+        "format",
+        "signature",
     }
     assert f"\n| `{option}` |" in (DOCS / "using_models.md").read_text(encoding="utf-8")
 

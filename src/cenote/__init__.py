@@ -25,13 +25,15 @@ from cenote.core.errors import (
 )
 from cenote.core.locks import importing
 from cenote.core.version import __version__
-from cenote.loading import load
+from cenote.loading import load, unsupported
 from cenote.model import Model
 
 if TYPE_CHECKING:
-    from cenote import functional
+    from cenote import functional, tiling
+    from cenote.frontends.parameters.writer import extract
     from cenote.profile.info import Info, info
     from cenote.profile.stored import CachedFile, cache_contents, clear_cache
+    from cenote.verification.verify import Verification, verify
 
 __all__ = [
     "ArgumentError",
@@ -47,12 +49,17 @@ __all__ = [
     "ModelError",
     "ShapeError",
     "UnsupportedError",
+    "Verification",
     "__version__",
     "cache_contents",
     "clear_cache",
+    "extract",
     "functional",
     "info",
     "load",
+    "tiling",
+    "unsupported",
+    "verify",
     "watch_compilation",
 ]
 
@@ -67,14 +74,17 @@ _ON_DEMAND = {
     "CachedFile": "cenote.profile.stored",
     "cache_contents": "cenote.profile.stored",
     "clear_cache": "cenote.profile.stored",
+    "Verification": "cenote.verification.verify",
+    "verify": "cenote.verification.verify",
+    "extract": "cenote.frontends.parameters.writer",
 }
 
 
 def __getattr__(name: str) -> Any:
     """What not every program asks for is imported when it is asked for."""
-    if name == "functional":
+    if name in ("functional", "tiling"):
         with importing():
-            return import_module("cenote.functional")
+            return import_module(f"cenote.{name}")
     if name in _ON_DEMAND:
         with importing():
             value = getattr(import_module(_ON_DEMAND[name]), name)

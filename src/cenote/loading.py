@@ -20,6 +20,7 @@ from cenote.plans.format import is_plan_at, is_plan_file
 from cenote.runtime.bounds import without_bounds
 from cenote.runtime.threads import resolve_threads
 from cenote.stage import Options
+from cenote.values import ModelsOfValues
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cenote.graph.graph import Graph, OwnedGraph
 
 _log = logging.getLogger(__name__)
+_MAIN_FILES = ("saved_model.pb", "layers.json")
 
 
 def load(
@@ -47,9 +49,10 @@ def load(
 
     `source` is the path of a model or of a plan file (`Model.save`), the bytes of a model, an open binary file, or an
     `onnx.ModelProto`. Models are ONNX files, TensorFlow's frozen graphs (.pb, .pbtxt), SavedModel folders and
-    MetaGraphDefs beside their checkpoint (.meta), and TensorFlow Lite files; which it is shows in the content, unless
-    `format` ("onnx", "graphdef", "savedmodel", "metagraph", "tflite") says it. `signature` chooses one of the functions
-    of a SavedModel ("serving_default") or a TensorFlow Lite model (its first graph). `threads` per inference;
+    MetaGraphDefs beside their checkpoint (.meta), TensorFlow Lite files, Keras models (.keras, .h5), and folders of
+    `cenote.extract`; which it is shows in the content, unless `format` ("onnx", "graphdef", "savedmodel", "metagraph",
+    "tflite", "keras", "layers", "bat") says it. `signature` chooses one of the functions of a SavedModel
+    ("serving_default") or a TensorFlow Lite model (its first graph). `threads` per inference;
     by default one per physical core this process may use (CENOTE_THREADS overrides). `precision`: "fast", or
     "exact" for convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum. `weights`:
     "bfloat16" or "float16" keep those of linear layers (Gemm, one row at a time) in that type, which nearly halves
@@ -87,28 +90,60 @@ def load(
         if is_plan_file(_start(source)):
             raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
         options = Options(resolve_threads(threads), precision, weights, tune, denormals, shapes)
-        return _load_graph(_inside(source), options, {"format": format, "signature": signature})
+        return _load_graph(main_file(source), options, {"format": format, "signature": signature})
 
 
-def _inside(source: Any) -> Any:
-    """Of a SavedModel folder, the file in it that holds the graphs."""
+def unsupported(source: str | os.PathLike[str] | bytes) -> list[str]:
+    """Everything that keeps a model from being loaded because Cenote does not have it: a line each, with its node.
+
+    Raises ModelError for what is no valid model, MissingFileError where there is no such file.
+    """
+    with importing():
+        from cenote.frontends.formats import unsupported as found
+
+    return found(main_file(source))
+
+
+def main_file(source: Any) -> Any:
+    """Of a folder, the file in it that says what the model is: of a SavedModel, or of parameters as files."""
     if isinstance(source, str | os.PathLike) and os.path.isdir(source):
-        return os.path.join(source, "saved_model.pb")
+        for name in _MAIN_FILES:
+            if os.path.exists(path := os.path.join(source, name)):
+                return path
     return source
 
 
 def _load_graph(source: Any, options: Options, reading: Mapping[str, Any]) -> Model:
-    """A model out of the cache, or compiled; `reading` says how the file is to be read."""
+    """The model of a source, and what gives the values inside it; `reading` says how the file is to be read."""
     ways = {"precision": options.precision, "weights": options.weights, "tune": options.tune}
     ways |= {name: str(value) for name, value in reading.items() if value is not None}
     if options.shapes:
         ways["shapes"] = without_bounds(options.shapes)
     cache_entry = cache_entry_of(source, ways)
+    model = _found_or_made(source, options, reading, cache_entry)
+    if hasattr(source, "read"):
+        return model
+    graph = _graph_of(source, cache_entry, reading)
+
+    def entry_of(more: Mapping[str, str]) -> CacheEntry | None:
+        found = cache_entry_of(source, {**ways, **more})
+        if found is not None and cache_entry is not None:
+            found.external = cache_entry.external
+        return found
+
+    model._of_values = ModelsOfValues(graph, options, entry_of)
+    return model
+
+
+def _found_or_made(
+    source: Any, options: Options, reading: Mapping[str, Any], cache_entry: CacheEntry | None
+) -> Model:
+    """A model out of the cache, or compiled."""
     stored = None if cache_entry is None else cache_entry.find(None, options.threads)
     shown = source if isinstance(source, str | os.PathLike) else f"a model of type {type(source).__name__}"
     if cache_entry is not None and stored is not None:
         _log.info("%s: from the cache", shown)
-        return Model.from_stored(stored, options, cache_entry, _graph_of(source, cache_entry, reading))
+        return Model.from_stored(stored, options, cache_entry, cache(_graph_of(source, cache_entry, reading)))
     start = time.perf_counter()
     graph, outputs, metadata = _imported(source, cache_entry, reading)
     model = Model.from_graph(graph, outputs, metadata, options, cache_entry)
@@ -131,12 +166,11 @@ def _imported(
     return OwnedGraph(imported.graph), imported.outputs, imported.metadata
 
 
-def _graph_of(source: Any, cache_entry: CacheEntry, reading: Mapping[str, Any]) -> Callable[[], Graph]:
-    """Gives the graph of a model whose inputs and outputs came from the cache, read when it is first needed."""
+def _graph_of(source: Any, cache_entry: CacheEntry | None, reading: Mapping[str, Any]) -> Callable[[], Graph]:
+    """Reads the graph of a model again, which must not have changed."""
 
-    @cache
     def graph() -> Graph:
-        if not cache_entry.is_of(source):
+        if cache_entry is not None and not cache_entry.is_of(source):
             raise ModelError(f"{source} has changed since it was loaded, and is needed again; load it anew")
         return _imported(source, None, reading)[0].take()
 

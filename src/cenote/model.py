@@ -29,7 +29,7 @@ from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Shapes, Signature
 from cenote.runtime.threads import resolve_threads
 from cenote.sized import check_kept, compile_class, part_of, supply
-from cenote.stage import NoPlan, Options, Stage, get_or_make, no_plan_for
+from cenote.stage import NoPlan, Options, Stage, get_or_make, no_plan_for, no_values
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -71,6 +71,7 @@ class Model:
         self._stages: OrderedDict[Any, Stage] = OrderedDict()
         self._signature = Signature(inputs, bounds)
         self._classes = Classes()
+        self._of_values: Callable[[Sequence[str]], Model] = no_values  # the model that gives other values
 
     @staticmethod
     def from_graph(
@@ -288,13 +289,12 @@ class Model:
             results = [restore(array) for array in results]
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(self, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
-        """Outputs by name, as NumPy arrays, for inputs by name."""
+    def run(self, inputs: Mapping[str, ArrayLike], outputs: Sequence[str] | None = None) -> dict[str, Array]:
+        """Outputs by name, as NumPy arrays. `outputs`: any values of the model instead; InputError for other names."""
+        if outputs is not None:
+            return self._of_values(outputs).run(inputs)
         if not isinstance(inputs, Mapping):
-            raise InputError(
-                f"run takes a dict by input name, not {type(inputs).__name__}; call the model for inputs in order: "
-                f"{self._signature}"
-            )
+            raise InputError(f"run takes a dict of arrays by input name, not {type(inputs).__name__}")
         results, _ = self._run(inputs)
         return dict(zip(self.output_names, results, strict=True))
 

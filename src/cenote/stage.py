@@ -217,6 +217,14 @@ class NoPlan:
         raise InputError(str(self))
 
 
+def no_values(names: Sequence[str]) -> NoReturn:
+    """What a model does for values inside it when its graph is not at hand. Raises InputError."""
+    raise InputError(
+        "outputs: the model's graph is not at hand to compile a plan that gives other values: a plan file holds none, "
+        "and an open file is read once; load the model from its path"
+    )
+
+
 class Options:
     """What all stages of a model share."""
 

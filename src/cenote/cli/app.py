@@ -14,9 +14,12 @@ from cenote.cli.bench import bench
 from cenote.cli.cache import cache
 from cenote.cli.compile import compile_model
 from cenote.cli.console import err, show_messages
+from cenote.cli.extract import extract
 from cenote.cli.info import info
 from cenote.cli.inspect import inspect
 from cenote.cli.run import run
+from cenote.cli.tile import tile
+from cenote.cli.verify import verify
 from cenote.cli.warm import warm
 
 app = typer.Typer(
@@ -31,6 +34,9 @@ app.command()(run)
 app.command()(inspect)
 app.command()(bench)
 app.command("compile")(compile_model)
+app.command()(tile)
+app.command()(verify)
+app.command()(extract)
 app.command()(warm)
 app.add_typer(cache, name="cache")
 app.command()(info)

@@ -24,11 +24,17 @@ _WITH_OPERATORS = 110  # letters of a line from which operators have room beside
 
 def inspect(
     model: Annotated[
-        Path, typer.Argument(help="An ONNX file or a plan file.", metavar="MODEL", show_default=False)
+        Path, typer.Argument(help="A model or a plan file.", metavar="MODEL", show_default=False)
     ],
     shape: Shape = None,
     input: Input = None,
     graph: Annotated[bool, typer.Option(help="Print the optimised graph too.")] = True,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Only list what is not supported, all of it; exit code 1 if there is any."
+        ),
+    ] = False,
     as_json: Json = False,
     threads: Threads = None,
     precision: PrecisionOption = "fast",
@@ -42,6 +48,9 @@ def inspect(
     On a terminal lines are wrapped or cut to its width. Through a pipe and with --json nothing is cut: names of
     kernels are whole there.
     """
+    if check:
+        _check(model, as_json)
+        return
     given = parse_shapes(shape or ())
     anew = _compiled_anew() if graph or as_json else contextlib.nullcontext()
     with waiting(f"loading {model.name}"), anew:
@@ -56,19 +65,7 @@ def inspect(
                 loaded.run(filled(loaded, shapes, real))
         plans = loaded.plans
     if as_json:
-        content = {
-            "file": str(model),
-            "bytes": model.stat().st_size,
-            "inputs": [str(declared) for declared in loaded.inputs],
-            "outputs": [str(declared) for declared in loaded.outputs],
-            "metadata": loaded.metadata,
-            "graph": graph_text(plans[0]),
-            "plan": plans[0].describe().as_dict(),
-            "later_stages": [
-                {"graph": graph_text(plan), "plan": plan.describe().as_dict()} for plan in plans[1:]
-            ],
-        }
-        say_json(content)
+        say_json(_content(model, loaded))
         return
     width = terminal_width()
     say_within(_head(model, loaded), width)
@@ -81,6 +78,34 @@ def inspect(
             say_within(f"\n{text}", width)
         say("")
         _show(plan.describe(), width)
+
+
+def _content(model: Path, loaded: cenote.Model) -> dict[str, Any]:
+    """All of it, for --json."""
+    plans = loaded.plans
+    return {
+        "file": str(model),
+        "bytes": model.stat().st_size,
+        "inputs": [str(declared) for declared in loaded.inputs],
+        "outputs": [str(declared) for declared in loaded.outputs],
+        "metadata": loaded.metadata,
+        "graph": graph_text(plans[0]),
+        "plan": plans[0].describe().as_dict(),
+        "later_stages": [
+            {"graph": graph_text(plan), "plan": plan.describe().as_dict()} for plan in plans[1:]
+        ],
+    }
+
+
+def _check(model: Path, as_json: bool) -> None:
+    """What keeps the model from being read, a line each."""
+    problems = cenote.unsupported(model)
+    if as_json:
+        say_json({"file": str(model), "ok": not problems, "unsupported": problems})
+    else:
+        say("\n".join(problems) or f"{model}: everything in it is supported")
+    if problems:
+        raise typer.Exit(1)
 
 
 def _head(path: Path, model: cenote.Model) -> str:

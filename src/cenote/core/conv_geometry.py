@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cenote.core.errors import ArgumentError, ShapeError
-from cenote.core.pool_geometry import AUTO_PADS, Pairs, padding_pairs, same_pads
+from cenote.core.pool_geometry import AUTO_PADS, AxisWindow, Pairs, padding_pairs, same_pads
 from cenote.core.sizes import is_size
 
 T = TypeVar("T")
@@ -64,6 +64,16 @@ class ConvShape:
     def reach(self) -> tuple[int, ...]:
         """Input extent under one window: (window - 1) * dilation + 1."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.window, self.dilations, strict=True))
+
+    @property
+    def axes(self) -> tuple[AxisWindow, ...]:
+        """The windows along each spatial axis."""
+        found = []
+        for axis in range(self.rank):
+            begin, end = self.pads[axis]
+            sizes = self.size[axis], self.window[axis], self.strides[axis], self.dilations[axis]
+            found.append(AxisWindow(*sizes, begin, end, self.out[axis]))
+        return tuple(found)
 
     @property
     def halo(self) -> Pairs:

@@ -97,6 +97,15 @@ class AxisWindow:
         high = min(max(self.start(stop - 1) + self.reach, low), self.size)
         return low, high
 
+    def part(self, first: int, stop: int) -> AxisWindow:
+        """Windows first..stop-1 alone, over what `read` says that they touch: padding as far as they look into it,
+        never beyond what is declared, so that counts and padded counts stay what they are."""
+        low, high = self.read(first, stop)
+        last = self.start(stop - 1) + self.reach
+        end = max(0, min(last, self.size + self.end) - high)
+        begin = max(0, low - self.start(first))
+        return AxisWindow(high - low, self.window, self.stride, self.dilation, begin, end, stop - first)
+
     @property
     def interior(self) -> tuple[int, int]:
         """Half-open range of the windows that lie wholly on real elements."""

@@ -53,7 +53,7 @@ class GraphBuilder:
     def constant(self, value: Any, name: str = "") -> str:
         """A constant."""
         made = self.name(name or f"{self.label or 'graph'}/constant")
-        self.constants[made] = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
+        self.constants[made] = np.asarray(value)  # maybe a view: only what the graph keeps is laid out anew
         return made
 
     def known(self, value: str) -> Array | None:
@@ -154,8 +154,13 @@ class GraphBuilder:
             assert isinstance(identity, Op)
             self.nodes.append(Node(identity, (value,), (names[-1],)))
         used = {value for node in self.nodes for value in node.inputs} | set(names)
-        constants = {value: content for value, content in self.constants.items() if value in used}
-        return Graph(tuple(self.inputs), tuple(names), tuple(self.nodes), constants, name=name or "graph")
+        self.constants = {value: content for value, content in self.constants.items() if value in used}
+        for value in self.constants:  # one by one: what was read is freed when its copy is made
+            if not self.constants[value].flags.c_contiguous:
+                self.constants[value] = np.ascontiguousarray(self.constants[value])
+        return Graph(
+            tuple(self.inputs), tuple(names), tuple(self.nodes), self.constants, name=name or "graph"
+        )
 
 
 def transposed(builder: GraphBuilder, value: str, order: Sequence[int], name: str = "") -> str:

@@ -70,20 +70,20 @@ class ChannelsLast:
 
     def depthwise(
         self, x: str, kernel: str, bias: str, *, strides: Sequence[int], padding: str, pads: Pads = (),
-        dilations: Sequence[int] = (), name: str = "",
+        dilations: Sequence[int] = (), rank: int = 4, name: str = "",
     ) -> str:  # fmt: skip
-        """A depthwise convolution of a picture; `kernel` is the constant (H, W, C, multiplier)."""
+        """A depthwise convolution; `kernel` is the constant (*window, C, multiplier), `rank` counts all axes of x."""
         content = self.builder.need(kernel, "the kernel of a depthwise convolution")
-        if content.ndim != 4:
-            raise ModelError(f"a depthwise kernel has 4 axes, this one has shape {list(content.shape)}")
-        height, width, channels, multiplier = content.shape
+        if content.ndim != rank:
+            raise ModelError(f"a depthwise kernel has {rank} axes, this one has shape {list(content.shape)}")
+        *window, channels, multiplier = content.shape
         weights = reshaped(
             self.builder,
-            transposed(self.builder, kernel, (2, 3, 0, 1)),
-            (channels * multiplier, 1, height, width),
+            transposed(self.builder, kernel, (rank - 2, rank - 1, *range(rank - 2))),
+            (channels * multiplier, 1, *window),
         )
         return self.conv_of(
-            x, weights, bias, rank=4, strides=strides, padding=padding, pads=pads, dilations=dilations,
+            x, weights, bias, rank=rank, strides=strides, padding=padding, pads=pads, dilations=dilations,
             groups=channels, name=name,
         )  # fmt: skip
 
@@ -119,7 +119,11 @@ class ChannelsLast:
         elif padding != "VALID":
             raise UnsupportedError(f"a transposed convolution with padding {padding} is not supported")
         else:
-            extra = [max(0, s - k) for s, k in zip(strides, window, strict=True)]
+            reach = [(k - 1) * d + 1 for k, d in zip(window, attributes["dilations"], strict=True)]
+            if sizes is None:
+                extra = [max(0, s - k) for s, k in zip(strides, reach, strict=True)]
+            else:  # what a convolution leaves over at the end
+                extra = [(size - k) % s for size, s, k in zip(sizes, strides, reach, strict=True)]
             attributes["output_padding"] = tuple(output_padding) or tuple(extra)
         if sizes is not None and padding == "SAME":
             attributes["output_shape"] = tuple(sizes)
@@ -176,19 +180,26 @@ class ChannelsLast:
         align_corners: bool,
         half_pixel: bool,
         rank: int = 4,
+        scales: str = "",
         name: str = "",
     ) -> str:
-        """A picture in another size; `sizes` is the value of the spatial extents, `mode` "nearest", "linear", "cubic".
+        """A picture in another size; `sizes` is the value of the spatial extents, or `scales` that of the factors;
+        `mode` "nearest", "linear", "cubic".
 
-        TensorFlow's nearest rounds to the nearest when corners are aligned, else down.
+        TensorFlow's nearest rounds to the nearest when corners are aligned, else down. Its cubic is Keys's (a = -1/2)
+        over what lies within the picture when centres of pixels are meant, else the one with a = -3/4.
         """
         coordinates = "align_corners" if align_corners else "half_pixel" if half_pixel else "asymmetric"
         attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
         if mode == "nearest":
             attributes["nearest_mode"] = "round_prefer_ceil" if align_corners else "floor"
             if half_pixel and not align_corners:
-                attributes["coordinate_transformation_mode"] = "tf_half_pixel_for_nn"
+                attributes["nearest_mode"] = "round_prefer_ceil"  # what holds the centre of the pixel
+        if mode == "cubic" and half_pixel and not align_corners:
+            attributes |= {"cubic_coeff_a": -0.5, "exclude_outside": 1}
         axes = tuple(range(2, rank)) if self.first else tuple(range(1, rank - 1))
+        if scales:
+            return self.builder.add("Resize", x, "", scales, name=name, axes=axes, **attributes)
         sizes = self.builder.cast(sizes, np.dtype(np.int64)) if not self._is_int64(sizes) else sizes
         return self.builder.add("Resize", x, "", "", sizes, name=name, axes=axes, **attributes)
 

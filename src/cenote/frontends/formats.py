@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from cenote.core.errors import ArgumentError, CenoteError, MissingFileError, ModelError
+from cenote.core.errors import ArgumentError, CenoteError, MissingFileError, ModelError, UnsupportedError
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.wire import BytesSource, FileSource, IrregularError, Source, Span, fields_of
 
-Format = Literal["onnx", "graphdef", "savedmodel", "metagraph", "tflite"]
+Format = Literal["onnx", "graphdef", "savedmodel", "metagraph", "tflite", "keras", "layers", "bat"]
 
 _ONNX_GRAPH, _META_GRAPHS, _SAVER = 7, 2, 3
+_LAYERS = re.compile(rb'\s*\{\s*"format"\s*:\s*"cenote-layers"')
 _LOOKED_AT = 64  # fields of a file
 
 
-def import_model(source: Any, form: Format | None = None, signature: str | None = None) -> ImportedModel:
+def import_model(
+    source: Any, form: Format | None = None, signature: str | None = None, problems: list[str] | None = None
+) -> ImportedModel:
     """Read a model; `form` forces a format, `signature` chooses among the functions of those that have several.
+    `problems` collects what is not supported, if given, instead of an error where that is possible; with any, the graph
+    is not whole.
 
     Raises MissingFileError, ModelError for what is no valid model, UnsupportedError for what Cenote does not have,
     ArgumentError for a format that does not exist and a signature that the model does not have.
@@ -25,24 +31,47 @@ def import_model(source: Any, form: Format | None = None, signature: str | None 
     if form is not None and form not in get_args(Format):
         raise ArgumentError(f"format: '{form}' is none of {', '.join(get_args(Format))}")
     if isinstance(source, str | os.PathLike):
-        return _from_path(Path(source), form, signature)
+        return _from_path(Path(source), form, signature, problems)
     if not isinstance(source, bytes | bytearray | memoryview) and form in (None, "onnx"):
-        return _onnx(source, signature)  # an open file or a message
+        return _onnx(source, signature, problems)  # an open file or a message
     content = BytesSource(bytes(source if not hasattr(source, "read") else source.read()))
     form = form or format_of(content)
     if form == "onnx":
-        return _onnx(source, signature)
+        return _onnx(source, signature, problems)
     try:
-        return _from_source(content, form, signature)
+        return _from_source(content, form, signature, problems)
     except CenoteError as error:
         raise error.located("model given as bytes") from error
 
 
-def _from_path(path: Path, form: Format | None, signature: str | None) -> ImportedModel:
+def unsupported(source: Any) -> list[str]:
+    """Everything that keeps a model from being read because Cenote does not have it, each with its node.
+
+    Raises ModelError for what is no valid model.
+    """
+    problems: list[str] = []
+    try:
+        import_model(source, problems=problems)
+    except UnsupportedError as error:  # of the model as a whole
+        if not problems:
+            return [str(error)]
+    return problems
+
+
+def _from_path(
+    path: Path, form: Format | None, signature: str | None, problems: list[str] | None
+) -> ImportedModel:
+    if path.is_dir() and form in (None, "bat"):
+        from cenote.frontends.parameters.bat import load_pairs
+
+        try:
+            return load_pairs(path)
+        except CenoteError as error:
+            raise error.located(os.fspath(path)) from error
     try:
         file = path.open("rb")
     except FileNotFoundError:
-        raise MissingFileError("there is no such file", os.fspath(path)) from None
+        raise MissingFileError("there is no such file", os.fspath(path)).located(os.fspath(path)) from None
     except (OSError, ValueError) as error:
         raise ModelError(f"{os.fspath(path)!r}: the file cannot be read ({error})") from error
     with file:
@@ -50,42 +79,66 @@ def _from_path(path: Path, form: Format | None, signature: str | None) -> Import
             source = FileSource(file)
             form = form or ("savedmodel" if path.name == "saved_model.pb" else format_of(source))
             if form != "onnx":
-                return _from_open(path, source, form, signature)
+                return _from_open(path, source, form, signature, problems)
         except OSError as error:
             raise ModelError(f"{path}: the file cannot be read ({error})") from error
         except CenoteError as error:
             raise error.located(os.fspath(path)) from error
-    return _onnx(path, signature)
+    return _onnx(path, signature, problems)
 
 
-def _from_open(path: Path, source: Source, form: Format, signature: str | None) -> ImportedModel:
+def _from_open(
+    path: Path, source: Source, form: Format, signature: str | None, problems: list[str] | None
+) -> ImportedModel:
+    if form == "layers":
+        from cenote.frontends.parameters.reader import load_layers
+
+        return load_layers(path)
     if form not in ("savedmodel", "metagraph"):
-        return _from_source(source, form, signature)
+        return _from_source(source, form, signature, problems)
     from cenote.frontends.tensorflow.reader import load_meta_graph, load_saved_model
 
-    return load_saved_model(path, signature) if form == "savedmodel" else load_meta_graph(path)
+    if form == "savedmodel":
+        return load_saved_model(path, signature, problems)
+    return load_meta_graph(path, problems)
 
 
-def _from_source(source: Source, form: Format, signature: str | None) -> ImportedModel:
+def _from_source(
+    source: Source, form: Format, signature: str | None, problems: list[str] | None
+) -> ImportedModel:
     if form == "tflite":
         from cenote.frontends.tflite.reader import load_tflite
 
-        return load_tflite(source, signature)
+        return load_tflite(source, signature, problems)
     if signature is not None:
         raise ArgumentError(f"signature: a model in the format {form} has none")
+    if form == "keras":
+        from cenote.frontends.keras.reader import load_keras
+
+        return load_keras(source, problems)
     if form == "graphdef":
         from cenote.frontends.tensorflow.reader import load_graph_def
 
-        return load_graph_def(source, text=_is_text(source.read(0, 64)))
+        return load_graph_def(source, text=_is_text(source.read(0, 64)), problems=problems)
     raise ArgumentError(f"a model in the format {form} is given by its path: it has other files beside it")
 
 
-def _onnx(source: Any, signature: str | None) -> ImportedModel:
+def _onnx(source: Any, signature: str | None, problems: list[str] | None) -> ImportedModel:
     if signature is not None:
         raise ArgumentError("signature: an ONNX model has none")
     from cenote.frontends.onnx import load_onnx
 
-    return load_onnx(source)
+    return load_onnx(source, problems)
+
+
+def format_of_file(source: Any) -> Format | None:
+    """The format of a model given by its path or as bytes; None of a folder."""
+    if isinstance(source, bytes):
+        return format_of(BytesSource(source))
+    if os.path.isdir(source):
+        return None
+    with Path(source).open("rb") as file:
+        return "savedmodel" if Path(source).name == "saved_model.pb" else format_of(FileSource(file))
 
 
 def format_of(source: Source) -> Format:
@@ -93,8 +146,12 @@ def format_of(source: Source) -> Format:
     start = source.read(0, 64)
     if start[4:8] == b"TFL3":
         return "tflite"
+    if start.startswith((b"\x89HDF\r\n\x1a\n", b"PK\x03\x04")):
+        return "keras"
     if _is_text(start):
         return "graphdef"
+    if _LAYERS.match(start):
+        return "layers"
     try:
         fields = _first_fields(source)
     except IrregularError:

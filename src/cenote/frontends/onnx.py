@@ -32,11 +32,15 @@ from cenote.graph.graph import Graph
 Contents = Mapping[int, NDArray[np.uint8]]
 
 
-def load_onnx(source: str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto) -> ImportedModel:
+def load_onnx(
+    source: str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto, problems: list[str] | None = None
+) -> ImportedModel:
     """Read a model from a path, bytes, a binary file object or an onnx.ModelProto.
 
     The graph is not specialised: only constants have types. Weights of a model given as bytes are views of
     them.
+
+    `problems` collects nodes that are not supported, if given, instead of an error; the graph is not whole then.
 
     Raises ModelError when it is not a valid model (or cannot be read), UnsupportedError when it uses an
     operator, opset, type or attribute that Cenote does not have; the message names the file and the node.
@@ -45,7 +49,7 @@ def load_onnx(source: str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProt
     try:
         model, contents, folder = _parse(source)
         try:
-            return _import(model, contents, folder)
+            return _import(model, contents, folder, problems)
         except (TypeError, AttributeError, ValueError, LookupError) as error:
             text = _not_text(model)  # protobuf gives text that is not UTF-8 as bytes, which fit nowhere
             if text is None:
@@ -105,11 +109,11 @@ def _read(source: Source) -> tuple[Any, Contents]:
     return model, {index: source.array(span.offset, span.length) for index, span in parts.weights.items()}
 
 
-def _import(model: Any, contents: Contents, folder: Path | None) -> ImportedModel:
+def _import(model: Any, contents: Contents, folder: Path | None, problems: list[str] | None) -> ImportedModel:
     opsets = _opsets(model)
     graph = model.graph
     kinds = {value.name: value.type for value in (*graph.input, *graph.value_info)}
-    importer = Importer(model.functions, Tensors(folder), kinds)
+    importer = Importer(model.functions, Tensors(folder), kinds, problems)
     scope = Scope(opsets)
     importer.add_initializers(graph, scope, contents)
     inputs = []

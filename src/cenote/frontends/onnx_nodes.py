@@ -40,9 +40,13 @@ MOST_INLINED = 100_000  # nodes that functions may add (10 s): a few nested ones
 class Importer:
     """Collects the nodes and constants of one model. `kinds` are the declared TypeProtos by value."""
 
-    def __init__(self, functions: Sequence[Any], tensors: Tensors, kinds: Mapping[str, Any]) -> None:
+    def __init__(
+        self, functions: Sequence[Any], tensors: Tensors, kinds: Mapping[str, Any],
+        problems: list[str] | None = None,
+    ) -> None:  # fmt: skip
         self.tensors = tensors
         self.kinds = kinds
+        self.problems = problems  # where what is not supported is collected instead of raised
         self.nodes: list[Node] = []
         self.constants: dict[str, Array] = {}
         self.taken: set[str] = set()
@@ -59,7 +63,13 @@ class Importer:
             try:
                 self._add_node(node, scope)
             except CenoteError as error:
-                raise error.located(where(node)) from error
+                located = error.located(where(node))
+                if self.problems is None or scope.depth or not isinstance(error, UnsupportedError):
+                    raise located from error
+                self.problems.append(str(located))
+                for name in node.output:
+                    if scope.find(name) is None:
+                        self.define(name, scope)
 
     def define(self, name: str, scope: Scope) -> str:
         """The graph's name for a value that a node of the scope makes."""

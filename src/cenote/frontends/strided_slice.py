@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cenote.core.errors import ModelError, UnsupportedError
+from cenote.core.errors import ModelError
 from cenote.frontends.builder import GraphBuilder
 
 TO_END = 2**31 - 1  # a bound behind every axis
@@ -50,7 +50,7 @@ def strided(
 ) -> Strided:
     """Resolve a strided slice; `masks` are begin, end, ellipsis, new_axis, shrink, a bit per position.
 
-    Raises UnsupportedError for a new axis after an ellipsis, ModelError for a step of 0.
+    Raises ModelError for a step of 0.
     """
     result, count = Strided(), len(begin)
 
@@ -61,10 +61,11 @@ def strided(
     axis = made = 0
     for place in range(count):
         if place == ellipsis:
-            axis = made = -sum(not is_set("new_axis", later) for later in range(place + 1, count))
+            axis = -sum(not is_set("new_axis", later) for later in range(place + 1, count))
+            made = -sum(
+                not is_set("shrink", later) or is_set("new_axis", later) for later in range(place + 1, count)
+            )
         elif is_set("new_axis", place):
-            if ellipsis is not None and place > ellipsis:
-                raise UnsupportedError("a new axis after an ellipsis is not supported")
             result.added.append(made)
             made += 1
         else:

@@ -291,6 +291,14 @@ class Op:
         """The boxes of the inputs that a box of the first output needs; by default all of each input."""
         return tuple(None if x is None else Box.whole(x.shape) for x in inputs)
 
+    def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
+        """The operator that computes a box of its outputs from the boxes of its inputs that `region` gives, with the
+        padding and divisors that this part has.
+
+        Raises UnsupportedError for an operator that cannot be computed in parts.
+        """
+        raise UnsupportedError(f"{self.name}: cannot be computed in parts")
+
     def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
         """True when the first output is the first input, unchanged: a cast to the same type, a view of equal shape."""
         return self.view and self.infer(*inputs)[0] == inputs[0]

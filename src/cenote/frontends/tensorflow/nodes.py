@@ -62,7 +62,8 @@ _OUTPUTS = {
     "NonMaxSuppressionV5": ("selected_indices", "selected_scores", "valid_outputs"),
 }
 _WAITING = (
-    "Conv2D", "DepthwiseConv2dNative", "BiasAdd", "Add", "AddV2", "Mul", "Identity", "Relu", "Relu6", "Elu", "Selu",
+    "Conv2D", "DepthwiseConv2dNative", "ExpandDims", "Squeeze", "BiasAdd", "Add", "AddV2", "Mul",
+    "Identity", "Relu", "Relu6", "Elu", "Selu",
     "Tanh", "Sigmoid", "LeakyRelu", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3",
 )  # fmt: skip
 _OUTPUTS |= dict.fromkeys(("FusedBatchNormV2", "FusedBatchNormV3"), _OUTPUTS["FusedBatchNorm"])
@@ -273,6 +274,8 @@ class Importer:
     def _sources(self, scope: Scope, name: str) -> list[str]:
         if name not in scope.nodes:
             raise ModelError(f"no node is named '{name}'")
+        if scope.nodes[name].op in ("IteratorGetNext", "Placeholder"):
+            return []  # an input, wherever its content would come from
         return [scope.place(each)[0] for each in scope.nodes[name].input if not each.startswith("^")]
 
     def _imported(self, scope: Scope, name: str) -> tuple[Value, ...]:
@@ -280,7 +283,8 @@ class Importer:
         self._count += 1
         if self._count > MOST_NODES:
             raise UnsupportedError(f"inlining the model's functions makes more than {MOST_NODES} nodes")
-        inputs = [self.value(scope, each) for each in node.input if not each.startswith("^")]
+        sources = () if node.op in ("IteratorGetNext", "Placeholder") else node.input
+        inputs = [self.value(scope, each) for each in sources if not each.startswith("^")]
         if node.op != "Merge" and any(isinstance(value, Dead) for value in inputs):
             return (DEAD,) * 64  # whatever it would have made
         label = self.builder.label
@@ -302,6 +306,12 @@ class Importer:
             raise UnsupportedError(f"TensorFlow's operation {site.op} is not supported")
         spread = site.inputs[0] if site.inputs else None
         if isinstance(spread, Spread) and site.op in _WAITING:
+            if site.op in ("Add", "AddV2", "Mul"):
+                content = site.known(1)
+                if content is None or content.squeeze().ndim > 1:
+                    raise UnsupportedError(
+                        "only a number per channel can be added or multiplied before a BatchToSpaceND"
+                    )
             return (replace(spread, waiting=(*spread.waiting, site)),)
         made = decode(site)
         if isinstance(made, str | Variable | Dead | Spread):

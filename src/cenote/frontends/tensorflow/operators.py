@@ -162,6 +162,16 @@ def _log1p(site: Site) -> str:
     return site.builder.add("Log", site.builder.add("Add", site.input(0), one), name=site.name)
 
 
+def _one_less(op: str, first: bool) -> Decode:
+    """1 - op(x), or op(x) - 1."""
+
+    def decode(site: Site) -> str:
+        one, y = site.builder.constant(np.array(1, site.dtype("T"))), site.builder.add(op, site.input(0))
+        return site.builder.add("Sub", *((one, y) if first else (y, one)), name=site.name)
+
+    return decode
+
+
 def _floor_division(site: Site) -> str:
     """Rounds down. Of integers: the quotient of what is left when the remainder, which has the divisor's sign, is
     gone.
@@ -202,11 +212,20 @@ def _matmul(site: Site) -> str:
 
 
 def _batch_matmul(site: Site) -> str:
-    a, b = site.values()[:2]
-    flags = {"transA": int(site.flag("adj_x")), "transB": int(site.flag("adj_y"))}
-    if not any(flags.values()):
-        return site.builder.add("MatMul", a, b, name=site.name)
-    return site.builder.add_many("FusedMatMul", (a, b), (site.name,), "com.microsoft", **flags)[0]
+    """Either factor may be meant with its last two axes changed: a constant at once, others by Einsum's letters."""
+    factors, letters = [], []
+    for index, flag, plainly in ((0, "adj_x", "ij"), (1, "adj_y", "jk")):
+        content, turned = site.known(index), site.flag(flag)
+        if turned and content is not None and content.ndim >= 2:
+            factors.append(site.builder.constant(content.swapaxes(-1, -2)))
+            turned = False
+        else:
+            factors.append(site.input(index))
+        letters.append(plainly[::-1] if turned else plainly)
+    if letters == ["ij", "jk"]:
+        return site.builder.add("MatMul", *factors, name=site.name)
+    equation = f"...{letters[0]},...{letters[1]}->...ik"
+    return site.builder.add("Einsum", *factors, name=site.name, equation=equation)
 
 
 def _softmax(op: str) -> Decode:
@@ -300,6 +319,8 @@ OPERATORS: Mapping[str, Decode] = {
     "Square": _square,
     "SquaredDifference": _squared_difference,
     "Log1p": _log1p,
+    "Expm1": _one_less("Exp", False),
+    "Erfc": _one_less("Erf", True),
     "FloorDiv": _floor_division,
     "FloorMod": _floor_remainder,
     "DivNoNan": _divide_no_nan,

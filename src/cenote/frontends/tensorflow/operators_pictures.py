@@ -175,11 +175,11 @@ def _batch_to_space(site: Site) -> str:
     spread = site.inputs[0] if site.inputs else ""
     if (
         not isinstance(spread, Spread)
-        or len(spread.block) != 2
+        or len(spread.block) not in (1, 2)
         or site.numbers(1, "the block") != spread.block
     ):
         raise UnsupportedError(
-            "only BatchToSpaceND after SpaceToBatchND with the same block of two axes is supported"
+            "only BatchToSpaceND after SpaceToBatchND with the same block of one or two axes is supported"
         )
     crops = site.need(2, "the crops").tolist()
     pads = [(b - cb, e - ce) for (b, e), (cb, ce) in zip(spread.pads, crops, strict=True)]
@@ -188,7 +188,8 @@ def _batch_to_space(site: Site) -> str:
             f"crops {crops} larger than the paddings {list(spread.pads)} are not supported"
         )
     convolutions = [each for each in spread.waiting if each.op in ("Conv2D", "DepthwiseConv2dNative")]
-    if len(convolutions) != 1 or spread.waiting[0] is not convolutions[0]:
+    before = [each.op for each in spread.waiting if each.op != "ExpandDims"][:1]
+    if len(convolutions) != 1 or before != [convolutions[0].op]:
         raise UnsupportedError(
             "exactly one convolution must stand between SpaceToBatchND and BatchToSpaceND, and first"
         )
@@ -197,7 +198,9 @@ def _batch_to_space(site: Site) -> str:
         raise UnsupportedError(
             "the convolution after SpaceToBatchND must be VALID, with strides and dilations of 1"
         )
-    windowed = {**own, "padding": "EXPLICIT", "pads": pads, "dilations": spread.block}
+    added = 2 - len(spread.block)  # axes of a row that is convolved as a picture of height 1
+    pads = [(0, 0)] * added + pads
+    windowed = {**own, "padding": "EXPLICIT", "pads": pads, "dilations": (1,) * added + spread.block}
     value: Value = spread.value
     for each in spread.waiting:
         inputs = [value, *each.inputs[1:]]

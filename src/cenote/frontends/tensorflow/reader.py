@@ -55,17 +55,19 @@ _NO_ANSWERS = frozenset(
 _OTHER_SCOPES = ("save/", "gradients/", "Adam", "init")
 
 
-def load_graph_def(source: Source, text: bool = False) -> ImportedModel:
+def load_graph_def(source: Source, text: bool = False, problems: list[str] | None = None) -> ImportedModel:
     """A frozen graph: its placeholders are the inputs, the nodes that nothing reads the outputs."""
     if text:
         graph, contents = parse_text(source.read(0, source.size), "GraphDef"), Contents(source)
     else:
         graph, contents = parse(source, "GraphDef")
     outputs = {name: name for name in answers_of(graph.node)}
-    return _imported(graph, contents, outputs, {}, None, ())
+    return _imported(graph, contents, outputs, {}, None, (), problems)
 
 
-def load_saved_model(path: Path, signature: str | None = None) -> ImportedModel:
+def load_saved_model(
+    path: Path, signature: str | None = None, problems: list[str] | None = None
+) -> ImportedModel:
     """A SavedModel folder. `signature`: which of its functions; by default "serving_default", or the only one.
 
     Raises ArgumentError when there is no such signature.
@@ -78,16 +80,16 @@ def load_saved_model(path: Path, signature: str | None = None) -> ImportedModel:
         checkpoint = Checkpoint(prefix) if prefix.with_name("variables.index").exists() else None
         inputs = {info.name: key for key, info in chosen.inputs.items()}
         outputs = {key: info.name for key, info in sorted(chosen.outputs.items())}
-        return _imported(meta.graph_def, contents, outputs, inputs, checkpoint, (path.parent,))
+        return _imported(meta.graph_def, contents, outputs, inputs, checkpoint, (path.parent,), problems)
 
 
-def load_meta_graph(path: Path) -> ImportedModel:
+def load_meta_graph(path: Path, problems: list[str] | None = None) -> ImportedModel:
     """A MetaGraphDef (`name.meta`) with the checkpoint of the same name beside it."""
     with path.open("rb") as file:
         meta, contents = parse(FileSource(file), "MetaGraphDef")
         checkpoint = Checkpoint(path.with_suffix(""))
         outputs = {name: name for name in answers_of(meta.graph_def.node)}
-        return _imported(meta.graph_def, contents, outputs, {}, checkpoint, (path.parent,))
+        return _imported(meta.graph_def, contents, outputs, {}, checkpoint, (path.parent,), problems)
 
 
 def _meta_graph(model: Any) -> Any:
@@ -111,14 +113,25 @@ def _signature(signatures: Mapping[str, Any], wanted: str | None) -> Any:
 
 def answers_of(nodes: Sequence[Any]) -> list[str]:
     """Nodes that no other reads and that are not there for training or saving, in order."""
-    read = {
-        each.split(":")[0].lstrip("^") for node in nodes for each in node.input if not each.startswith("^")
-    }
-    found = [
+    named = {node.name: node for node in nodes}
+    read = {each.split(":")[0] for node in nodes for each in node.input if not each.startswith("^")}
+    awaited = {each[1:] for node in nodes for each in node.input if each.startswith("^")}
+
+    def is_pivot(node: Any) -> bool:
+        """Does it only say that a branch is taken?"""
+        source = named.get(node.input[0].split(":")[0]) if node.op == "Identity" and node.input else None
+        return source is not None and source.op in ("Switch", "RefSwitch")
+
+    unread = [
         node.name
         for node in nodes
-        if node.name not in read and node.op not in _NO_ANSWERS and not node.name.startswith(_OTHER_SCOPES)
+        if node.name not in read
+        and node.op not in _NO_ANSWERS
+        and not node.op.endswith(("Dataset", "DatasetV2", "Iterator", "IteratorV2"))
+        and not node.name.startswith(_OTHER_SCOPES)
+        and not is_pivot(node)
     ]
+    found = [name for name in unread if name not in awaited] or unread
     if not found:
         raise ModelError(
             "no node of the graph is an output: every one is read by another, or is there for training"
@@ -133,10 +146,12 @@ def _imported(
     inputs: Mapping[str, str],
     checkpoint: Checkpoint | None,
     folders: Sequence[Path],
+    problems: list[str] | None,
 ) -> ImportedModel:
     functions = {function.signature.name: function for function in graph.library.function}
     nodes = _by_name(graph.node)
     importer = Importer(OPERATORS, contents, functions, _values(graph.node, functions, contents, checkpoint))
+    importer.problems = problems
     importer.input_names = {name.split(":")[0]: key for name, key in inputs.items()}
     scope = Scope(nodes)
     for node in graph.node:  # in the file's order, which is that of the caller's arguments

@@ -66,6 +66,7 @@ class Importer:
         self.builder, self.buffer, self.tensors = GraphBuilder(), buffer, tensors
         self.made: dict[int, str] = {}  # values of tensors, as they are stored
         self.reals: dict[int, str] = {}  # and as what they stand for
+        self.spreads: dict[int, Any] = {}  # tensors that wait for BATCH_TO_SPACE_ND, see `dilation`
         self.problems: list[str] | None = None  # where they are collected instead of raised
         self.failed: set[int] = set()  # tensors of operators that were not imported
 

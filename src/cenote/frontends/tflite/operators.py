@@ -21,8 +21,8 @@ def _conv(site: Site) -> str:
     """The kernel is (M, H, W, C / groups)."""
     weights = transposed(site.builder, site.x(1), (0, 3, 1, 2))
     y = site.pictures().conv_of(
-        site.x(), weights, site.x(2), rank=4, strides=site.strides, padding=site.padding, dilations=site.dilations,
-        groups=0, name=site.name,
+        site.x(), weights, site.x(2), rank=4, strides=site.strides, padding=site.padding, pads=site.pads,
+        dilations=site.dilations, groups=0, name=site.name,
     )  # fmt: skip
     return site.activated(y)
 
@@ -39,8 +39,8 @@ def _depthwise(site: Site) -> str:
         1, int(site.option("depth_multiplier")) or kernel[3] // max(1, site.shape(0)[3])
     )
     y = site.pictures().conv_of(
-        site.x(), weights, site.x(2), rank=4, strides=site.strides, padding=site.padding, dilations=site.dilations,
-        groups=groups, name=site.name,
+        site.x(), weights, site.x(2), rank=4, strides=site.strides, padding=site.padding, pads=site.pads,
+        dilations=site.dilations, groups=groups, name=site.name,
     )  # fmt: skip
     return site.activated(y)
 

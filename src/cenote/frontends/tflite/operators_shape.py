@@ -184,6 +184,20 @@ def _shape(site: Site) -> str:
     return site.builder.cast(site.builder.add("Shape", site.stored(0)), dtype_named(kind), site.name)
 
 
+def _one_hot(site: Site) -> str:
+    """Inputs: indices, depth, the value on, the value off."""
+    (depth,) = site.numbers(1, "the depth")
+    values = [site.builder.need(site.x(index), "a value").reshape(()) for index in (3, 2)]
+    return site.builder.add(
+        "OneHot",
+        site.stored(0),
+        site.builder.constant(np.array(depth, np.int64)),
+        site.builder.constant(np.stack(values)),
+        name=site.name,
+        axis=int(site.option("axis")),
+    )
+
+
 def _tile(site: Site) -> str:
     return site.builder.add("Tile", site.x(), as_int64(site.builder, site.stored(1)), name=site.name)
 
@@ -240,6 +254,7 @@ SHAPES: Mapping[str, Decode] = {
     "ARG_MIN": _arg("ArgMin"),
     "TOPK_V2": _top_k,
     "SHAPE": _shape,
+    "ONE_HOT": _one_hot,
     "TILE": _tile,
     "BROADCAST_TO": _expand,
     "FILL": _fill,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from cenote.core.errors import ArgumentError, CenoteError, ModelError, Unsupport
 from cenote.core.types import dtype_named
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.tflite import schema
+from cenote.frontends.tflite.dilation import gathered, spread_of, waits
 from cenote.frontends.tflite.flatbuffer import Table, root
 from cenote.frontends.tflite.importer import Importer, Quantization, Tensor
 from cenote.frontends.tflite.operators import OPERATORS
@@ -18,7 +19,9 @@ from cenote.frontends.tflite.site import Site
 from cenote.frontends.wire import Source
 
 
-def load_tflite(source: Source, signature: str | None = None) -> ImportedModel:
+def load_tflite(
+    source: Source, signature: str | None = None, problems: list[str] | None = None
+) -> ImportedModel:
     """A model's first subgraph, or the one of a signature; inputs and outputs are in the file's order and keep its
     names.
 
@@ -34,12 +37,17 @@ def load_tflite(source: Source, signature: str | None = None) -> ImportedModel:
     graph = graphs[index]
     tensors = [_tensor(each, buffers) for each in graph.tables("tensors", schema.TENSOR)]
     importer = Importer(model.buffer, tensors)
+    importer.problems = problems
     for number in graph.numbers("inputs"):
         importer.declare(number)
     for position, operator in enumerate(graph.tables("operators", schema.OPERATOR)):
         _add(importer, operator, codes, position)
     outputs: dict[str, str] = {}
     for number in graph.numbers("outputs"):
+        if number in importer.failed:
+            raise UnsupportedError(
+                f"output '{importer.tensor(number).name}' depends on what is not supported"
+            )
         name = importer.tensor(number).name or f"output {number}"
         outputs[name if name not in outputs else f"{name}.{number}"] = importer.stored(number)
     if not outputs:
@@ -117,20 +125,18 @@ def _add(importer: Importer, operator: Table, codes: list[str], position: int) -
     if code >= len(codes):
         raise ModelError(f"operator {position} is of kind {code} of {len(codes)}")
     outputs, inputs = operator.numbers("outputs"), operator.numbers("inputs")
-    name = importer.tensor(outputs[0]).name if outputs else ""
+    if not outputs:
+        raise ModelError(f"operator {position} makes nothing")
+    name = importer.tensor(outputs[0]).name
     where = f"operator {position} {codes[code]} -> '{name}'"
     if importer.failed.intersection(inputs):
         importer.failed.update(outputs)
         return
     importer.builder.label = name
     try:
-        decode = OPERATORS.get(codes[code])
-        if decode is None:
-            raise UnsupportedError(f"TensorFlow Lite's operator {codes[code]} is not supported")
         fields = schema.OPTIONS.get(codes[code])
         options = None if fields is None else operator.table("builtin_options", fields)
-        site = Site(codes[code], name, inputs, outputs, options, operator, importer)
-        values = decode(site)
+        values = _decoded(Site(codes[code], name, inputs, outputs, options, operator, importer))
         given: Mapping[int, str] = dict(
             zip(outputs, [values] if isinstance(values, str) else values, strict=False)
         )
@@ -142,3 +148,23 @@ def _add(importer: Importer, operator: Table, codes: list[str], position: int) -
             raise located from error
         importer.problems.append(str(located))
         importer.failed.update(outputs)
+
+
+def _decoded(site: Site) -> str | Sequence[str]:
+    """The values that an operator makes; none where it waits for the end of a dilated convolution."""
+    spreads = site.importer.spreads
+    spread = spreads.get(site.number(0))
+    if site.op == "SPACE_TO_BATCH_ND":
+        spreads[site.outputs[0]] = spread_of(site)
+        return ()
+    if site.op == "BATCH_TO_SPACE_ND":
+        if spread is None:
+            raise UnsupportedError("BATCH_TO_SPACE_ND without SPACE_TO_BATCH_ND is not supported")
+        return gathered(spread, site, OPERATORS)
+    if spread is not None:
+        spreads[site.outputs[0]] = waits(spread, site)
+        return ()
+    decode = OPERATORS.get(site.op)
+    if decode is None:
+        raise UnsupportedError(f"TensorFlow Lite's operator {site.op} is not supported")
+    return decode(site)

@@ -25,6 +25,11 @@ class Site:
     options: Table | None
     operator: Table
     importer: Importer
+    first: str = ""  # the value of the first input, where it is another than the tensor's
+    windowed: tuple[Sequence[tuple[int, int]], tuple[int, int]] | None = (
+        None  # pads and dilations that take the
+    )
+    # place of the options'
 
     @property
     def builder(self) -> GraphBuilder:
@@ -36,6 +41,8 @@ class Site:
 
     def x(self, index: int = 0) -> str:
         """The value of an input; "" for an absent one."""
+        if not index and self.first:
+            return self.first
         number = self.number(index)
         return "" if number < 0 else self.importer.real(number)
 
@@ -73,7 +80,13 @@ class Site:
         return fused(self.builder, value, schema.ACTIVATIONS[number], self.name)
 
     @property
+    def pads(self) -> Sequence[tuple[int, int]]:
+        return () if self.windowed is None else self.windowed[0]
+
+    @property
     def padding(self) -> str:
+        if self.windowed is not None:
+            return "EXPLICIT"
         number = int(self.option("padding"))
         if number not in schema.PADDINGS:
             raise ModelError(f"padding {number}")
@@ -85,6 +98,8 @@ class Site:
 
     @property
     def dilations(self) -> tuple[int, int]:
+        if self.windowed is not None:
+            return self.windowed[1]
         return int(self.option("dilation_h")), int(self.option("dilation_w"))
 
 

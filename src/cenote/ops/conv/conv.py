@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from cenote.core.conv_geometry import ConvShape, output_size, resolve_pads
-from cenote.core.errors import ArgumentError, DTypeError, ShapeError
+from cenote.core.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from cenote.core.pool_geometry import Pairs, extents
 from cenote.core.target import Target
 from cenote.core.types import Array, TensorType, is_float
@@ -185,6 +185,26 @@ class Conv(Fusible):
         if self.residual:
             boxes.append(box)
         return tuple(boxes)
+
+    def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Conv:
+        """The convolution over a box: explicit padding, as many groups as its filters are of. The filters are of one
+        group, or of whole groups."""
+        x, w, _, _ = self.arranged(inputs)
+        if self.pool:
+            raise UnsupportedError("conv: cannot be computed in parts once a pool is folded into it")
+        shape = self.shape(x, w)
+        first, stop = box.ranges[1]
+        per_group = max(1, shape.group_filters)
+        groups = -(-stop // per_group) - first // per_group
+        if groups > 1 and (first % per_group or stop % per_group):
+            raise ArgumentError(
+                f"conv: filters {first} to {stop - 1} are of {groups} groups of {per_group}, not all whole"
+            )
+        pads = []
+        for windows, bounds in zip(shape.axes, box.ranges[2:], strict=True):
+            part = windows.part(*bounds)
+            pads.append((part.begin, part.end))
+        return replace(self, pads=tuple(pads), auto_pad="NOTSET", groups=groups)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

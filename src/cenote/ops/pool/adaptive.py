@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,15 +43,22 @@ Bounds = tuple[tuple[tuple[int, int], ...], ...]
 
 @dataclass(frozen=True)
 class AdaptivePool(Op):
-    """Base: x (N, C, *spatial) becomes (N, C, *output); None in `output` keeps an extent, 0 gives an empty result."""
+    """Base: x (N, C, *spatial) becomes (N, C, *output); None in `output` keeps an extent, 0 gives an empty result.
+
+    `ranges`, where it is not empty, are the half-open input ranges themselves, per axis and output: those of a part of
+    a map do not follow from its size.
+    """
 
     output: tuple[int | None, ...]
     channels_last: bool = False
+    ranges: Bounds = field(default=(), kw_only=True)
 
     dtypes: ClassVar[frozenset[DType]] = NUMBERS
 
     def bounds(self, shape: Sequence[int]) -> Bounds:
         """Per axis, the half-open input range of each output."""
+        if self.ranges:
+            return self.ranges
         spatial = spatial_of(shape, self.channels_last)
         pairs = zip(spatial, self.output, strict=True)
         return tuple(adaptive_bounds(size, size if out is None else out) for size, out in pairs)
@@ -99,6 +106,16 @@ class AdaptivePool(Op):
             ranges[axis] = (bounds[begin][0], bounds[end - 1][1]) if end > begin else (0, 0)
         return (Box(tuple(ranges)),)
 
+    def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
+        """The pool over a box, its ranges counted from the start of what it reads."""
+        x = only_input(self.name, inputs)
+        spatial = box.ranges[1:-1] if self.channels_last else box.ranges[2:]
+        cut = []
+        for bounds, (begin, end) in zip(self.bounds(x.shape), spatial, strict=True):
+            here = bounds[begin:end]
+            cut.append(tuple((low - here[0][0], high - here[0][0]) for low, high in here))
+        return replace(self, output=tuple(len(axis) for axis in cut), ranges=tuple(cut))
+
 
 @dataclass(frozen=True)
 class AdaptiveMaxPool(AdaptivePool):
@@ -110,6 +127,12 @@ class AdaptiveMaxPool(AdaptivePool):
 
     name: ClassVar[str] = "adaptive_max_pool"
     dtypes: ClassVar[frozenset[DType]] = ORDERED
+
+    def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
+        """As AdaptivePool's; indices count within the part's own plane, whatever the rule of the whole."""
+        made = super().part(box, inputs)
+        assert isinstance(made, AdaptiveMaxPool)
+        return replace(made, index="plane")
 
     def infer(self, *inputs: TensorType | None) -> Types:
         check_rules(self.name, self.index, self.nan)

@@ -81,6 +81,10 @@ class GlobalPool(Op):
             ranges[axis] = (0, x.shape[axis])
         return (Box(tuple(ranges)),)
 
+    def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
+        """Itself: a part has fewer planes, each of them whole."""
+        return self
+
 
 def decode_global_max_pool(node: Imported) -> Op:
     """GlobalMaxPool of ai.onnx 1, 22."""

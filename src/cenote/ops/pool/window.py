@@ -101,6 +101,19 @@ class WindowPool(Op):
             ranges[axis] = windows.read(*ranges[axis])
         return (Box(tuple(ranges)),)
 
+    def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
+        """The pool over a box: explicit padding, as its windows see it; indices count within the part's plane."""
+        x = only_input(self.name, inputs)
+        ranges = box.ranges[1:-1] if self.channels_last else box.ranges[2:]
+        axes = [windows.part(*bounds) for windows, bounds in zip(self.geometry(x.shape), ranges, strict=True)]
+        return replace(
+            self,
+            pads=tuple((windows.begin, windows.end) for windows in axes),
+            auto_pad="NOTSET",
+            ceil_mode=True,  # a last window may overhang what is declared
+            drop="never",
+        )
+
     def walk(self, shape: Sequence[int]) -> Windows:
         """Every output position with the slices of its window, row-major."""
         axes = self.geometry(shape)
@@ -233,6 +246,9 @@ class MaxPool(WindowPool):
         y = self.pooled(x)
         return (y, TensorType(INT64, y.shape)) if self.return_indices else (y,)
 
+    def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Op:
+        return replace(super().part(box, inputs), index="plane")  # type: ignore[type-var]
+
     def reference(self, *inputs: Array | None) -> Arrays:
         (x,) = inputs
         assert x is not None
@@ -312,9 +328,7 @@ def lowest_where_nan(values: Array, largest: bool = True) -> Array:
 
 
 def convert_indices(plane: Array, shape: Sequence[int], rule: str) -> Array:
-    """Indices within the plane, of shape (N, C, *out), by another rule; `shape` is the input's (N, C,
-    *spatial).
-    """
+    """Indices within the plane, of shape (N, C, *out), by another rule; `shape` is the input's (N, C, *spatial)."""
     images, channels = shape[:2]
     spatial = tuple(shape[2:])
     size = math.prod(spatial)
@@ -373,17 +387,8 @@ def _samples(cls: type[MaxPool]) -> Iterator[Sample]:
         ("all NaN", cls(two, two, nan="ignore"), np.full((1, 8, 6, 6), np.nan, np.float32)),
         ("all lowest", cls(two, two), np.full((1, 8, 6, 6), -128, np.int8)),
     ]
-    for dtype in (
-        np.float64,
-        np.float16,
-        BFLOAT16,
-        np.int8,
-        np.uint8,
-        np.int16,
-        np.int32,
-        np.int64,
-        np.bool_,
-    ):
+    others = (np.float64, np.float16, BFLOAT16, np.int8, np.uint8, np.int16, np.int32, np.int64, np.bool_)
+    for dtype in others:
         cases.append(
             (f"3x3 s2 p1 {np.dtype(dtype).name}", cls((3, 3), two, one), seeded((1, 9, 13, 18), 0, dtype))
         )

@@ -1,0 +1,250 @@
+"""Random layers planned, costed, executed and checked on all machines of the package; and how good the plans are.
+
+    python bench/tiling.py --layers 1000           infeasible plans, wrong cells, model against simulator
+    python bench/tiling.py --layers 1000 --exhaustive 100   also the gap to all sizes of tiles, where those are few
+
+Prints one line per property, and the distribution of three-stage cycles over the search's, per machine. With --policies
+also per setting of the policy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import cenote
+from cenote.tiling import search as searching
+
+MACHINES = ("npu", "npu-small", "npu-large", "host")
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"aligned_rest": "whole"},
+    {"pad_space": "padded"},
+    {"batch": "apart"},
+    {"buffers": 1},
+    {"enough": "waves"},
+)
+POOLS = (
+    "maxpool", "maxpool", "maxpool", "minpool", "avgpool", "avgpool", "lppool", "adaptive_maxpool",
+    "adaptive_avgpool", "global_maxpool", "global_avgpool",
+)  # fmt: skip
+
+
+def random_layer(chance: random.Random, most: int = 4000) -> tuple[str, dict[str, Any]]:
+    """A kind and its arguments: 1-D to 3-D, tiny to large; at most `most` outputs per plane."""
+    while True:
+        kind = "conv" if chance.random() < 0.3 else chance.choice(POOLS)
+        rank = chance.choice((1, 2, 2, 2, 3))
+        largest = {1: 2000, 2: 60, 3: 14}[rank]
+        size = [max(1, round(largest ** chance.random())) for _ in range(rank)]
+        groups = chance.choice((1, 1, 2, 3, 8))
+        channels = groups * max(1, round((24 if kind == "conv" else 96) ** chance.random()))
+        given: dict[str, Any] = {"input": (chance.choice((1, 1, 2, 3)), channels, *size)}
+        if kind.startswith("adaptive"):
+            given["output"] = tuple(chance.randint(1, max(1, extent)) for extent in size)
+        elif not kind.startswith("global"):
+            kernel = [chance.choice((1, 2, 2, 3, 3, 5, 7)) for _ in size]
+            given |= {
+                "kernel": tuple(kernel),
+                "stride": tuple(chance.choice((1, 2, 2, 3, k)) for k in kernel),
+            }
+            dilation = tuple(chance.choice((1, 1, 1, 2)) for _ in size)
+            given["dilation"] = dilation
+            reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+            if chance.random() < 0.6:
+                given["padding"] = tuple(
+                    (chance.randint(0, r // 2), chance.randint(0, r // 2)) for r in reach
+                )
+        _extras(kind, given, groups, chance)
+        try:
+            found = cenote.tiling.plan(kind, **given, hardware={"base": "npu", "ub_bytes": 1 << 40})
+        except cenote.CenoteError:
+            continue
+        if found.layer.cells // found.layer.planes <= most:
+            return kind, given
+
+
+def _extras(kind: str, given: dict[str, Any], groups: int, chance: random.Random) -> None:
+    if kind in ("maxpool", "minpool", "avgpool", "lppool"):
+        given["ceil_mode"] = chance.random() < 0.3
+    if kind in ("maxpool", "minpool", "adaptive_maxpool") and chance.random() < 0.3:
+        given["indices"] = chance.choice(("int64", "int32"))
+    if kind == "avgpool":
+        given["count_include_pad"] = chance.random() < 0.5
+        given["divisor_override"] = chance.choice((0, 0, 0, 3))
+    if kind == "lppool":
+        given["p"] = chance.choice((1.0, 2.0, 3.0))
+    if kind == "conv":
+        channels = given["input"][1]
+        per_group = max(1, round((24) ** chance.random()))
+        if chance.random() < 0.25:
+            groups, per_group = channels, 1  # depthwise
+        given |= {"groups": groups, "filters": groups * per_group, "bias": chance.random() < 0.5}
+    integers = ("maxpool", "minpool", "avgpool", "adaptive_maxpool", "adaptive_avgpool", "global_maxpool")
+    if kind in integers and chance.random() < 0.4:
+        given["dtype"] = chance.choice(("int8", "uint8", "int32", "int16"))
+    elif chance.random() < 0.15:
+        given["dtype"] = chance.choice(("float64", "float16", "bfloat16"))
+    if given.get("dtype", "float32") == "float32" and "indices" not in given and chance.random() < 0.2:
+        given["fused"] = chance.choice((("relu",), ("relu", "sigmoid")))
+
+
+def data(plan: cenote.tiling.TilingPlan, seed: int) -> np.ndarray[Any, Any]:
+    """Noise of the layer's input type."""
+    kind = plan.layer.inputs[0]
+    assert kind is not None
+    noise = np.random.default_rng(seed).standard_normal(kind.shape)
+    return (noise if kind.dtype.kind not in "iu" else np.abs(noise) * 20).astype(kind.dtype)
+
+
+def difference(values: Any, right: Any, exact: bool) -> float:
+    """Of outputs, relative to the largest (0 where the bits are the same); all of it counts where bits must be."""
+    worst = 0.0
+    pairs = zip(values, right, strict=True) if isinstance(values, tuple) else [(values, right)]
+    for y, r in pairs:
+        if y.tobytes() == r.tobytes():
+            continue
+        wide, true = y.astype(np.float64), r.astype(np.float64)
+        gap = float(np.abs(wide - true).max()) / max(1e-30, float(np.abs(true).max()))
+        worst = max(worst, float("inf") if exact else gap)
+    return worst
+
+
+def must_be_exact(plan: cenote.tiling.TilingPlan) -> bool:
+    """Maxima, and whatever is computed in integers."""
+    return "max" in plan.layer.op.name or "min" in plan.layer.op.name or plan.layer.dtype.kind in "iu"
+
+
+@dataclass
+class Findings:
+    infeasible: int = 0
+    wrong: list[str] = field(default_factory=list)
+    worst_sum: float = 0.0
+    bytes_off: int = 0
+    cycles_off: list[float] = field(default_factory=list)
+    ratio: dict[str, list[float]] = field(default_factory=dict)
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    unproven: int = 0
+    gaps: list[float] = field(default_factory=list)
+    executed: int = 0
+    refused: int = 0
+    exhausted: int = 0
+    beaten: int = 0
+
+
+def look(found: Findings, kind: str, given: dict[str, Any], machine: str, execute: bool, seed: int) -> None:
+    """One layer on one machine: both strategies, executed."""
+    cycles = {}
+    for strategy in ("three-stage", "search"):
+        start = time.perf_counter()
+        try:
+            plan = cenote.tiling.plan(kind, **given, hardware=machine, strategy=strategy)  # type: ignore[arg-type]
+        except cenote.CapacityError:
+            found.refused += 1
+            return
+        spent = time.perf_counter() - start
+        family = "conv" if kind == "conv" else f"{len(given['input']) - 2}-D pool"
+        found.seconds.setdefault(f"{strategy}, {family}", []).append(spent)
+        cycles[strategy] = plan.cycles
+        found.infeasible += not plan.fits
+        if strategy == "search":
+            found.unproven += not plan.is_optimal
+            found.gaps.append(plan.cycles / max(1, plan.lower_bound) - 1)
+        if not execute or plan.tasks > 3000:
+            continue
+        x = data(plan, seed)
+        values, counts = cenote.tiling.simulate(plan, x)
+        found.executed += 1
+        gap = difference(values, cenote.tiling.reference(plan, x), must_be_exact(plan))
+        found.worst_sum = max(found.worst_sum, gap)
+        limit = {"float16": 1e-3, "bfloat16": 1e-2}.get(plan.layer.dtype.name, 1e-6)
+        if gap > limit:
+            found.wrong.append(f"{kind} {given} {machine} {strategy}: {gap:.3g}")
+        found.bytes_off += any(counts[name] != plan.to_dict()[name] for name in ("bytes_in", "bytes_out"))
+        found.cycles_off.append(abs(counts["cycles"] - plan.cycles) / counts["cycles"])
+    found.ratio.setdefault(machine, []).append(cycles["three-stage"] / cycles["search"])
+
+
+def exhaust(found: Findings, kind: str, given: dict[str, Any], machine: str) -> None:
+    """The search against all sizes of tiles, where those are at most a million."""
+    plan = cenote.tiling.plan(kind, **given, hardware=machine, strategy="search")
+    layer = plan.layer
+    outputs = layer.cells // layer.planes
+    if layer.most_planes * outputs > 1_000_000:
+        return
+    kept, most = searching.MOST_SIZES, searching.MOST_COSTED
+    searching.MOST_SIZES, searching.MOST_COSTED = 1_000_000, 100_000
+    try:
+        every = cenote.tiling.plan(kind, **given, hardware=machine, strategy="search")
+    finally:
+        searching.MOST_SIZES, searching.MOST_COSTED = kept, most
+    found.exhausted += 1
+    if every.cycles < plan.cycles:
+        found.beaten += 1
+        print(f"  all sizes are better: {plan.cycles / every.cycles:.4f} {kind} {given} {machine}")
+
+
+def spread(numbers: list[float], scale: float = 1.0, unit: str = "") -> str:
+    """Median, nine tenths, worst."""
+    ordered = sorted(numbers)
+    picks = [statistics.median(ordered), ordered[int(0.9 * (len(ordered) - 1))], ordered[-1]]
+    return " / ".join(f"{pick * scale:.3g}{unit}" for pick in picks)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--layers", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--no-execution", action="store_true", help="plan only")
+    parser.add_argument("--exhaustive", type=int, default=0, help="layers that are compared with all sizes")
+    parser.add_argument("--policies", action="store_true", help="compare the settings of the policy")
+    chosen = parser.parse_args()
+    chance, found = random.Random(chosen.seed), Findings()
+    layers = [random_layer(chance) for _ in range(chosen.layers)]
+    settings: dict[str, list[float]] = {}
+    for number, (kind, given) in enumerate(layers):
+        for machine in MACHINES:
+            look(found, kind, given, machine, not chosen.no_execution, number)
+            if number < chosen.exhaustive:
+                exhaust(found, kind, given, machine)
+            for setting in SETTINGS if chosen.policies else ():
+                three, best = (
+                    cenote.tiling.plan(kind, **given, hardware=machine, strategy=strategy, **setting)  # type: ignore[arg-type]
+                    for strategy in ("three-stage", "search")
+                )
+                settings.setdefault(f"{machine} {setting}", []).append(three.cycles / best.cycles)
+        if number % 100 == 99:
+            print(f"{number + 1} layers, {len(found.wrong)} wrong", file=sys.stderr, flush=True)
+    for line in found.wrong[:20]:
+        print("WRONG", line)
+    print(
+        f"layers x machines {len(layers) * len(MACHINES)}, refused {found.refused}, infeasible {found.infeasible}"
+    )
+    print(
+        f"executed {found.executed}, wrong {len(found.wrong)}, largest difference of sums {found.worst_sum:.2g}"
+    )
+    if found.cycles_off:
+        mean = statistics.mean(found.cycles_off)
+        print(
+            f"model against simulator: bytes off {found.bytes_off}, cycles {mean:.3%}, {max(found.cycles_off):.3%}"
+        )
+    print(f"search: not proven optimal {found.unproven}, gap to the bound {spread(found.gaps, 100, '%')}")
+    if found.exhausted:
+        print(f"search against all sizes: {found.exhausted} compared, beaten {found.beaten}")
+    for machine, ratios in {**found.ratio, **settings}.items():
+        print(f"three stages / search, {machine}: {spread(ratios)} (median / 90 % / worst)")
+    for strategy, seconds in found.seconds.items():
+        print(f"time, {strategy}: {spread(seconds, 1e3, ' ms')}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""`cenote tile`: tiles of a layer, a node or a whole model for a machine with small buffers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import typer
+
+import cenote
+from cenote.cli.console import out, say, say_json
+from cenote.cli.options import Json
+from cenote.cli.shapes import parse_shapes
+
+Strategy = Literal["three-stage", "search", "both"]
+_HELP = "One number, or one per axis: 3 or 3x5."
+
+
+def tile(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="A kind of layer (maxpool, avgpool, conv, ...) or a model file.", show_default=False
+        ),
+    ],
+    input: Annotated[
+        str | None, typer.Option("--input", help="N, C and spatial extents: 8x64x56x56.")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help=f"Window. {_HELP}")] = None,
+    stride: Annotated[str | None, typer.Option(help=f"Step. {_HELP}")] = None,
+    padding: Annotated[str | None, typer.Option(help=f"{_HELP} Begin and end: 1,0x1,0.")] = None,
+    dilation: Annotated[str | None, typer.Option(help=f"Distance of taps. {_HELP}")] = None,
+    ceil_mode: Annotated[bool, typer.Option("--ceil-mode", help="Round the output size up.")] = False,
+    count_include_pad: Annotated[
+        bool, typer.Option("--count-include-pad", help="Divide by padding too.")
+    ] = False,
+    output: Annotated[str | None, typer.Option(help="Output extents of adaptive pools.")] = None,
+    filters: Annotated[int | None, typer.Option(help="Output channels of a convolution.")] = None,
+    groups: Annotated[int | None, typer.Option(help="Groups of a convolution.")] = None,
+    dtype: Annotated[str, typer.Option(help="Element type.")] = "float32",
+    indices: Annotated[str | None, typer.Option(help="int64 or int32: maxima with indices.")] = None,
+    fused: Annotated[
+        list[str] | None, typer.Option(help="An elementwise operator that follows: relu.")
+    ] = None,
+    hardware: Annotated[str, typer.Option(help="npu, npu-small, npu-large, host, or a JSON file.")] = "npu",
+    strategy: Annotated[
+        Strategy, typer.Option(help="The three stages, the exact search, or both.")
+    ] = "three-stage",
+    policy: Annotated[list[str] | None, typer.Option(help="A field of the policy: buffers=1.")] = None,
+    node: Annotated[str | None, typer.Option(help="Of a model, only this node.")] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(help="Of a model, an input's size: NAME=1,3,224,224.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write a picture here; of a model, an HTML page.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Print each decision.")] = False,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Execute the plan on random data, and check it.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Plan tiles of a pool or convolution, or of all those of a model, for a machine with small buffers."""
+    strategies: tuple[Any, ...] = ("three-stage", "search") if strategy == "both" else (strategy,)
+    common: dict[str, Any] = {"hardware": hardware, **_policy(policy or ())}
+    if input is None and (Path(what).exists() or "." in what):
+        names: Any = dict(parse_shapes(shape or ()))
+        models = [
+            cenote.tiling.plan_model(what, strategy=kind, shapes=names, node=node, **common)
+            for kind in strategies
+        ]
+        plans = [plan for model in models for plan in model.plans]
+        if svg:
+            svg.write_text(cenote.tiling.page(models[-1]), encoding="utf-8")
+        if as_json:
+            found = [model.to_dict() for model in models]
+            say_json(found[0] if len(found) == 1 else found)
+        else:
+            for model in models:
+                _show_model(model)
+    else:
+        given = {
+            "input": _numbers("--input", input), "kernel": _numbers("--kernel", kernel),
+            "stride": _numbers("--stride", stride), "padding": _padding(padding),
+            "dilation": _numbers("--dilation", dilation), "output": _numbers("--output", output),
+            "filters": filters, "groups": groups, "indices": indices, "fused": fused,
+            "ceil_mode": ceil_mode or None, "count_include_pad": count_include_pad or None,
+        }  # fmt: skip
+        if input is None:
+            raise cenote.ArgumentError(f"tile: '{what}' is no file; a layer needs --input")
+        wanted = {name: value for name, value in given.items() if value is not None}
+        plans = [
+            cenote.tiling.plan(what, dtype=dtype, strategy=kind, **wanted, **common) for kind in strategies
+        ]
+        if svg:
+            svg.write_text(cenote.tiling.svg(plans[-1]), encoding="utf-8")
+        if as_json:
+            shown = [{**plan.to_dict(), **_executed(plan, simulate)} for plan in plans]
+            say_json(shown[0] if len(shown) == 1 else shown)
+            return
+        for plan in plans:
+            _show(plan)
+    if as_json:
+        return
+    for plan in plans if explain else ():
+        say(f"{plan.layer.title}, {plan.strategy}:")
+        for line in plan.trace:
+            say(f"  {line}")
+    for plan in plans if simulate else ():
+        result = _executed(plan, simulate)["simulated"]
+        say(f"{plan.layer.title}, {plan.strategy}, executed: {result['verdict']}")
+
+
+def _executed(plan: Any, wanted: bool) -> dict[str, Any]:
+    """What the simulator counts beside what the plan says, and whether results agree."""
+    if not wanted:
+        return {}
+    generator = np.random.default_rng(0)
+    kind = plan.layer.inputs[0]
+    x = (generator.standard_normal(kind.shape) * 8).astype(kind.dtype)
+    values, counts = cenote.tiling.simulate(plan, x)
+    right = cenote.tiling.reference(plan, x)
+    pairs = zip(values, right, strict=True) if isinstance(values, tuple) else [(values, right)]
+    worst = max(
+        float(np.max(np.abs(y.astype(np.float64) - r.astype(np.float64)), initial=0.0)) for y, r in pairs
+    )
+    same = all(counts[name] == plan.to_dict()[name] for name in ("bytes_in", "bytes_out", "bursts"))
+    verdict = (
+        f"{counts['tasks']:,} tasks, each output written once, largest difference {worst:.2g}; "
+        f"{counts['cycles']:,} cycles (planned {plan.cycles:,}), bytes {'as planned' if same else 'NOT as planned'}"
+    )
+    return {"simulated": {**counts, "largest_difference": worst, "verdict": verdict}}
+
+
+def _show(plan: Any) -> None:
+    found = plan.to_dict()
+    tile, parts = found["tile"], found["parts"]
+    say(f"{found['operator']} on {plan.hardware.name}, {plan.strategy}: stage {found['stage']}")
+    say("  tile     " + ", ".join(f"{name} {size}" for name, size in tile.items()))
+    say("  parts    " + ", ".join(f"{name} {count}" for name, count in parts.items()))
+    say(f"  tasks    {found['tasks']:,} for {plan.hardware.cores} cores{'' if found['fed'] else ': too few'}")
+    say(f"  buffer   {found['bytes']:,} of {plan.hardware.ub_bytes:,} bytes")
+    say(f"  moved    {found['bytes_in']:,} bytes in, {found['bytes_out']:,} out, {found['bursts']:,} bursts")
+    say(f"  cycles   {found['cycles']:,} of the busiest core, at least {found['lower_bound']:,}")
+
+
+def _show_model(model: Any) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("layer", "input", "stage", "tile", "tasks", "bytes", "cycles"):
+        table.add_column(column, no_wrap=column not in ("layer", "input"))
+    for plan in model.plans:
+        sizes = ",".join(map(str, plan.to_dict()["tile"].values()))
+        table.add_row(
+            plan.layer.title, str(plan.layer.inputs[0]), plan.stage, sizes, f"{plan.tasks:,}", f"{plan.bytes:,}",
+            f"{plan.cycles:,}",
+        )  # fmt: skip
+    out().print(table)
+    say(
+        f"{len(model.plans)} layers ({model.others} other nodes): {model.cycles:,} cycles, {model.bytes_moved:,} bytes"
+    )
+    for plan in model.worst(3):
+        say(f"  most: {plan.layer.title}, {plan.cycles / max(1, model.cycles):.0%} of the cycles")
+
+
+def _numbers(option: str, text: str | None) -> tuple[int, ...] | None:
+    """`3` or `3x5`."""
+    if text is None:
+        return None
+    try:
+        return tuple(int(word) for word in text.replace(",", "x").split("x"))
+    except ValueError as error:
+        raise cenote.ArgumentError(f"tile: {option} must be numbers like 3 or 3x5, got '{text}'") from error
+
+
+def _padding(text: str | None) -> Any:
+    """`1`, `1x2`, or (begin, end) pairs: `1,0x1,0`."""
+    if text is None or "," not in text:
+        return _numbers("--padding", text)
+    return tuple(_numbers("--padding", pair) for pair in text.split("x"))
+
+
+def _policy(items: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise cenote.ArgumentError(f"tile: --policy must be NAME=VALUE, got '{item}'")
+        found[name] = int(value) if value.lstrip("-").isdigit() else value
+    return found

@@ -1,0 +1,155 @@
+"""Keras's activations: those that layers name, and layers that are nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ModelError, UnsupportedError
+from cenote.frontends.builder import GraphBuilder
+from cenote.frontends.keras.layer import Call, Decode
+
+Apply = Callable[[GraphBuilder, str, str], str]
+
+
+def _plain(op: str, **attributes: Any) -> Apply:
+    return lambda builder, x, name: builder.add(op, x, name=name, **attributes)
+
+
+def clipped(low: float, high: float) -> Apply:
+    def apply(builder: GraphBuilder, x: str, name: str) -> str:
+        bounds = [builder.constant(np.float32(bound)) for bound in (low, high)]
+        return builder.add("Clip", x, *bounds, name=name)
+
+    return apply
+
+
+def _silu(builder: GraphBuilder, x: str, name: str) -> str:
+    return builder.add("Mul", x, builder.add("Sigmoid", x), name=name)
+
+
+def _log_sigmoid(builder: GraphBuilder, x: str, name: str) -> str:
+    return builder.add("Neg", builder.add("Softplus", builder.add("Neg", x)), name=name)
+
+
+def _tanh_shrink(builder: GraphBuilder, x: str, name: str) -> str:
+    return builder.add("Sub", x, builder.add("Tanh", x), name=name)
+
+
+ACTIVATIONS: Mapping[str, Apply] = {
+    **{
+        name: _plain(op)
+        for name, op in {
+            "relu": "Relu", "elu": "Elu", "selu": "Selu", "celu": "Celu", "softplus": "Softplus",
+            "softsign": "Softsign", "tanh": "Tanh", "sigmoid": "Sigmoid", "exponential": "Exp", "mish": "Mish",
+            "hard_silu": "HardSwish", "hard_swish": "HardSwish",
+        }.items()
+    },
+    "relu6": clipped(0.0, 6.0),
+    "hard_tanh": clipped(-1.0, 1.0),
+    "leaky_relu": _plain("LeakyRelu", alpha=0.2),
+    "gelu": _plain("Gelu", approximate="none"),
+    "silu": _silu,
+    "swish": _silu,
+    "softmax": _plain("Softmax", axis=-1),
+    "log_softmax": _plain("LogSoftmax", axis=-1),
+    "log_sigmoid": _log_sigmoid,
+    "tanh_shrink": _tanh_shrink,
+}  # fmt: skip
+
+
+def activation_of(spec: Any, version: int) -> Apply | None:
+    """What an activation of a configuration does; None for nothing.
+
+    Raises UnsupportedError for one that is not known.
+    """
+    if isinstance(spec, dict):  # a function, or a layer, that is registered under a name
+        inner = spec.get("config")
+        spec = inner if isinstance(inner, str) else inner.get("name") if isinstance(inner, dict) else spec
+        if spec not in ACTIVATIONS and spec not in ("linear", "hard_sigmoid"):
+            raise UnsupportedError(f"the activation {spec!r:.80} is not supported")
+    if spec in (None, "linear"):
+        return None
+    if spec == "hard_sigmoid":  # another one since Keras 3
+        return _plain("HardSigmoid", alpha=1 / 6 if version >= 3 else 0.2, beta=0.5)
+    if not isinstance(spec, str) or spec not in ACTIVATIONS:
+        raise UnsupportedError(f"the activation {spec!r:.80} is not supported")
+    return ACTIVATIONS[spec]
+
+
+def activated(call: Call, make: Callable[[str], str]) -> str:
+    """What `make` gives under a name, through the activation of the layer."""
+    apply = activation_of(call.layer.config.get("activation"), call.layer.version)
+    if apply is None:
+        return make(call.name)
+    return apply(call.builder, make(f"{call.name}/linear"), call.name)
+
+
+def _activation(call: Call) -> str:
+    apply = activation_of(call.layer.config.get("activation"), call.layer.version)
+    return call.x if apply is None else apply(call.builder, call.x, call.name)
+
+
+def _first_of(call: Call, names: tuple[str, ...], default: float) -> float:
+    """A number that versions of Keras name differently, and may keep as an array."""
+    for name in names:
+        found = call.layer.config.get(name)
+        if isinstance(found, dict):  # {"type": "ndarray", "value": ...}
+            found = found.get("value")
+        if isinstance(found, int | float):
+            return float(found)
+        if found is not None:
+            raise ModelError(f"'{name}' of the configuration is {found!r:.80}")
+    return default
+
+
+def _relu(call: Call) -> str:
+    slope = _first_of(call, ("negative_slope", "alpha"), 0.0)
+    threshold, most = _first_of(call, ("threshold", "theta"), 0.0), call.layer.config.get("max_value")
+    if slope and threshold:
+        raise UnsupportedError(
+            f"a ReLU with the slope {slope} and the threshold {threshold} is not supported"
+        )
+    if most is not None and not slope and not threshold:
+        return clipped(0.0, _first_of(call, ("max_value",), 0.0))(call.builder, call.x, call.name)
+    op, attributes = ("LeakyRelu", {"alpha": slope}) if slope else ("Relu", {})
+    if threshold:
+        op, attributes = "ThresholdedRelu", {"alpha": threshold}
+    y = call.builder.add(op, call.x, name=call.name, **attributes)
+    if most is None:
+        return y
+    return call.builder.add("Min", y, call.builder.constant(np.float32(_first_of(call, ("max_value",), 0.0))))
+
+
+def _leaky(call: Call) -> str:
+    slope = _first_of(call, ("negative_slope", "alpha"), 0.3)
+    return call.builder.add("LeakyRelu", call.x, name=call.name, alpha=slope)
+
+
+def _elu(call: Call) -> str:
+    return call.builder.add("Elu", call.x, name=call.name, alpha=_first_of(call, ("alpha",), 1.0))
+
+
+def _thresholded(call: Call) -> str:
+    return call.builder.add("ThresholdedRelu", call.x, name=call.name, alpha=_first_of(call, ("theta",), 1.0))
+
+
+def _prelu(call: Call) -> str:
+    return call.builder.add("PRelu", call.x, call.weight(0, "alpha", call.rank - 1), name=call.name)
+
+
+def _softmax(call: Call) -> str:
+    return call.builder.add("Softmax", call.x, name=call.name, axis=call.axis())
+
+
+LAYERS: Mapping[str, Decode] = {
+    "Activation": _activation,
+    "ReLU": _relu,
+    "LeakyReLU": _leaky,
+    "ELU": _elu,
+    "ThresholdedReLU": _thresholded,
+    "PReLU": _prelu,
+    "Softmax": _softmax,
+}

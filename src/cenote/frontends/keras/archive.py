@@ -1,0 +1,224 @@
+"""Keras files: a configuration in JSON and arrays in HDF5, either both in an HDF5 file or beside each other in a zip.
+
+Only what lies in the file itself is read: HDF5's links to other files, arrays kept in other files and arrays larger
+than what the file holds of them are refused. Nothing is executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from cenote.core.errors import CenoteError, ModelError, UnsupportedError
+from cenote.core.types import Array
+from cenote.frontends.wire import Source
+
+HDF5 = b"\x89HDF\r\n\x1a\n"
+ZIP = b"PK\x03\x04"
+_MOST_CONFIG = 64 << 20  # bytes
+_BAD_FILE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError,
+             NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error)  # fmt: skip
+
+
+class Stored(Protocol):
+    """Where the arrays of a layer, or of the layers of a model, are kept."""
+
+    def child(self, kind: str, name: str) -> Stored:
+        """Of a model's next layer, of a class and a name."""
+
+    def arrays(self) -> Sequence[Any]:
+        """The layer's arrays in its order, as HDF5 has them."""
+
+
+class SourceFile(io.RawIOBase):
+    """A source as an open binary file."""
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.position = source, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.position
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self.position = max(0, offset + (0, self.position, self.source.size)[whence])
+        return self.position
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        content = self.source.read(self.position, len(view))
+        view[: len(content)] = content
+        self.position += len(content)
+        return len(content)
+
+
+@contextlib.contextmanager
+def opened(source: Source) -> Iterator[tuple[Mapping[str, Any], str, Stored]]:
+    """A file's configuration of the model, the version of Keras that wrote it, and its arrays.
+
+    Raises ModelError for what is no Keras model, UnsupportedError where h5py is not installed.
+    """
+    try:
+        import h5py
+    except ImportError:
+        raise UnsupportedError(
+            "reading Keras files takes the package h5py, which is not installed: pip install 'cenote[keras]'"
+        ) from None
+    try:
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(io.BufferedReader(SourceFile(source), 1 << 16))
+            if source.read(0, 4) == ZIP:
+                yield _in_zip(stack.enter_context(zipfile.ZipFile(file)), stack, h5py)
+            else:
+                root = stack.enter_context(h5py.File(file, "r"))
+                if "model_config" not in root.attrs:
+                    raise ModelError(
+                        "the file holds weights without a model; save the whole model (model.save)"
+                    )
+                version = _text(root.attrs.get("keras_version", "2"))
+                yield _json(_text(root.attrs["model_config"])), version, ByName(_group(root, "model_weights"))
+    except CenoteError:
+        raise
+    except _BAD_FILE as error:
+        raise ModelError(f"damaged, or no Keras model ({type(error).__name__}: {error})") from error
+
+
+def _in_zip(
+    archive: zipfile.ZipFile, stack: contextlib.ExitStack, h5py: Any
+) -> tuple[Mapping[str, Any], str, Stored]:
+    names = archive.namelist()
+    if "config.json" not in names:
+        raise ModelError("a zip archive without config.json is no Keras model")
+    if "model.weights.h5" not in names:
+        raise UnsupportedError(
+            "the archive has no model.weights.h5; sharded and other weights are not supported"
+        )
+    config = _member(archive, "config.json")
+    metadata: Mapping[str, Any] = {}
+    if "metadata.json" in names:
+        metadata = _json(_member(archive, "metadata.json"))
+    weights = archive.getinfo("model.weights.h5")
+    if weights.compress_type != zipfile.ZIP_STORED:
+        raise UnsupportedError(
+            "model.weights.h5 is compressed inside of the archive, which Keras does not do"
+        )
+    root = stack.enter_context(h5py.File(stack.enter_context(archive.open(weights)), "r"))
+    return _json(config), str(metadata.get("keras_version", "3")), ByOrder(root)
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> str:
+    if archive.getinfo(name).file_size > _MOST_CONFIG:
+        raise ModelError(f"{name} has {archive.getinfo(name).file_size} bytes")
+    return _text(archive.read(name))
+
+
+def _text(content: Any) -> str:
+    return content.decode() if isinstance(content, bytes) else str(content)
+
+
+def _json(text: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ModelError("the configuration is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ModelError("the configuration is no object of JSON")
+    return found
+
+
+# ---- arrays ---------------------------------------------------------------------------------------------------------
+
+
+def content_of(dataset: Any, what: str) -> Array:
+    """An array of the file."""
+    import h5py
+
+    if not isinstance(dataset, h5py.Dataset):
+        raise ModelError(f"{what} is no array")
+    if dataset.external or dataset.is_virtual:
+        raise ModelError(f"{what} is kept in another file, which is not read")
+    if dataset.dtype.kind not in "fiub":
+        raise UnsupportedError(f"{what} has elements of type {dataset.dtype}")
+    if dataset.id.get_storage_size() != dataset.nbytes:
+        raise UnsupportedError(f"{what} is compressed or incomplete: {dataset.nbytes} bytes of which "
+                               f"{dataset.id.get_storage_size()} are stored")  # fmt: skip
+    return np.asarray(dataset[()])
+
+
+def _group(parent: Any, path: str) -> Any:
+    """What lies in a group under a path; None where nothing does. Links are not followed."""
+    import h5py
+
+    found = parent
+    for part in filter(None, path.split("/")):
+        link = found.get(part, getlink=True) if isinstance(found, h5py.Group) else None
+        if link is None:
+            return None
+        if not isinstance(link, h5py.HardLink):
+            raise ModelError(f"'{path}' is a link, which is not followed")
+        found = found[part]
+    return found
+
+
+class ByOrder:
+    """Arrays as .keras files have them: a group per layer, named by its class and counted among those of its model."""
+
+    def __init__(self, group: Any) -> None:
+        self.group = group
+        self.counts: dict[str, int] = {}
+
+    def child(self, kind: str, name: str) -> ByOrder:
+        stem = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", kind))
+        stem = re.sub(r"([a-z])([A-Z])", r"\1_\2", stem).lower()
+        count = self.counts.get(stem, 0)
+        self.counts[stem] = count + 1
+        for folder in ("layers", "_layer_checkpoint_dependencies"):  # the latter of Keras 2
+            found = (
+                None
+                if self.group is None
+                else _group(self.group, f"{folder}/{stem}" + (f"_{count}" if count else ""))
+            )
+            if found is not None:
+                return ByOrder(found)
+        return ByOrder(None)
+
+    def arrays(self) -> Sequence[Any]:
+        held = None if self.group is None else _group(self.group, "vars")
+        return (
+            []
+            if held is None
+            else [_group(held, name) for name in sorted(held, key=lambda name: (len(name), name))]
+        )
+
+
+class ByName:
+    """Arrays as .h5 files have them: a group per layer of the outermost model, those of models in it all in one list,
+    in which a layer's are told by the name before the last."""
+
+    def __init__(self, group: Any, outer: bool = True, layer: str = "") -> None:
+        self.group, self.outer, self.layer = group, outer, layer
+
+    def child(self, kind: str, name: str) -> ByName:
+        if self.outer:
+            return ByName(None if self.group is None else _group(self.group, name), False)
+        return ByName(self.group, False, name)
+
+    def arrays(self) -> Sequence[Any]:
+        if self.group is None or "weight_names" not in self.group.attrs:
+            return []
+        names = [_text(name) for name in np.atleast_1d(self.group.attrs["weight_names"])]
+        mine = [name for name in names if not self.layer or name.split("/")[-2:-1] == [self.layer]]
+        return [_group(self.group, name) for name in mine]

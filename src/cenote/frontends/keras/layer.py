@@ -1,0 +1,159 @@
+"""A layer of a Keras model and one call of it: what decoders work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ModelError, UnsupportedError
+from cenote.core.types import Array
+from cenote.frontends.builder import GraphBuilder
+from cenote.frontends.channels_last import ChannelsLast
+from cenote.frontends.keras.archive import Stored, content_of
+
+FLOAT = np.dtype(np.float32)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of the graph in the making; `rank` counts all axes."""
+
+    name: str
+    rank: int
+    dtype: np.dtype[Any] = FLOAT
+
+
+@dataclass
+class Layer:
+    """A layer as the file has it, whatever the number of its calls."""
+
+    kind: str
+    name: str
+    config: Mapping[str, Any]
+    stored: Stored
+    version: int  # of Keras
+    weights: dict[int, str] = field(default_factory=dict)  # constants that its arrays have become
+
+    def get(self, name: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
+        """An entry of the configuration. Raises ModelError where it is missing or of another type."""
+        found = self.config.get(name, default)
+        if (isinstance(found, bool) and kind is not bool) or not isinstance(found, kind):
+            raise ModelError(f"'{name}' of the configuration is {found!r:.80}")
+        return found
+
+    def flag(self, name: str, default: bool) -> bool:
+        return bool(self.get(name, bool, default))
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        return int(self.get(name, int, default))
+
+    def real(self, name: str, default: float | None = None) -> float:
+        return float(self.get(name, (int, float), default))
+
+    def text(self, name: str, default: str | None = None) -> str:
+        return str(self.get(name, str, default))
+
+    def integers(self, name: str, count: int = 0, default: Any = None) -> tuple[int, ...]:
+        """A list of integers; one number stands for `count` equal ones."""
+        found = self.config.get(name, default)
+        every = [found] * max(count, 1) if isinstance(found, int) else found
+        if not isinstance(every, list | tuple) or not all(type(each) is int for each in every):
+            raise ModelError(f"'{name}' of the configuration is {found!r:.80}, not integers")
+        if count and len(every) != count:
+            raise ModelError(f"'{name}' has {len(every)} numbers, not {count}")
+        return tuple(every)
+
+    def pairs(self, name: str, count: int) -> list[tuple[int, int]]:
+        """(begin, end) for each of `count` axes: given so, or a number per axis, or one for all."""
+        found = self.config.get(name)
+        if count == 1 and isinstance(found, list) and len(found) == 2 and type(found[0]) is int:
+            found = [found]
+        every = [found] * count if isinstance(found, int) else found
+        if not isinstance(every, list | tuple) or len(every) != count:
+            raise ModelError(f"'{name}' of the configuration is {found!r:.80}")
+        pairs = [tuple(each) if isinstance(each, list) else (each, each) for each in every]
+        if not all(
+            len(pair) == 2 and all(type(each) is int and each >= 0 for each in pair) for pair in pairs
+        ):
+            raise ModelError(f"'{name}' of the configuration is {found!r:.80}")
+        return [(begin, end) for begin, end in pairs]
+
+    def array(self, index: int, what: str) -> Array:
+        """One of the layer's arrays."""
+        every = self.stored.arrays()
+        if index >= len(every):
+            raise ModelError(f"the file has {len(every)} arrays of this layer; its {what} is missing")
+        return content_of(every[index], f"its {what}")
+
+
+@dataclass
+class Call:
+    """One call of a layer."""
+
+    layer: Layer
+    inputs: Sequence[Value]
+    builder: GraphBuilder
+    name: str  # of the value that it makes
+
+    @property
+    def value(self) -> Value:
+        """The only input."""
+        if len(self.inputs) != 1:
+            raise ModelError(f"it is called with {len(self.inputs)} values, not one")
+        return self.inputs[0]
+
+    @property
+    def rank(self) -> int:
+        return self.value.rank
+
+    @property
+    def x(self) -> str:
+        """The only input, as float32."""
+        value = self.value
+        return value.name if value.dtype == FLOAT else self.builder.cast(value.name, FLOAT)
+
+    def need_rank(self, rank: int) -> int:
+        if self.rank != rank:
+            raise ModelError(f"it takes values of {rank} axes, this one has {self.rank}")
+        return rank
+
+    def weight(self, index: int, what: str, rank: int | None = None) -> str:
+        """The value of one of the layer's arrays, of `rank` axes."""
+        if index not in self.layer.weights:
+            content = self.layer.array(index, what)
+            if content.dtype != FLOAT:
+                raise UnsupportedError(f"its {what} is {content.dtype.name}; only float32 is supported")
+            if rank is not None and content.ndim != rank:
+                raise ModelError(f"its {what} has shape {list(content.shape)}, which must have {rank} axes")
+            self.layer.weights[index] = self.builder.constant(content, f"{self.layer.name}/{what}")
+        return self.layer.weights[index]
+
+    def axis(self, default: int = -1) -> int:
+        """The layer's axis, counted from the first."""
+        found = self.layer.config.get("axis", default)
+        axis = found[0] if isinstance(found, list) and len(found) == 1 else found
+        if type(axis) is not int or not -self.rank <= axis < self.rank:
+            raise ModelError(f"'axis' of the configuration is {found!r:.80} of {self.rank} axes")
+        return axis % self.rank
+
+    @property
+    def channels_first(self) -> bool:
+        form = self.layer.config.get("data_format") or "channels_last"
+        if form not in ("channels_first", "channels_last"):
+            raise ModelError(f"data_format {form!r:.80}")
+        return bool(form == "channels_first")
+
+    def pictures(self) -> ChannelsLast:
+        return ChannelsLast(self.builder, self.channels_first)
+
+    @property
+    def spatial(self) -> tuple[int, ...]:
+        """The axes of a map that are neither batch nor channels."""
+        return tuple(range(2, self.rank)) if self.channels_first else tuple(range(1, self.rank - 1))
+
+
+Decode = Callable[[Call], "Value | str"]
+"""Gives a value, or its name where it is float32 and has as many axes as the only input."""

@@ -1,0 +1,318 @@
+"""What Keras's layers become: one table, with those of pictures here and those that move beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from cenote.core.errors import ModelError, UnsupportedError
+from cenote.frontends.builder import transposed
+from cenote.frontends.keras.activations import LAYERS as ACTIVATIONS
+from cenote.frontends.keras.activations import activated
+from cenote.frontends.keras.layer import Call, Decode, Value
+from cenote.frontends.keras.layers_shape import SHAPES
+
+
+def _padding(
+    call: Call, window: tuple[int, ...], dilations: tuple[int, ...]
+) -> tuple[str, list[tuple[int, int]]]:
+    """Padding and pads: "causal" is all that the window reaches before its place."""
+    padding = call.layer.text("padding", "valid")
+    if padding == "causal":
+        return "EXPLICIT", [((size - 1) * step, 0) for size, step in zip(window, dilations, strict=True)]
+    if padding not in ("same", "valid"):
+        raise ModelError(f"padding '{padding}' is none of same, valid, causal")
+    return padding.upper(), []
+
+
+def _bias(call: Call, index: int) -> str:
+    return call.weight(index, "bias", 1) if call.layer.flag("use_bias", True) else ""
+
+
+def _conv(spatial: int) -> Decode:
+    def decode(call: Call) -> str:
+        layer, rank = call.layer, call.need_rank(spatial + 2)
+        window = layer.integers("kernel_size", spatial)
+        dilations = layer.integers("dilation_rate", spatial, 1)
+        padding, pads = _padding(call, window, dilations)
+        kernel, bias = call.weight(0, "kernel", rank), _bias(call, 1)
+        return activated(
+            call,
+            lambda name: call.pictures().conv(
+                call.x, kernel, bias, rank=rank, strides=layer.integers("strides", spatial, 1), padding=padding,
+                pads=pads, dilations=dilations, groups=layer.integer("groups", 1), name=name,
+            ),
+        )  # fmt: skip
+
+    return decode
+
+
+def _depthwise_of(call: Call, spatial: int, kernel: str, bias: str, name: str) -> str:
+    layer = call.layer
+    dilations = layer.integers("dilation_rate", spatial, 1)
+    padding, pads = _padding(call, layer.integers("kernel_size", spatial), dilations)
+    return call.pictures().depthwise(
+        call.x, kernel, bias, rank=call.rank, strides=layer.integers("strides", spatial, 1), padding=padding,
+        pads=pads, dilations=dilations, name=name,
+    )  # fmt: skip
+
+
+def _depthwise(spatial: int) -> Decode:
+    def decode(call: Call) -> str:
+        kernel = call.weight(0, "kernel", call.need_rank(spatial + 2))
+        return activated(call, lambda name: _depthwise_of(call, spatial, kernel, _bias(call, 1), name))
+
+    return decode
+
+
+def _separable(spatial: int) -> Decode:
+    """A convolution of each channel, then one that mixes them."""
+
+    def decode(call: Call) -> str:
+        rank = call.need_rank(spatial + 2)
+        alone, mixing = call.weight(0, "depthwise_kernel", rank), call.weight(1, "pointwise_kernel", rank)
+        x = _depthwise_of(call, spatial, alone, "", f"{call.name}/depthwise")
+        ones = (1,) * spatial
+        return activated(
+            call,
+            lambda name: call.pictures().conv(
+                x, mixing, _bias(call, 2), rank=rank, strides=ones, padding="VALID", name=name
+            ),
+        )
+
+    return decode
+
+
+def _conv_transpose(spatial: int) -> Decode:
+    def decode(call: Call) -> str:
+        layer, rank = call.layer, call.need_rank(spatial + 2)
+        if layer.config.get("output_padding") is not None:
+            raise UnsupportedError("output_padding is not supported")
+        padding, _ = _padding(call, (), ())
+        kernel, bias = call.weight(0, "kernel", rank), _bias(call, 1)
+        return activated(
+            call,
+            lambda name: call.pictures().conv_transpose(
+                call.x, kernel, bias, rank=rank, strides=layer.integers("strides", spatial, 1), padding=padding,
+                sizes=None, dilations=layer.integers("dilation_rate", spatial, 1), name=name,
+            ),
+        )  # fmt: skip
+
+    return decode
+
+
+def _pool(op: str, spatial: int) -> Decode:
+    def decode(call: Call) -> str:
+        layer, rank = call.layer, call.need_rank(spatial + 2)
+        window = layer.integers("pool_size", spatial)
+        strides = layer.integers("strides", spatial) if layer.config.get("strides") is not None else window
+        padding, _ = _padding(call, (), ())
+        return call.pictures().pool(
+            op, call.x, rank=rank, window=window, strides=strides, padding=padding, name=call.name
+        )
+
+    return decode
+
+
+def _global_pool(op: str, spatial: int) -> Decode:
+    def decode(call: Call) -> Value:
+        rank, keep = call.need_rank(spatial + 2), call.layer.flag("keepdims", False)
+        axes = call.builder.constant(np.array(call.spatial, np.int64))
+        y = call.builder.add(op, call.x, axes, name=call.name, keepdims=int(keep))
+        return Value(y, rank if keep else 2)
+
+    return decode
+
+
+def _dense(call: Call) -> str:
+    kernel, bias, builder = call.weight(0, "kernel", 2), _bias(call, 1), call.builder
+
+    def linear(name: str) -> str:
+        if call.rank == 2:
+            return builder.add("Gemm", call.x, kernel, bias, name=name)
+        if not bias:
+            return builder.add("MatMul", call.x, kernel, name=name)
+        return builder.add("Add", builder.add("MatMul", call.x, kernel), bias, name=name)
+
+    return activated(call, linear)
+
+
+def _scaled(call: Call, first: int) -> tuple[str, str, int]:
+    """Scale and offset of a normalisation, absent ones "", and the index of the next array."""
+    scale = call.weight(first, "gamma") if call.layer.flag("scale", True) else ""
+    first += bool(scale)
+    offset = call.weight(first, "beta") if call.layer.flag("center", True) else ""
+    return scale, offset, first + bool(offset)
+
+
+def _normalization(call: Call) -> str:
+    axis, rank = call.axis(), call.rank
+    if axis not in (1, rank - 1):
+        raise UnsupportedError(f"batch normalisation along axis {axis} of {rank} is not supported")
+    scale, offset, following = _scaled(call, 0)
+    mean, variance = (
+        call.weight(following, "moving_mean", 1),
+        call.weight(following + 1, "moving_variance", 1),
+    )
+    channels = call.builder.constants[mean].size
+    scale = scale or call.builder.constant(np.ones(channels, np.float32))
+    offset = offset or call.builder.constant(np.zeros(channels, np.float32))
+    pictures = call.pictures()
+    pictures.first = axis == 1
+    return pictures.normalize(
+        call.x,
+        scale,
+        offset,
+        mean,
+        variance,
+        rank=rank,
+        epsilon=call.layer.real("epsilon", 1e-3),
+        name=call.name,
+    )
+
+
+def _layer_normalization(call: Call) -> str:
+    """Over the last axes."""
+    if call.layer.config.get("rms_scaling"):
+        raise UnsupportedError("rms_scaling is not supported")
+    axes = sorted(axis % call.rank for axis in call.layer.integers("axis", 0, -1))
+    if axes != list(range(axes[0] if axes else 0, call.rank)) or not axes:
+        raise UnsupportedError(
+            f"normalisation over axes {axes} of {call.rank}, which are not the last, is not supported"
+        )
+    scale, offset, _ = _scaled(call, 0)
+    shape = call.builder.constants[scale or offset].shape if scale or offset else (1,)
+    scale = scale or call.builder.constant(np.ones(shape, np.float32))
+    epsilon = call.layer.real("epsilon", 1e-3)
+    return call.builder.add(
+        "LayerNormalization", call.x, scale, offset, name=call.name, axis=axes[0], epsilon=epsilon
+    )
+
+
+def _group_normalization(call: Call) -> str:
+    axis, rank, builder = call.axis(), call.rank, call.builder
+    scale, offset, _ = _scaled(call, 0)
+    if axis not in (1, rank - 1) or rank < 3 or not (scale or offset):
+        raise UnsupportedError(
+            f"group normalisation along axis {axis} of {rank}, or without scale and offset"
+        )
+    channels = builder.constants[scale or offset].size
+    scale = scale or builder.constant(np.ones(channels, np.float32))
+    offset = offset or builder.constant(np.zeros(channels, np.float32))
+    groups = call.layer.integer("groups", 32)
+    order = (0, rank - 1, *range(1, rank - 1))
+    x = call.x if axis == 1 else transposed(builder, call.x, order)
+    y = builder.add(
+        "GroupNormalization", x, scale, offset, num_groups=channels if groups == -1 else groups,
+        epsilon=call.layer.real("epsilon", 1e-3), name=call.name if axis == 1 else "",
+    )  # fmt: skip
+    return y if axis == 1 else transposed(builder, y, (0, *range(2, rank), 1), call.name)
+
+
+def _rescaling(call: Call) -> str:
+    numbers = []
+    for name, default in (("scale", 1.0), ("offset", 0.0)):
+        found = call.layer.config.get(name, default)
+        try:
+            numbers.append(call.builder.constant(np.array(found, np.float32)))
+        except (TypeError, ValueError):
+            raise ModelError(f"'{name}' of the configuration is {found!r:.80}") from None
+    return call.builder.add("Add", call.builder.add("Mul", call.x, numbers[0]), numbers[1], name=call.name)
+
+
+def _standardization(call: Call) -> str:
+    """(x - mean) / max(sqrt(variance), 1e-7), each along the axes that the layer keeps."""
+    layer, builder = call.layer, call.builder
+    given = [layer.config.get(f"input_{name}", layer.config.get(name)) for name in ("mean", "variance")]
+    try:
+        found = [
+            layer.array(index, what) if each is None else np.array(each, np.float32)
+            for index, (each, what) in enumerate(zip(given, ("mean", "variance"), strict=True))
+        ]
+    except (TypeError, ValueError):
+        raise ModelError("'mean' or 'variance' of the configuration is no list of numbers") from None
+    kept = (
+        sorted(axis % call.rank for axis in layer.integers("axis", 0, -1))
+        if layer.config.get("axis", -1) is not None
+        else []
+    )
+    if any(each.size > 1 for each in found) and kept != [call.rank - 1]:
+        if len(kept) != 1:
+            raise UnsupportedError(f"statistics kept along axes {kept} are not supported")
+        found = [each.reshape([-1 if axis == kept[0] else 1 for axis in range(call.rank)]) for each in found]
+    elif all(each.size == 1 for each in found):
+        found = [each.reshape(()) for each in found]
+    mean = builder.constant(found[0].astype(np.float32))
+    deviation = builder.constant(np.maximum(np.sqrt(found[1].astype(np.float32)), np.float32(1e-7)))
+    if layer.flag("invert", False):
+        return builder.add("Add", builder.add("Mul", call.x, deviation), mean, name=call.name)
+    return builder.add("Div", builder.add("Sub", call.x, mean), deviation, name=call.name)
+
+
+def _embedding(call: Call) -> Value:
+    if call.layer.config.get("mask_zero"):
+        raise UnsupportedError("mask_zero is not supported")
+    indices = (
+        call.builder.cast(call.value.name, np.dtype(np.int32))
+        if call.value.dtype.kind == "f"
+        else call.value.name
+    )
+    y = call.builder.add("Gather", call.weight(0, "embeddings", 2), indices, name=call.name, axis=0)
+    return Value(y, call.rank + 1)
+
+
+def _merge(op: str) -> Decode:
+    def decode(call: Call) -> Value:
+        ranks = {each.rank for each in call.inputs}
+        if (
+            len(ranks) != 1
+            or len({each.dtype for each in call.inputs}) != 1
+            or (op == "Sub" and len(call.inputs) != 2)
+        ):
+            raise UnsupportedError(f"{len(call.inputs)} values of {sorted(ranks)} axes are not supported")
+        y = call.inputs[0].name
+        if op in ("Sum", "Max", "Min", "Mean"):
+            y = call.builder.add(op, *(each.name for each in call.inputs), name=call.name)
+        else:
+            for each in call.inputs[1:]:
+                y = call.builder.add(op, y, each.name, name=call.name)
+        return Value(y, call.inputs[0].rank, call.inputs[0].dtype)
+
+    return decode
+
+
+def _same(call: Call) -> Value:
+    """What changes nothing outside of training."""
+    return call.value
+
+
+LAYERS: Mapping[str, Decode] = {
+    **{f"Conv{n}D": _conv(n) for n in (1, 2, 3)},
+    **{f"Convolution{n}D": _conv(n) for n in (1, 2, 3)},
+    **{f"Conv{n}DTranspose": _conv_transpose(n) for n in (1, 2, 3)},
+    **{f"DepthwiseConv{n}D": _depthwise(n) for n in (1, 2)},
+    **{f"SeparableConv{n}D": _separable(n) for n in (1, 2)},
+    **{f"MaxPooling{n}D": _pool("MaxPool", n) for n in (1, 2, 3)},
+    **{f"AveragePooling{n}D": _pool("AveragePool", n) for n in (1, 2, 3)},
+    **{f"GlobalMaxPooling{n}D": _global_pool("ReduceMax", n) for n in (1, 2, 3)},
+    **{f"GlobalAveragePooling{n}D": _global_pool("ReduceMean", n) for n in (1, 2, 3)},
+    "Dense": _dense,
+    **dict.fromkeys(("BatchNormalization", "BatchNormalizationV1", "SyncBatchNormalization"), _normalization),
+    "LayerNormalization": _layer_normalization,
+    "GroupNormalization": _group_normalization,
+    "Rescaling": _rescaling,
+    "Normalization": _standardization,
+    "Embedding": _embedding,
+    **{name: _merge(op) for name, op in {
+        "Add": "Sum", "Multiply": "Mul", "Subtract": "Sub", "Average": "Mean", "Maximum": "Max", "Minimum": "Min",
+    }.items()},
+    **dict.fromkeys(
+        ("Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "GaussianNoise", "GaussianDropout",
+         "AlphaDropout", "ActivityRegularization", "RandomFlip", "RandomRotation", "RandomZoom", "RandomTranslation",
+         "RandomContrast", "RandomBrightness"),
+        _same,
+    ),
+    **ACTIVATIONS,
+    **SHAPES,
+}  # fmt: skip

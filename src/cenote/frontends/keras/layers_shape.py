@@ -1,0 +1,134 @@
+"""Keras's layers that move, cut, join and resize."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from cenote.core.errors import ModelError, UnsupportedError
+from cenote.frontends.builder import transposed
+from cenote.frontends.keras.layer import Call, Decode, Value
+from cenote.frontends.strided_slice import TO_END, sliced
+
+
+def _flatten(call: Call) -> Value:
+    """Channels come last, whatever the format of the map."""
+    x, rank = call.value, call.rank
+    name = x.name
+    if call.channels_first and rank > 2:
+        name = transposed(call.builder, name, (0, *range(2, rank), 1))
+    return Value(call.builder.add("Flatten", name, name=call.name, axis=1), 2, x.dtype)
+
+
+def _reshape(call: Call) -> Value:
+    shape = call.layer.integers("target_shape")
+    if any(extent == 0 or extent < -1 for extent in shape):
+        raise ModelError(f"target_shape {list(shape)}")
+    wanted = call.builder.constant(np.array([0, *shape], np.int64))  # 0: the batch as it is
+    return Value(
+        call.builder.add("Reshape", call.value.name, wanted, name=call.name), 1 + len(shape), call.value.dtype
+    )
+
+
+def _permute(call: Call) -> Value:
+    order = call.layer.integers("dims", call.rank - 1)
+    if sorted(order) != list(range(1, call.rank)):
+        raise ModelError(f"dims {list(order)} of {call.rank} axes")
+    return Value(
+        transposed(call.builder, call.value.name, (0, *order), call.name), call.rank, call.value.dtype
+    )
+
+
+def _repeat(call: Call) -> Value:
+    call.need_rank(2)
+    axis = call.builder.constant(np.array([1], np.int64))
+    counts = call.builder.constant(np.array([1, call.layer.integer("n"), 1], np.int64))
+    row = call.builder.add("Unsqueeze", call.value.name, axis)
+    return Value(call.builder.add("Tile", row, counts, name=call.name), 3, call.value.dtype)
+
+
+def _concatenate(call: Call) -> Value:
+    ranks, dtypes = {each.rank for each in call.inputs}, {each.dtype for each in call.inputs}
+    if len(ranks) != 1 or len(dtypes) != 1:
+        raise ModelError(f"{len(call.inputs)} values of {sorted(ranks)} axes cannot be joined")
+    axis = call.layer.integer("axis", -1)
+    y = call.builder.add("Concat", *(each.name for each in call.inputs), name=call.name, axis=axis)
+    return Value(y, call.inputs[0].rank, call.inputs[0].dtype)
+
+
+def _zero_padding(spatial: int) -> Decode:
+    def decode(call: Call) -> Value:
+        rank = call.need_rank(spatial + 2)
+        by_axis = dict(zip(call.spatial, call.layer.pairs("padding", spatial), strict=True))
+        pads = np.array([by_axis.get(axis, (0, 0)) for axis in range(rank)], np.int64).T.reshape(-1)
+        y = call.builder.add(
+            "Pad", call.value.name, call.builder.constant(pads), name=call.name, mode="constant"
+        )
+        return Value(y, rank, call.value.dtype)
+
+    return decode
+
+
+def _cropping(spatial: int) -> Decode:
+    def decode(call: Call) -> Value:
+        rank = call.need_rank(spatial + 2)
+        pairs = call.layer.pairs("cropping", spatial)
+        ends = [-end if end else TO_END for _, end in pairs]
+        starts = [begin for begin, _ in pairs]
+        y = sliced(call.builder, call.value.name, starts, ends, call.spatial, (1,) * spatial, call.name)
+        return Value(y, rank, call.value.dtype)
+
+    return decode
+
+
+_MODES = {"nearest": "nearest", "bilinear": "linear", "bicubic": "cubic"}
+
+
+def _mode(call: Call, default: str) -> str:
+    found = call.layer.text("interpolation", default)
+    if found not in _MODES:
+        raise UnsupportedError(f"interpolation '{found}' is not supported")
+    return _MODES[found]
+
+
+def _up_sampling(spatial: int) -> Decode:
+    """Whole factors; the nearest element is repeated."""
+
+    def decode(call: Call) -> str:
+        call.need_rank(spatial + 2)
+        size = call.layer.integers("size", spatial)
+        if min(size) < 1:
+            raise ModelError(f"size {list(size)}")
+        scales = call.builder.constant(np.array(size, np.float32))
+        return call.pictures().resize(
+            call.x, "", scales=scales, mode=_mode(call, "nearest") if spatial == 2 else "nearest", align_corners=False,
+            half_pixel=True, rank=call.rank, name=call.name,
+        )  # fmt: skip
+
+    return decode
+
+
+def _resizing(call: Call) -> str:
+    layer = call.layer
+    for refused in ("crop_to_aspect_ratio", "pad_to_aspect_ratio", "antialias"):
+        if layer.config.get(refused):
+            raise UnsupportedError(f"{refused} is not supported")
+    sizes = call.builder.constant(np.array([layer.integer("height"), layer.integer("width")], np.int64))
+    call.need_rank(4)
+    return call.pictures().resize(
+        call.x, sizes, mode=_mode(call, "bilinear"), align_corners=False, half_pixel=True, name=call.name
+    )
+
+
+SHAPES: Mapping[str, Decode] = {
+    "Flatten": _flatten,
+    "Reshape": _reshape,
+    "Permute": _permute,
+    "RepeatVector": _repeat,
+    "Concatenate": _concatenate,
+    **{f"ZeroPadding{n}D": _zero_padding(n) for n in (1, 2, 3)},
+    **{f"Cropping{n}D": _cropping(n) for n in (1, 2, 3)},
+    **{f"UpSampling{n}D": _up_sampling(n) for n in (1, 2, 3)},
+    "Resizing": _resizing,
+}

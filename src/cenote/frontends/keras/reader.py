@@ -1,0 +1,292 @@
+"""Reads Keras models: how layers call each other, models in models. What a layer is, is in `layers`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cenote.core.errors import CenoteError, ModelError, UnsupportedError
+from cenote.core.types import Dimension, dtype_named
+from cenote.frontends.builder import GraphBuilder
+from cenote.frontends.imported import ImportedModel
+from cenote.frontends.keras.archive import Stored, opened
+from cenote.frontends.keras.layer import Call, Layer, Value
+from cenote.frontends.keras.layers import LAYERS
+from cenote.frontends.wire import Source
+
+_MODELS = ("Sequential", "Functional", "Model")
+_DEEPEST = 32  # models in models
+_MOST_CALLS = 100_000  # of layers: models that call others twice double them
+_TYPES = ("float32", "float16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
+
+Place = tuple[str, int, int]
+"""A value: layer, which call of it, which of its outputs."""
+
+
+def load_keras(source: Source, problems: list[str] | None = None) -> ImportedModel:
+    """A Sequential or Functional model out of a .keras or .h5 file; outputs are named after their layers.
+
+    `problems` collects what is not supported, if given, instead of an error. Raises ModelError for what is no such
+    file, UnsupportedError for layers that Cenote does not have, and where h5py is missing.
+    """
+    with opened(source) as (config, version, stored):
+        importer = _Importer(int(version.split(".")[0]) if version[:1].isdigit() else 3, problems)
+        model = importer.model(config, stored)
+        inputs = [importer.input(*each) for each in model.inputs()]
+        outputs = model.run(importer, inputs, "")
+        named: dict[str, str] = {}
+        for name, value in outputs:
+            if value is None:
+                raise UnsupportedError(f"output '{name}' depends on what is not supported")
+            named[name if name not in named else f"{name}.{len(named)}"] = value.name
+        return ImportedModel(importer.builder.graph(named, model.name), {}, {}, f"Keras {version}")
+
+
+def _entry(config: Any, name: str, kind: type) -> Any:
+    found = config.get(name) if isinstance(config, dict) else None
+    if not isinstance(found, kind):
+        raise ModelError(f"'{name}' of the configuration is {found!r:.80}")
+    return found
+
+
+def _shape(config: Mapping[str, Any]) -> tuple[Dimension, ...] | None:
+    found = config.get("batch_shape", config.get("batch_input_shape", config.get("build_input_shape")))
+    if found is None:
+        return None
+    if not isinstance(found, list) or not all(each is None or type(each) is int for each in found):
+        raise ModelError(f"the input's shape is {found!r:.80}")
+    return tuple(found)
+
+
+class _Importer:
+    """The graph in the making."""
+
+    def __init__(self, version: int, problems: list[str] | None) -> None:
+        self.builder, self.version, self.problems = GraphBuilder(), version, problems
+        self._count = 0
+
+    def model(self, config: Any, stored: Stored, depth: int = 0) -> _Model:
+        """A model and all layers in it."""
+        kind, inner = config.get("class_name") if isinstance(config, dict) else None, config.get("config")
+        if kind not in _MODELS:
+            raise UnsupportedError(
+                f"the model is a {kind!r:.80}; only Sequential and Functional ones can be read"
+            )
+        if depth > _DEEPEST:
+            raise UnsupportedError(f"models are nested more than {_DEEPEST} deep")
+        if isinstance(inner, list):  # Sequential before Keras 2.2
+            inner = {"name": "sequential", "layers": inner}
+        made = _Model(str(_entry(inner, "name", str)), inner, sequential=kind == "Sequential")
+        for each in _entry(inner, "layers", list):
+            self._add(made, each, stored, depth)
+        return made
+
+    def _add(self, model: _Model, each: Any, stored: Stored, depth: int) -> None:
+        kind, config = _entry(each, "class_name", str), _entry(each, "config", dict)
+        name = config.get("name", each.get("name"))
+        if not isinstance(name, str) or name in model.layers:
+            raise ModelError(f"a layer is named {name!r:.80}: no name, or that of another one")
+        is_layer = "keras.src.ops" not in str(
+            each.get("module")
+        )  # only layers are counted where arrays are kept
+        kept = stored.child(kind, name) if is_layer else stored
+        layer: Layer | _Model
+        if kind in _MODELS:
+            layer = self.model(each, kept, depth + 1)
+        else:
+            layer = Layer(kind if is_layer else f"{each['module']}.{kind}", name, config, kept, self.version)
+        model.layers[name] = layer
+        model.calls[name] = list(_calls(each.get("inbound_nodes") or [], self.version))
+
+    def input(self, name: str, config: Mapping[str, Any]) -> Value:
+        """An input of the graph."""
+        shape = _shape(config)
+        dtype = config.get("dtype") or "float32"
+        dtype = dtype if isinstance(dtype, str) else "float32"
+        if shape is None or dtype not in _TYPES:
+            raise UnsupportedError(f"input '{name}' has no shape, or elements of type {dtype}")
+        found = dtype_named(dtype)
+        return Value(self.builder.input(name, found, shape), len(shape), found)
+
+    def call(self, layer: Layer, inputs: Sequence[Value], prefix: str) -> Value | None:
+        """A call of a layer; None where it is not supported and problems are collected."""
+        name = prefix + layer.name
+        self._count += 1
+        if self._count > _MOST_CALLS:
+            raise UnsupportedError(f"the model calls more than {_MOST_CALLS} layers")
+        self.builder.label = name
+        try:
+            decode = LAYERS.get(layer.kind)
+            if decode is None:
+                raise UnsupportedError(f"Keras's layer {layer.kind} is not supported")
+            _check_type(layer)
+            made = decode(Call(layer, inputs, self.builder, name))
+            return made if isinstance(made, Value) else Value(made, inputs[0].rank)
+        except CenoteError as error:
+            located = error.located(f"layer '{name}' ({layer.kind})")
+            if self.problems is None or not isinstance(error, UnsupportedError):
+                raise located from error
+            self.problems.append(str(located))
+            return None
+        finally:
+            self.builder.label = ""
+
+
+def _check_type(layer: Layer) -> None:
+    policy = layer.config.get("dtype") or "float32"
+    if isinstance(policy, dict):
+        inner = policy.get("config")
+        policy = inner.get("name") if isinstance(inner, dict) else policy
+    if (isinstance(policy, str) and policy not in _TYPES) or policy in ("float16", "float64"):
+        raise UnsupportedError(f"it computes in {policy}; only float32 is supported")
+
+
+@dataclass
+class _Model:
+    """A model as the file has it."""
+
+    name: str
+    config: Mapping[str, Any]
+    sequential: bool
+    layers: dict[str, Layer | _Model] = field(default_factory=dict)
+    calls: dict[str, list[list[Place]]] = field(default_factory=dict)
+
+    def inputs(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Names and configurations of the inputs."""
+        if not self.sequential:
+            names = [name for name, _, _ in _places(self.config.get("input_layers"))]
+            return [(name, self._layer(name).config) for name in names]
+        for name, layer in self.layers.items():
+            if isinstance(layer, _Model):
+                return layer.inputs() if _shape(self.config) is None else [(f"{name}_input", self.config)]
+            if layer.kind == "InputLayer":
+                return [(name, layer.config)]
+            found = layer.config if _shape(layer.config) is not None else self.config
+            return [(f"{name}_input", {**found, "dtype": layer.config.get("dtype")})]
+        raise ModelError(f"model '{self.name}' has no layers")
+
+    def _layer(self, name: str) -> Layer | _Model:
+        if name not in self.layers:
+            raise ModelError(f"no layer is named '{name}'")
+        return self.layers[name]
+
+    def run(
+        self, importer: _Importer, inputs: Sequence[Value], prefix: str
+    ) -> list[tuple[str, Value | None]]:
+        """The outputs, by the names of the layers that make them; None for those that are not supported."""
+        if self.sequential:
+            return self._in_a_row(importer, inputs, prefix)
+        places = _places(self.config.get("output_layers"))
+        wanted = _places(self.config.get("input_layers"))
+        if len(wanted) != len(inputs):
+            raise ModelError(f"model '{self.name}' takes {len(wanted)} inputs, not {len(inputs)}")
+        made: dict[tuple[str, int], list[Value | None]] = {
+            place[:2]: [value] for place, value in zip(wanted, inputs, strict=True)
+        }
+        stack = [place[:2] for place in reversed(places)]
+        waiting: set[tuple[str, int]] = set()
+        while stack:
+            key = stack[-1]
+            if key in made:
+                stack.pop()
+                continue
+            sources = self._sources(key)
+            missing = [place[:2] for place in sources if place[:2] not in made]
+            if missing:
+                if key in waiting:
+                    raise ModelError(f"layer '{key[0]}' depends on itself")
+                waiting.add(key)
+                stack.extend(reversed(missing))
+                continue
+            values = [_output(made, place) for place in sources]
+            made[key] = self._called(importer, self._layer(key[0]), values, prefix)
+            stack.pop()
+        return [(place[0], _output(made, place)) for place in places]
+
+    def _sources(self, key: tuple[str, int]) -> list[Place]:
+        name, index = key
+        self._layer(name)
+        if not 0 <= index < len(self.calls[name]):
+            raise ModelError(f"layer '{name}' is called {len(self.calls[name])} times; call {index} is read")
+        return self.calls[name][index]
+
+    def _in_a_row(
+        self, importer: _Importer, inputs: Sequence[Value], prefix: str
+    ) -> list[tuple[str, Value | None]]:
+        values: list[Value | None] = list(inputs)
+        if not self.layers:
+            raise ModelError(f"model '{self.name}' has no layers")
+        for layer in self.layers.values():
+            if isinstance(layer, Layer) and layer.kind == "InputLayer":
+                continue
+            values = self._called(importer, layer, values, prefix)
+        return [(layer.name, value) for value in values]
+
+    def _called(
+        self, importer: _Importer, layer: Layer | _Model, values: Sequence[Value | None], prefix: str
+    ) -> list[Value | None]:
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return [None] * 64  # whatever it would have made
+        if isinstance(layer, _Model):
+            return [value for _, value in layer.run(importer, known, f"{prefix}{layer.name}/")]
+        if not known:
+            raise ModelError(f"layer '{layer.name}' is called with nothing")
+        return [importer.call(layer, known, prefix)]
+
+
+def _output(made: Mapping[tuple[str, int], Sequence[Value | None]], place: Place) -> Value | None:
+    outputs = made[place[:2]]
+    if not 0 <= place[2] < len(outputs):
+        raise ModelError(f"layer '{place[0]}' makes {len(outputs)} values; number {place[2]} is read")
+    return outputs[place[2]]
+
+
+def _places(found: Any) -> list[Place]:
+    """All places in a nest of lists and dictionaries."""
+    if isinstance(found, dict):
+        return [place for key in sorted(found) for place in _places(found[key])]
+    if not isinstance(found, list):
+        raise ModelError(f"{found!r:.80} names no value of the model")
+    if len(found) >= 3 and isinstance(found[0], str):
+        name, call, output = found[:3]
+        if type(call) is not int or type(output) is not int:
+            raise ModelError(f"{found!r:.80} names no value of the model")
+        return [(name, call, output)]
+    return [place for each in found for place in _places(each)]
+
+
+def _calls(nodes: Any, version: int) -> Iterator[list[Place]]:
+    """What each call of a layer reads."""
+    if not isinstance(nodes, list):
+        raise ModelError(f"inbound_nodes {nodes!r:.80}")
+    for node in nodes:
+        if isinstance(node, dict):  # Keras 3
+            _check_keywords(node.get("kwargs") or {}, version)
+            yield list(_histories(node.get("args")))
+            continue
+        places = _places(node)
+        for each in node if node and isinstance(node[0], list) else [node]:
+            _check_keywords(each[3] if len(each) > 3 else {}, version)
+        yield places
+
+
+def _histories(found: Any) -> Iterator[Place]:
+    """The values among the arguments of a call in Keras 3."""
+    if isinstance(found, list):
+        for each in found:
+            yield from _histories(each)
+    elif isinstance(found, dict) and found.get("class_name") == "__keras_tensor__":
+        yield from _places(_entry(found.get("config"), "keras_history", list))
+    elif found is not None:
+        raise UnsupportedError(f"the argument {found!r:.80} of a call is no value of the model")
+
+
+def _check_keywords(keywords: Any, version: int) -> None:
+    """Only those that say nothing are understood. Since Keras 3 a model's `training` replaces the call's."""
+    if not isinstance(keywords, dict):
+        raise ModelError(f"the arguments of a call are {keywords!r:.80}")
+    for name, value in keywords.items():
+        if value is not None and not (name == "training" and (version >= 3 or value is False)):
+            raise UnsupportedError(f"the argument {name}={value!r:.60} of a call is not supported")

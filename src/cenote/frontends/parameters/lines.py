@@ -1,0 +1,97 @@
+"""JSON whose objects know the line that they begin on, so that an error can name it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from json import scanner
+from typing import Any
+
+from cenote.core.errors import ModelError, shown
+
+
+class Record(dict[str, Any]):
+    """An object of a JSON file."""
+
+    line = 0
+
+    def fail(self, problem: str) -> ModelError:
+        """The error of something that is wrong here."""
+        return ModelError(f"line {self.line}: {problem}")
+
+    def only(self, *names: str) -> None:
+        """Refuse keys that nothing reads."""
+        unknown = sorted(set(self) - set(names))
+        if unknown:
+            raise self.fail(f"unknown key {', '.join(map(repr, unknown))} (known: {', '.join(names)})")
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value = self.get(key, default)
+        if not isinstance(value, str):
+            raise self.fail(f"'{key}' must be a text, not {shown(value)}")
+        return value
+
+    def list(self, key: str, kinds: type | tuple[type, ...]) -> Any:
+        """A list whose elements are of these kinds."""
+        value = self.get(key)
+        if not isinstance(value, list) or not all(
+            isinstance(item, kinds) and not isinstance(item, bool) for item in value
+        ):
+            raise self.fail(f"'{key}' must be a list of its kind, not {shown(value)}")
+        return value
+
+    def record(self, key: str) -> Record:
+        value = self.get(key)
+        if not isinstance(value, Record):
+            raise self.fail(f"'{key}' must be an object, not {shown(value)}")
+        return value
+
+    def choice(self, key: str, known: Collection[Any]) -> Any:
+        value = self.get(key)
+        if isinstance(value, list | dict) or value not in known:
+            raise self.fail(f"'{key}' is {shown(value)}, which is none of {', '.join(map(str, known))}")
+        return value
+
+
+def parse(text: str) -> Record:
+    """The object that a file holds. Raises ModelError naming the line for what is no JSON, or a key given twice."""
+
+    class Decoder(json.JSONDecoder):
+        def __init__(self) -> None:
+            super().__init__(object_pairs_hook=_unique)
+            inner: Any = self.parse_object  # type: ignore[has-type]  # of the base class
+
+            def parse_object(start: tuple[str, int], *rest: Any) -> tuple[Record, int]:
+                line = text.count("\n", 0, start[1]) + 1
+                try:
+                    found, end = inner(start, *rest)
+                except _Twice as error:
+                    raise ModelError(f"line {line}: '{error}' is given twice") from None
+                found.line = line
+                return found, end
+
+            self.parse_object = parse_object
+            self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]  # asks parse_object
+
+    try:
+        found = Decoder().decode(text)
+    except json.JSONDecodeError as error:
+        raise ModelError(f"line {error.lineno}: this is no JSON ({error.msg})") from None
+    except (RecursionError, ValueError) as error:  # ValueError: an integer of thousands of digits
+        raise ModelError(f"this is no JSON that can be read ({error})") from None
+    if not isinstance(found, Record):
+        raise ModelError("line 1: the file must hold one object")
+    return found
+
+
+class _Twice(Exception):
+    pass
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Record:
+    found = Record()
+    for key, value in pairs:
+        if key in found:
+            raise _Twice(key)
+        found[key] = value
+    return found

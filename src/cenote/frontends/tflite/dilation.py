@@ -1,0 +1,100 @@
+"""SPACE_TO_BATCH_ND, a convolution and BATCH_TO_SPACE_ND: a dilated convolution, as converters write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cenote.core.errors import ModelError, UnsupportedError
+
+if TYPE_CHECKING:
+    from cenote.frontends.tflite.site import Decode, Site
+
+Pairs = tuple[tuple[int, int], ...]
+_CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
+_ELEMENTWISE = ("ADD", "MUL", "RELU", "RELU6", "ELU", "TANH", "LOGISTIC", "LEAKY_RELU")
+WAITING = (*_CONVOLUTIONS, *_ELEMENTWISE, "EXPAND_DIMS", "RESHAPE", "SQUEEZE")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What SPACE_TO_BATCH_ND makes of a tensor, and operators on it that wait for BATCH_TO_SPACE_ND."""
+
+    tensor: int
+    block: tuple[int, ...]
+    pads: Pairs
+    waiting: tuple[Site, ...] = ()
+
+
+def pairs_of(site: Site, index: int, count: int) -> Pairs:
+    """(begin, end) for each of `count` axes."""
+    numbers = site.numbers(index, "the paddings")
+    if len(numbers) != 2 * count:
+        raise ModelError(f"{len(numbers)} paddings for {count} axes")
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def spread_of(site: Site) -> Spread:
+    """SPACE_TO_BATCH_ND."""
+    block = site.numbers(1, "the block")
+    if len(block) not in (1, 2):
+        raise UnsupportedError(f"a block of {len(block)} axes is not supported")
+    return Spread(site.number(0), block, pairs_of(site, 2, len(block)))
+
+
+def waits(spread: Spread, site: Site) -> Spread:
+    """An operator on what is spread."""
+    if site.op not in WAITING:
+        raise UnsupportedError(f"{site.op} between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND is not supported")
+    if site.op in ("ADD", "MUL"):
+        content = site.importer.constant(site.number(1))
+        if content is None or np.squeeze(content).ndim > 1:
+            raise UnsupportedError(f"{site.op} of more than a number per channel after SPACE_TO_BATCH_ND")
+    return replace(spread, waiting=(*spread.waiting, site))
+
+
+def gathered(spread: Spread, site: Site, operators: Mapping[str, Decode]) -> str:
+    """BATCH_TO_SPACE_ND: the operators between, the convolution dilated by the block.
+
+    Each phase of the block is convolved alone, so the whole has the extents of the dilated convolution of the padded
+    input; cropping its result is padding less.
+    """
+    count = len(spread.block)
+    if site.numbers(1, "the block") != spread.block:
+        raise UnsupportedError(
+            "a BATCH_TO_SPACE_ND with another block than SPACE_TO_BATCH_ND is not supported"
+        )
+    crops = pairs_of(site, 2, count)
+    pads = [(b - cb, e - ce) for (b, e), (cb, ce) in zip(spread.pads, crops, strict=True)]
+    convolutions = [each for each in spread.waiting if each.op in _CONVOLUTIONS]
+    if len(convolutions) != 1 or min(min(pair) for pair in pads) < 0:
+        raise UnsupportedError(
+            f"{len(convolutions)} convolutions, paddings {list(spread.pads)} and crops {list(crops)}: one convolution "
+            "and crops within the paddings are supported"
+        )
+    own = convolutions[0]
+    if own.padding != "VALID" or {*own.strides, *own.dilations} != {1}:
+        raise UnsupportedError("the convolution must be VALID, with strides and dilations of 1")
+    pads = [(0, 0)] * (2 - count) + pads  # a row is convolved as a picture of height 1
+    windowed = pads, (spread.block[0] if count == 2 else 1, spread.block[-1])
+    importer, value = site.importer, site.importer.real(spread.tensor)
+    for each in spread.waiting:
+        again = replace(each, first=value, windowed=windowed if each is own else None)
+        value = _decoded(again, operators)
+        importer.give(each.outputs[0], value)
+        value = importer.real(each.outputs[0])
+    return value
+
+
+def _decoded(site: Site, operators: Mapping[str, Decode]) -> str:
+    """The operator's result; a RESHAPE drops the axis that was added for the convolution."""
+    if site.op == "RESHAPE":
+        shape, out = site.shape(0), site.importer.tensor(site.outputs[0]).shape
+        if len(shape) != 4 or shape[1] != 1 or len(out) != 3:
+            raise UnsupportedError(f"a RESHAPE from {list(shape)} to {list(out)} after SPACE_TO_BATCH_ND")
+        return site.builder.add("Squeeze", site.x(), site.builder.constant(np.array([1], np.int64)))
+    made = operators[site.op](site)
+    return made if isinstance(made, str) else made[0]

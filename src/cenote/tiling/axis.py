@@ -1,0 +1,92 @@
+"""One spatial axis of a layer as planners see it: what each output reads, and what tiles of some size read together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cenote.core import limits
+from cenote.core.pool_geometry import AxisWindow
+from cenote.core.types import Array
+
+
+class Cut(NamedTuple):
+    """An axis in tiles of some size: how many, how much they read together, how many do not read all of it, the outputs
+    of each and the inputs that each reads."""
+
+    parts: int
+    read: int
+    partial: int
+    outputs: Array
+    inputs: Array
+
+
+@dataclass(eq=False)
+class Axis:
+    """`out` outputs over `size` inputs: output o reads inputs low[o] to high[o] - 1, once clipped to the input, and
+    begins[o] to ends[o] - 1 of the padded axis. `aligned`: there is no padding and no two outputs read the same."""
+
+    size: int
+    out: int
+    low: Array
+    high: Array
+    begins: Array
+    ends: Array
+    aligned: bool
+    stride: int = 1
+
+    def __post_init__(self) -> None:
+        self._spans: dict[tuple[int, bool], int] = {}
+        self._cuts: dict[int, Cut] = {}
+
+    def span(self, outputs: int, padded: bool = False) -> int:
+        """The most inputs that neighbouring outputs read, wherever they lie: it never shrinks with their number."""
+        key = outputs, padded
+        if key not in self._spans:
+            first, last = (self.begins, self.ends) if padded else (self.low, self.high)
+            self._spans[key] = int((last[outputs - 1 :] - first[: self.out - outputs + 1]).max())
+        return self._spans[key]
+
+    def cut(self, outputs: int) -> Cut:
+        """The axis in tiles of this size; the last may be smaller."""
+        if outputs not in self._cuts:
+            starts = np.arange(0, self.out, outputs)
+            stops = np.minimum(starts + outputs, self.out)
+            inputs = self.high[stops - 1] - self.low[starts]
+            partial = int((inputs != self.size).sum())
+            self._cuts[outputs] = Cut(len(starts), int(inputs.sum()), partial, stops - starts, inputs)
+        return self._cuts[outputs]
+
+    def reads(self, first: int, stop: int) -> tuple[int, int]:
+        """Half-open range of inputs that outputs first..stop-1 read."""
+        return int(self.low[first]), int(self.high[stop - 1])
+
+    def sizes(self) -> list[int]:
+        """The smallest tile of each number of parts, from 1 to the whole."""
+        found, size = [], self.out
+        while size > 1:
+            found.append(size)
+            parts = -(-self.out // (size - 1))
+            size = -(-self.out // parts)
+        return [1, *reversed(found)]
+
+
+def window_axis(windows: AxisWindow) -> Axis:
+    """Of a window that slides."""
+    count = len(limits.positions("tiling", windows.out))
+    begins = np.arange(count, dtype=np.int64) * windows.stride - windows.begin
+    ends = begins + windows.reach
+    low = np.clip(begins, 0, windows.size)
+    high = np.maximum(low, np.clip(ends, 0, windows.size))
+    aligned = not windows.begin and not windows.end and windows.reach <= windows.stride
+    return Axis(windows.size, count, low, high, begins, ends, aligned, windows.stride)
+
+
+def range_axis(size: int, ranges: Sequence[tuple[int, int]]) -> Axis:
+    """Of ranges that are given, as those of an adaptive pool."""
+    pairs: np.ndarray[Any, Any] = np.array(ranges, np.int64).reshape(-1, 2)
+    low, high = pairs[:, 0], pairs[:, 1]
+    return Axis(size, len(pairs), low, high, low, high, bool((high[:-1] <= low[1:]).all()))

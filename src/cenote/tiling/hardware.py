@@ -1,0 +1,152 @@
+"""The machine that is planned for, as data: JSON files beside this module, the user's own, or a dict."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from cenote.core.errors import ArgumentError, MissingFileError, shown
+from cenote.core.target import cache_sizes, physical_cores
+
+_FOLDER = Path(__file__).parent / "machines"
+_LARGEST = 1 << 50
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Cores that each have a buffer, a DMA engine and a vector unit, and run independently of each other.
+
+    cores                   that take tasks
+    ub_bytes                bytes of a core's buffer
+    block_bytes             rows in the buffer start at multiples of it; a multiple of 8
+    vector_bytes            bytes that one vector operation works on
+    dma_bytes_per_cycle     that a core moves to or from memory
+    dma_startup_cycles      before each burst, a run that is contiguous in memory
+    compute_per_cycle       vector operations per cycle
+    compute_startup_cycles  before the computation of each tile
+    clock_ghz               turns cycles into seconds
+    double_buffering        whether a tile may be loaded and another stored while a third is computed
+    """
+
+    name: str
+    cores: int
+    ub_bytes: int
+    block_bytes: int
+    vector_bytes: int
+    dma_bytes_per_cycle: float
+    dma_startup_cycles: int
+    compute_per_cycle: float
+    compute_startup_cycles: int
+    clock_ghz: float
+    double_buffering: bool
+
+    def aligned(self, nbytes: int) -> int:
+        """Rounded up to whole blocks."""
+        return -(-nbytes // self.block_bytes) * self.block_bytes
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a file of it holds."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+
+def hardware_names() -> list[str]:
+    """Names of the machines in the package."""
+    return sorted(path.stem for path in _FOLDER.glob("*.json"))
+
+
+def hardware_of(given: str | Mapping[str, Any] | Hardware) -> Hardware:
+    """The machine of a name, of a JSON file's path, or of a dict with a file's fields.
+
+    A dict or file with "base" starts from that named machine: {"base": "npu", "ub_bytes": 65536}. Raises
+    ArgumentError for an unknown name and for missing, unknown or absurd fields, MissingFileError for no such file.
+    """
+    if isinstance(given, Hardware):
+        return given
+    if isinstance(given, str) and given in hardware_names():
+        return _shipped(given)
+    if isinstance(given, str):
+        return _from_file(given)
+    if not isinstance(given, Mapping):
+        raise ArgumentError(f"hardware: must be a name, a JSON file or a dict, got {shown(given)}")
+    return _checked(dict(given), "hardware")
+
+
+@cache
+def _shipped(name: str) -> Hardware:
+    return _checked(json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8")), name)
+
+
+def _from_file(path: str) -> Hardware:
+    if not path.endswith(".json"):
+        raise ArgumentError(
+            f"hardware: '{path}' is not known (known: {', '.join(hardware_names())}; or a file that ends in .json)"
+        )
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise MissingFileError(f"hardware: there is no file {path}", path) from error
+    except (OSError, ValueError) as error:
+        raise ArgumentError(f"hardware: cannot read {path} as JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise ArgumentError(f"hardware: {path} must hold an object with fields, got {shown(content)}")
+    return _checked(content, path)
+
+
+def _checked(content: dict[str, Any], where: str) -> Hardware:
+    content.pop("about", None)
+    base = content.pop("base", None)
+    if base is not None:
+        if base not in hardware_names():
+            raise ArgumentError(f"{where}: base {shown(base)} is not known ({', '.join(hardware_names())})")
+        content = {**_shipped(base).to_dict(), **content}
+    content.setdefault("name", "custom")
+    names = [item.name for item in fields(Hardware)]
+    missing = [name for name in names if name not in content]
+    if missing:
+        raise ArgumentError(f"{where}: field {', '.join(missing)} is missing")
+    unknown = sorted(set(content) - set(names))
+    if unknown:
+        raise ArgumentError(
+            f"{where}: field {', '.join(map(str, unknown))} is not known ({', '.join(names)})"
+        )
+    if content["cores"] == "physical":
+        content["cores"] = physical_cores()
+    if content["ub_bytes"] == "half of level 2":
+        content["ub_bytes"] = cache_sizes()[1] // 2
+    if not isinstance(content["name"], str) or not content["name"]:
+        raise ArgumentError(f"{where}: field name must be a text, got {shown(content['name'])}")
+    if not isinstance(content["double_buffering"], bool):
+        raise ArgumentError(
+            f"{where}: field double_buffering must be true or false, got {shown(content['double_buffering'])}"
+        )
+    for name in ("cores", "ub_bytes", "block_bytes", "vector_bytes"):
+        _number(where, name, content[name], 1, whole=True)
+    for name in ("dma_startup_cycles", "compute_startup_cycles"):
+        _number(where, name, content[name], 0, whole=True)
+    for name in ("dma_bytes_per_cycle", "compute_per_cycle", "clock_ghz"):
+        _number(where, name, content[name], 1e-6, whole=False)
+    made = Hardware(**content)
+    if made.block_bytes % 8:
+        raise ArgumentError(
+            f"{where}: field block_bytes must be a multiple of 8, the largest element, got {made.block_bytes}"
+        )
+    if made.block_bytes > made.ub_bytes:
+        raise ArgumentError(
+            f"{where}: field block_bytes {made.block_bytes} is more than ub_bytes, {made.ub_bytes}"
+        )
+    return made
+
+
+def _number(where: str, name: str, value: Any, low: float, whole: bool) -> None:
+    kind = int if whole else (int, float)
+    fits = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+    if not fits or not low <= value <= _LARGEST:
+        what = "a whole number" if whole else "a number"
+        raise ArgumentError(
+            f"{where}: field {name} must be {what} from {low} to {_LARGEST}, got {shown(value)}"
+        )

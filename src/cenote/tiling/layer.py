@@ -1,0 +1,187 @@
+"""A layer as planners see it: planes, three spatial axes, bytes of an element; and blocks of its planes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.core.conv_geometry import ConvShape
+from cenote.core.errors import ShapeError, UnsupportedError
+from cenote.core.types import Array, TensorType
+from cenote.ops.base import Op
+from cenote.ops.conv.conv import Conv
+from cenote.ops.pool.adaptive import AdaptivePool
+from cenote.ops.pool.average import AveragePool
+from cenote.ops.pool.lp import LpPool
+from cenote.ops.pool.whole_map import GlobalPool
+from cenote.ops.pool.window import MaxPool, WindowPool
+from cenote.tiling.axis import Axis, range_axis, window_axis
+
+AXES = ("D", "H", "W")
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile in outputs: planes (of a convolution filters), and the three axes. `channels`: input channels of a group
+    that a convolution's tile takes at a time; 0 for a pool, whose planes do not mix."""
+
+    nc: int
+    d: int
+    h: int
+    w: int
+    channels: int = 0
+
+    @property
+    def spatial(self) -> tuple[int, int, int]:
+        return self.d, self.h, self.w
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """An operator on inputs of known types, and elementwise operators that follow it while its tile is in the buffer.
+
+    planes     N * C of the output
+    images     N
+    axes       D, H and W; a layer of fewer has leading axes of extent 1
+    conv       sizes of a convolution; None for a pool
+    indices    element type of a pool's second output, or None
+    work       operations per output element
+    """
+
+    title: str
+    op: Op
+    inputs: tuple[TensorType | None, ...]
+    outputs: tuple[TensorType, ...]
+    axes: tuple[Axis, Axis, Axis]
+    work: float
+    conv: ConvShape | None = None
+    indices: np.dtype[Any] | None = None
+    fused: tuple[Op, ...] = ()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.outputs[0].dtype
+
+    @property
+    def images(self) -> int:
+        return self.outputs[0].shape[0]
+
+    @property
+    def planes(self) -> int:
+        return math.prod(self.outputs[0].shape[:2])
+
+    @property
+    def most_planes(self) -> int:
+        """That one tile may have: those of all images for a pool, the filters for a convolution."""
+        return self.planes if self.conv is None else self.conv.filters
+
+    @property
+    def cells(self) -> int:
+        """Elements of the output."""
+        return self.planes * math.prod(axis.out for axis in self.axes)
+
+    @property
+    def is_aligned(self) -> bool:
+        """No padding, and no two outputs read the same input."""
+        return all(axis.aligned for axis in self.axes)
+
+    @property
+    def has_bias(self) -> bool:
+        return self.conv is not None and len(self.inputs) > 2 and self.inputs[2] is not None
+
+    def bounds(self, nc: int, apart: bool = False) -> Array:
+        """Half-open ranges of output planes, one row per block, images after each other.
+
+        Blocks of a convolution never mix parts of groups: `nc` beyond a group's filters is rounded down to whole
+        groups.
+        """
+        if self.conv is None and not apart:
+            starts = np.arange(0, self.planes, nc)
+            return np.stack((starts, np.minimum(starts + nc, self.planes)), 1)
+        per_image = self.planes // self.images
+        per_group = self.conv.group_filters if self.conv else per_image
+        if nc > per_group:
+            unit, step = per_image, nc // per_group * per_group
+        else:
+            unit, step = per_group, nc
+        inside = np.arange(0, unit, step)
+        one = np.stack((inside, np.minimum(inside + step, unit)), 1)
+        found: Array = (np.arange(0, self.planes, unit)[:, None, None] + one[None]).reshape(-1, 2)
+        return found
+
+    def channels_of(self, blocks: Array, channels: int) -> Array:
+        """Input planes that each block takes at a time: rows are blocks, columns parts of the channels."""
+        filters = blocks[:, 1:] - blocks[:, :1]
+        if self.conv is None:
+            plain: Array = filters
+            return plain
+        groups = np.maximum(1, filters // self.conv.group_filters)
+        starts = np.arange(0, self.conv.group_channels, channels)
+        parts = np.minimum(starts + channels, self.conv.group_channels) - starts
+        planes: Array = groups * parts[None]
+        return planes
+
+    def channel_parts(self, channels: int) -> int:
+        """How many times a tile is loaded and added up."""
+        return -(-self.conv.group_channels // channels) if self.conv else 1
+
+
+def layer_of(
+    op: Op,
+    inputs: tuple[TensorType | None, ...],
+    title: str = "",
+    fused: tuple[Op, ...] = (),
+    indices: np.dtype[Any] | None = None,
+) -> Layer:
+    """A pool or convolution on inputs of these types. Raises UnsupportedError for other operators, and what their
+    `infer` raises."""
+    if not is_tiled(op):
+        raise UnsupportedError(f"tiling: {op.name} is neither a pool nor a convolution that can be tiled")
+    if getattr(op, "channels_last", False):
+        raise UnsupportedError(f"tiling: {op.name} with channels last; tiles are of (N, C, *spatial)")
+    outputs = op.infer(*inputs)
+    for following in fused:
+        (plain,) = following.infer(outputs[0])
+        if plain.shape != outputs[0].shape or plain.dtype != outputs[0].dtype:
+            raise ShapeError(f"tiling: {following.name} does not keep the type {outputs[0]}")
+    y, x = outputs[0], inputs[0]
+    assert x is not None
+    if not y.size:
+        raise ShapeError(f"tiling: {op.name} has an empty output {y}; there is nothing to tile")
+    conv = None
+    if isinstance(op, Conv):
+        w = inputs[1]
+        assert w is not None
+        conv = op.shape(x, w)
+        axes = [window_axis(windows) for windows in conv.axes]
+    elif isinstance(op, WindowPool):
+        axes = [window_axis(windows) for windows in op.geometry(x.shape)]
+    elif isinstance(op, AdaptivePool):
+        axes = [
+            range_axis(size, ranges) for size, ranges in zip(x.shape[2:], op.bounds(x.shape), strict=True)
+        ]
+    else:
+        axes = [range_axis(size, ((0, size),)) for size in x.shape[2:]]
+    if len(axes) > 3:
+        raise UnsupportedError(f"tiling: {op.name} over {len(axes)} spatial axes; 1 to 3 are supported")
+    missing = [range_axis(1, ((0, 1),)) for _ in range(3 - len(axes))]
+    deep: Any = tuple(missing + axes)
+    work = op.cost(inputs).operations / y.size + sum(f.cost((y,)).operations / y.size for f in fused)
+    if len(outputs) > 1:
+        indices = indices or outputs[1].dtype
+    return Layer(title or op.name, op, inputs, outputs, deep, work, conv, indices, fused)
+
+
+def is_tiled(op: Op) -> bool:
+    """Whether a layer can be made of it."""
+    pools = (MaxPool, AveragePool, LpPool, AdaptivePool, GlobalPool)
+    return isinstance(op, pools) or (isinstance(op, Conv) and op.is_bare)
+
+
+def renamed(layer: Layer, title: str) -> Layer:
+    """The same layer under another name."""
+    return dataclasses.replace(layer, title=title)

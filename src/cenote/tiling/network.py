@@ -1,0 +1,150 @@
+"""All layers of a model that can be tiled, planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, ModelError, errors_at, shown
+from cenote.core.types import Declared, TensorType
+from cenote.frontends.formats import import_model
+from cenote.graph.graph import Graph, Node
+from cenote.ops.base import Op
+from cenote.ops.elementwise.pointwise import Pointwise
+from cenote.passes.specialize import specialize
+from cenote.tiling.arguments import PLANNERS
+from cenote.tiling.hardware import Hardware, hardware_of
+from cenote.tiling.layer import Layer, is_tiled, layer_of
+from cenote.tiling.policy import policy_of
+from cenote.tiling.problem import Problem, TilingPlan
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """Plans of a model's pools and convolutions, in the order of its nodes. `others` counts the other nodes."""
+
+    name: str
+    plans: tuple[TilingPlan, ...]
+    others: int
+
+    @property
+    def cycles(self) -> int:
+        """Of all layers, one after the other."""
+        return sum(plan.cycles for plan in self.plans)
+
+    @property
+    def bytes_moved(self) -> int:
+        return sum(plan.cost.bytes_in + plan.cost.bytes_out for plan in self.plans)
+
+    def worst(self, count: int = 5) -> list[TilingPlan]:
+        """The layers that take most cycles."""
+        return sorted(self.plans, key=lambda plan: -plan.cycles)[:count]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        return {
+            "model": self.name,
+            "cycles": self.cycles,
+            "bytes_moved": self.bytes_moved,
+            "others": self.others,
+            "layers": [plan.to_dict() for plan in self.plans],
+            "worst": [plan.layer.title for plan in self.worst()],
+        }
+
+
+def plan_model(
+    source: Any,
+    *,
+    hardware: str | Mapping[str, Any] | Hardware = "npu",
+    strategy: str = "three-stage",
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    node: str | None = None,
+    **policy: Any,
+) -> NetworkPlan:
+    """Tiles of all pools and convolutions of a model, each with the elementwise operators of one input that follow it.
+
+    `source` is what `cenote.load` takes. Dimensions without a size are 1, unless `shapes` says otherwise by the input's
+    name. With `node` only that node, by its name or that of its output. Raises as `plan`, with the node; ModelError
+    where the model has no such node or its shapes depend on content.
+    """
+    if strategy not in PLANNERS:
+        raise ArgumentError(f"tiling: strategy must be three-stage or search, got {shown(strategy)}")
+    machine, chosen = hardware_of(hardware), policy_of(policy)
+    imported = import_model(source)
+    graph = _typed(imported.graph, shapes or {})
+    found: dict[tuple[Any, ...], TilingPlan] = {}
+    plans = []
+    followed = 0
+    for item, layer in _layers(graph):
+        if node is not None and node not in (item.label, *item.outputs):
+            continue
+        followed += len(layer.fused)
+        with errors_at(item.where):
+            key = layer.op, layer.inputs, layer.fused
+            if key not in found:
+                found[key] = PLANNERS[strategy](Problem(layer, machine, chosen))
+            plans.append(_for(found[key], layer))
+    if not plans:
+        what = f"no pool or convolution '{node}'" if node is not None else "no pool or convolution"
+        raise ModelError(f"tiling: the model '{graph.name}' has {what}")
+    return NetworkPlan(graph.name, tuple(plans), len(graph.nodes) - len(plans) - followed)
+
+
+def _for(plan: TilingPlan, layer: Layer) -> TilingPlan:
+    """The plan of an equal layer, under this one's name."""
+    problem = Problem(layer, plan.hardware, plan.policy)
+    return TilingPlan(problem, plan.strategy, plan.stage, plan.tile, plan.cost, plan.lower_bound, plan.trace)
+
+
+def _typed(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
+    """The graph with the types of all values."""
+    types = {declared.name: _type(declared, shapes) for declared in graph.inputs}
+    unknown = sorted(set(shapes) - set(types))
+    if unknown:
+        raise ArgumentError(f"tiling: the model has no input {', '.join(unknown)} ({', '.join(types)})")
+    stage = specialize(graph, types)
+    if stage.rest is not None:
+        raise ModelError(f"tiling: shapes of '{graph.name}' depend on the content of its values")
+    return stage.graph
+
+
+def _type(declared: Declared, shapes: Mapping[str, Sequence[int]]) -> TensorType:
+    shape = shapes.get(declared.name)
+    if shape is None:
+        if declared.shape is None:
+            raise ArgumentError(f"tiling: input '{declared.name}' has no declared shape; give one")
+        shape = tuple(extent if isinstance(extent, int) and extent > 0 else 1 for extent in declared.shape)
+    return TensorType(np.dtype(declared.dtype), tuple(int(extent) for extent in shape))
+
+
+def _layers(graph: Graph) -> list[tuple[Node, Layer]]:
+    users = graph.users()
+    found = []
+    for node in graph.nodes:
+        inputs = graph.input_types(node)
+        y = graph.type_of(node.outputs[0])
+        if not is_tiled(node.op) or getattr(node.op, "channels_last", False) or y is None or not y.size:
+            continue
+        bare = tuple(None if x is None else TensorType(x.dtype, x.shape) for x in inputs)
+        with errors_at(node.where):
+            layer = layer_of(node.op, bare, node.title, _chain(graph, users, node))
+        found.append((node, layer))
+    return found
+
+
+def _chain(graph: Graph, users: Mapping[str, list[Node]], node: Node) -> tuple[Op, ...]:
+    """Elementwise operators of one input that alone read what comes before them, and keep its type."""
+    chain: list[Op] = []
+    value = node.outputs[0]
+    while len(node.outputs) == 1 and value not in graph.outputs and len(users.get(value, ())) == 1:
+        (after,) = users[value]
+        if not isinstance(after.op, Pointwise) or len(after.inputs) != 1 or len(after.outputs) != 1:
+            break
+        if graph.type_of(after.outputs[0]) != graph.type_of(value):
+            break
+        chain.append(after.op)
+        value = after.outputs[0]
+    return tuple(chain)

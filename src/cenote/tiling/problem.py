@@ -1,0 +1,195 @@
+"""What planners are asked, and what they make."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from cenote.core.errors import CapacityError
+from cenote.tiling.cost import Cost, Footprint, cost_of, footprint, tasks_of
+from cenote.tiling.hardware import Hardware
+from cenote.tiling.layer import Layer, Tile
+from cenote.tiling.policy import Policy
+
+STAGES = ("nc", "aligned-d", "aligned-h", "aligned-w", "unaligned", "search")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A layer, a machine and a policy: what is asked of each tile."""
+
+    layer: Layer
+    hardware: Hardware
+    policy: Policy
+
+    def whole(self, nc: int, channels: int | None = None) -> Tile:
+        """The tile of so many planes with whole axes."""
+        deep, high, wide = (axis.out for axis in self.layer.axes)
+        conv = self.layer.conv
+        return Tile(nc, deep, high, wide, channels or (conv.group_channels if conv else 0))
+
+    def footprint(self, tile: Tile) -> Footprint:
+        return footprint(self.layer, self.hardware, self.policy, tile)
+
+    def bytes(self, tile: Tile) -> int:
+        """What the tile takes in the buffer."""
+        return self.footprint(tile).total
+
+    def fits(self, tile: Tile) -> bool:
+        return self.bytes(tile) <= self.hardware.ub_bytes
+
+    def parts(self, tile: Tile) -> tuple[int, int, int, int]:
+        return tasks_of(self.layer, self.policy, tile)
+
+    def tasks(self, tile: Tile) -> int:
+        return math.prod(self.parts(tile))
+
+    @property
+    def wanted(self) -> int:
+        """Tasks that feed every core, as far as there are outputs."""
+        return min(self.hardware.cores, self.layer.cells)
+
+    def fed(self, tile: Tile) -> bool:
+        """Whether there is a task for every core; with `enough="waves"` also in the last wave."""
+        tasks = self.tasks(tile)
+        waves = self.policy.enough == "waves" and self.layer.cells >= self.hardware.cores
+        return tasks >= self.wanted and not (waves and tasks % self.hardware.cores)
+
+    def cost(self, tile: Tile) -> Cost:
+        return cost_of(self.layer, self.hardware, self.policy, tile)
+
+    def least_cycles(self) -> int:
+        """Fewer than any plan takes: every output computed once, what is read and written moved once, in one burst."""
+        layer, hardware = self.layer, self.hardware
+        read = layer.planes if layer.conv is None else layer.conv.n * layer.conv.channels
+        for axis in layer.axes:
+            read *= min(int(axis.high.max() - axis.low.min()), axis.cut(1).read)
+        outputs = layer.cells
+        item = layer.dtype.itemsize
+        moved = (read + outputs) * item + (outputs * layer.indices.itemsize if layer.indices else 0)
+        rows = outputs // layer.axes[2].out
+        vectors = rows * -(-layer.axes[2].out * item // hardware.vector_bytes)
+        compute = vectors * layer.work / hardware.compute_per_cycle
+        transfer = moved / hardware.dma_bytes_per_cycle
+        if self.policy.copies(hardware) == 1:
+            return int((compute + transfer) / hardware.cores)
+        return int(max(compute, transfer) / hardware.cores)
+
+    def refuse(self, tile: Tile) -> CapacityError:
+        """The error for a smallest tile that does not fit."""
+        taken = self.footprint(tile)
+        parts = {
+            "input": taken.input,
+            "weights": taken.weights,
+            "output": taken.output,
+            "indices": taken.indices,
+        }
+        text = ", ".join(f"{name} {count:,}" for name, count in parts.items() if count)
+        twice = " (twice, for double buffering)" if taken.copies == 2 else ""
+        scratch = f", scratch {taken.scratch:,}" if taken.scratch else ""
+        return CapacityError(
+            f"tiling {self.layer.title}: the tile of one output needs {taken.total:,} bytes: {text}{twice}{scratch}; "
+            f"the buffer of {self.hardware.name} (ub_bytes) has {self.hardware.ub_bytes:,}"
+        )
+
+
+@dataclass(frozen=True)
+class TilingPlan:
+    """Tiles of one layer on one machine, what they cost, and how they were found.
+
+    stage        "nc", "aligned-d", "aligned-h", "aligned-w", "unaligned" or "search"
+    tile         the largest tile, in outputs; those at the ends of axes may be smaller
+    cost         cycles of the busiest core, bytes in and out of memory, bursts
+    lower_bound  cycles that no tile of the space that was searched can beat; of three stages, that no plan can
+    trace        decisions in the order they were made, a sentence each
+    """
+
+    problem: Problem
+    strategy: str
+    stage: str
+    tile: Tile
+    cost: Cost
+    lower_bound: int
+    trace: tuple[str, ...]
+
+    @property
+    def layer(self) -> Layer:
+        return self.problem.layer
+
+    @property
+    def hardware(self) -> Hardware:
+        return self.problem.hardware
+
+    @property
+    def policy(self) -> Policy:
+        return self.problem.policy
+
+    @property
+    def bytes(self) -> int:
+        """That a tile takes in the buffer."""
+        return self.problem.bytes(self.tile)
+
+    @property
+    def parts(self) -> tuple[int, int, int, int]:
+        """Of the planes, D, H and W."""
+        return self.problem.parts(self.tile)
+
+    @property
+    def tasks(self) -> int:
+        return math.prod(self.parts)
+
+    @property
+    def fits(self) -> bool:
+        return self.problem.fits(self.tile)
+
+    @property
+    def fed(self) -> bool:
+        return self.problem.fed(self.tile)
+
+    @property
+    def cycles(self) -> int:
+        return self.cost.cycles
+
+    @property
+    def seconds(self) -> float:
+        """Cycles at the hardware's clock."""
+        return self.cycles / self.hardware.clock_ghz / 1e9
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the lower bound is reached."""
+        return self.cost.cycles <= self.lower_bound
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        tile, layer = self.tile, self.layer
+        names = ("nc", "d", "h", "w")
+        shown: dict[str, int] = dict(zip(names, (tile.nc, *tile.spatial), strict=True))
+        parts = dict(zip(names, self.parts, strict=True))
+        if layer.conv:
+            shown["channels"], parts["channels"] = tile.channels, layer.channel_parts(tile.channels)
+        return {
+            "layer": layer.title,
+            "operator": str(layer.op),
+            "input": next(x.shape for x in layer.inputs if x is not None),
+            "output": layer.outputs[0].shape,
+            "dtype": layer.dtype.name,
+            "hardware": self.hardware.to_dict(),
+            "strategy": self.strategy,
+            "stage": self.stage,
+            "tile": shown,
+            "parts": parts,
+            "tasks": self.tasks,
+            "bytes": self.bytes,
+            "fits": self.fits,
+            "fed": self.fed,
+            "cycles": self.cycles,
+            "seconds": self.seconds,
+            "bytes_in": self.cost.bytes_in,
+            "bytes_out": self.cost.bytes_out,
+            "bursts": self.cost.bursts,
+            "lower_bound": self.lower_bound,
+            "policy": self.policy.to_dict(),
+            "trace": list(self.trace),
+        }

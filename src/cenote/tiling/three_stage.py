@@ -1,0 +1,135 @@
+"""The three stages: planes first, then aligned cuts, then cuts that overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from cenote.core.errors import CapacityError
+from cenote.tiling.layer import AXES, Tile
+from cenote.tiling.problem import Problem, TilingPlan
+
+_FIELDS = ("d", "h", "w")
+
+
+def three_stage(problem: Problem) -> TilingPlan:
+    """Plan as the source does. A convolution whose smallest tile does not fit takes half of its input channels at a
+    time, then half of those. Raises CapacityError when not even one output fits."""
+    trace: list[str] = []
+    conv = problem.layer.conv
+    channels = conv.group_channels if conv else 0
+    while True:
+        try:
+            stage, tile = _stages(problem, channels, trace)
+            break
+        except CapacityError:
+            if channels <= 1:
+                raise
+            channels = -(-channels // 2)
+            trace.append(f"input channels: {channels} at a time, added up over parts")
+    cost = problem.cost(tile)
+    return TilingPlan(problem, "three-stage", stage, tile, cost, problem.least_cycles(), tuple(trace))
+
+
+def _stages(problem: Problem, channels: int, trace: list[str]) -> tuple[str, Tile]:
+    layer = problem.layer
+
+    def good(tile: Tile) -> bool:
+        return problem.fits(tile) and problem.fed(tile)
+
+    limit = layer.most_planes
+    if layer.conv and channels < layer.conv.group_channels:
+        limit = layer.conv.group_filters  # parts of several groups' channels are not neighbours in memory
+    nc = _largest(problem, limit, lambda k: good(problem.whole(k, channels)))
+    if nc:
+        tile = problem.whole(nc, channels)
+        trace.append(f"stage 1, planes: {nc} with whole maps, {_state(problem, tile)}: taken")
+        return "nc", tile
+    trace.append(
+        f"stage 1, planes: not even 1 with whole maps, {_state(problem, problem.whole(1, channels))}"
+    )
+    if layer.is_aligned:
+        found = _aligned(problem, channels, good, trace)
+        if found:
+            return found
+    else:
+        trace.append("stage 2, aligned cuts: left out, as there is padding or windows overlap")
+    return "unaligned", _unaligned(problem, channels, good, trace)
+
+
+def _largest(problem: Problem, limit: int, good: Callable[[int], bool]) -> int:
+    """The largest k from 1 to `limit` that is good, 0 if none is: by bisection, as what is good for k is for k - 1;
+    one by one where whole waves are asked for, which are not so ordered."""
+    if problem.policy.enough == "waves" and problem.layer.cells >= problem.hardware.cores:
+        return next((k for k in range(limit, 0, -1) if good(k)), 0)
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if good(middle) else (low, middle - 1)
+    return low
+
+
+def _aligned(
+    problem: Problem, channels: int, good: Callable[[Tile], bool], trace: list[str]
+) -> tuple[str, Tile] | None:
+    tile = problem.whole(1, channels)
+    for name, field in zip(AXES, _FIELDS, strict=True):
+        axis = problem.layer.axes[AXES.index(name)]
+        base = tile
+        k = _largest(problem, axis.out, lambda k, f=field, b=base: good(replace(b, **{f: k})))  # type: ignore[misc]
+        if k:
+            tile = replace(tile, **{field: k})
+            stride = axis.stride
+            trace.append(
+                f"stage 2, {name}: {k} outputs ({k * stride} inputs), {_state(problem, tile)}: taken"
+            )
+            return f"aligned-{field}", tile
+        smallest = replace(tile, **{field: 1})
+        trace.append(f"stage 2, {name}: not even one stride, {_state(problem, smallest)}")
+        if problem.policy.aligned_rest == "stride":
+            tile = smallest
+    return None
+
+
+def _unaligned(problem: Problem, channels: int, good: Callable[[Tile], bool], trace: list[str]) -> Tile:
+    tile = problem.whole(1, channels)
+    if problem.layer.is_aligned:
+        tile = replace(tile, d=1, h=1, w=1)
+    for cuts, tile in enumerate(_shrinking(problem, tile)):  # noqa: B020  (the last one is looked at below)
+        if good(tile):
+            trace.append(f"stage 3, cuts in order D, H, W: {cuts} cuts, {_state(problem, tile)}: taken")
+            return tile
+    if not problem.fits(tile):
+        trace.append(f"stage 3, cuts in order D, H, W: one output, {_state(problem, tile)}")
+        raise problem.refuse(tile)
+    trace.append(f"stage 3, cuts in order D, H, W: one output, {_state(problem, tile)}: taken all the same")
+    return tile
+
+
+def _shrinking(problem: Problem, tile: Tile) -> Iterator[Tile]:
+    """The tile, and what it becomes when the first axis that is not yet 1 is cut into one more part, and so on."""
+    yield tile
+    for axis, field in zip(problem.layer.axes, _FIELDS, strict=True):
+        size = getattr(tile, field)
+        while size > 1:
+            parts = -(-axis.out // (size - 1))  # the fewest that make the largest tile smaller
+            size = -(-axis.out // parts)
+            tile = replace(tile, **{field: size})
+            yield tile
+
+
+def _state(problem: Problem, tile: Tile) -> str:
+    """How a tile does, in numbers."""
+    needed, there = problem.bytes(tile), problem.hardware.ub_bytes
+    space = (
+        f"{needed:,} of {there:,} bytes"
+        if needed <= there
+        else f"{needed:,} bytes, {there:,} there (too large)"
+    )
+    tasks = problem.tasks(tile)
+    fed = (
+        f"{tasks} tasks"
+        if problem.fed(tile)
+        else f"{tasks} tasks for {problem.hardware.cores} cores (too few)"
+    )
+    return f"{space}, {fed}"

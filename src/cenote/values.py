@@ -1,0 +1,80 @@
+"""Any value of a model by its name: a second plan of the same graph, in which it is an output.
+
+A plan keeps no value that it need not: operators are fused, memory is used again. So values are asked of a plan of
+their own, compiled when they are first asked for and kept in the cache like others.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from cenote.core.errors import InputError, shown
+from cenote.core.locks import Guard, importing
+from cenote.model import Model
+from cenote.plans.cache import CacheEntry
+from cenote.stage import Options
+
+if TYPE_CHECKING:
+    from cenote.graph.graph import Graph
+
+_KEPT = 4  # sets of values, each with a plan
+
+
+class ModelsOfValues:
+    """Models that give other values of a graph. `graph` reads it again, `entry` gives the cache's place for them."""
+
+    def __init__(
+        self,
+        graph: Callable[[], Graph],
+        options: Options,
+        entry: Callable[[dict[str, str]], CacheEntry | None],
+    ) -> None:
+        self._graph, self._options, self._entry = graph, options, entry
+        self._guard = Guard()
+        self._made: OrderedDict[tuple[str, ...], Model] = OrderedDict()
+
+    def __call__(self, names: Sequence[str]) -> Model:
+        """The model whose outputs are these values. Raises InputError for a name that no value has."""
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            raise InputError(f"outputs: takes a list of names of values, not {shown(names)}")
+        wanted = tuple(dict.fromkeys(names))
+        if not wanted:
+            raise InputError("outputs: names no value")
+        with self._guard.lock:
+            model = self._made.get(wanted)
+            if model is None:
+                model = self._made[wanted] = self._model(wanted)
+                if len(self._made) > _KEPT:
+                    self._made.popitem(last=False)
+            self._made.move_to_end(wanted)
+        return model
+
+    def _model(self, names: tuple[str, ...]) -> Model:
+        entry = self._entry({"outputs": json.dumps(names)})
+        stored = None if entry is None else entry.find(None, self._options.threads)
+        if stored is not None:
+            return Model.from_stored(stored, self._options, entry, lambda: self._cut(names))
+        with importing():
+            from cenote.graph.graph import OwnedGraph
+
+        return Model.from_graph(OwnedGraph(self._cut(names)), {}, {}, self._options, entry)
+
+    def _cut(self, names: tuple[str, ...]) -> Graph:
+        """The graph with these values as outputs."""
+        graph = self._graph()
+        known = set(graph.values())
+        for name in names:
+            if name not in known:
+                raise InputError(f"outputs: '{name}' is no value of the model{_near(name, sorted(known))}")
+        return graph.replace(outputs=names)
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    """Names that may have been meant."""
+    close = difflib.get_close_matches(name, known, 3, 0.5)
+    close += [each for each in known if name and name.lower() in each.lower() and each not in close][:3]
+    return f"; close to it: {', '.join(close)}" if close else ""

@@ -1,0 +1,137 @@
+"""Why a value differs from the peer's although every kernel did what its operator says.
+
+The operators as they were imported work on the peer's own values: the first whose result is not the peer's was
+imported wrongly. If there is none, the plan's optimisation is compared with the imported operators, both in float64.
+What is left is rounding, amplified on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenote.core.errors import FAULTS, CenoteError
+from cenote.core.types import Array
+from cenote.graph.graph import Graph, Node
+from cenote.graph.interpreter import evaluate
+from cenote.passes.cleanup import eliminate_dead
+from cenote.verification.errors import ALLOWED, Arrays, relative_error, widened
+from cenote.verification.peers import Feed, Stream
+from cenote.verification.production import excused, reference64
+
+_SAME = 3e-5  # relative: what folded constants, rounded to float32, may change
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The first value that was imported wrongly."""
+
+    value: str
+    node: Node
+    error: float
+
+
+def import_fault(
+    graph: Graph, feed: Feed, value: str, stream: Callable[[Sequence[str]], Stream]
+) -> Fault | None:
+    """The first of the nodes that lead to a value which gives another result on the peer's values than the peer."""
+    part = eliminate_dead(graph.replace(outputs=(value,)))
+    made = [name for node in part.nodes for name in node.outputs if name]
+    theirs = stream([*(declared.name for declared in part.inputs), *made])
+    values: dict[str, Array] = dict(part.constants)
+    for declared in part.inputs:
+        name = declared.name
+        values[name] = feed[name] if name in feed else theirs.value(name)
+    last = {name: index for index, node in enumerate(part.nodes) for name in node.inputs if name}
+    for index, node in enumerate(part.nodes):
+        inputs = [values[name] if name else None for name in node.inputs]
+        outputs = reference64(node, inputs) if node.op.pure else None
+        for position, name in enumerate(node.outputs):
+            if not name:
+                continue
+            wanted = theirs.value(name) if name in theirs else None
+            if wanted is None:
+                if outputs is None:
+                    return None  # nothing is known behind it
+                values[name] = outputs[position]
+                continue
+            values[name] = wanted
+            error = 0.0 if outputs is None else relative_error(outputs[position], wanted)
+            if error > _allowed(wanted) and not _is_rounding(node, position, inputs, outputs, wanted):
+                return Fault(name, node, error)
+        for name in set(node.inputs):
+            if name and last[name] == index:
+                values.pop(name, None)
+    return None
+
+
+def _allowed(wanted: Array) -> float:
+    """Of integers (quantised numbers) one step, since engines round halves differently."""
+    if wanted.dtype.kind in "iu" and wanted.dtype.itemsize <= 2 and wanted.size:
+        return 1.001 / max(1.0, float(np.abs(wanted.astype(np.float64)).max()))
+    return ALLOWED.get(wanted.dtype.name, 0.0)
+
+
+def _is_rounding(
+    node: Node, position: int, inputs: Arrays, outputs: Sequence[Array] | None, wanted: Array
+) -> bool:
+    return outputs is not None and excused(node, position, inputs, wanted, outputs[position])
+
+
+def is_optimised_wrongly(
+    imported: Graph, optimised: Graph, feed: Feed, value: str, name: str, order: Sequence[int] | None
+) -> bool:
+    """Whether the optimised graph means something else by a value (there `name`, with its axes in this order)."""
+    try:
+        want = _in_float64(imported, feed, value)
+        got = _in_float64(optimised, feed, name)
+    except (CenoteError, *FAULTS):
+        return False
+    return relative_error(got if order is None else got.transpose(order), want) > _SAME
+
+
+def _in_float64(graph: Graph, feed: Feed, value: str) -> Array:
+    """A value by the references alone, without rounding in between."""
+    part = eliminate_dead(graph.replace(outputs=(value,)))
+    values: dict[str, Array] = {name: _wide(array) for name, array in part.constants.items()}
+    values |= {declared.name: _wide(feed[declared.name]) for declared in part.inputs}
+    last = {name: index for index, node in enumerate(part.nodes) for name in node.inputs if name}
+    for index, node in enumerate(part.nodes):
+        outputs = reference64(node, [values[name] if name else None for name in node.inputs])
+        if outputs is None:
+            return evaluate(part, feed)[value]
+        values.update({name: y for name, y in zip(node.outputs, outputs, strict=False) if name})
+        for name in set(node.inputs):
+            if name and last[name] == index and name != value:
+                del values[name]
+    return values[value]
+
+
+def _wide(array: Array) -> Array:
+    wide = widened(array)
+    assert wide is not None
+    return wide
+
+
+def turned(
+    name: str, known: Mapping[str, tuple[int, ...]], shape: tuple[int, ...]
+) -> tuple[str, tuple[int, ...] | None]:
+    """The imported value that a value of the plan is, and how the plan's axes are to be transposed to give it.
+
+    Passes that move transposes give the moved map its name with a number behind it.
+    """
+    if name in known:
+        return (name, None) if known[name] == shape else ("", None)
+    stem = name.partition("@")[0]
+    if known.get(stem) == shape:
+        return stem, None  # the same in another layout
+    stem, _, number = name.rpartition(".")
+    rank = len(shape)
+    if not number.isdigit() or stem not in known or rank < 3:
+        return "", None
+    for order in ((0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))):
+        if tuple(shape[axis] for axis in order) == known[stem]:
+            return stem, order
+    return "", None

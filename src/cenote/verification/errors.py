@@ -1,0 +1,73 @@
+"""How far arrays are apart, and how far rounding alone may put them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from cenote.core.types import Array, is_float
+
+Arrays = Sequence[Array | None]
+_PERTURBED = 4 * 2.0**-24  # of each input: a few roundings of float32
+_AMPLIFIED = 16.0  # times what such a change does to a result: still rounding
+ALLOWED = {"float64": 1e-11, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
+"""Relative to the largest element: the error that one operator may have by the type that it computes in."""
+
+
+def widened(array: Array | None) -> Array | None:
+    """Floats as float64; others as they are."""
+    if array is None or not is_float(array.dtype):
+        return array
+    return array.astype(np.float64)
+
+
+def relative_error(got: Array, wanted: Array, least: float = 0.0) -> float:
+    """The largest difference, relative to the largest finite element of `wanted` (to `least` where that is smaller).
+
+    Infinite where shapes differ, or one array has a NaN, infinity or text that the other has not.
+    """
+    got, wanted = np.asarray(got), np.asarray(wanted)
+    if got.shape != wanted.shape:
+        return math.inf
+    if not got.size:
+        return 0.0
+    if any(array.dtype.kind in "OSUT" for array in (got, wanted)):
+        return 0.0 if np.array_equal(got, wanted) else math.inf
+    numbers = np.complex128 if "c" in (got.dtype.kind, wanted.dtype.kind) else np.float64
+    a, b = got.astype(numbers), wanted.astype(numbers)
+    finite = np.isfinite(a) & np.isfinite(b)
+    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return math.inf
+    difference = float(np.abs(a[finite] - b[finite]).max(initial=0.0))
+    if not difference:
+        return 0.0
+    scale = max(float(np.abs(b[finite]).max(initial=0.0)), least)
+    return difference / scale if scale else math.inf
+
+
+def least_scale(inputs: Arrays) -> float:
+    """What counts as nothing beside these inputs: a sum of theirs that cancels is not exact."""
+    floats = [x for x in inputs if x is not None and x.size and is_float(x.dtype)]
+    largest = max((float(np.nanmax(np.abs(x[np.isfinite(x)]), initial=0.0)) for x in floats), default=0.0)
+    return largest * 2.0**-20
+
+
+def is_amplified(compute: Callable[[Arrays], Array], inputs: Arrays, got: Array, wanted: Array) -> bool:
+    """Whether rounding the inputs of a computation explains the difference: it is ill-conditioned where they are."""
+    if got.shape != wanted.shape or not np.array_equal(np.isnan(got), np.isnan(wanted)):
+        return False
+    generator, moved = np.random.default_rng(0), 0.0
+    with np.errstate(all="ignore"):
+        for _ in range(2):
+            changed = [_changed(x, generator) for x in inputs]
+            moved = max(moved, float(np.nanmax(np.abs(compute(changed) - wanted), initial=0.0)))
+        return bool(float(np.nanmax(np.abs(got - wanted), initial=0.0)) <= _AMPLIFIED * moved)
+
+
+def _changed(x: Array | None, generator: np.random.Generator) -> Array | None:
+    if x is None or x.dtype != np.float64:
+        return x
+    signs: Array = generator.choice(np.array([-1.0, 1.0]), x.shape)
+    return x * (1.0 + _PERTURBED * signs)

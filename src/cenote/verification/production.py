@@ -1,0 +1,143 @@
+"""A compiled plan, run as it is, and each of its nodes beside its operator's float64 reference.
+
+The steps run one by one. Before a node's first step its inputs are copied, after its last its outputs, so that a
+node is judged by what it was really given: an error that it inherits is not its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cenote.compiler.barriers import StepKind
+from cenote.compiler.compile import Plan
+from cenote.core.errors import FAULTS, CenoteError
+from cenote.core.types import Array
+from cenote.graph.graph import Node
+from cenote.kernels.base import View, present
+from cenote.runtime.stepwise import Stepwise
+from cenote.verification.errors import ALLOWED, Arrays, is_amplified, least_scale, relative_error, widened
+
+_TIMES = 4.0  # a lowering's own tolerance: what its samples show, for larger layers
+
+
+@dataclass(frozen=True)
+class Made:
+    """A value as the plan made it, its node, the error of the node itself and whether that is more than rounding."""
+
+    name: str
+    node: Node
+    array: Array
+    local: float
+    wrong: bool
+
+
+class Production:
+    """A run of a plan. `constants` are those of the optimised graph, which the plan does not keep; `tell` gets the
+    values in the order in which they are made, as arrays of its own."""
+
+    def __init__(self, plan: Plan, constants: Mapping[str, Array], tell: Callable[[Made], None]) -> None:
+        self.graph, self.views = plan.graph, plan.memory.views
+        self.lowerings, self.constants, self.tell = plan.schedule.lowerings, constants, tell
+        spans: dict[int, tuple[int, int]] = {}
+        for step, origin in enumerate(plan.origins):
+            if origin.kind is not StepKind.HALO:
+                spans[origin.node] = (spans.get(origin.node, (step, step))[0], step)
+        self.first: dict[int, list[int]] = {}  # nodes whose first step this is
+        self.last: dict[int, list[int]] = {}
+        for node, (first, last) in spans.items():
+            self.first.setdefault(first, []).append(node)
+            self.last.setdefault(last, []).append(node)
+        self.silent = [index for index in range(len(self.graph.nodes)) if index not in spans]
+        self.stepwise = Stepwise(plan.program)
+        self.given: dict[int, Arrays] = {}
+        self.known = {*constants, *(declared.name for declared in self.graph.inputs)}
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """One inference; the outputs."""
+        return self.stepwise.trace(inputs, self._before, self._after)
+
+    # ---- around steps -------------------------------------------------------------------------------------------
+
+    def _before(self, step: int) -> None:
+        self._pass_on()
+        for index in self.first.get(step, ()):
+            self.given[index] = self._inputs(self.graph.nodes[index])
+
+    def _after(self, step: int) -> None:
+        for index in self.last.get(step, ()):
+            self._judge(index, self.given.pop(index))
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Nodes that compute nothing: what they make is there as soon as their inputs are."""
+        waiting, self.silent = self.silent, []
+        for index in waiting:  # in order, so that one that follows another finds its input
+            node = self.graph.nodes[index]
+            if self.known.issuperset(filter(None, node.inputs)):
+                self._judge(index, self._inputs(node))
+            else:
+                self.silent.append(index)
+
+    def _inputs(self, node: Node) -> Arrays:
+        return [self.array(name) if name else None for name in node.inputs]
+
+    def array(self, name: str) -> Array:
+        """A copy of a value, in the order of its axes."""
+        content = self.constants.get(name)
+        return self._read(self.views[name]) if content is None else content
+
+    def _read(self, view: View) -> Array:
+        shape, lanes = view.shape, view.layout.lanes
+        if not lanes:
+            return self.stepwise.memory(view.slot, view.type, shape, view.strides).copy()
+        blocked = (shape[0], view.blocks, *shape[2:], lanes)
+        inside = self.stepwise.memory(view.slot, view.type, blocked, (*view.strides, 1))
+        channels = np.moveaxis(inside, -1, 2).reshape(shape[0], view.blocks * lanes, *shape[2:])
+        return np.ascontiguousarray(channels[:, : shape[1]])
+
+    # ---- judgement ----------------------------------------------------------------------------------------------
+
+    def _judge(self, index: int, inputs: Arrays) -> None:
+        node = self.graph.nodes[index]
+        self.known.update(filter(None, node.outputs))
+        wanted = reference64(node, inputs) if node.op.pure else None
+        for position, name in enumerate(node.outputs):
+            if not name:
+                continue
+            array, local, wrong = self.array(name), 0.0, False
+            if wanted is not None:
+                expected = wanted[position]
+                local = relative_error(array, expected, least_scale(inputs))
+                if local > self._allowed(index, array):
+                    wrong = not excused(node, position, inputs, array, expected)
+            self.tell(Made(name, node, array, local, wrong))
+
+    def _allowed(self, index: int, array: Array) -> float:
+        option = self.lowerings[index]
+        return max(ALLOWED.get(array.dtype.name, 0.0), 0.0 if option is None else _TIMES * option.tolerance)
+
+
+def reference64(node: Node, inputs: Arrays) -> Sequence[Array] | None:
+    """A node's outputs by its reference in float64, or in its own types where it takes no float64; None where it
+    cannot be asked."""
+    for arrays in ([widened(x) for x in inputs], inputs):
+        try:
+            return node.op.reference(*arrays)
+        except (CenoteError, *FAULTS):
+            continue
+    return None
+
+
+def excused(node: Node, position: int, inputs: Arrays, got: Array, wanted: Array) -> bool:
+    """Whether rounding alone may put what a node gave this far from its reference."""
+    if got.dtype.kind in "OSUT" or wanted.dtype.kind in "OSUT" or got.shape != wanted.shape:
+        return False
+
+    def compute(arrays: Arrays) -> Array:
+        return present(reference64(node, arrays))[position].astype(np.float64)
+
+    wide = [widened(x) for x in inputs]
+    return is_amplified(compute, wide, got.astype(np.float64), wanted.astype(np.float64))

@@ -1,0 +1,255 @@
+"""`cenote.verify`: where a model's plan and another engine part, and whose fault it is."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from cenote.codegen import jit
+from cenote.compiler.compile import assemble
+from cenote.compiler.schedule import schedule
+from cenote.core.errors import ArgumentError, InputError, refusals
+from cenote.core.types import Array, Declared, TensorType, is_float
+from cenote.frontends.formats import Format, format_of_file, import_model
+from cenote.graph.graph import Graph
+from cenote.loading import main_file
+from cenote.passes.pipeline import optimize
+from cenote.passes.specialize import run_in_stages
+from cenote.runtime.inputs import fitting
+from cenote.runtime.threads import resolve_threads
+from cenote.stage import Options
+from cenote.verification.blame import import_fault, is_optimised_wrongly, turned
+from cenote.verification.errors import relative_error
+from cenote.verification.peers import REFERENCE, Stream, chosen, open_peer
+from cenote.verification.production import Made, Production
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+Kind = Literal["kernel", "import", "rounding"]
+_LEAST_BUDGET = 64 << 20  # bytes of the peer's values at a time
+
+
+@dataclass(frozen=True)
+class ValueErrors:
+    """A value of the plan. `inherited`: its largest difference from the peer's, relative to the peer's largest element
+    (None: the peer does not have it); `local`: the same for the node's kernels and its float64 reference on the inputs
+    that the kernels had."""
+
+    value: str
+    node: str
+    inherited: float | None
+    local: float
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first value that is wrong. `kind`: "kernel", the plan computes something else than the operator says;
+    "import", the operator says something else than the peer computes; "rounding", neither, but what rounding did on
+    the way is more than the tolerance."""
+
+    value: str
+    node: str
+    kind: Kind
+    inherited: float | None
+    local: float
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found: `values` in the order in which the plan makes them, `first` of those that are wrong."""
+
+    against: str
+    tolerance: float
+    first: Divergence | None
+    values: tuple[ValueErrors, ...]
+
+    @property
+    def ok(self) -> bool:
+        return self.first is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, which has no word for infinity: that is the text "Infinity"."""
+
+        def plain(row: ValueErrors | Divergence) -> dict[str, Any]:
+            return {key: "Infinity" if value == math.inf else value for key, value in asdict(row).items()}
+
+        return {
+            "ok": self.ok,
+            "against": self.against,
+            "tolerance": self.tolerance,
+            "first": None if self.first is None else plain(self.first),
+            "values": [plain(row) for row in self.values],
+        }
+
+    def __str__(self) -> str:
+        rows = [("value", "node", "inherited", "local")]
+        rows += [(row.value, row.node, _shown(row.inherited), _shown(row.local)) for row in self.values]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        compared = sum(row.inherited is not None for row in self.values)
+        if self.first is None:
+            lines.append(
+                f"all is well: {compared} values as {self.against} has them, within {self.tolerance:g}"
+            )
+        else:
+            first = self.first
+            errors = f"inherited {_shown(first.inherited)}, local {_shown(first.local)}"
+            lines.append(f"first divergence: '{first.value}' of node '{first.node}': {first.kind} ({errors})")
+        return "\n".join(lines)
+
+
+def _shown(error: float | None) -> str:
+    return "-" if error is None else f"{error:.1e}"
+
+
+def verify(
+    source: str | os.PathLike[str] | bytes,
+    *,
+    against: str | None = None,
+    inputs: Mapping[str, ArrayLike] | None = None,
+    tolerance: float = 1e-4,
+    precision: Literal["fast", "exact"] = "fast",
+    format: Format | None = None,
+    signature: str | None = None,
+) -> Verification:
+    """Compare a model's plan, with all that was fused in it, value by value with another engine and with references.
+
+    `source`, `format`, `signature` and `precision` as for `cenote.load`; a path or bytes. `against`: "onnxruntime",
+    "litert", "tensorflow", "torch" (the network beside the model, MODEL.pt2 or MODEL.pt: outputs only) or "reference"
+    (the operators' own float64 references); by default the engine of the model's format if it is installed, else the
+    references. `inputs` by name; those that are not given are standard normal numbers, seeded, and zeros for integers
+    (a first axis without a size counts as 1). `tolerance` is what a value may inherit, relative to the largest element
+    of the peer's.
+
+    Sizes of symbolic dimensions are those of the inputs. The plan is run step by step on one thread, which gives the
+    bits of any number of threads.
+
+    Raises what `cenote.load` raises; InputError for inputs that do not fit; ArgumentError for an engine that does not
+    exist or a tolerance below 0; UnsupportedError for one that is not installed or cannot run the model.
+    """
+    if not tolerance >= 0:
+        raise ArgumentError(f"tolerance: {tolerance} is below 0 or no number")
+    with refusals("verifying a model"):
+        options = Options(resolve_threads(None), precision)
+        source = main_file(source)
+        imported = import_model(source, format, signature)
+        form = format or format_of_file(source)
+        name = chosen(against, form)
+        feed = completed(imported.graph, inputs or {})
+        peer = open_peer(name, source, imported)
+        check = _Check(peer, name, feed, tolerance, options)
+        run_in_stages(imported.graph, feed, check.stage)
+        return Verification(name, tolerance, check.first, tuple(check.rows))
+
+
+def completed(graph: Graph, given: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    """An array for every input. Raises InputError for unknown names, and where a size is not known."""
+    names = [declared.name for declared in graph.inputs]
+    for name in given:
+        if name not in names:
+            raise InputError(f"'{name}' is no input of the model (its inputs: {', '.join(names)})")
+    generator, feed = np.random.default_rng(0), {}
+    for declared in graph.inputs:
+        if declared.name in given:
+            array = np.asarray(given[declared.name])
+            feed[declared.name] = np.ascontiguousarray(fitting(array, declared)).reshape(array.shape)
+            continue
+        extents = _extents(declared)
+        if is_float(declared.dtype):
+            feed[declared.name] = generator.standard_normal(extents).astype(declared.dtype)
+        else:
+            feed[declared.name] = np.zeros(extents, declared.dtype)
+    return feed
+
+
+def _extents(declared: Declared) -> tuple[int, ...]:
+    """The size of an input that is not given; a first axis without one counts as 1."""
+    extents = []
+    for axis, extent in enumerate(declared.shape or ()):
+        if not isinstance(extent, int) and axis:
+            break
+        extents.append(extent if isinstance(extent, int) else 1)
+    if declared.shape is None or len(extents) < len(declared.shape):
+        raise InputError(f"input {declared}: its size is open; give the input")
+    return tuple(extents)
+
+
+class _Check:
+    """The walk through a model's stages."""
+
+    def __init__(
+        self, peer: Any, name: str, feed: Mapping[str, Array], tolerance: float, options: Options
+    ) -> None:
+        self.peer, self.peer_name, self.feed, self.tolerance = peer, name, feed, tolerance
+        self.how = options.compilation
+        self.rows: list[ValueErrors] = []
+        self.first: Divergence | None = None
+
+    def stage(self, graph: Graph, feed: Mapping[str, Array]) -> dict[str, Array]:
+        """Compile and run one stage; its outputs."""
+        target = jit.host_target()
+        optimised = optimize(graph, target, exact=self.how.exact, weights=self.how.weights, inferred=True)
+        scheduled = schedule(optimised, target, self.how.decide)
+        plan = assemble(lambda: scheduled, self.how.threads, self.how.pool)
+        shapes = {name: kind.shape for name, kind in graph.types.items()}
+        names = [name for node in plan.graph.nodes for name in node.outputs if name]
+        aligned = {name: turned(name, shapes, plan.memory.views[name].shape) for name in names}
+        budget = max(_LEAST_BUDGET, plan.memory.arena_bytes + sum(x.nbytes for x in graph.constants.values()))
+
+        def stream(wanted: Sequence[str]) -> Stream:
+            return Stream(self.peer, self.feed, wanted, graph.types, budget)
+
+        theirs = stream([aligned[name][0] for name in names])
+        suspects: list[tuple[Made, ValueErrors]] = []
+
+        def tell(made: Made) -> None:
+            value, order = aligned[made.name]
+            inherited = None
+            if value in theirs and value not in theirs.given:
+                ours = made.array if order is None else made.array.transpose(order)
+                inherited = relative_error_to(theirs.value(value), ours)
+            row = ValueErrors(value or made.name, made.node.title, inherited, made.local)
+            self.rows.append(row)
+            if made.wrong or (inherited is not None and not inherited <= self.tolerance):
+                suspects.append((made, row))
+
+        run = Production(plan, scheduled.graph.constants, tell)
+        given = [np.asarray(feed[declared.name], order="C") for declared in graph.inputs]
+        for declared, array in zip(graph.inputs, given, strict=True):  # native code trusts sizes
+            if TensorType(array.dtype, array.shape) != graph.types[declared.name]:
+                raise InputError(f"'{declared.name}' is {TensorType.known(array)}, not as planned")
+        results = run.run(given)
+        if suspects and self.first is None:
+            made, row = suspects[0]
+            kind: Kind = "kernel" if made.wrong else "rounding"
+            self.first = Divergence(row.value, row.node, kind, row.inherited, row.local)
+            if not made.wrong:
+                self._explain(graph, scheduled.graph, feed, stream, made, aligned[made.name])
+        return dict(zip(graph.outputs, results, strict=True))
+
+    def _explain(
+        self, graph: Graph, optimised: Graph, feed: Mapping[str, Array], stream: Any, made: Made, aligned: Any
+    ) -> None:
+        """Whose fault a value is whose kernels are right."""
+        value, order = aligned
+        assert self.first is not None
+        if self.peer_name != REFERENCE:
+            fault = import_fault(graph, feed, value, stream)
+            if fault is not None:
+                local = next((row.local for row in self.rows if row.value == fault.value), 0.0)
+                self.first = Divergence(fault.value, fault.node.title, "import", fault.error, local)
+                return
+        if is_optimised_wrongly(graph, optimised, feed, value, made.name, order):
+            self.first = Divergence(value, self.first.node, "kernel", self.first.inherited, made.local)
+
+
+def relative_error_to(theirs: Array, ours: Array) -> float:
+    """The error of ours; engines may leave out axes of extent 1 of a scalar."""
+    from_them = theirs.reshape(ours.shape) if theirs.size == ours.size == 1 else theirs
+    return relative_error(ours, from_them)

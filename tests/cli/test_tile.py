@@ -1,0 +1,81 @@
+"""`cenote tile`: a layer, a model, pictures, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import cenote
+from tests.cli.conftest import Command
+
+LAYER = ("tile", "maxpool", "--input", "8x64x56x56", "--kernel", "3", "--stride", "2", "--padding", "1")
+MODEL = Path(cenote.__file__).parent / "data" / "fashion.onnx"
+
+
+def test_a_layer(cenote_command: Command) -> None:
+    done = cenote_command(*LAYER, "--hardware", "npu", "--strategy", "both", "--explain")
+    assert done.code == 0, done.err
+    assert "stage nc" in done.out
+    assert "tile     nc 6, d 1, h 28, w 28" in done.out
+    assert "stage 1, planes: 6 with whole maps" in done.out
+    assert "so this is the optimum" in done.out
+
+
+def test_json_and_simulation(cenote_command: Command) -> None:
+    small = (
+        "tile",
+        "avgpool",
+        "--input",
+        "1x3x9x9",
+        "--kernel",
+        "3x2",
+        "--padding",
+        "1,0x0,1",
+        "--stride",
+        "2",
+    )
+    done = cenote_command(*small, "--simulate", "--json")
+    found = json.loads(done.out)
+    assert found["simulated"]["cycles"] == found["cycles"]
+    assert found["simulated"]["largest_difference"] < 1e-6
+    assert {
+        "stage",
+        "tile",
+        "parts",
+        "tasks",
+        "bytes",
+        "fits",
+        "fed",
+        "cycles",
+        "bytes_in",
+        "bytes_out",
+    } <= set(found)
+    assert {"lower_bound", "policy", "trace"} <= set(found)
+
+
+def test_a_model_with_a_page(cenote_command: Command, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = cenote_command("tile", MODEL, "--svg", page, "--strategy", "search")
+    assert done.code == 0, done.err
+    assert "layers" in done.out
+    assert page.read_text(encoding="utf-8").count("<svg") >= 1
+    one = json.loads(cenote_command("tile", MODEL, "--json").out)
+    name = one["layers"][0]["layer"]
+    assert len(json.loads(cenote_command("tile", MODEL, "--json", "--node", name).out)["layers"]) == 1
+
+
+def test_a_picture(cenote_command: Command, tmp_path: Path) -> None:
+    picture = tmp_path / "tiles.svg"
+    assert cenote_command(*LAYER, "--svg", picture).code == 0
+    root = ElementTree.parse(picture).getroot()
+    assert root.tag.endswith("svg")
+    assert "read 1 times" in picture.read_text(encoding="utf-8")
+
+
+def test_errors(cenote_command: Command) -> None:
+    done = cenote_command("tile", "maxpool", "--input", "1x1x8x8", "--kernel", "9")
+    assert (done.code, "kernel_size 9" in done.err) == (1, True)
+    assert "needs --input" in cenote_command("tile", "maxpool", "--kernel", "3").err
+    assert "must be numbers" in cenote_command("tile", "maxpool", "--input", "a").err
+    assert "NAME=VALUE" in cenote_command(*LAYER, "--policy", "x").err

@@ -1,0 +1,106 @@
+"""What `cenote.verify` reads and refuses, and what its errors mean."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import cenote
+from cenote.verification.errors import relative_error
+from tests.test_values_inside import X, small
+from tests.verification.networks import NETWORKS
+
+
+def test_bytes_and_symbolic_sizes(tmp_path: Path) -> None:
+    path = small(tmp_path / "small.onnx", "n")
+    assert cenote.verify(path.read_bytes()).ok
+    found = cenote.verify(path, inputs={"x": np.concatenate([X, X, X])})
+    assert found.ok
+    assert [row.value for row in found.values][-1] == "y"
+
+
+def test_stages_that_follow_content(tmp_path: Path) -> None:
+    """What follows NonZero is planned when its shape is known, and compared like the rest."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], "first"),
+        helper.make_node("NonZero", ["a"], ["places"], "find"),
+        helper.make_node("Cast", ["places"], ["numbers"], "cast", to=TensorProto.FLOAT),
+        helper.make_node("Exp", ["numbers"], ["y"], "last"),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    found = cenote.verify(path)
+    assert found.ok
+    assert found.values[-1].value == "y"
+    assert found.values[-1].inherited is not None
+
+
+def test_the_network_in_torch_beside_the_model(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Doubled(torch.nn.Module):  # type: ignore[misc,name-defined]  # torch is optional
+        def forward(self, x: object) -> object:
+            return x + x  # type: ignore[operator]
+
+    nodes = [helper.make_node("Add", ["x", "x"], ["y"], "add")]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    torch.export.save(torch.export.export(Doubled(), (torch.zeros(3, 4),)), tmp_path / "m.pt2")
+    found = cenote.verify(path, against="torch")
+    assert found.ok
+    assert found.values[-1].inherited == 0
+
+
+def test_refusals(tmp_path: Path) -> None:
+    path = small(tmp_path / "small.onnx", "n")
+    with pytest.raises(cenote.ArgumentError, match="none of onnxruntime"):
+        cenote.verify(path, against="magic")
+    with pytest.raises(cenote.ArgumentError, match="tolerance"):
+        cenote.verify(path, tolerance=math.nan)
+    with pytest.raises(cenote.InputError, match="no input"):
+        cenote.verify(path, inputs={"z": X})
+    with pytest.raises(cenote.InputError, match="x"):
+        cenote.verify(path, inputs={"x": X.astype(np.float64)})
+    with pytest.raises(cenote.MissingFileError):
+        cenote.verify(tmp_path / "nothing.onnx")
+    with pytest.raises(cenote.UnsupportedError, match=r"onnxruntime|litert"):
+        cenote.verify(path, against="litert")
+
+
+def test_memory_is_bounded_by_running_the_peer_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cenote.verification import verify as verifying
+
+    monkeypatch.setattr(verifying, "_LEAST_BUDGET", 1)
+    assert cenote.verify(NETWORKS["residual"](tmp_path / "m.onnx")).ok
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted", "error"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], 0.0),
+        ([1.0, 2.5], [1.0, 2.0], 0.25),
+        ([np.nan, 2.0], [np.nan, 2.0], 0.0),
+        ([np.nan, 2.0], [1.0, 2.0], math.inf),
+        ([np.inf, 2.0], [-np.inf, 2.0], math.inf),
+        ([1.0], [0.0], math.inf),
+        ([1.0], [1.0, 1.0], math.inf),
+        ([], [], 0.0),
+    ],
+)
+def test_relative_error(got: list[float], wanted: list[float], error: float) -> None:
+    assert relative_error(np.array(got), np.array(wanted)) == error
