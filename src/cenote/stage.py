@@ -117,7 +117,7 @@ class Stage:
         values = dict(zip(self.output_names, made, strict=True))
         if self.tail is None:
             return values
-        known = self.tail.cut.run({**inputs, **values}, self._prepared)
+        known = self.tail.cut.run({**inputs, **values}, self._prepared, self.options.threads)
         if self.tail.cut.ends:
             return known
         found = self.tail.cut.finding(known)

@@ -19,26 +19,21 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen import jit
-from cenote.core import settings
 from cenote.core.errors import CapacityError, InputError, raise_refusal
 from cenote.core.limits import check_extents
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.functional.arguments import Operation, Types
 from cenote.functional.outputs import check_out
-from cenote.kernels.base import View, dense_strides
-from cenote.kernels.driver import driver_abi
-from cenote.kernels.launch import Launcher, Runner, single_runner, with_constants
+from cenote.kernels.launch import Runner
 from cenote.ops.base import Arrays, Lowering, Op
+from cenote.ops.runner import NativeCall, program_runner
 from cenote.runtime.arrays import as_numpy, dense
-from cenote.runtime.memory import aligned_copy, available_bytes
-from cenote.runtime.program import Program
-from cenote.runtime.steps import HostStep, Slot, Step
+from cenote.runtime.memory import available_bytes
 from cenote.runtime.threads import resolve_threads
 
 Parser = Callable[..., Operation]
 """Called with the inputs' types and the arguments, the first of which is the function's name."""
 
-_WORTH_THREADS = 40e-6  # seconds of work below which a second thread costs more than it brings
 _DEEPEST = 8
 MOST_KEPT = 4096  # signatures; then all are forgotten: a loop over sizes must not fill the memory
 _kept: dict[Any, Prepared] = {}
@@ -289,19 +284,10 @@ def _prepared_runner(
 
         program = compiled_program(op, tuple(inputs), types, count)
         if program is not None:
-            return _program_runner(program, shown), frozenset()
+            return program_runner(program, shown), frozenset()
     if best is None or not all(y.size for y in types):
         return _reference_runner(op, tuple(inputs), types, shown), frozenset(range(len(inputs)))
-    return _Native(best, inputs, types, shown, count).runner(), frozenset(best.in_place)
-
-
-def lowering_runner(
-    lowering: Lowering, inputs: Sequence[TensorType], outputs: Types, threads: int | None = None
-) -> Runner:
-    """A runner of calls that belong to no operator: those whose results' sizes are only known when they are made. What
-    it fills may be smaller than the types `outputs` say, where the kernels see to it that they stay within."""
-    shapes = tuple(y.shape for y in outputs)
-    return _Native(lowering, inputs, outputs, shapes, resolve_threads(threads)).runner()
+    return NativeCall(best, inputs, types, shown, count).runner(), frozenset(best.in_place)
 
 
 def _best_lowering(op: Op, inputs: Sequence[TensorType | None]) -> Lowering | None:
@@ -313,71 +299,6 @@ def _best_lowering(op: Op, inputs: Sequence[TensorType | None]) -> Lowering | No
         and all(layout == PLAIN for layout in option.outputs)
     ]
     return min(options, key=lambda option: option.seconds, default=None)
-
-
-class _Native:
-    """A lowering bound to the caller's arrays, as a program whose inputs and outputs are they."""
-
-    def __init__(
-        self,
-        option: Lowering,
-        inputs: Sequence[TensorType | None],
-        outputs: Types,
-        shapes: Sequence[tuple[int, ...]],
-        threads: int,
-    ) -> None:
-        self.outputs, self.shapes = outputs, shapes
-        self.inputs = [x for x in inputs if x is not None]
-        self.constants: list[Array] = []
-        offset, temporaries = 0, []
-        for type in option.temporaries:
-            temporaries.append(View(type, PLAIN, dense_strides(type.shape), Slot("arena", 0, offset)))
-            offset += -(-type.nbytes // 64) * 64
-        self.arena_bytes = offset
-        self.alone = threads == 1 or option.seconds < _WORTH_THREADS
-        self.threads = 1 if self.alone else threads
-        self.flush = settings.DENORMALS.choice() == "flush"
-        made = [_view(y, "output", index) for index, y in enumerate(outputs)]
-        places = iter(range(len(self.inputs)))
-        given = [None if x is None else _view(x, "input", next(places)) for x in inputs]
-        calls = [with_constants(call, self._constant) for call in option.bind(given, [*made, *temporaries])]
-        launcher = Launcher(calls, jit.host_target())
-        self.steps = tuple(launcher.step(call) for call in calls)
-        self.checks: tuple[Step, ...] = ()
-        if option.check is not None:
-            noted = (temporaries[-1].slot, temporaries[-1].type)
-            self.checks = (HostStep("check", option.check, (noted,), ()),)
-
-    def _constant(self, array: Array) -> Slot:
-        self.constants.append(aligned_copy(array, "a constant of an operator"))
-        return Slot("constant", len(self.constants) - 1)
-
-    def runner(self) -> Runner:
-        if self.alone and len(self.steps) == 1 and not self.arena_bytes:
-            short = single_runner(
-                self.steps[0], self.constants, len(self.inputs), self.outputs, self.shapes, self.flush
-            )
-            if short is not None:
-                return short
-        program = Program(
-            (*self.steps, *self.checks), tuple(self.inputs), self.outputs, tuple(self.constants), self.arena_bytes,
-            driver_abi(), self.threads, self.alone, self.flush,
-        )  # fmt: skip
-        return _program_runner(program, self.shapes)
-
-
-def _program_runner(program: Program, shapes: Sequence[tuple[int, ...]]) -> Runner:
-    def run(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
-        results = program.run([x for x in arrays if x is not None], out)
-        if out is not None:
-            return tuple(out)
-        return tuple(y.reshape(shape) for y, shape in zip(results, shapes, strict=True))
-
-    return run
-
-
-def _view(type: TensorType, kind: str, index: int) -> View:
-    return View(type, PLAIN, dense_strides(type.shape), Slot(kind, index))
 
 
 def _reference_runner(

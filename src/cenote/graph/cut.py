@@ -47,8 +47,8 @@ def count_of(pattern: Pattern) -> int:
 
 @dataclass(frozen=True)
 class Cut:
-    """`host` nodes run by their references; `constants` are those that they read. `takes` are the values that the rest
-    is given: inputs of the graph, values that the part before made (`made`, in order), and outputs of host nodes. Of
+    """`host` nodes run on the host; `constants` are those that they read. `takes` are the values that the rest is
+    given: inputs of the graph, values that the part before made (`made`, in order), and outputs of host nodes. Of
     `contents` it is told the content. `ends`: nothing follows, the host makes what is still wanted."""
 
     host: tuple[Node, ...]
@@ -59,12 +59,17 @@ class Cut:
     ends: bool = False
 
     def run(
-        self, values: Mapping[str, Array], prepared: Callable[[Node], Node] = lambda node: node
+        self,
+        values: Mapping[str, Array],
+        prepared: Callable[[Node], Node] = lambda node: node,
+        threads: int | None = None,
     ) -> dict[str, Array]:
-        """The values, and those that the host nodes make; `prepared` gives what to run for a node."""
+        """The values, and those that the host nodes make: by their references, or by kernels on so many threads.
+        `prepared` gives what to run for a node."""
         known = {**self.constants, **values}
         for node in self.host:
-            outputs = run_node(prepared(node), [known[name] if name else None for name in node.inputs])
+            given = [known[name] if name else None for name in node.inputs]
+            outputs = run_node(prepared(node), given, threads)
             known.update({name: y for name, y in zip(node.outputs, outputs, strict=False) if name})
         return known
 

@@ -15,7 +15,7 @@ from cenote.core.errors import FAULTS, CapacityError, CenoteError, InputError, M
 from cenote.core.limits import MOST_BYTES, check_extents
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Node
-from cenote.ops.base import Arrays, ShapeFromData, Types, ValueNeeded
+from cenote.ops.base import Arrays, Op, ShapeFromData, Types, ValueNeeded
 from cenote.runtime.memory import available_bytes
 
 
@@ -44,15 +44,18 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> Types:
     return types
 
 
-def run_node(node: Node, inputs: Sequence[Array | None]) -> Arrays:
-    """A node's outputs by its reference; errors name the node.
+def run_node(node: Node, inputs: Sequence[Array | None], threads: int | None = None) -> Arrays:
+    """A node's outputs by its reference, or with a number of threads by `Op.run_on_host`; errors name the node.
 
     Raises CapacityError when memory does not suffice, and ModelError when the result is not what `infer`
     says.
     """
     kinds = tuple(None if x is None else TensorType.known(x) for x in inputs)
+    given = kinds
+    if type(node.op).open_shapes is not Op.open_shapes:  # told the content, `infer` would run the reference
+        given = tuple(None if x is None else TensorType(x.dtype, x.shape) for x in kinds)
     try:
-        types: Types | None = infer_node(node, kinds)
+        types: Types | None = infer_node(node, given)
     except ShapeFromData:
         types = None
     needed = sum(kind.nbytes for kind in types or ())
@@ -60,7 +63,7 @@ def run_node(node: Node, inputs: Sequence[Array | None]) -> Arrays:
         raise CapacityError(f"{node.where}: its outputs take {needed / 1e6:.0f} MB, more than is available")
     try:
         with np.errstate(all="ignore"):
-            outputs = node.op.reference(*inputs)
+            outputs = node.op.reference(*inputs) if threads is None else node.op.run_on_host(threads, *inputs)
     except CenoteError as error:
         raise error.located(node.where) from error
     except MemoryError as error:

@@ -228,6 +228,11 @@ class Op:
             outputs = self.compute(*self.arranged(inputs))
         return tuple(np.asarray(y, order="C") for y in outputs)
 
+    def run_on_host(self, threads: int, *inputs: Array | None) -> Arrays:
+        """What a model runs on the host where it is cut: the reference, or kernels on so many threads that give the
+        same bits for results whose sizes only their content tells."""
+        return self.reference(*inputs)
+
     def declared(self, *inputs: Array | None) -> Types:
         """The types `infer` gives for actual inputs: what a reference rounds to."""
         return self.infer(*(None if x is None else TensorType.known(x) for x in inputs))

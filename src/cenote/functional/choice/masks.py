@@ -2,68 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
-from cenote.core.types import INT64, PLAIN, Array, TensorType
+from cenote.core.types import INT64, Array, TensorType
 from cenote.functional.arguments import flag
-from cenote.functional.dispatch import lowering_runner
 from cenote.functional.outputs import check_out
 from cenote.functional.types import A, DLPack
-from cenote.kernels.base import Call, View, present
-from cenote.kernels.cost_model import pass_seconds
-from cenote.kernels.launch import Runner
-from cenote.kernels.selection.compact import blocks_of, compact_call, coordinates_call, count_call
-from cenote.ops.base import Lowering
+from cenote.ops.movement.compaction import compacting, locating, offsets_of
 from cenote.runtime.arrays import Restore, as_numpy, dense
 from cenote.runtime.memory import empty_output
 from cenote.runtime.threads import resolve_threads
-
-_KEPT = 1024  # runners of each kind
-
-
-@lru_cache(_KEPT)
-def _counting(dtype: np.dtype[Any], size: int, threads: int) -> Runner:
-    """Gives what is not zero in each block."""
-
-    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        return [count_call(present(views[0]), outputs[0])]
-
-    x, counts = TensorType(dtype, (size,)), TensorType(INT64, (blocks_of(size),))
-    lowering = Lowering("count", (PLAIN,), (PLAIN,), bind, pass_seconds(x.nbytes))
-    return lowering_runner(lowering, (x,), (counts,), threads)
-
-
-@lru_cache(_KEPT)
-def _compacting(dtype: np.dtype[Any], size: int, threads: int) -> Runner:
-    """Takes elements, mask and offsets; fills what is let through."""
-
-    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        x, mask, offsets = (present(view) for view in views)
-        return [compact_call(x, mask, offsets, outputs[0])]
-
-    x, mask = TensorType(dtype, (size,)), TensorType(np.dtype(bool), (size,))
-    offsets = TensorType(INT64, (blocks_of(size) + 1,))
-    lowering = Lowering("compact", (PLAIN,) * 3, (PLAIN,), bind, pass_seconds(2 * x.nbytes))
-    return lowering_runner(lowering, (x, mask, offsets), (x,), threads)
-
-
-@lru_cache(_KEPT)
-def _locating(dtype: np.dtype[Any], shape: tuple[int, ...], threads: int) -> Runner:
-    """Takes elements and offsets; fills the coordinates, a row for each."""
-
-    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        x, offsets = (present(view) for view in views)
-        return [coordinates_call(x, offsets, outputs[0], x.type.rank, 1)]
-
-    x = TensorType(dtype, shape)
-    offsets, y = TensorType(INT64, (blocks_of(x.size) + 1,)), TensorType(INT64, (x.size, x.rank))
-    lowering = Lowering("coordinates", (PLAIN,) * 2, (PLAIN,), bind, pass_seconds(x.nbytes))
-    return lowering_runner(lowering, (x, offsets), (y,), threads)
 
 
 def _array(where: str, name: str, x: Any) -> tuple[Array, Restore]:
@@ -71,14 +22,6 @@ def _array(where: str, name: str, x: Any) -> tuple[Array, Restore]:
         return as_numpy(x)
     except InputError as error:
         raise InputError(f"{where}: {name} {error}") from error
-
-
-def offsets_of(x: Array, threads: int) -> Array:
-    """Where the results of each block begin, and at last how many there are. `x` is dense and has elements."""
-    (counts,) = _counting(x.dtype, x.size, threads)([x], None)
-    offsets = np.zeros(counts.size + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets
 
 
 def masked_select(input: A, mask: DLPack, *, out: A | None = None, threads: int | None = None) -> A:
@@ -105,7 +48,7 @@ def masked_select(input: A, mask: DLPack, *, out: A | None = None, threads: int 
     total = TensorType(x.dtype, (int(offsets[-1]),))
     y, given = _target(name, out, total, (x, m))
     if total.size:
-        _compacting(x.dtype, x.size, count)([x, m, offsets], [y])
+        compacting(x.dtype, x.size, count)([x, m, offsets], [y])
     return _handed(y, given, out, restore)
 
 
@@ -144,7 +87,7 @@ def nonzero(input: A, *, as_tuple: bool = False, out: A | None = None, threads: 
     total = TensorType(INT64, (int(offsets[-1]), x.ndim))
     y, given = _target(name, out, total, (x,))
     if total.size:
-        _locating(x.dtype, x.shape, count)([x, offsets], [y])
+        locating(x.dtype, x.shape, count)([x, offsets], [y])
     if apart:
         return tuple(restore(np.ascontiguousarray(y[:, axis])) for axis in range(x.ndim))
     return _handed(y, given, out, restore)

@@ -1,8 +1,9 @@
 """Trigonometric, hyperbolic and inverse functions of float32, computed in float64: the result is rounded once, with an
 error below 0.51 units in the last place. The sign of zero, infinities and NaN are those of C.
 
-Angles are reduced by the nearest multiple of pi/2 in three parts of 26 bits, whose products with a multiple below 2^27
-are exact. Beyond, which no network means, the C library is asked, element by element.
+Angles are reduced by the nearest multiple of pi, whose product with the first part of pi is subtracted exactly: by one
+fused instruction, or in parts of 26 bits times a multiple below 2^27. Beyond, which no network means, the C library is
+asked, element by element.
 """
 
 from __future__ import annotations
@@ -15,14 +16,21 @@ from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F32, F64, I64, Value
 from cenote.kernels.elementwise.library import any_lane, by_library, with_sign
 
-_HALF_PI = (  # 26 bits, 26 bits, the rest
-    float.fromhex("0x1.921fb50000000p+0"),
-    float.fromhex("0x1.110b460000000p-26"),
-    float.fromhex("0x1.1a62633145c07p-54"),
+_PI = (constants.pi, float.fromhex("0x1.1a62633145c07p-53"))  # their sum has 106 bits
+_PI_IN_PARTS = (  # 26 bits, 26 bits, the rest
+    float.fromhex("0x1.921fb50000000p+1"),
+    float.fromhex("0x1.110b460000000p-25"),
+    float.fromhex("0x1.1a62633145c07p-53"),
 )
-_LARGEST_ANGLE = 1e8  # below 2^27 quarter turns
-_SINE = tuple((-1) ** n / constants.factorial(2 * n + 1) for n in range(1, 7))  # in r²; 2e-14 at pi/4
-_COSINE = tuple((-1) ** n / constants.factorial(2 * n) for n in range(1, 8))
+_LARGEST_ANGLE = 1e8  # below 2^26 half turns
+# (sin(r) / r - 1) / r² in r², |r| <= pi/2: relative error of the sine at most 2.4e-11
+_SINE = (
+    -0.16666666626148477,
+    0.008333331108563803,
+    -0.00019840868205496862,
+    2.7525384224020863e-06,
+    -2.3888906067098767e-08,
+)
 _ARC_TANGENT = tuple((-1) ** n / (2 * n + 1) for n in range(8))  # of 0.2 at most: 3e-13
 
 Formula = Callable[[Kernel, Value], Value]
@@ -47,25 +55,23 @@ def _angle(quarter: int, name: str) -> Formula:
     return function
 
 
-def _turned(k: Kernel, x: Value) -> tuple[Value, Value]:
-    """The number of quarter turns as an integer, and the angle left, within pi/4."""
-    magic = 1.5 * 2.0**52
-    shifted = x * (2.0 / constants.pi) + magic
-    turns = shifted - magic
-    for part in _HALF_PI:
-        x = x - turns * part
-    return shifted.bits(I64), x
-
-
 def _wave(k: Kernel, x: Value, quarter: int) -> Value:
-    turns, r = _turned(k, x)
+    """The sine of what is left of x beside the nearest multiple of pi or, of a cosine, of pi and a half."""
+    magic = 1.5 * 2.0**52
+    shifted = k.fma(x, k.constant(F64, 1.0 / constants.pi), k.constant(F64, -0.5 * quarter)) + magic
+    turns = shifted - magic + 0.5 * quarter
+    if k.target.has_fma:
+        r = x
+        for part in _PI:
+            r = k.fma(turns, k.constant(F64, -part), r)
+    else:
+        r = x
+        for part in _PI_IN_PARTS:
+            r = r - turns * part
     square = r * r
-    sine = r + r * square * math.polynomial(k, square, _SINE)
-    sine = k.select(r.equals(0.0), r, sine)
-    cosine = 1.0 + square * math.polynomial(k, square, _COSINE)
-    place = turns + quarter
-    value = k.select((place & 1).equals(0), sine, cosine)
-    return k.select((place & 2).equals(0), value, -value)
+    sine = r * k.fma(square, math.polynomial(k, square, _SINE), k.constant(F64, 1.0))
+    odd = shifted.bits(I64) + quarter << 63  # the sine changes its sign from multiple to multiple
+    return (sine.bits(I64) ^ odd).bits(F64)
 
 
 def _tangent(k: Kernel, x: Value) -> Value:

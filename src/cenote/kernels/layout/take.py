@@ -3,7 +3,7 @@
     y[…, i, j] = x[… + table_i[i] + table_j[j]]
 
     for row in begin .. end:                         emitted; addresses by division and from the tables
-        the places before `middle`                   element by element, by the table
+        the places before `middle`                   by vectors where the row is rolled, else by the table
         `middle` places that lie side by side in x   emitted, by vectors
         the places behind                            element by element, by the table
 
@@ -28,12 +28,16 @@ from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, j
 
 @dataclass(frozen=True)
 class TakeSpec(KernelSpec):
-    """Elements of `nbytes`, `lanes` at once; so many `outer` axes by strides, so many by tables beside the rows."""
+    """Elements of `nbytes`, `lanes` at once; so many `outer` axes by strides, so many by tables beside the rows.
+
+    `rolled`: what is before `middle` in y lies side by side behind it in x.
+    """
 
     nbytes: int
     lanes: int
     outer: int
     tables: int
+    rolled: bool = False
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -55,7 +59,10 @@ class TakeSpec(KernelSpec):
                 place, row = (row % places, row // places) if axis else (row, row)
                 x = x + k.pointer(f"table_{axis}").load(place)
             behind = before + k.number("middle")
-            self._by_table(k, y, x, k.integer(0), before)
+            if self.rolled:
+                self._run(k, y, x + k.number("middle"), k.integer(0), before)
+            else:
+                self._by_table(k, y, x, k.integer(0), before)
             self._run(k, y, x + k.number("source"), before, behind)
             self._by_table(k, y, x, behind, columns)
         return k
@@ -84,11 +91,13 @@ class TakenAxis:
 
 @dataclass(frozen=True)
 class TakenRow:
-    """The last axis: after `before` places come `middle` that lie side by side in x, from `source` on."""
+    """The last axis: after `before` places come `middle` that lie side by side in x, from `source` on. `rolled`: the
+    first places follow those in x."""
 
     before: int
     middle: int
     source: int
+    rolled: bool = False
 
 
 def take_call(x: View, y: View, axes: Sequence[TakenAxis], row: TakenRow, target: Target) -> Call:
@@ -102,7 +111,9 @@ def take_call(x: View, y: View, axes: Sequence[TakenAxis], row: TakenRow, target
         [axis.extent for axis in axes[:first]],
         [list(y.strides[:first]), [axis.step for axis in axes[:first]]],
     )
-    spec = TakeSpec(dtype.itemsize, target.vector_bytes // dtype.itemsize, len(outer), len(tables) - 1)
+    spec = TakeSpec(
+        dtype.itemsize, target.vector_bytes // dtype.itemsize, len(outer), len(tables) - 1, row.rolled
+    )
     rows = 1
     words: dict[str, Argument] = {"y": result, "x": source, "columns_table": tables[-1]}
     for number, axis in enumerate(axes[first:-1]):

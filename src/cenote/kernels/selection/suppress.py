@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import BOOL, F64, I64, Scalar, Value
+from cenote.codegen.values import F64, I64, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, pointers_to
 from cenote.kernels.selection.order import unsigned
@@ -37,6 +37,7 @@ class Suppress(KernelSpec):
             *pointers_to(I64, "order"),
             *pointers_to(Scalar.of(self.dtype), "kept"),
             Parameter("size"),
+            Parameter("most"),
             Parameter("threshold", F64),
         )
 
@@ -51,8 +52,9 @@ class Suppress(KernelSpec):
                 place = k.pointer("order").load(number)
                 corners = [k.pointer("boxes").load(place * 4 + part) for part in range(4)]
                 box = [*corners, (corners[2] - corners[0]) * (corners[3] - corners[1])]
-                hit = k.variable(k.constant(BOOL, 0))
-                for at in k.range(0, count.value, lanes):
+                hit = k.variable(count.value >= k.number("most"))
+                begin = k.select(hit.value, count.value, k.integer(0))
+                for at in k.range(begin, count.value, lanes):
                     with k.unless(hit.value):
                         over = self._overlaps(k, box, at, stride, lanes) > threshold
                         mask = over & k.tail_mask(count.value - at, lanes)
@@ -82,13 +84,15 @@ class Suppress(KernelSpec):
         return shared / (mine[4] + kept[4] - shared)
 
 
-def suppress_call(boxes: View, order: View, y: View, count: View, kept: View, threshold: float) -> Call:
-    """The launch for plain boxes (n, 4); `order` names them from the best score on."""
+def suppress_call(
+    boxes: View, order: View, y: View, count: View, kept: View, most: int, threshold: float
+) -> Call:
+    """The launch for plain boxes (n, 4); `order` names them from the best score on. Keeps `most` at most."""
     limit = boxes.type.dtype.type(threshold)
     if limit > threshold:  # so that no overlap lies between the threshold and what stands for it
         limit = np.nextafter(limit, boxes.type.dtype.type(-np.inf))
     words: dict[str, Argument] = {
         "y": y, "count": count, "boxes": boxes, "order": order, "kept": kept, "size": boxes.shape[0],
-        "threshold": float(limit),
+        "most": most, "threshold": float(limit),
     }  # fmt: skip
     return Call.named(Suppress(boxes.type.dtype), words, 1)

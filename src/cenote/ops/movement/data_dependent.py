@@ -18,8 +18,10 @@ from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.selection.one_hot import one_hot_call, one_hot_rows
 from cenote.ops.base import Arrays, Bind, Lowering, Op, OpenShape, Sample, Types
 from cenote.ops.checks import int64s, known, normalize_axis, read, require_kind
+from cenote.ops.movement.compaction import WORTH_KERNELS, chosen, coordinates, is_number, sorting
 from cenote.ops.movement.index_lowerings import noted, places_of, rule_of
 from cenote.ops.values import seeded, wide
+from cenote.runtime.arrays import dense
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class NonZero(Op):
         if x.ndim == 0:  # no coordinates, one column if it is not zero
             return (np.zeros((0, int(bool(x))), np.int64),)
         return (np.array(np.nonzero(wide(x)), np.int64).reshape(x.ndim, -1),)
+
+    def run_on_host(self, threads: int, x: Array) -> Arrays:  # type: ignore[override]
+        if x.size < WORTH_KERNELS or not is_number(x.dtype):
+            return self.reference(x)
+        return (np.ascontiguousarray(coordinates(dense(x), threads).T),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -91,6 +98,36 @@ class Unique(Op):
         y = x.reshape(-1)[first] if self.axis is None else np.take(x, first, self.axis)
         return (y, *(part.astype(np.int64) for part in (first, inverse, counts)))[: self.count]
 
+    def run_on_host(self, threads: int, x: Array) -> Arrays:  # type: ignore[override]
+        sort = None
+        if is_number(x.dtype) and x.size >= WORTH_KERNELS and (self.axis is None or x.ndim == 1):
+            sort = sorting(x.dtype, x.size, threads)
+        if sort is None:
+            return self.reference(x)
+        flat = dense(x).reshape(-1)
+        values, places = sort([flat], None)
+        begins = np.empty(x.size, np.bool_)
+        begins[0] = True
+        np.not_equal(values[1:], values[:-1], out=begins[1:])
+        if x.dtype.kind not in "iub":  # numbers that are no number, which come last, are equal here
+            begins[1:] &= ~np.isnan(values[:-1])
+        starts = coordinates(begins, threads).reshape(-1)
+        first, counts = places[starts], np.diff(starts, append=x.size)
+        order = None if self.sorted else np.argsort(first)
+        if order is not None:
+            first, counts = first[order], counts[order]
+        y = flat[first]
+        if self.count < 3:
+            return (y, first)[: self.count]
+        group = np.cumsum(begins) - 1
+        if order is not None:
+            place = np.empty_like(order)
+            place[order] = np.arange(order.size)
+            group = place[group]
+        inverse = np.empty(x.size, np.int64)
+        inverse[places] = group
+        return (y, first, inverse, counts)[: self.count]
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         x = np.array([2.0, 1, 1, 3, 4, 3], np.float32)
@@ -135,6 +172,12 @@ class Compress(Op):
 
     def compute(self, x: Array, condition: Array) -> Arrays:
         return (np.compress(condition, x, self.axis),)
+
+    def run_on_host(self, threads: int, x: Array, condition: Array) -> Arrays:  # type: ignore[override]
+        flat = self.axis is None or x.ndim == 1
+        if not flat or condition.size < WORTH_KERNELS or not is_number(x.dtype) or x.dtype.itemsize > 8:
+            return self.reference(x, condition)
+        return (chosen(dense(x).reshape(-1)[: condition.size], dense(condition), threads),)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from cenote.core.computed import computed
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import Call, View, present
+from cenote.kernels.base import Call, View, dense_strides, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.layout.take import TakenAxis, TakenRow, take_call
@@ -19,6 +20,7 @@ from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.values import seeded
 
 KEPT = ("keep", 0)
+_LONGEST_ROW = 1 << 14  # elements: threads share rows, and rows have a table
 
 
 @dataclass(frozen=True)
@@ -49,28 +51,35 @@ class Take(Op):
         data, (output,) = present(inputs[0]), self.infer(*inputs)
         if not can_copy(data.dtype) or not output.rank or not output.size:
             return
-        changed = [axis for axis, rule in enumerate(self.rules) if rule != KEPT]
-        first = min([*changed, output.rank - 1])
+        shape, rules = self._joined(data.shape)
+        made = (*output.shape[: len(shape) - 1], prod(output.shape[len(shape) - 1 :]))
+        changed = [axis for axis, rule in enumerate(rules) if rule != KEPT]
+        first = min([*changed, len(shape) - 1])
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            x, axes = present(views[0]), []
-            for axis, (rule, number) in enumerate(self.rules):
+            x, y = (
+                replace(view, type=TensorType(data.dtype, extents), strides=dense_strides(extents))
+                for view, extents in ((present(views[0]), shape), (outputs[0], made))
+            )
+            axes = []
+            for axis, (rule, number) in enumerate(rules):
                 step = x.strides[axis]
-                table = computed(places, rule, number, x.shape[axis], step) if axis >= first else None
-                axes.append(TakenAxis(output.shape[axis], step, table))
-            return [take_call(x, outputs[0], axes, self._row(x.shape[-1]), target)]
+                table = computed(places, rule, number, shape[axis], step) if axis >= first else None
+                axes.append(TakenAxis(made[axis], step, table))
+            return [take_call(x, y, axes, _row(rules[-1], shape[-1]), target)]
 
         yield Lowering("tables", (PLAIN,), (PLAIN,), bind, pass_seconds(2 * output.nbytes))
 
-    def _row(self, extent: int) -> TakenRow:
-        """What lies side by side along the last axis."""
-        rule, number = self.rules[-1]
-        if rule == "keep":
-            return TakenRow(0, extent, 0)
-        if rule == "roll":
-            before = number % extent
-            return TakenRow(before, extent - before, 0)
-        return TakenRow(0, 0, 0)
+    def _joined(self, shape: Sequence[int]) -> tuple[tuple[int, ...], list[tuple[str, int]]]:
+        """The shape and rules with the last axes that are kept joined to a rolled or kept one before: long rows."""
+        extents, rules = list(shape), list(self.rules)
+        while len(rules) > 1 and rules[-1] == KEPT and rules[-2][0] in ("keep", "roll"):
+            if prod(extents[-2:]) > _LONGEST_ROW:
+                break
+            extent, (rule, number) = extents.pop(), rules[-2]
+            rules[-2:] = [(rule, number * extent)]
+            extents[-1] = extents[-1] * extent
+        return tuple(extents), rules
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -80,8 +89,20 @@ class Take(Op):
                 (KEPT, ("flip", 0), ("flip", 0)), (KEPT, ("repeat", 3), ("repeat", 2)), (KEPT, ("repeat", 0), KEPT),
             ):  # fmt: skip
                 yield Sample(cls(rules), (seeded(shape),))
+        yield Sample(cls((KEPT, ("roll", 3), ("roll", -2), KEPT)), (seeded((2, 5, 7, 24)),), "windows")
         yield Sample(cls((KEPT, ("roll", 1))), (seeded((4, 33), 1, np.uint8),))
         yield Sample(cls((("flip", 0),)), (seeded((9,), 1, np.int64),))
+
+
+def _row(last: tuple[str, int], extent: int) -> TakenRow:
+    """What lies side by side along the last axis."""
+    rule, number = last
+    if rule == "keep":
+        return TakenRow(0, extent, 0)
+    if rule == "roll":
+        before = number % extent
+        return TakenRow(before, extent - before, 0, rolled=True)
+    return TakenRow(0, 0, 0)
 
 
 def places(rule: str, number: int, extent: int, step: int) -> Array:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
-from cenote.core.types import INT64, PLAIN, Array, TensorType
+from cenote.core.types import FLOAT64, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.launch import Runner
 from cenote.kernels.selection.order import order_call
 from cenote.kernels.selection.suppress import PARTS, SPARE, suppress_call
 from cenote.ops.base import Arrays, Lowering, Op, OpenShape, Sample, Types
 from cenote.ops.checks import int64s, read, require_kind, require_same_dtype
 from cenote.ops.reduction.topk import best_of
+from cenote.ops.runner import lowering_runner
 from cenote.ops.values import seeded, wide
+
+Keep = Callable[[Array, Array, int, float, float], list[int]]
 
 
 @dataclass(frozen=True)
@@ -55,21 +60,24 @@ class NonMaxSuppression(Op):
         return ((None, 3),)
 
     def compute(self, boxes: Array, scores: Array, *limits: Array | None) -> Arrays:
+        return self._found(_kept, boxes, scores, *limits)
+
+    def run_on_host(self, threads: int, *inputs: Array | None) -> Arrays:
+        with np.errstate(all="ignore"):
+            return self._found(_kept_by_kernel, *self.arranged(inputs))
+
+    def _found(self, keep: Keep, boxes: Array, scores: Array, *limits: Array | None) -> Arrays:
+        """The result by a function that gives the boxes that one class keeps."""
         most, overlap, limit = (None if x is None or not x.size else x.item() for x in limits)
         if overlap is not None and not 0 <= overlap <= 1:
             raise ArgumentError(f"{self.name}: overlap {overlap} is not within 0 to 1")
-        found = [
-            (sample, kind, box)
-            for sample in range(scores.shape[0])
-            for kind in range(scores.shape[1])
-            for box in _kept(
-                _corners(wide(boxes[sample]), self.centered),
-                wide(scores[sample, kind]),
-                int(most or 0),
-                float(overlap or 0),
-                -np.inf if limit is None else float(limit),
-            )
-        ]
+        least = -np.inf if limit is None else float(limit)
+        found = []
+        for sample in range(scores.shape[0]):
+            corners = _corners(wide(boxes[sample]), self.centered)
+            for kind in range(scores.shape[1]):
+                kept = keep(corners, wide(scores[sample, kind]), int(most or 0), float(overlap or 0), least)
+                found += [(sample, kind, box) for box in kept]
         return (np.array(found, INT64).reshape(-1, 3),)
 
     @classmethod
@@ -135,7 +143,7 @@ class Nms(Op):
             y, number, ordered, places, kept = outputs
             return [
                 order_call(given, ordered, places, 1, count, 1, count, True),
-                suppress_call(corners, places, y, number, kept, self.threshold),
+                suppress_call(corners, places, y, number, kept, count, self.threshold),
             ]
 
         temporaries = (
@@ -175,6 +183,37 @@ def _kept(boxes: Array, scores: Array, most: int, overlap: float, limit: float) 
         if not (_overlap(boxes[box], boxes[kept]) > overlap).any():
             kept.append(box)
     return kept
+
+
+def _kept_by_kernel(boxes: Array, scores: Array, most: int, overlap: float, limit: float) -> list[int]:
+    """The same, bit by bit: the kernel computes in float64 too."""
+    above = np.flatnonzero(scores > limit)
+    if not above.size or most <= 0:
+        return []
+    above = above[np.argsort(-scores[above], kind="stable")]
+    size = max(64, 1 << (above.size - 1).bit_length())  # few runners for any number of boxes
+    ordered = np.zeros((size, 4))
+    ordered[: above.size] = boxes[above]
+    places, count = _suppressing(size, min(most, size), overlap)([ordered], None)
+    kept = places[: int(count[0])]
+    boxes_kept: list[int] = above[kept[kept < above.size]].tolist()
+    return boxes_kept
+
+
+@lru_cache(256)
+def _suppressing(size: int, most: int, overlap: float) -> Runner:
+    """Takes boxes from the best on; gives those kept and how many they are."""
+    boxes, numbers = TensorType(FLOAT64, (size, 4)), TensorType(INT64, (size,))
+
+    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        y, count, kept = outputs
+        return [suppress_call(present(views[0]), present(views[1]), y, count, kept, most, overlap)]
+
+    kept = TensorType(FLOAT64, (PARTS, size + SPARE))
+    lowering = Lowering("greedy", (PLAIN, PLAIN), (PLAIN, PLAIN), bind, 0.0, temporaries=(kept,))
+    run = lowering_runner(lowering, (boxes, numbers), (numbers, TensorType(INT64, (1,))), 1)
+    order = np.arange(size)
+    return lambda arrays, out: run([*arrays, order], out)
 
 
 def _overlap(box: Array, others: Array) -> Array:

@@ -108,9 +108,7 @@ class ScaledDotProduct(Op):
         def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
             given = [present(view) for view in views[:3]]
             closed = views[3] if len(views) > 3 else None
-            return list(
-                problem.calls(given[0], given[1], given[2], closed, made[0], (made[1], made[2]), target)
-            )
+            return list(problem.calls(given[0], given[1], given[2], closed, made[0], made[1:], target))
 
         products = position_count(problem.axes) * problem.queries * problem.keys
         seconds = peak_seconds(2 * products * (problem.depth + problem.columns), target, 0.7)
@@ -175,6 +173,24 @@ class ScaledDotProduct(Op):
         shared = (seeded((2, 2, 3, 5, 33), 1), seeded((2, 2, 1, 300, 33), 2), seeded((2, 2, 1, 300, 7), 3))
         yield Sample(cls(0.2), shared, "shared keys, odd sizes")
         yield Sample(cls(), (seeded((1, 8), 1), seeded((9, 8), 2), seeded((9, 100), 3)), "one query")
+        for count, size, columns in ((1, 64, 64), (3, 70, 33), (4, 5, 100), (2, 128, 7)):
+            rows = (
+                seeded((2, 3, count, size), 1),
+                seeded((2, 3, 77, size), 2),
+                seeded((2, 3, 77, columns), 3),
+            )
+            yield Sample(cls(0.1), rows, "few queries")
+            yield Sample(cls(0.1, causal=True, offset=40, zeros=True), rows, "few queries, causal")
+            yield Sample(cls(0.1, causal=True, offset=-2, zeros=True), rows, "few queries, few keys")
+            yield Sample(cls(0.1), (*rows, seeded((2, 1, count, 77), 4)), "few queries, mask added")
+            yield Sample(cls(0.1, zeros=True), (*rows, seeded((77,), 4, np.bool_)), "few queries, mask")
+            yield Sample(cls(0.1), tuple(x.astype(np.float16) for x in rows), "few queries, half")
+        yield Sample(
+            cls(0.1, permute_k=(0, 1, 3, 2)), (rows[0], rows[1].swapaxes(2, 3).copy(), rows[2]), "few"
+        )
+        yield Sample(
+            cls(), (seeded((9, 8), 1), seeded((197, 8), 2), seeded((197, 100), 3)), "a vector too many"
+        )
         half = tuple(x.astype(np.float16) for x in (q, k, v))
         yield Sample(cls(0.25), half, "half")
         yield Sample(cls(), (seeded((0, 3, 4), 1), seeded((0, 2, 4), 2), seeded((0, 2, 4), 3)), "empty")

@@ -1,0 +1,101 @@
+"""What a mask lets through, counted first, and lists in order: kernels for results whose sizes only a run tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen import jit
+from cenote.core.types import INT64, PLAIN, Array, TensorType
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.launch import Runner
+from cenote.kernels.selection.compact import blocks_of, compact_call, coordinates_call, count_call
+from cenote.ops.base import Lowering
+from cenote.ops.reduction.topk import Ordered
+from cenote.ops.runner import lowering_runner
+
+_KEPT = 1024  # runners of each kind
+WORTH_KERNELS = 1 << 12  # elements below which NumPy's one call is quicker
+
+
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """What the kernels tell from zero: numbers and bools."""
+    return dtype.kind in "iufb" or dtype.name == "bfloat16"
+
+
+@lru_cache(_KEPT)
+def counting(dtype: np.dtype[Any], size: int, threads: int) -> Runner:
+    """Gives what is not zero in each block."""
+
+    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        return [count_call(present(views[0]), outputs[0])]
+
+    x, counts = TensorType(dtype, (size,)), TensorType(INT64, (blocks_of(size),))
+    lowering = Lowering("count", (PLAIN,), (PLAIN,), bind, pass_seconds(x.nbytes))
+    return lowering_runner(lowering, (x,), (counts,), threads)
+
+
+@lru_cache(_KEPT)
+def compacting(dtype: np.dtype[Any], size: int, threads: int) -> Runner:
+    """Takes elements, mask and offsets; fills what is let through."""
+
+    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x, mask, offsets = (present(view) for view in views)
+        return [compact_call(x, mask, offsets, outputs[0])]
+
+    x, mask = TensorType(dtype, (size,)), TensorType(np.dtype(bool), (size,))
+    offsets = TensorType(INT64, (blocks_of(size) + 1,))
+    lowering = Lowering("compact", (PLAIN,) * 3, (PLAIN,), bind, pass_seconds(2 * x.nbytes))
+    return lowering_runner(lowering, (x, mask, offsets), (x,), threads)
+
+
+@lru_cache(_KEPT)
+def locating(dtype: np.dtype[Any], shape: tuple[int, ...], threads: int) -> Runner:
+    """Takes elements and offsets; fills the coordinates, a row for each."""
+
+    def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        x, offsets = (present(view) for view in views)
+        return [coordinates_call(x, offsets, outputs[0], x.type.rank, 1)]
+
+    x = TensorType(dtype, shape)
+    offsets, y = TensorType(INT64, (blocks_of(x.size) + 1,)), TensorType(INT64, (x.size, x.rank))
+    lowering = Lowering("coordinates", (PLAIN,) * 2, (PLAIN,), bind, pass_seconds(x.nbytes))
+    return lowering_runner(lowering, (x, offsets), (y,), threads)
+
+
+def offsets_of(x: Array, threads: int) -> Array:
+    """Where the results of each block begin, and at last how many there are. `x` is dense and has elements."""
+    (counts,) = counting(x.dtype, x.size, threads)([x], None)
+    offsets = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def chosen(x: Array, mask: Array, threads: int) -> Array:
+    """The elements of a dense array where a dense mask of as many bools holds, as a list."""
+    offsets = offsets_of(mask, threads)
+    made = np.empty(int(offsets[-1]), x.dtype)
+    if made.size:
+        compacting(x.dtype, x.size, threads)([x, mask, offsets], [made])
+    return made
+
+
+def coordinates(x: Array, threads: int) -> Array:
+    """Where a dense array is not zero: (count, axes)."""
+    offsets = offsets_of(x, threads)
+    made = np.empty((int(offsets[-1]), x.ndim), np.int64)
+    if made.size:
+        locating(x.dtype, x.shape, threads)([x, offsets], [made])
+    return made
+
+
+@lru_cache(_KEPT)
+def sorting(dtype: np.dtype[Any], size: int, threads: int) -> Runner | None:
+    """Gives the elements in rising order, equal ones as they were, and their places; None for lists too long."""
+    op, x = Ordered(0, False), TensorType(dtype, (size,))
+    lowering = next(op.lowerings((x,), jit.host_target()), None)
+    return None if lowering is None else lowering_runner(lowering, (x,), op.infer(x), threads)

@@ -1,0 +1,93 @@
+"""A lowering as something to call: its kernels bound to the caller's arrays, in a program of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cenote.codegen import jit
+from cenote.core import settings
+from cenote.core.types import PLAIN, Array, TensorType
+from cenote.kernels.base import View, dense_strides
+from cenote.kernels.driver import driver_abi
+from cenote.kernels.launch import Launcher, Runner, single_runner, with_constants
+from cenote.ops.base import Arrays, Lowering, Types
+from cenote.runtime.memory import aligned_copy
+from cenote.runtime.program import Program
+from cenote.runtime.steps import HostStep, Slot, Step
+from cenote.runtime.threads import resolve_threads
+
+_WORTH_THREADS = 40e-6  # seconds of work below which a second thread costs more than it brings
+
+
+def lowering_runner(
+    lowering: Lowering, inputs: Sequence[TensorType], outputs: Types, threads: int | None = None
+) -> Runner:
+    """A runner of calls that belong to no operator: those whose results' sizes are only known when they are made. What
+    it fills may be smaller than the types `outputs` say, where the kernels see to it that they stay within."""
+    shapes = tuple(y.shape for y in outputs)
+    return NativeCall(lowering, inputs, outputs, shapes, resolve_threads(threads)).runner()
+
+
+class NativeCall:
+    """A lowering bound to the caller's arrays, as a program whose inputs and outputs are they."""
+
+    def __init__(
+        self,
+        option: Lowering,
+        inputs: Sequence[TensorType | None],
+        outputs: Types,
+        shapes: Sequence[tuple[int, ...]],
+        threads: int,
+    ) -> None:
+        self.outputs, self.shapes = outputs, shapes
+        self.inputs = [x for x in inputs if x is not None]
+        self.constants: list[Array] = []
+        offset, temporaries = 0, []
+        for type in option.temporaries:
+            temporaries.append(View(type, PLAIN, dense_strides(type.shape), Slot("arena", 0, offset)))
+            offset += -(-type.nbytes // 64) * 64
+        self.arena_bytes = offset
+        self.alone = threads == 1 or option.seconds < _WORTH_THREADS
+        self.threads = 1 if self.alone else threads
+        self.flush = settings.DENORMALS.choice() == "flush"
+        made = [_view(y, "output", index) for index, y in enumerate(outputs)]
+        places = iter(range(len(self.inputs)))
+        given = [None if x is None else _view(x, "input", next(places)) for x in inputs]
+        calls = [with_constants(call, self._constant) for call in option.bind(given, [*made, *temporaries])]
+        launcher = Launcher(calls, jit.host_target())
+        self.steps = tuple(launcher.step(call) for call in calls)
+        self.checks: tuple[Step, ...] = ()
+        if option.check is not None:
+            noted = (temporaries[-1].slot, temporaries[-1].type)
+            self.checks = (HostStep("check", option.check, (noted,), ()),)
+
+    def _constant(self, array: Array) -> Slot:
+        self.constants.append(aligned_copy(array, "a constant of an operator"))
+        return Slot("constant", len(self.constants) - 1)
+
+    def runner(self) -> Runner:
+        if self.alone and len(self.steps) == 1 and not self.arena_bytes:
+            short = single_runner(
+                self.steps[0], self.constants, len(self.inputs), self.outputs, self.shapes, self.flush
+            )
+            if short is not None:
+                return short
+        program = Program(
+            (*self.steps, *self.checks), tuple(self.inputs), self.outputs, tuple(self.constants), self.arena_bytes,
+            driver_abi(), self.threads, self.alone, self.flush,
+        )  # fmt: skip
+        return program_runner(program, self.shapes)
+
+
+def program_runner(program: Program, shapes: Sequence[tuple[int, ...]]) -> Runner:
+    def run(arrays: Sequence[Array | None], out: Sequence[Array] | None) -> Arrays:
+        results = program.run([x for x in arrays if x is not None], out)
+        if out is not None:
+            return tuple(out)
+        return tuple(y.reshape(shape) for y, shape in zip(results, shapes, strict=True))
+
+    return run
+
+
+def _view(type: TensorType, kind: str, index: int) -> View:
+    return View(type, PLAIN, dense_strides(type.shape), Slot(kind, index))
