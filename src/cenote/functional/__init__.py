@@ -73,6 +73,7 @@ from cenote.functional.random import (
 from cenote.functional.reductions import (
     amax, amin, cumprod, cumsum, logsumexp, mean, norm, prod, std, sum, var,
 )  # fmt: skip
+from cenote.functional.sampling import affine_grid, deform_conv2d, fold, grid_sample, interpolate, unfold
 from cenote.functional.shape import pool_output_shape
 from cenote.functional.softmax import log_softmax, softmax
 
@@ -95,6 +96,7 @@ __all__ = [
     "adaptive_max_pool3d_backward",
     "add",
     "addmm",
+    "affine_grid",
     "alpha_dropout",
     "amax",
     "amin",
@@ -136,6 +138,7 @@ __all__ = [
     "cosh",
     "cumprod",
     "cumsum",
+    "deform_conv2d",
     "dilation",
     "dilation_backward",
     "div",
@@ -158,6 +161,7 @@ __all__ = [
     "floor",
     "floor_divide",
     "fmod",
+    "fold",
     "fractional_max_pool2d",
     "fractional_max_pool2d_backward",
     "fractional_max_pool3d",
@@ -174,6 +178,7 @@ __all__ = [
     "global_lp_pool_backward",
     "global_max_pool",
     "global_max_pool_backward",
+    "grid_sample",
     "group_norm",
     "gt",
     "hardshrink",
@@ -182,6 +187,7 @@ __all__ = [
     "hardtanh",
     "index_select",
     "instance_norm",
+    "interpolate",
     "isfinite",
     "isinf",
     "isnan",
@@ -302,6 +308,7 @@ __all__ = [
     "topk",
     "transpose",
     "trunc",
+    "unfold",
     "var",
     "where",
 ]  # fmt: skip

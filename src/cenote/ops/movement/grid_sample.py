@@ -34,13 +34,14 @@ class GridSample(Op):
     A place holds one coordinate per spatial axis, the last axis first, from -1 to 1: the centres of the first and
     last pixel with `align_corners`, else their outer edges. Outside the image there are zeros, the border's values or
     the image reflected at the border. "nearest" rounds halves to even. As in ONNX Runtime a place outside is moved to
-    the border first; PyTorch's cubic mode moves only the four pixels it reads. A place that is NaN is outside, far
-    below.
+    the border first; with `pixels_moved` only the pixels that it reads are (PyTorch's cubic mode). A place that is
+    NaN is outside, far below.
     """
 
     mode: str = "linear"
     padding: str = "zeros"
     align_corners: bool = False
+    pixels_moved: bool = False
 
     name = "grid_sample"
     operands = ("x", "grid")
@@ -68,7 +69,8 @@ class GridSample(Op):
             unit = np.nan_to_num(wide(grid)[..., -1 - axis] + 1, nan=-FAR, posinf=FAR, neginf=-FAR)
             place = unit / 2 * (extent - 1) if self.align_corners else (unit * extent - 1) / 2
             places.append(np.clip(place, -FAR, FAR))
-        return (narrow(interpolate(wide(x), places, self.mode, self.padding, self.align_corners), x.dtype),)
+        y = interpolate(wide(x), places, self.mode, self.padding, self.align_corners, self.pixels_moved)
+        return (narrow(y, x.dtype),)
 
     def operations(self, outputs: Types, *inputs: TensorType) -> int:
         taps: int = {"nearest": 1, "linear": 2, "cubic": 4}[self.mode] ** (outputs[0].rank - 2)
@@ -80,6 +82,11 @@ class GridSample(Op):
         for mode in MODES:
             for padding in PADDINGS:
                 yield Sample(GridSample(mode, padding, align_corners=padding != "border"), flat)
+                yield Sample(
+                    GridSample(mode, padding, padding == "border", True),
+                    (flat[0], 2 * flat[1]),
+                    "pixels moved",
+                )
             yield Sample(GridSample(mode, "reflection"), (flat[0][:, :, :1, :1], flat[1]), "one pixel")
             yield Sample(GridSample(mode, "reflection", True), (flat[0][:, :, :1], flat[1]), "one row")
         yield Sample(GridSample(), (seeded((1, 2, 3, 4, 5), 1), seeded((1, 2, 2, 3, 3), 2)), "volume")
@@ -131,10 +138,17 @@ class AffineGrid(Op):
         yield Sample(AffineGrid(), (seeded((0, 2, 3)), int64s((0, 3, 4, 5))))
 
 
-def interpolate(x: Array, places: Sequence[Array], mode: str, padding: str, align_corners: bool) -> Array:
+def interpolate(
+    x: Array,
+    places: Sequence[Array],
+    mode: str,
+    padding: str,
+    align_corners: bool,
+    pixels_moved: bool = False,
+) -> Array:
     """x (N, C, *spatial) at one array of places (N, *out) per spatial axis, in pixels; gives (N, C, *out)."""
     taps = [
-        _taps(place, extent, mode, padding, align_corners)
+        _taps(place, extent, mode, padding, align_corners, pixels_moved)
         for place, extent in zip(places, x.shape[2:], strict=True)
     ]
     sample = np.arange(x.shape[0]).reshape(-1, *(1,) * (places[0].ndim - 1))
@@ -152,12 +166,12 @@ def interpolate(x: Array, places: Sequence[Array], mode: str, padding: str, alig
 
 
 def _taps(
-    place: Array, extent: int, mode: str, padding: str, align_corners: bool
+    place: Array, extent: int, mode: str, padding: str, align_corners: bool, pixels_moved: bool
 ) -> list[tuple[Array, Array, Array]]:
     """The pixels read along one axis: index, weight, and whether it counts."""
     low, high = (0.0, extent - 1.0) if align_corners else (-0.5, extent - 0.5)
     place = np.rint(place) if mode == "nearest" else place
-    outside = (place < low) | (place > high)
+    outside = ((place < low) | (place > high)) & (not pixels_moved)
     if padding == "border":
         place = np.where(outside, np.clip(place, 0, extent - 1), place)
     elif padding == "reflection":
