@@ -121,7 +121,7 @@ def families() -> Iterator[tuple[str, list[str]]]:
 def sentence(name: str) -> str:
     """The first sentence of a function's docstring."""
     text = " ".join((inspect.getdoc(getattr(F, name)) or "").split("\n\n")[0].split())
-    return re.split(r"(?<=[^.][a-z0-9)\]²|])\\. ", text)[0].rstrip(".:").replace("|", "\\|")
+    return re.split(r"(?<=[^.][a-z0-9)\]²|])\. ", text)[0].rstrip(".:").replace("|", "\\|")
 
 
 def page() -> str:

@@ -70,6 +70,7 @@ from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, so
 from cenote.functional.random import (
     alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout, stochastic_depth,
 )  # fmt: skip
+from cenote.functional.recurrent import gru, lstm, rnn_relu, rnn_tanh
 from cenote.functional.reductions import (
     amax, amin, cumprod, cumsum, logsumexp, mean, norm, prod, std, sum, var,
 )  # fmt: skip
@@ -180,6 +181,7 @@ __all__ = [
     "global_max_pool_backward",
     "grid_sample",
     "group_norm",
+    "gru",
     "gt",
     "hardshrink",
     "hardsigmoid",
@@ -213,6 +215,7 @@ __all__ = [
     "lp_pool2d_backward",
     "lp_pool3d",
     "lp_pool3d_backward",
+    "lstm",
     "lt",
     "masked_select",
     "matmul",
@@ -261,6 +264,8 @@ __all__ = [
     "remainder",
     "repeat_interleave",
     "rms_norm",
+    "rnn_relu",
+    "rnn_tanh",
     "roi_align",
     "roi_align_backward",
     "roi_pool",

@@ -338,7 +338,7 @@ def deform_conv2d(
 def parse_deform_conv(
     types: Types, where: str, stride: Any, padding: Any, dilation: Any, has_bias: bool, has_mask: bool
 ) -> Operation:
-    """A convolution with moved taps; a mask without a bias gets one of zeros."""
+    """A convolution with moved taps."""
     x, weight, offset = types[:3]
     if x.rank != 4 or weight.rank != 4 or offset.rank != 4 or not is_float(x.dtype):
         raise ShapeError(
@@ -357,8 +357,7 @@ def parse_deform_conv(
             f"{where}: offset {offset} moves {parts} parts of channels, which do not divide those of {x}"
         )
     op: Op = DeformConv(*_steps(where, stride, padding, dilation), x.shape[1] // weight.shape[1], parts)
-    given: Types = types
-    if has_mask and not has_bias:
-        op = Bound(op, {3: np.zeros(weight.shape[:1], weight.dtype)})
-    (y,) = op.infer(*given, *((None,) * (3 - len(given) + 2) if not has_mask else ()))
-    return Operation(op, tuple(t.shape for t in given), (y.shape,))
+    absent = [3] if has_mask and not has_bias else [] if has_mask else [4] if has_bias else [3, 4]
+    if absent:
+        op = Bound(op, dict.fromkeys(absent))
+    return Operation(op, tuple(t.shape for t in types), tuple(y.shape for y in op.infer(*types)))
