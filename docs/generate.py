@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the code: settings, operators, pooling algorithms.
+"""Writes the pages that are made from the code: settings, operators, functions on arrays, pooling algorithms.
 
 `make docs` runs it; a test compares.
 """
@@ -76,17 +76,32 @@ def other_kernels() -> Iterator[tuple[str, str]]:
             yield each, " ".join(text.split()).rstrip(":")
 
 
-def operators_page() -> str:
-    """The list of operators."""
+def _page_of(module: str, *arguments: Path) -> str:
+    """What a module beside this one makes."""
     sys.path.insert(0, str(DOCS))
     try:
-        page: str = importlib.import_module("operator_table").page(CASES)
+        made: str = importlib.import_module(module).page(*arguments)
     finally:
         sys.path.remove(str(DOCS))
-    return page
+    return made
 
 
-PAGES = {"operators.md": operators_page, "settings.md": settings_page, "pooling_algorithms.md": pooling_page}
+def operators_page() -> str:
+    """The list of operators."""
+    return _page_of("operator_table", CASES)
+
+
+def functions_page() -> str:
+    """The list of functions on arrays."""
+    return _page_of("function_table")
+
+
+PAGES = {
+    "operators.md": operators_page,
+    "functional.md": functions_page,
+    "settings.md": settings_page,
+    "pooling_algorithms.md": pooling_page,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

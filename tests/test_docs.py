@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import cenote
+import cenote.functional
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -68,6 +69,18 @@ def test_any_size() -> None:
     names: dict[str, object] = {}
     for program in programs:
         exec(program, names)
+
+
+def test_functional() -> None:
+    """The programs of the page run, and every function is on it once."""
+    text = (DOCS / "functional.md").read_text(encoding="utf-8")
+    programs = PROGRAM.findall(text)
+    assert len(programs) == 3
+    names: dict[str, object] = {}
+    for program in programs:
+        exec(program, names)
+    listed = re.findall(r"^\| `(\w+)` \| \S", text.split("\n## Arithmetic")[1], re.MULTILINE)
+    assert sorted(listed) == sorted(cenote.functional.__all__)
 
 
 def test_using_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ Types other than float32 take every fifth of the first 50 samples: most of the t
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -101,3 +102,27 @@ def test_error_inputs(op: Any) -> None:
                 *map(plain, sample.args),
                 **{k: plain(v) for k, v in sample.kwargs.items()},
             )
+
+
+@pytest.mark.parametrize("name", sorted({*PLAIN.split(), *ACTIVATIONS.split()}))
+def test_in_place(name: str) -> None:
+    """out=x is the result itself, wherever it has the type of x."""
+    function, ran = getattr(F, name), 0
+    for dtype in (np.float32, np.float16, np.int32, np.bool_):
+        x = (np.random.default_rng(0).uniform(0.1, 9, (5, 37))).astype(dtype)
+        others: tuple[Any, ...] = {
+            "clamp": (1, 2),
+            "threshold": (1, 2),
+            "prelu": (np.array([0.5], dtype),),
+        }.get(name, ())
+        if "other" in inspect.signature(function).parameters:
+            others = (np.array(2, dtype),)
+        try:
+            wanted = function(x, *others)
+        except CenoteError:
+            continue  # a type that the function does not take
+        if wanted.dtype == dtype:
+            assert function(x, *others, out=x) is x
+            np.testing.assert_array_equal(x, wanted)
+            ran += 1
+    assert ran

@@ -70,9 +70,11 @@ from cenote.functional.pool.weighted import blur_pool, gem_pool, median_pool, so
 from cenote.functional.random import (
     alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout, stochastic_depth,
 )  # fmt: skip
+from cenote.functional.recurrent import gru, lstm, rnn_relu, rnn_tanh
 from cenote.functional.reductions import (
     amax, amin, cumprod, cumsum, logsumexp, mean, norm, prod, std, sum, var,
 )  # fmt: skip
+from cenote.functional.sampling import affine_grid, deform_conv2d, fold, grid_sample, interpolate, unfold
 from cenote.functional.shape import pool_output_shape
 from cenote.functional.softmax import log_softmax, softmax
 
@@ -95,6 +97,7 @@ __all__ = [
     "adaptive_max_pool3d_backward",
     "add",
     "addmm",
+    "affine_grid",
     "alpha_dropout",
     "amax",
     "amin",
@@ -136,6 +139,7 @@ __all__ = [
     "cosh",
     "cumprod",
     "cumsum",
+    "deform_conv2d",
     "dilation",
     "dilation_backward",
     "div",
@@ -158,6 +162,7 @@ __all__ = [
     "floor",
     "floor_divide",
     "fmod",
+    "fold",
     "fractional_max_pool2d",
     "fractional_max_pool2d_backward",
     "fractional_max_pool3d",
@@ -174,7 +179,9 @@ __all__ = [
     "global_lp_pool_backward",
     "global_max_pool",
     "global_max_pool_backward",
+    "grid_sample",
     "group_norm",
+    "gru",
     "gt",
     "hardshrink",
     "hardsigmoid",
@@ -182,6 +189,7 @@ __all__ = [
     "hardtanh",
     "index_select",
     "instance_norm",
+    "interpolate",
     "isfinite",
     "isinf",
     "isnan",
@@ -207,6 +215,7 @@ __all__ = [
     "lp_pool2d_backward",
     "lp_pool3d",
     "lp_pool3d_backward",
+    "lstm",
     "lt",
     "masked_select",
     "matmul",
@@ -255,6 +264,8 @@ __all__ = [
     "remainder",
     "repeat_interleave",
     "rms_norm",
+    "rnn_relu",
+    "rnn_tanh",
     "roi_align",
     "roi_align_backward",
     "roi_pool",
@@ -302,6 +313,7 @@ __all__ = [
     "topk",
     "transpose",
     "trunc",
+    "unfold",
     "var",
     "where",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Operators some of whose inputs are known constants, so that functions on arrays hand over the data alone."""
+"""Operators some of whose inputs are known constants or absent: functions on arrays hand over the data alone."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from cenote.ops.base import Arrays, Bind, Lowering, Op, Types
 
 
 class Bound(Op):
-    """`op` with constants at some of its inputs; the inputs left are numbered on."""
+    """`op` with constants (None: absent) at some of its inputs; the inputs left are numbered on."""
 
-    def __init__(self, op: Op, constants: Mapping[int, Array]) -> None:
+    def __init__(self, op: Op, constants: Mapping[int, Array | None]) -> None:
         self.op, self.constants, self.name = op, constants, op.name  # type: ignore[misc]  # of the class elsewhere
 
     def _all(self, inputs: Sequence[TensorType | None]) -> list[TensorType | None]:
         given, count = iter(inputs), len(inputs) + len(self.constants)
-        return [
-            TensorType.known(self.constants[i]) if i in self.constants else next(given) for i in range(count)
-        ]
+        known = {i: None if value is None else TensorType.known(value) for i, value in self.constants.items()}
+        return [known[i] if i in known else next(given) for i in range(count)]
 
     def infer(self, *inputs: TensorType | None) -> Types:
         return self.op.infer(*self._all(inputs))

@@ -54,6 +54,7 @@ _FILES: dict[str, str] = {
     "movement.shape": "ConstantOfShape EyeLike Range Shape Size",
     "movement.take": "",
     "movement.transpose": "Transpose cenote.TransposeLast",
+    "movement.unfold": "",
     "normalization.batch_normalization": "BatchNormalization",
     "normalization.instance_normalization": "GroupNormalization InstanceNormalization",
     "normalization.layer_normalization": (

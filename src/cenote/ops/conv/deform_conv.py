@@ -12,9 +12,10 @@ from cenote.core.conv_geometry import output_size
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.pool_geometry import Pairs, extents, padding_pairs
 from cenote.core.types import Array, TensorType
+from cenote.kernels.elementwise.grid_sample import FAR
 from cenote.ops.base import Arrays, Op, Sample, Types
 from cenote.ops.checks import int64s, known_ints, read, require_kind, require_same_dtype
-from cenote.ops.movement.grid_sample import FAR, interpolate
+from cenote.ops.movement.grid_sample import interpolate
 from cenote.ops.values import narrow, seeded, wide
 
 

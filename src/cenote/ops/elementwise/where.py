@@ -9,8 +9,11 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.target import Target
-from cenote.core.types import Array, TensorType
-from cenote.kernels.base import present
+from cenote.core.types import PLAIN, Array, TensorType
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.layout.copy import can_copy
+from cenote.kernels.layout.triangle import triangle_call
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import broadcast_shapes, int64s, known_ints, read, require_kind, require_same_dtype
 from cenote.ops.elementwise.pointwise import Pointwise
@@ -114,6 +117,19 @@ class Trilu(Op):
         keep = np.tri(height, width, diagonal - self.upper, dtype=bool) ^ self.upper
         return (np.where(keep, data, np.zeros((), data.dtype)),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        data, k = present(inputs[0]), inputs[1] if len(inputs) > 1 else None
+        if not data.size or not can_copy(data.dtype) or (k is not None and k.value is None):
+            return
+        far = 2**40  # beyond any matrix
+        diagonal = 0 if k is None or k.value is None else min(max(int(k.value.item()), -far), far)
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            return [triangle_call(present(views[0]), outputs[0], self.upper, diagonal, target)]
+
+        rest = (None,) * (len(inputs) - 1)
+        yield Lowering("rows", (PLAIN, *rest), (PLAIN,), bind, pass_seconds(2 * data.nbytes))
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for upper in (True, False):
@@ -122,3 +138,5 @@ class Trilu(Op):
                 yield Sample(Trilu(upper), (seeded((3, 4)), diagonal))
             yield Sample(Trilu(upper), (seeded((2, 4, 3), dtype=np.int64), int64s((1,))))
             yield Sample(Trilu(upper), (seeded((2, 0, 3)), None))
+            for dtype in (np.float32, np.int8, np.float64):
+                yield Sample(Trilu(upper), (seeded((2, 37, 83), dtype=dtype), int64s((3,))))

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ShapeError, UnsupportedError
-from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import Arrays, Imported, Op, Sample, Types
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, TensorType, is_float
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.elementwise.grid_sample import FAR, grid_sample_call
+from cenote.kernels.layout.copy import can_copy
+from cenote.ops.base import Arrays, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import STRING, int64s, known_ints, one_of, read, require_kind
+from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.values import narrow, seeded, wide
 
 MODES = ("linear", "nearest", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
 CUBIC = -0.75  # Keys' coefficient, as PyTorch and ONNX Runtime have it
-FAR = 2.0**40  # places are cut to this, so that they fit an integer
 
 
 def _decode_grid_sample(node: Imported) -> Op:
@@ -34,13 +39,14 @@ class GridSample(Op):
     A place holds one coordinate per spatial axis, the last axis first, from -1 to 1: the centres of the first and
     last pixel with `align_corners`, else their outer edges. Outside the image there are zeros, the border's values or
     the image reflected at the border. "nearest" rounds halves to even. As in ONNX Runtime a place outside is moved to
-    the border first; PyTorch's cubic mode moves only the four pixels it reads. A place that is NaN is outside, far
-    below.
+    the border first; with `pixels_moved` only the pixels that it reads are (PyTorch's cubic mode). A place that is
+    NaN is outside, far below.
     """
 
     mode: str = "linear"
     padding: str = "zeros"
     align_corners: bool = False
+    pixels_moved: bool = False
 
     name = "grid_sample"
     operands = ("x", "grid")
@@ -65,10 +71,34 @@ class GridSample(Op):
             return (np.zeros(result.shape, x.dtype),)
         places = []
         for axis, extent in enumerate(x.shape[2:]):
-            unit = np.nan_to_num(wide(grid)[..., -1 - axis] + 1, nan=-FAR, posinf=FAR, neginf=-FAR)
+            unit = np.clip(np.nan_to_num(wide(grid)[..., -1 - axis] + 1, nan=-FAR), -FAR, FAR)
             place = unit / 2 * (extent - 1) if self.align_corners else (unit * extent - 1) / 2
             places.append(np.clip(place, -FAR, FAR))
-        return (narrow(interpolate(wide(x), places, self.mode, self.padding, self.align_corners), x.dtype),)
+        y = interpolate(wide(x), places, self.mode, self.padding, self.align_corners, self.pixels_moved)
+        return (narrow(y, x.dtype),)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        """Pictures by the nearest pixel or linearly; volumes, lines and the cubic mode have no kernel."""
+        (x, grid), (output,) = map(present, inputs), self.infer(*inputs)
+        if (
+            x.rank != 4
+            or self.mode == "cubic"
+            or self.pixels_moved
+            or not output.size
+            or not can_copy(x.dtype)
+        ):
+            return
+        nearest = self.mode == "nearest"
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            source, places = map(present, views)
+            return [grid_sample_call(source, places, outputs[0], nearest, self.padding, self.align_corners)]
+
+        seconds = pass_seconds(x.nbytes + grid.nbytes + output.nbytes) + output.size * (
+            0.5e-9 if nearest else 2e-9
+        )
+        error = 0.0 if nearest else error_of(2e-6, x.dtype)
+        yield Lowering("taps", (PLAIN, PLAIN), (PLAIN,), bind, seconds, error)
 
     def operations(self, outputs: Types, *inputs: TensorType) -> int:
         taps: int = {"nearest": 1, "linear": 2, "cubic": 4}[self.mode] ** (outputs[0].rank - 2)
@@ -80,12 +110,25 @@ class GridSample(Op):
         for mode in MODES:
             for padding in PADDINGS:
                 yield Sample(GridSample(mode, padding, align_corners=padding != "border"), flat)
+                yield Sample(
+                    GridSample(mode, padding, padding == "border", True),
+                    (flat[0], 2 * flat[1]),
+                    "pixels moved",
+                )
             yield Sample(GridSample(mode, "reflection"), (flat[0][:, :, :1, :1], flat[1]), "one pixel")
             yield Sample(GridSample(mode, "reflection", True), (flat[0][:, :, :1], flat[1]), "one row")
+        for dtype in (np.float64, np.float16, "bfloat16"):
+            pair = tuple(value.astype(np.dtype(dtype)) for value in (flat[0], flat[1] * 1.5))
+            for padding in PADDINGS:
+                yield Sample(GridSample("linear", padding), pair)
+                yield Sample(GridSample("nearest", padding, True), pair)
+        yield Sample(GridSample("nearest"), (seeded((2, 3, 4, 5), dtype=np.int16), flat[1]))
         yield Sample(GridSample(), (seeded((1, 2, 3, 4, 5), 1), seeded((1, 2, 2, 3, 3), 2)), "volume")
         yield Sample(GridSample("cubic"), (seeded((1, 2, 7), 1), seeded((1, 5, 1), 2)), "line")
         bad = np.array([[[[np.nan, 0], [np.inf, 0], [1e30, -1e30]]]], np.float32)
-        yield Sample(GridSample(), (seeded((1, 1, 3, 3)), bad), "far away")
+        for padding in PADDINGS:
+            for mode in ("linear", "nearest"):
+                yield Sample(GridSample(mode, padding), (seeded((1, 1, 3, 3)), bad), "far away")
         yield Sample(GridSample(), (seeded((0, 2, 3, 3), 1), seeded((0, 2, 2, 2), 2)))
 
 
@@ -131,10 +174,17 @@ class AffineGrid(Op):
         yield Sample(AffineGrid(), (seeded((0, 2, 3)), int64s((0, 3, 4, 5))))
 
 
-def interpolate(x: Array, places: Sequence[Array], mode: str, padding: str, align_corners: bool) -> Array:
+def interpolate(
+    x: Array,
+    places: Sequence[Array],
+    mode: str,
+    padding: str,
+    align_corners: bool,
+    pixels_moved: bool = False,
+) -> Array:
     """x (N, C, *spatial) at one array of places (N, *out) per spatial axis, in pixels; gives (N, C, *out)."""
     taps = [
-        _taps(place, extent, mode, padding, align_corners)
+        _taps(place, extent, mode, padding, align_corners, pixels_moved)
         for place, extent in zip(places, x.shape[2:], strict=True)
     ]
     sample = np.arange(x.shape[0]).reshape(-1, *(1,) * (places[0].ndim - 1))
@@ -152,12 +202,12 @@ def interpolate(x: Array, places: Sequence[Array], mode: str, padding: str, alig
 
 
 def _taps(
-    place: Array, extent: int, mode: str, padding: str, align_corners: bool
+    place: Array, extent: int, mode: str, padding: str, align_corners: bool, pixels_moved: bool
 ) -> list[tuple[Array, Array, Array]]:
     """The pixels read along one axis: index, weight, and whether it counts."""
     low, high = (0.0, extent - 1.0) if align_corners else (-0.5, extent - 0.5)
     place = np.rint(place) if mode == "nearest" else place
-    outside = (place < low) | (place > high)
+    outside = ((place < low) | (place > high)) & (not pixels_moved)
     if padding == "border":
         place = np.where(outside, np.clip(place, 0, extent - 1), place)
     elif padding == "reflection":

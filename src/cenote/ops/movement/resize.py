@@ -44,9 +44,10 @@ POLICIES = ("stretch", "not_larger", "not_smaller")
 class Resize(Op):
     """Each output place reads `mode`'s taps around the place in the input that `coordinates` maps it to.
 
-    Either `scales` or `sizes` is given, for `axes` (None: all), as a field or (where a model computes it) as
-    input 2 or 3; input 1 is the region of interest of "tf_crop_and_resize", starts followed by ends. Integer
-    types are computed in float64 and cut toward zero.
+    `scales` or `sizes` is given, for `axes` (None: all), as a field or (where a model computes it) as input 2 or 3.
+    With both fields the result has those sizes, and its places are by those scales (PyTorch's scale_factor). Input 1
+    is the region of interest of "tf_crop_and_resize", starts followed by ends. Integer types are computed in float64
+    and cut toward zero.
     """
 
     name = "resize"
@@ -83,17 +84,22 @@ class Resize(Op):
         x = require(self.name, inputs[0], "X")
         scales = _content(inputs, 2) if self.scales is None and self.sizes is None else self.scales
         sizes = _content(inputs, 3) if self.scales is None and self.sizes is None else self.sizes
-        if bool(scales) == bool(sizes) and x.rank:
-            raise ArgumentError(f"{self.name}: needs either scales or sizes, got {scales} and {sizes}")
+        if not (scales or sizes) and x.rank:
+            raise ArgumentError(f"{self.name}: needs scales or sizes, got {scales} and {sizes}")
         chosen = [
             normalize_axis(self.name, a, x.rank) for a in (range(x.rank) if self.axes is None else self.axes)
         ]
         given = scales or sizes or ()
+        if scales and sizes and len(scales) != len(sizes):
+            raise ShapeError(f"{self.name}: {len(scales)} scales do not go with {len(sizes)} sizes")
         if len(given) != len(chosen) or len(set(chosen)) != len(chosen):
             raise ShapeError(f"{self.name}: {len(given)} scales or sizes do not fit axes {chosen} of {x}")
         roi = self._region_of_interest(inputs, len(chosen))
         extents = [x.shape[axis] for axis in chosen]
-        if scales:
+        if scales and sizes:
+            places = zip(extents, sizes, scales, strict=True)
+            made = [ResizedAxis(extent, whole(math.floor(size)), scale) for extent, size, scale in places]
+        elif scales:
             made = [self._scaled(*each) for each in zip(extents, scales, roi, strict=True)]
         else:
             made = self._sized(extents, [whole(math.floor(size)) for size in sizes or ()], roi)
@@ -285,6 +291,7 @@ class Resize(Op):
             yield Sample(cls(mode, "align_corners", scales=(1.0, 1.0, 0.6, 1.7)), (x,))
             yield Sample(cls(mode, scales=(1.0, 1.5)), (seeded((3, 9)),))
         yield Sample(cls("linear", scales=(1.0, 1.0, 1.5)), (seeded((2, 9, 8)),))
+        yield Sample(cls("linear", scales=(1.7, 0.6), sizes=(8, 4), axes=(2, 3)), (x,), "scales and sizes")
         yield Sample(cls("linear", sizes=(1, 9, 4, 3, 7)), (seeded((1, 9, 3, 2, 5)),))
         for mode in MODES:
             yield Sample(cls(mode, sizes=(2, 5, 7, 3, 9)), (seeded((2, 5, 3, 4, 5)),))
@@ -353,6 +360,10 @@ def _folded(node: Imported, op: Resize, places: dict[str, int]) -> Op | Rewired:
     if op.coordinates != "tf_crop_and_resize":
         changes.pop("roi", None)
         rest.pop("roi", None)
+    if changes.keys() >= {"scales", "sizes"}:
+        raise ArgumentError(
+            f"{op.name}: needs either scales or sizes, got {changes['scales']} and {changes['sizes']}"
+        )
     # A model may give an empty `scales` beside `sizes`: only what is not empty counts.
     if (rest.keys() & {"scales", "sizes"} and not changes.keys() & {"scales", "sizes"}) or "roi" in rest:
         inputs = tuple(

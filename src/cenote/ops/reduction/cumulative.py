@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ShapeError
-from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.core.target import Target
+from cenote.core.types import PLAIN, Array, TensorType, is_float
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.elementwise.running import running_call
+from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import normalize_axis, require_index, require_kind
+from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.family import operator
 from cenote.ops.values import narrow, seeded, wide
 
@@ -42,8 +47,26 @@ class _Cumulative(Op):
         total = self.accumulated(values, along, dtype=values.dtype)
         return (narrow(np.flip(total, along) if self.reverse else total, x.dtype),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, axis = map(present, inputs)
+        if axis.value is None or not x.rank or not x.size:
+            return
+        along = normalize_axis(self.name, int(axis.value.item()), x.rank)
+
+        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            source, y = present(views[0]), outputs[0]
+            return [running_call(source, y, along, self.start == 1, self.exclusive, self.reverse, target)]
+
+        seconds = pass_seconds(2 * x.nbytes) + x.size * 0.3e-9
+        error = error_of(1e-6, x.dtype) if is_float(x.dtype) else 0.0
+        yield Lowering("running", (PLAIN, None), (PLAIN,), bind, seconds, error)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
+        for dtype in (np.float32, np.float64, np.float16, "bfloat16", np.int8, np.uint16, np.int64):
+            for axis in (0, 1, 2):
+                x = seeded((3, 7, 19), dtype=np.dtype(dtype))
+                yield Sample(cls(axis == 1, axis == 0), (x, np.array(axis, np.int64)))
         for exclusive in (False, True):
             for reverse in (False, True):
                 op = cls(exclusive, reverse)
