@@ -43,7 +43,8 @@ RANGES = {
     "max_pool": ENDS, "min_pool": ENDS, "conv": ENDS, "conv_transpose": ENDS,
     "adaptive_max_pool": NARROW, "split": ENDS, "reorder": NARROW, "resize": "a table of taps that reaches further",
     "softmax": ROWS, "log_softmax": ROWS, "batch_normalization": PIECES, "instance_normalization": PIECES,
-    "group_normalization": PIECES, "dynamic_quantize_linear": PIECES,
+    "group_normalization": PIECES, "slice": "whether what it takes fills vectors",
+    "dynamic_quantize_linear": PIECES,
     "global_lp_pool": PIECES, "global_max_pool": PIECES, "global_average_pool": PIECES,
     **{
         f"reduce_{name}": PIECES
