@@ -32,6 +32,7 @@ SHARED = (
     *COMMON,
     "ops/base.py",
     "ops/checks.py",
+    "ops/runner.py",
     *(f"kernels/{name}.py" for name in ("base", "launch", "driver", "cost_model", "lanes")),
 )
 ROOMS = ("frontends", "passes", "graph")  # rows of the table of a load that are folders

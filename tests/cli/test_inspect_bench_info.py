@@ -18,11 +18,11 @@ from tests.cli.conftest import Command, save_model
 
 @pytest.fixture
 def network(tmp_path: Path) -> Path:
-    """A convolution with a kernel, a Trilu on the host, a Flatten that costs nothing; the batch is symbolic."""
+    """A convolution with a kernel, an Einsum on the host, a Flatten that costs nothing; the batch is symbolic."""
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["a"], name="first", pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["a"], ["b"], name="clip"),
-        helper.make_node("Trilu", ["b"], ["c"], name="corner"),
+        helper.make_node("Einsum", ["b"], ["c"], name="corner", equation="...->..."),
         helper.make_node("Flatten", ["c"], ["y"], name="flat"),
     ]
     weights = np.random.default_rng(0).standard_normal((8, 3, 3, 3)).astype(np.float32)
@@ -38,7 +38,7 @@ def test_inspect_shows_graph_plan_and_memory(cenote_command: Command, network: P
         "metadata author: a test",
         "graph small(%x: f32[1,3,8,8]) {",
         "activation=relu",
-        "host: trilu has no kernel",
+        "host: einsum has no kernel",
         "1 on the host",
         "memory: arena",
     ):

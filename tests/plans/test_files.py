@@ -19,7 +19,7 @@ from cenote.plans.format import MAGIC, StalePlanError
 
 
 def small_model(path: Path, batch: int | str = 1) -> Path:
-    """Conv, MaxPool, a host step (CumSum), Flatten, Gemm."""
+    """Conv, MaxPool, a host step (Einsum), Flatten, Gemm."""
     rng = np.random.default_rng(0)
     weights = {
         "w": rng.standard_normal((12, 3, 3, 3)).astype(np.float32),
@@ -30,7 +30,7 @@ def small_model(path: Path, batch: int | str = 1) -> Path:
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
         helper.make_node("MaxPool", ["a"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
-        helper.make_node("CumSum", ["p", "axis"], ["c"]),
+        helper.make_node("Einsum", ["p"], ["c"], equation="...->..."),
         helper.make_node("Flatten", ["c"], ["f"]),
         helper.make_node("Gemm", ["f", "v", "b"], ["y"]),
     ]
@@ -94,7 +94,7 @@ def test_loading_imports_neither_onnx_nor_llvm(files: tuple[Path, Path]) -> None
     assert result.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("where", [20, 60, 300, 0.5, 0.99])
+@pytest.mark.parametrize("where", [20, 60, 300, 0.4, 0.99])
 def test_damage_is_found(files: tuple[Path, Path], where: float) -> None:
     content = bytearray(files[1].read_bytes())
     position = int(where * len(content)) if where < 1 else int(where)
