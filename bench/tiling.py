@@ -145,7 +145,7 @@ def look(found: Findings, kind: str, given: dict[str, Any], machine: str, execut
     for strategy in ("three-stage", "search"):
         start = time.perf_counter()
         try:
-            plan = cenote.tiling.plan(kind, **given, hardware=machine, strategy=strategy)  # type: ignore[arg-type]
+            plan = cenote.tiling.plan(kind, **given, hardware=machine, strategy=strategy)  # type: ignore[arg-type]  # words of a table
         except cenote.CapacityError:
             found.refused += 1
             return
@@ -218,7 +218,7 @@ def main() -> None:
                 exhaust(found, kind, given, machine)
             for setting in SETTINGS if chosen.policies else ():
                 three, best = (
-                    cenote.tiling.plan(kind, **given, hardware=machine, strategy=strategy, **setting)  # type: ignore[arg-type]
+                    cenote.tiling.plan(kind, **given, hardware=machine, strategy=strategy, **setting)  # type: ignore[arg-type]  # words of a table
                     for strategy in ("three-stage", "search")
                 )
                 settings.setdefault(f"{machine} {setting}", []).append(three.cycles / best.cycles)

@@ -11,14 +11,14 @@ import cenote.functional as F
 # Title of each family, and the modules (below cenote.functional) whose functions it holds.
 FAMILIES = {
     "Arithmetic, comparisons, logic": ("elementwise.arithmetic", "elementwise.unary"),
-    "Activations": ("elementwise.activations", "softmax"),
+    "Activations": ("elementwise.activations", "exponentials"),
     "Fused chains": ("elementwise.recorder",),
     "Reductions and running sums": ("reductions",),
     "Selection and order": ("choice.order", "choice.masks"),
     "Indexing": ("choice.indexing", "choice.scattering", "choice.bags"),
     "Movement": ("movement",),
     "Resizing, sampling, windows": ("sampling",),
-    "Products and convolutions": ("linear", "convolution", "attention"),
+    "Products and convolutions": ("products", "convolution", "attention"),
     "Recurrent layers": ("recurrent",),
     "Normalisation": ("normalization",),
     "Regularisation": ("random",),

@@ -78,12 +78,12 @@ def timed_host_steps() -> Iterator[dict[str, float]]:
         return call
 
     run, node = HostStep.run, specialize.run_node
-    HostStep.run = timed(run, lambda step: f"{step.operator} [{step.label}]")  # type: ignore[method-assign]
+    HostStep.run = timed(run, lambda step: f"{step.operator} [{step.label}]")  # type: ignore[method-assign]  # listened to for a while
     specialize.run_node = timed(node, lambda each: f"{each.op} [{each.title}, between stages]")
     try:
         yield seconds
     finally:
-        HostStep.run, specialize.run_node = run, node  # type: ignore[method-assign]
+        HostStep.run, specialize.run_node = run, node  # type: ignore[method-assign]  # listened to for a while
 
 
 class OnnxRuntimeModel(Engine[Any]):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,6 +161,21 @@ def test_every_name_is_public() -> None:
         assert callable(getattr(F, name))
         assert getattr(F, name).__doc__
     assert np.dtype("bfloat16") == BFLOAT16
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    folder = Path(F.__file__ or "").parent
+    stub = ast.parse((folder / "__init__.pyi").read_text(encoding="utf-8"))
+    seen = {
+        name.name: (node.module or "").removeprefix("cenote.functional.")
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    }
+    assert seen == F._PLACES
+    assert not {path.stem for path in folder.iterdir()} & set(F.__all__), (
+        "a file would be found in the function's place"
+    )
 
 
 FORK = """

@@ -23,7 +23,7 @@ from google.protobuf import (  # type: ignore[import-untyped]  # protobuf ships 
     message_factory,
     text_format,
 )
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # the same
 
 from cenote.core.errors import ModelError
 from cenote.core.types import Array

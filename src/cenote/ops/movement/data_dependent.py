@@ -35,7 +35,7 @@ class NonZero(Op):
     def types(self, x: TensorType) -> Types:
         return self.shape_from_data(x)
 
-    def open_shapes(self, x: TensorType) -> tuple[OpenShape, ...]:  # type: ignore[override]
+    def open_shapes(self, x: TensorType) -> tuple[OpenShape, ...]:  # type: ignore[override]  # an argument per operand
         return ((x.rank, None),)
 
     def compute(self, x: Array) -> Arrays:
@@ -43,7 +43,7 @@ class NonZero(Op):
             return (np.zeros((0, int(bool(x))), np.int64),)
         return (np.array(np.nonzero(wide(x)), np.int64).reshape(x.ndim, -1),)
 
-    def run_on_host(self, threads: int, x: Array) -> Arrays:  # type: ignore[override]
+    def run_on_host(self, threads: int, x: Array) -> Arrays:  # type: ignore[override]  # an argument per operand
         if x.size < WORTH_KERNELS or not is_number(x.dtype):
             return self.reference(x)
         return (np.ascontiguousarray(coordinates(dense(x), threads).T),)
@@ -78,7 +78,7 @@ class Unique(Op):
             normalize_axis(self.name, self.axis, x.rank)
         return self.shape_from_data(x)
 
-    def open_shapes(self, x: TensorType) -> tuple[OpenShape, ...]:  # type: ignore[override]
+    def open_shapes(self, x: TensorType) -> tuple[OpenShape, ...]:  # type: ignore[override]  # an argument per operand
         if self.axis is None:
             return ((None,), (None,), (x.size,), (None,))[: self.count]
         axis = normalize_axis(self.name, self.axis, x.rank)
@@ -98,7 +98,7 @@ class Unique(Op):
         y = x.reshape(-1)[first] if self.axis is None else np.take(x, first, self.axis)
         return (y, *(part.astype(np.int64) for part in (first, inverse, counts)))[: self.count]
 
-    def run_on_host(self, threads: int, x: Array) -> Arrays:  # type: ignore[override]
+    def run_on_host(self, threads: int, x: Array) -> Arrays:  # type: ignore[override]  # an argument per operand
         sort = None
         if is_number(x.dtype) and x.size >= WORTH_KERNELS and (self.axis is None or x.ndim == 1):
             sort = sorting(x.dtype, x.size, threads)
@@ -164,7 +164,7 @@ class Compress(Op):
         shape = (count,) if axis is None else (*x.shape[:axis], count, *x.shape[axis + 1 :])
         return (TensorType(x.dtype, shape),)
 
-    def open_shapes(self, x: TensorType, condition: TensorType) -> tuple[OpenShape, ...]:  # type: ignore[override]
+    def open_shapes(self, x: TensorType, condition: TensorType) -> tuple[OpenShape, ...]:  # type: ignore[override]  # an argument per operand
         if self.axis is None:
             return ((None,),)
         axis = normalize_axis(self.name, self.axis, x.rank)
@@ -173,7 +173,7 @@ class Compress(Op):
     def compute(self, x: Array, condition: Array) -> Arrays:
         return (np.compress(condition, x, self.axis),)
 
-    def run_on_host(self, threads: int, x: Array, condition: Array) -> Arrays:  # type: ignore[override]
+    def run_on_host(self, threads: int, x: Array, condition: Array) -> Arrays:  # type: ignore[override]  # an argument per operand
         flat = self.axis is None or x.ndim == 1
         if not flat or condition.size < WORTH_KERNELS or not is_number(x.dtype) or x.dtype.itemsize > 8:
             return self.reference(x, condition)
