@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
+from cenote.frontends import pieces
 from cenote.frontends.tensorflow.nodes import DEAD, Dead, Decode, Site, Value, Variable
 from cenote.frontends.tensorflow.operators_pictures import PICTURES
 from cenote.frontends.tensorflow.operators_shape import SHAPES
@@ -124,11 +125,7 @@ def _while(site: Site) -> Sequence[Value]:
 
 
 def _clip(low: float, high: float) -> Decode:
-    def decode(site: Site) -> str:
-        bounds = [site.builder.constant(np.float32(bound)) for bound in (low, high)]
-        return site.builder.add("Clip", site.input(0), *bounds, name=site.name)
-
-    return decode
+    return lambda site: pieces.clipped(site.builder, site.input(0), low, high, site.name)
 
 
 def _clip_by_value(site: Site) -> str:
@@ -149,8 +146,8 @@ def _after(inner: str, outer: str) -> Decode:
 
 
 def _squared_difference(site: Site) -> str:
-    difference = site.builder.add("Sub", *site.values())
-    return site.builder.add("Mul", difference, difference, name=site.name)
+    x, y = site.values()
+    return pieces.squared_difference(site.builder, x, y, site.name)
 
 
 def _square(site: Site) -> str:
@@ -173,22 +170,13 @@ def _one_less(op: str, first: bool) -> Decode:
 
 
 def _floor_division(site: Site) -> str:
-    """Rounds down. Of integers: the quotient of what is left when the remainder, which has the divisor's sign, is
-    gone.
-    """
     x, y = site.values()
-    if site.dtype("T").kind == "f":
-        return site.builder.add("Floor", site.builder.add("Div", x, y), name=site.name)
-    exact = site.builder.add("Sub", x, site.builder.add("Mod", x, y))
-    return site.builder.add("Div", exact, y, name=site.name)
+    return pieces.floor_division(site.builder, x, y, site.dtype("T").kind == "f", site.name)
 
 
 def _floor_remainder(site: Site) -> str:
     x, y = site.values()
-    if site.dtype("T").kind != "f":
-        return site.builder.add("Mod", x, y, name=site.name)
-    whole = site.builder.add("Floor", site.builder.add("Div", x, y))
-    return site.builder.add("Sub", x, site.builder.add("Mul", whole, y), name=site.name)
+    return pieces.floor_remainder(site.builder, x, y, site.dtype("T").kind == "f", site.name)
 
 
 def _divide_no_nan(site: Site) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
+from cenote.frontends import pieces
 from cenote.frontends.strided_slice import TO_END, apply_strided, as_int64, sliced, strided
 from cenote.frontends.tensorflow.nodes import Decode, Site
 
@@ -64,23 +65,12 @@ def _split_v(site: Site) -> Sequence[str]:
 
 
 def _pack(site: Site) -> str:
-    """Stack along a new axis."""
-    axis = site.integer("axis", 0)
-    axes = site.builder.constant(np.array([axis], np.int64))
-    values = [site.builder.add("Unsqueeze", value, axes) for value in site.values()]
-    return site.builder.add("Concat", *values, name=site.name, axis=axis)
+    return pieces.stacked(site.builder, site.values(), site.integer("axis", 0), site.name)
 
 
 def _unpack(site: Site) -> list[str]:
-    axis, count = site.integer("axis", 0), site.integer("num")
-    axes = site.builder.constant(np.array([axis], np.int64))
-    if count == 1:
-        return [site.builder.add("Squeeze", site.input(0), axes, name=site.name)]
-    parts = site.builder.add_many("Split", (site.input(0),), [""] * count, axis=axis, num_outputs=count)
-    return [
-        site.builder.add("Squeeze", part, axes, name=name)
-        for part, name in zip(parts, _parts(site, count), strict=True)
-    ]
+    names = _parts(site, site.integer("num"))
+    return pieces.unstacked(site.builder, site.input(0), site.integer("axis", 0), names)
 
 
 def _slice(site: Site) -> str:
@@ -229,9 +219,7 @@ def _cumulate(site: Site) -> str:
 
 
 def _reverse(site: Site) -> str:
-    axes = site.numbers(1, "the axes")
-    starts, ends, steps = [-1] * len(axes), [-TO_END] * len(axes), [-1] * len(axes)
-    return sliced(site.builder, site.input(0), starts, ends, axes, steps, site.name)
+    return pieces.reversed_along(site.builder, site.input(0), site.numbers(1, "the axes"), site.name)
 
 
 SHAPES: Mapping[str, Decode] = {

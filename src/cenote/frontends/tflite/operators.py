@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
+from cenote.frontends import pieces
 from cenote.frontends.builder import reshaped, transposed
 from cenote.frontends.tflite.operators_shape import SHAPES
 from cenote.frontends.tflite.site import Decode, Site, plain
@@ -142,11 +143,7 @@ def _softmax(site: Site) -> str:
 
 
 def _clip(low: float, high: float) -> Decode:
-    def decode(site: Site) -> str:
-        bounds = [site.builder.constant(np.float32(bound)) for bound in (low, high)]
-        return site.builder.add("Clip", site.x(), *bounds, name=site.name)
-
-    return decode
+    return lambda site: pieces.clipped(site.builder, site.x(), low, high, site.name)
 
 
 def _prelu(site: Site) -> str:
@@ -171,8 +168,8 @@ def _square(site: Site) -> str:
 
 
 def _squared_difference(site: Site) -> str:
-    difference = site.builder.add("Sub", *site.values())
-    return site.builder.add("Mul", difference, difference, name=site.name)
+    x, y = site.values()
+    return pieces.squared_difference(site.builder, x, y, site.name)
 
 
 def _is_float(site: Site) -> bool:
@@ -182,18 +179,12 @@ def _is_float(site: Site) -> bool:
 
 def _floor_division(site: Site) -> str:
     x, y = site.values()
-    if _is_float(site):
-        return site.builder.add("Floor", site.builder.add("Div", x, y), name=site.name)
-    exact = site.builder.add("Sub", x, site.builder.add("Mod", x, y))
-    return site.builder.add("Div", exact, y, name=site.name)
+    return pieces.floor_division(site.builder, x, y, _is_float(site), site.name)
 
 
 def _floor_remainder(site: Site) -> str:
     x, y = site.values()
-    if not _is_float(site):
-        return site.builder.add("Mod", x, y, name=site.name)
-    whole = site.builder.add("Floor", site.builder.add("Div", x, y))
-    return site.builder.add("Sub", x, site.builder.add("Mul", whole, y), name=site.name)
+    return pieces.floor_remainder(site.builder, x, y, _is_float(site), site.name)
 
 
 def _normalized(site: Site) -> str:

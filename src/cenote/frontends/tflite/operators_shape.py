@@ -8,6 +8,7 @@ import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.types import dtype_named
+from cenote.frontends import pieces
 from cenote.frontends.strided_slice import TO_END, apply_strided, as_int64, sliced, strided
 from cenote.frontends.tflite import schema
 from cenote.frontends.tflite.site import Decode, Site
@@ -63,24 +64,11 @@ def _split_v(site: Site) -> Sequence[str]:
 
 
 def _pack(site: Site) -> str:
-    axis = int(site.option("axis"))
-    axes = site.builder.constant(np.array([axis], np.int64))
-    values = [site.builder.add("Unsqueeze", value, axes) for value in site.values()]
-    return site.builder.add("Concat", *values, name=site.name, axis=axis)
+    return pieces.stacked(site.builder, site.values(), int(site.option("axis")), site.name)
 
 
 def _unpack(site: Site) -> Sequence[str]:
-    axis, count = int(site.option("axis")), len(site.outputs)
-    axes = site.builder.constant(np.array([axis], np.int64))
-    parts = (
-        site.builder.add_many("Split", (site.x(),), [""] * count, axis=axis, num_outputs=count)
-        if count > 1
-        else (site.x(),)
-    )
-    return [
-        site.builder.add("Squeeze", part, axes, name=name)
-        for part, name in zip(parts, _names(site), strict=True)
-    ]
+    return pieces.unstacked(site.builder, site.x(), int(site.option("axis")), _names(site))
 
 
 def _slice(site: Site) -> str:
@@ -221,9 +209,7 @@ def _cumulate(site: Site) -> str:
 
 
 def _reverse(site: Site) -> str:
-    axes = site.numbers(1, "the axes")
-    count = len(axes)
-    return sliced(site.builder, site.x(), [-1] * count, [-TO_END] * count, axes, [-1] * count, site.name)
+    return pieces.reversed_along(site.builder, site.x(), site.numbers(1, "the axes"), site.name)
 
 
 SHAPES: Mapping[str, Decode] = {
