@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cenote.core.errors import CenoteError
+from cenote.core.errors import CenoteError, ModelError
+from cenote.frontends.builder import decoded
 from cenote.frontends.formats import Format, import_model
 from tests.frontends.test_tensorflow_models import ARCHIVE, NEEDS_H5PY
 
@@ -167,3 +168,13 @@ def test_without_h5py(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(CenoteError, match=r"pip install 'cenote\[keras\]'"):
         import_model(CONTENTS["mobilenet.keras"])
+
+
+def test_an_operation_with_other_inputs_than_it_takes_is_named() -> None:
+    def decode(inputs: tuple[int, ...]) -> int:
+        (axis,) = inputs
+        return axis
+
+    assert decoded(decode, (3,)) == 3
+    with pytest.raises(ModelError, match="do not fit"):
+        decoded(decode, (3, 4))

@@ -8,8 +8,8 @@ constants are then there to be read.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,8 +20,22 @@ from cenote.ops import DECODERS
 from cenote.ops.base import Imported, Op, Rewired
 from cenote.ops.elementwise.cast import Cast, converted
 
+S = TypeVar("S")
+T = TypeVar("T")
+
 OPSET = 21  # of ONNX, whose names and attributes are used
 _FOLDED = 1 << 16  # elements of a result that is computed at once
+
+
+def decoded(decode: Callable[[S], T], site: S) -> T:
+    """What a decoder makes of an operation. Raises ModelError where its inputs or attributes have other forms or counts
+    than the operation's, which decoders take for granted."""
+    try:
+        return decode(site)
+    except CenoteError:
+        raise
+    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+        raise ModelError(f"its inputs or attributes do not fit ({error})") from error
 
 
 class GraphBuilder:

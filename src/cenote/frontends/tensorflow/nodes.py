@@ -14,7 +14,7 @@ import numpy as np
 
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array, Dimension
-from cenote.frontends.builder import GraphBuilder
+from cenote.frontends.builder import GraphBuilder, decoded
 from cenote.frontends.channels_last import ChannelsLast
 from cenote.frontends.tensorflow.messages import Contents
 from cenote.frontends.tensorflow.tensors import array_of, dtype_of, shape_of
@@ -313,7 +313,7 @@ class Importer:
                         "only a number per channel can be added or multiplied before a BatchToSpaceND"
                     )
             return (replace(spread, waiting=(*spread.waiting, site)),)
-        made = decode(site)
+        made = decoded(decode, site)
         if isinstance(made, str | Variable | Dead | Spread):
             return (made,)
         return tuple(made)

@@ -9,6 +9,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError
 from cenote.core.types import dtype_named
+from cenote.frontends.builder import decoded
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.tflite import schema
 from cenote.frontends.tflite.dilation import gathered, spread_of, waits
@@ -136,7 +137,7 @@ def _add(importer: Importer, operator: Table, codes: list[str], position: int) -
     try:
         fields = schema.OPTIONS.get(codes[code])
         options = None if fields is None else operator.table("builtin_options", fields)
-        values = _decoded(Site(codes[code], name, inputs, outputs, options, operator, importer))
+        values = decoded(_decoded, Site(codes[code], name, inputs, outputs, options, operator, importer))
         given: Mapping[int, str] = dict(
             zip(outputs, [values] if isinstance(values, str) else values, strict=False)
         )
