@@ -27,7 +27,8 @@ class Cut(NamedTuple):
 @dataclass(eq=False)
 class Axis:
     """`out` outputs over `size` inputs: output o reads inputs low[o] to high[o] - 1, once clipped to the input, and
-    begins[o] to ends[o] - 1 of the padded axis. `aligned`: there is no padding and no two outputs read the same."""
+    begins[o] to ends[o] - 1 of the padded axis. `aligned`: there is no padding and no two outputs read the same. Of windows
+    that slide, `begin` is the padding before them."""
 
     size: int
     out: int
@@ -37,6 +38,7 @@ class Axis:
     ends: Array
     aligned: bool
     stride: int = 1
+    begin: int | None = None
 
     def __post_init__(self) -> None:
         self._spans: dict[tuple[int, bool], int] = {}
@@ -49,6 +51,19 @@ class Axis:
             first, last = (self.begins, self.ends) if padded else (self.low, self.high)
             self._spans[key] = int((last[outputs - 1 :] - first[: self.out - outputs + 1]).max())
         return self._spans[key]
+
+    def spans(self, outputs: Array, padded: bool = False) -> Array:
+        """`span` of each number of outputs."""
+        if self.begin is None:
+            return np.array([self.span(count, padded) for count in outputs.tolist()])
+        # What tiles of equal windows read, clipped, rises with their place up to where the padding ends, and falls
+        # from where the input does: it is most next to the end of the padding.
+        first, last = (self.begins, self.ends) if padded else (self.low, self.high)
+        found: Array = np.zeros(len(outputs), np.int64)
+        for place in (self.begin // self.stride, -(-self.begin // self.stride)):
+            start = np.clip(place, 0, self.out - outputs)
+            found = np.maximum(found, last[start + outputs - 1] - first[start])
+        return found
 
     def cut(self, outputs: int) -> Cut:
         """The axis in tiles of this size; the last may be smaller."""
@@ -82,7 +97,7 @@ def window_axis(windows: AxisWindow) -> Axis:
     low = np.clip(begins, 0, windows.size)
     high = np.maximum(low, np.clip(ends, 0, windows.size))
     aligned = not windows.begin and not windows.end and windows.reach <= windows.stride
-    return Axis(windows.size, count, low, high, begins, ends, aligned, windows.stride)
+    return Axis(windows.size, count, low, high, begins, ends, aligned, windows.stride, windows.begin)
 
 
 def range_axis(size: int, ranges: Sequence[tuple[int, int]]) -> Axis:

@@ -13,7 +13,10 @@ nothing overlaps. Cores do not wait for each other, and have a DMA engine each.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +24,9 @@ from cenote.core.types import Array
 from cenote.tiling.hardware import Hardware
 from cenote.tiling.layer import Layer, Tile
 from cenote.tiling.policy import Policy
+
+Run = Callable[[Array], Array]
+"""From bytes of a burst to what it costs."""
 
 MOST_TASKS = 1 << 21
 """Steps of plans that are costed one by one; larger plans by their sums, as if all cores had the same."""
@@ -107,154 +113,140 @@ class Cost:
     exact: bool = True
 
 
-@dataclass(frozen=True)
-class Steps:
-    """Cycles of loads, computations and stores of all tasks: (tasks, channel parts); and what they move."""
+class Steps(NamedTuple):
+    """Cycles of loads, computations and stores of all tasks: (tasks, channel parts)."""
 
     load: Array
     compute: Array
     store: Array
-    bytes_in: int
-    bytes_out: int
-    bursts: int
 
 
 def cost_of(layer: Layer, hardware: Hardware, policy: Policy, tile: Tile) -> Cost:
     """Cycles of the busiest core, and everything that is moved."""
-    tasks = math.prod(tasks_of(layer, policy, tile)) * layer.channel_parts(tile.channels)
-    if tasks > MOST_TASKS:
-        return _rough(layer, hardware, policy, tile)
-    steps = steps_of(layer, hardware, policy, tile)
-    cycles = busiest(steps, hardware.cores, policy.copies(hardware) == 2)
-    return Cost(cycles, steps.bytes_in, steps.bytes_out, steps.bursts)
+    cycles, exact = cycles_of(layer, hardware, policy, tile)
+    return Cost(cycles, *_traffic(layer, policy, tile), exact=exact)
 
 
-def _rough(layer: Layer, hardware: Hardware, policy: Policy, tile: Tile) -> Cost:
-    """From the steps of one block of planes of each size; they repeat for all others."""
-    blocks = layer.bounds(tile.nc, policy.batch == "apart")
-    sizes, counts = np.unique(blocks[:, 1] - blocks[:, 0], return_counts=True)
-    cycles, moved = 0.0, np.zeros(3, np.int64)
+def cycles_of(layer: Layer, hardware: Hardware, policy: Policy, tile: Tile) -> tuple[int, bool]:
+    """Cycles of the busiest core, and whether all tasks were followed."""
     double = policy.copies(hardware) == 2
+    blocks = layer.bounds(tile.nc, policy.batch == "apart")
+    tasks = math.prod(tasks_of(layer, policy, tile)) * layer.channel_parts(tile.channels)
+    if tasks <= MOST_TASKS:
+        return busiest(steps_of(layer, hardware, tile, blocks), hardware.cores, double), True
+    # From the steps of one block of planes of each size, which repeat for all others.
+    sizes, counts = np.unique(blocks[:, 1] - blocks[:, 0], return_counts=True)
+    cycles = 0.0
     for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
-        steps = steps_of(layer, hardware, policy, tile, np.array([[0, size]]))
+        steps = steps_of(layer, hardware, tile, np.array([[0, size]]))
         cycles += count * busiest(steps, 1, double) / hardware.cores
-        moved += count * np.array((steps.bytes_in, steps.bytes_out, steps.bursts))
-    return Cost(math.ceil(cycles), int(moved[0]), int(moved[1]), int(moved[2]), exact=False)
+    return math.ceil(cycles), False
 
 
-def steps_of(
-    layer: Layer, hardware: Hardware, policy: Policy, tile: Tile, blocks: Array | None = None
-) -> Steps:
+def steps_of(layer: Layer, hardware: Hardware, tile: Tile, blocks: Array) -> Steps:
     """Every step of every task, tasks in row-major order over blocks of planes, D, H and W."""
-    if blocks is None:
-        blocks = layer.bounds(tile.nc, policy.batch == "apart")
     cuts = [axis.cut(o) for axis, o in zip(layer.axes, tile.spatial, strict=True)]
     channels = layer.channels_of(blocks, tile.channels)  # (blocks, parts)
     filters = blocks[:, 1] - blocks[:, 0]
-    item = layer.dtype.itemsize
-    ins = [cut.inputs for cut in cuts]
-    outs = [cut.outputs for cut in cuts]
-    load = _Transfer(
-        hardware, channels[:, None, None, None, :], ins, [axis.size for axis in layer.axes], item
-    )
-    store = _Transfer(
-        hardware, filters[:, None, None, None, None], outs, [axis.out for axis in layer.axes], item
-    )
-    stored, moved_out, bursts_out = store.cycles, store.bytes, store.bursts
+    count, parts = channels.shape
+    item, sizes, outs = layer.dtype.itemsize, [a.size for a in layer.axes], [a.out for a in layer.axes]
+    run = partial(run_cycles, hardware)
+    load = _transfers(run, channels.ravel(), [cut.inputs for cut in cuts], sizes, item)
+    outputs = [cut.outputs for cut in cuts]
+    store = _transfers(run, filters, outputs, outs, item)
     if layer.indices:
-        second = _Transfer(
-            hardware,
-            filters[:, None, None, None, None],
-            outs,
-            [axis.out for axis in layer.axes],
-            layer.indices.itemsize,
-        )
-        stored, moved_out, bursts_out = (
-            stored + second.cycles,
-            moved_out + second.bytes,
-            bursts_out + second.bursts,
-        )
-    loaded, moved_in, bursts_in = load.cycles, load.bytes, load.bursts
-    shape = (*(len(filters),), *(cut.parts for cut in cuts), channels.shape[1])
-    share = np.ones((1, 1))
+        store = store + _transfers(run, filters, outputs, outs, layer.indices.itemsize)
     if layer.conv:
-        extra, extra_bytes, extra_bursts = _weights(layer, hardware, filters, tile)
-        positions = math.prod(shape[1:4])
-        loaded = loaded + extra[:, None, None, None, :]
-        moved_in, bursts_in = moved_in + extra_bytes * positions, bursts_in + extra_bursts * positions
-        starts = np.arange(0, layer.conv.group_channels, tile.channels)
-        share = (np.minimum(starts + tile.channels, layer.conv.group_channels) - starts)[
-            None
-        ] / layer.conv.group_channels
-    vectors = -(-outs[2] * item // hardware.vector_bytes)
-    grid = _grid(filters[:, None, None, None, None], [outs[0], outs[1], vectors])
-    work = grid * (layer.work / hardware.compute_per_cycle) * share[:, None, None, None, :]
-    compute = hardware.compute_startup_cycles + np.ceil(work - 1e-9)
-    tasks = math.prod(shape[:4])
-    last = np.zeros((tasks, shape[4]))
-    last[:, -1] = np.broadcast_to(stored, (*shape[:4], 1)).reshape(tasks)
+        load = load + _weights(run, layer, filters, tile).reshape(-1, 1)
+    vectors = -(-outputs[2] * item // hardware.vector_bytes)
+    work = layer.work / hardware.compute_per_cycle
+    boxes = np.multiply.outer(np.multiply.outer(outputs[0], outputs[1]), vectors).ravel() * work
+    grid = np.multiply.outer(filters, boxes).reshape(-1, 1)
+    if parts > 1:
+        grid = grid * (_channel_parts(layer, tile) / layer.conv.group_channels if layer.conv else 1.0)
+    stored = np.zeros((store.size, parts))
+    stored[:, -1] = store.ravel()
     return Steps(
-        np.broadcast_to(loaded, shape).reshape(tasks, -1),
-        np.broadcast_to(compute, shape).reshape(tasks, -1),
-        last,
-        moved_in,
-        moved_out,
-        bursts_in + bursts_out,
+        load.reshape(count, parts, -1).transpose(0, 2, 1).reshape(-1, parts),
+        hardware.compute_startup_cycles + np.ceil(grid - 1e-9),
+        stored,
     )
 
 
-def _grid(planes: Array, extents: list[Array]) -> Array:
-    deep, high, wide = extents
-    return (
-        planes
-        * deep[None, :, None, None, None]
-        * high[None, None, :, None, None]
-        * wide[None, None, None, :, None]
-    )
-
-
-class _Transfer:
-    """Moving boxes of these planes and extents out of maps of the extents `whole`: cycles of each, and totals."""
-
-    def __init__(
-        self, hardware: Hardware, planes: Array, extents: list[Array], whole: list[int], item: int
-    ) -> None:
-        deep, high, wide = (
-            extent.reshape([-1 if axis == place else 1 for place in range(5)])
-            for axis, extent in enumerate(extents, 1)
-        )
-        elements = planes * deep * high * wide
-        rows = np.where(wide < whole[2], planes * deep * high, 0)
-        flat = np.where((wide == whole[2]) & (high < whole[1]), planes * deep, 0)
-        solid = np.where((wide == whole[2]) & (high == whole[1]), np.where(deep < whole[0], planes, 1), 0)
-        bursts = np.where(elements == 0, 0, rows + flat + solid)
-        self.cycles = transfer_cycles(hardware, bursts, elements * item)
-        self.bytes = int(elements.sum()) * item
-        self.bursts = int(bursts.sum())
-
-
-def transfer_cycles(hardware: Hardware, bursts: Array, nbytes: Array) -> Array:
-    """Of so many equal bursts that move so many bytes together."""
-    each = np.ceil(nbytes / np.maximum(bursts, 1) / hardware.dma_bytes_per_cycle)
-    cycles: Array = bursts * (hardware.dma_startup_cycles + each)
+def run_cycles(hardware: Hardware, nbytes: Array) -> Array:
+    """Of bursts of so many bytes each; none for none."""
+    each = hardware.dma_startup_cycles + np.ceil(nbytes / hardware.dma_bytes_per_cycle)
+    cycles: Array = np.where(nbytes > 0, each, 0.0)
     return cycles
 
 
-def _weights(layer: Layer, hardware: Hardware, filters: Array, tile: Tile) -> tuple[Array, int, int]:
-    """Loads of weights, and with the first part of the bias: cycles (blocks, parts), bytes and bursts per position."""
-    conv = layer.conv
-    assert conv is not None
+def _transfers(run: Run, planes: Array, extents: list[Array], whole: list[int], item: int) -> Array:
+    """(planes, boxes): moving boxes of these extents out of maps of the extents `whole`, so many planes each."""
+    deep, high, wide = extents
+    area, volume = whole[2] * item, whole[1] * whole[2] * item
+    rows = np.multiply.outer(np.multiply.outer(deep, high), run(wide * item))
+    if wide.max() < whole[2]:
+        return np.multiply.outer(planes, rows.ravel())
+    solid = run(deep * volume) * (deep < whole[0])
+    flat = np.where(high < whole[1], np.multiply.outer(deep, run(high * area)), solid[:, None])
+    boxes = np.where(wide < whole[2], rows, flat[:, :, None])
+    cycles: Array = np.multiply.outer(planes, boxes.ravel())
+    if deep.max() == whole[0] and high.max() == whole[1]:
+        are_whole = np.multiply.outer(np.multiply.outer(deep == whole[0], high == whole[1]), wide == whole[2])
+        cycles = cycles + np.multiply.outer(run(planes * (whole[0] * volume)), are_whole.ravel())
+    return cycles
+
+
+def _channel_parts(layer: Layer, tile: Tile) -> Array:
+    """Input channels of each part."""
+    assert layer.conv is not None
+    starts = np.arange(0, layer.conv.group_channels, tile.channels)
+    parts: Array = np.minimum(starts + tile.channels, layer.conv.group_channels) - starts
+    return parts
+
+
+def _weights(run: Run, layer: Layer, filters: Array, tile: Tile) -> Array:
+    """(blocks, parts): loads of weights, and with the first part of the bias."""
+    assert layer.conv is not None
     item = layer.dtype.itemsize
-    starts = np.arange(0, conv.group_channels, tile.channels)
-    parts = np.minimum(starts + tile.channels, conv.group_channels) - starts
-    elements = filters[:, None] * parts[None] * conv.taps
-    bursts = np.broadcast_to(filters[:, None] if len(parts) > 1 else 1, elements.shape)
-    cycles = transfer_cycles(hardware, bursts, elements * item)
-    moved, count = int(elements.sum()) * item, int(bursts.sum())
+    part_bytes = _channel_parts(layer, tile) * layer.conv.taps * item
+    if len(part_bytes) == 1:
+        cycles = run(np.multiply.outer(filters, part_bytes))
+    else:  # filters' parts do not lie side by side
+        cycles = np.multiply.outer(filters, run(part_bytes))
     if layer.has_bias:
-        cycles[:, 0] += transfer_cycles(hardware, np.ones_like(filters), filters * item)
-        moved, count = moved + int(filters.sum()) * item, count + len(filters)
-    return cycles, moved, count
+        cycles[:, 0] += run(filters * item)
+    return cycles
+
+
+def _traffic(layer: Layer, policy: Policy, tile: Tile) -> tuple[int, int, int]:
+    """Bytes in, bytes out and bursts of a whole plan."""
+    blocks = layer.bounds(tile.nc, policy.batch == "apart")
+    cuts = [axis.cut(o) for axis, o in zip(layer.axes, tile.spatial, strict=True)]
+    channels = layer.channels_of(blocks, tile.channels)
+    filters = blocks[:, 1] - blocks[:, 0]
+    item = layer.dtype.itemsize
+    sizes, outs = [a.size for a in layer.axes], [a.out for a in layer.axes]
+
+    def runs(planes: Array, extents: list[Array], whole: list[int]) -> int:
+        alike, counts = np.unique(planes, return_counts=True)
+        return int(counts @ _transfers(_is_any, alike, extents, whole, item).sum(1))
+
+    moved_in = int(channels.sum()) * math.prod(cut.read for cut in cuts) * item
+    bursts = runs(channels.ravel(), [cut.inputs for cut in cuts], sizes)
+    if layer.conv:
+        positions = math.prod(cut.parts for cut in cuts)
+        weights = int(filters.sum()) * layer.conv.group_channels * layer.conv.taps
+        moved_in += (weights + (int(filters.sum()) if layer.has_bias else 0)) * item * positions
+        bursts += int(_weights(_is_any, layer, filters, tile).sum()) * positions
+    cell = item + (layer.indices.itemsize if layer.indices else 0)
+    stores = runs(filters, [cut.outputs for cut in cuts], outs)
+    return moved_in, layer.cells * cell, bursts + stores * (2 if layer.indices else 1)
+
+
+def _is_any(nbytes: Array) -> Array:
+    """One burst where there are bytes."""
+    return (nbytes > 0).astype(float)
 
 
 def busiest(steps: Steps, cores: int, double: bool) -> int:
@@ -263,14 +255,14 @@ def busiest(steps: Steps, cores: int, double: bool) -> int:
     cores = min(cores, tasks)
     rounds = -(-tasks // cores)
     lanes = []
-    for array in (steps.load, steps.compute, steps.store):
+    for array in steps:
         full = np.zeros((rounds * cores, parts))
         full[:tasks] = array
-        lanes.append(full.reshape(rounds, cores, parts).transpose(1, 0, 2).reshape(cores, rounds * parts))
+        lanes.append(full.reshape(rounds, cores, parts).transpose(0, 2, 1).reshape(rounds * parts, cores))
     load, compute, store = lanes
     if not double:
-        return int((load + compute + store).sum(1).max())
+        return int((load + compute + store).sum(0).max())
     moved = np.zeros_like(load)
-    moved[:, :-1] += load[:, 1:]
-    moved[:, 1:] += store[:, :-1]
-    return int((load[:, 0] + np.maximum(compute, moved).sum(1) + store[:, -1]).max())
+    moved[:-1] += load[1:]
+    moved[1:] += store[:-1]
+    return int((load[0] + np.maximum(compute, moved).sum(0) + store[-1]).max())

@@ -12,10 +12,10 @@ from cenote.tiling.problem import TilingPlan
 def timeline(plan: TilingPlan, cores: int = 8, tasks: int = 12) -> list[Event]:
     """Events of the first cores, the first tasks of each."""
     parts = plan.layer.channel_parts(plan.tile.channels)
-    blocks = None
+    blocks = plan.layer.bounds(plan.tile.nc, plan.policy.batch == "apart")
     if plan.tasks * parts > MOST_TASKS:
         blocks = np.array([[0, min(plan.tile.nc, plan.layer.most_planes)]])
-    steps = steps_of(plan.layer, plan.hardware, plan.policy, plan.tile, blocks)
+    steps = steps_of(plan.layer, plan.hardware, plan.tile, blocks)
     every = min(plan.hardware.cores, plan.tasks)
     copies = plan.policy.copies(plan.hardware)
     events: list[Event] = []
