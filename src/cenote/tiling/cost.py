@@ -13,7 +13,7 @@ nothing overlaps. Cores do not wait for each other, and have a DMA engine each.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -114,7 +114,7 @@ class Cost:
 
 
 class Steps(NamedTuple):
-    """Cycles of loads, computations and stores of all tasks: (tasks, channel parts)."""
+    """Cycles of loads, computations and stores of all tasks: (plans, tasks, channel parts)."""
 
     load: Array
     compute: Array
@@ -123,54 +123,52 @@ class Steps(NamedTuple):
 
 def cost_of(layer: Layer, hardware: Hardware, policy: Policy, tile: Tile) -> Cost:
     """Cycles of the busiest core, and everything that is moved."""
-    cycles, exact = cycles_of(layer, hardware, policy, tile)
-    return Cost(cycles, *_traffic(layer, policy, tile), exact=exact)
+    cycles, exact = cycles_of(layer, hardware, policy, [tile])
+    return Cost(int(cycles[0]), *_traffic(layer, policy, tile), exact=exact)
 
 
-def cycles_of(layer: Layer, hardware: Hardware, policy: Policy, tile: Tile) -> tuple[int, bool]:
-    """Cycles of the busiest core, and whether all tasks were followed."""
+def cycles_of(layer: Layer, hardware: Hardware, policy: Policy, tiles: Sequence[Tile]) -> tuple[Array, bool]:
+    """Cycles of the busiest core with each of the tiles, which cut every axis into equally many parts; and whether all
+    tasks were followed."""
     double = policy.copies(hardware) == 2
-    blocks = layer.bounds(tile.nc, policy.batch == "apart")
-    tasks = math.prod(tasks_of(layer, policy, tile)) * layer.channel_parts(tile.channels)
+    tasks = math.prod(tasks_of(layer, policy, tiles[0])) * layer.channel_parts(tiles[0].channels)
+    blocks = layer.block_sizes(np.array([tile.nc for tile in tiles]), policy.batch == "apart")
     if tasks <= MOST_TASKS:
-        return busiest(steps_of(layer, hardware, tile, blocks), hardware.cores, double), True
+        return busiest(steps_of(layer, hardware, tiles, blocks), hardware.cores, double), True
     # From the steps of one block of planes of each size, which repeat for all others.
-    sizes, counts = np.unique(blocks[:, 1] - blocks[:, 0], return_counts=True)
-    cycles = 0.0
-    for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
-        steps = steps_of(layer, hardware, tile, np.array([[0, size]]))
-        cycles += count * busiest(steps, 1, double) / hardware.cores
-    return math.ceil(cycles), False
+    found = np.zeros(len(tiles))
+    for place, tile in enumerate(tiles):
+        for size, count in zip(*np.unique(blocks[place], return_counts=True), strict=True):
+            steps = steps_of(layer, hardware, [tile], np.array([[size]]))
+            found[place] += count * float(busiest(steps, 1, double)[0]) / hardware.cores
+    return np.ceil(found), False
 
 
-def steps_of(layer: Layer, hardware: Hardware, tile: Tile, blocks: Array) -> Steps:
-    """Every step of every task, tasks in row-major order over blocks of planes, D, H and W."""
-    cuts = [axis.cut(o) for axis, o in zip(layer.axes, tile.spatial, strict=True)]
-    channels = layer.channels_of(blocks, tile.channels)  # (blocks, parts)
-    filters = blocks[:, 1] - blocks[:, 0]
-    count, parts = channels.shape
+def steps_of(layer: Layer, hardware: Hardware, tiles: Sequence[Tile], blocks: Array) -> Steps:
+    """Every step of every task, tasks in row-major order over blocks of planes, D, H and W. `blocks` has the planes of
+    each block, a row per tile."""
+    inputs, outputs = _extents(layer, tiles)
+    channels = layer.channels_of(blocks, tiles[0].channels)  # (plans, blocks, parts)
+    parts = channels.shape[2]
     item, sizes, outs = layer.dtype.itemsize, [a.size for a in layer.axes], [a.out for a in layer.axes]
     run = partial(run_cycles, hardware)
-    load = _transfers(run, channels.ravel(), [cut.inputs for cut in cuts], sizes, item)
-    outputs = [cut.outputs for cut in cuts]
+    load = _transfers(run, channels, inputs, sizes, item)
+    filters = blocks[:, :, None]
     store = _transfers(run, filters, outputs, outs, item)
     if layer.indices:
         store = store + _transfers(run, filters, outputs, outs, layer.indices.itemsize)
     if layer.conv:
-        load = load + _weights(run, layer, filters, tile).reshape(-1, 1)
+        load = load + _weights(run, layer, blocks, tiles[0].channels)[:, :, None]
     vectors = -(-outputs[2] * item // hardware.vector_bytes)
-    work = layer.work / hardware.compute_per_cycle
-    boxes = np.multiply.outer(np.multiply.outer(outputs[0], outputs[1]), vectors).ravel() * work
-    grid = np.multiply.outer(filters, boxes).reshape(-1, 1)
-    if parts > 1:
-        grid = grid * (_channel_parts(layer, tile) / layer.conv.group_channels if layer.conv else 1.0)
-    stored = np.zeros((store.size, parts))
-    stored[:, -1] = store.ravel()
-    return Steps(
-        load.reshape(count, parts, -1).transpose(0, 2, 1).reshape(-1, parts),
-        hardware.compute_startup_cycles + np.ceil(grid - 1e-9),
-        stored,
-    )
+    boxes = _boxes(outputs[0], outputs[1], vectors) * (layer.work / hardware.compute_per_cycle)
+    grid = blocks[:, :, None, None] * boxes[:, None, :, None]
+    if layer.conv and parts > 1:
+        grid = grid * (layer.parts_of(tiles[0].channels) / layer.conv.group_channels)
+    compute = hardware.compute_startup_cycles + np.ceil(grid - 1e-9)
+    plans = len(tiles)
+    stored = np.zeros((plans, store.size // plans, parts))
+    stored[:, :, -1] = store.reshape(plans, -1)
+    return Steps(load.reshape(plans, -1, parts), compute.reshape(plans, -1, parts), stored)
 
 
 def run_cycles(hardware: Hardware, nbytes: Array) -> Array:
@@ -180,68 +178,79 @@ def run_cycles(hardware: Hardware, nbytes: Array) -> Array:
     return cycles
 
 
+def _extents(layer: Layer, tiles: Sequence[Tile]) -> tuple[list[Array], list[Array]]:
+    """Inputs and outputs of the tiles along each axis, a row per plan."""
+    inputs, outputs = [], []
+    for place, axis in enumerate(layer.axes):
+        cuts = [axis.cut(tile.spatial[place]) for tile in tiles]
+        inputs.append(np.stack([cut.inputs for cut in cuts]))
+        outputs.append(np.stack([cut.outputs for cut in cuts]))
+    return inputs, outputs
+
+
+def _boxes(deep: Array, high: Array, wide: Array) -> Array:
+    """(plans, boxes): products over the three axes."""
+    boxes: Array = deep[:, :, None, None] * high[:, None, :, None] * wide[:, None, None, :]
+    return boxes.reshape(len(deep), -1)
+
+
 def _transfers(run: Run, planes: Array, extents: list[Array], whole: list[int], item: int) -> Array:
-    """(planes, boxes): moving boxes of these extents out of maps of the extents `whole`, so many planes each."""
+    """(plans, blocks, boxes, parts): moving boxes of these extents out of maps of the extents `whole`, so many planes
+    (plans, blocks, parts) each."""
     deep, high, wide = extents
     area, volume = whole[2] * item, whole[1] * whole[2] * item
-    rows = np.multiply.outer(np.multiply.outer(deep, high), run(wide * item))
+    spread = planes[:, :, None, :]
+    boxes = _boxes(deep, high, run(wide * item))
     if wide.max() < whole[2]:
-        return np.multiply.outer(planes, rows.ravel())
-    solid = run(deep * volume) * (deep < whole[0])
-    flat = np.where(high < whole[1], np.multiply.outer(deep, run(high * area)), solid[:, None])
-    boxes = np.where(wide < whole[2], rows, flat[:, :, None])
-    cycles: Array = np.multiply.outer(planes, boxes.ravel())
+        return spread * boxes[:, None, :, None]
+    shape = len(deep), deep.shape[1], high.shape[1], wide.shape[1]
+    solid = (run(deep * volume) * (deep < whole[0]))[:, :, None, None]
+    flat = deep[:, :, None, None] * run(high * area)[:, None, :, None]
+    is_flat, is_row = (high < whole[1])[:, None, :, None], (wide < whole[2])[:, None, None, :]
+    boxes = np.where(is_row, boxes.reshape(shape), np.where(is_flat, flat, solid)).reshape(len(deep), -1)
+    cycles: Array = spread * boxes[:, None, :, None]
     if deep.max() == whole[0] and high.max() == whole[1]:
-        are_whole = np.multiply.outer(np.multiply.outer(deep == whole[0], high == whole[1]), wide == whole[2])
-        cycles = cycles + np.multiply.outer(run(planes * (whole[0] * volume)), are_whole.ravel())
+        are_whole = _boxes(deep == whole[0], high == whole[1], wide == whole[2])
+        cycles = cycles + run(spread * (whole[0] * volume)) * are_whole[:, None, :, None]
     return cycles
 
 
-def _channel_parts(layer: Layer, tile: Tile) -> Array:
-    """Input channels of each part."""
-    assert layer.conv is not None
-    starts = np.arange(0, layer.conv.group_channels, tile.channels)
-    parts: Array = np.minimum(starts + tile.channels, layer.conv.group_channels) - starts
-    return parts
-
-
-def _weights(run: Run, layer: Layer, filters: Array, tile: Tile) -> Array:
-    """(blocks, parts): loads of weights, and with the first part of the bias."""
+def _weights(run: Run, layer: Layer, filters: Array, channels: int) -> Array:
+    """Loads of weights, and with the first part of the bias: as `filters`, with a last axis for the parts."""
     assert layer.conv is not None
     item = layer.dtype.itemsize
-    part_bytes = _channel_parts(layer, tile) * layer.conv.taps * item
+    part_bytes = layer.parts_of(channels) * layer.conv.taps * item
     if len(part_bytes) == 1:
         cycles = run(np.multiply.outer(filters, part_bytes))
     else:  # filters' parts do not lie side by side
         cycles = np.multiply.outer(filters, run(part_bytes))
     if layer.has_bias:
-        cycles[:, 0] += run(filters * item)
+        cycles[..., 0] += run(filters * item)
     return cycles
 
 
 def _traffic(layer: Layer, policy: Policy, tile: Tile) -> tuple[int, int, int]:
     """Bytes in, bytes out and bursts of a whole plan."""
-    blocks = layer.bounds(tile.nc, policy.batch == "apart")
-    cuts = [axis.cut(o) for axis, o in zip(layer.axes, tile.spatial, strict=True)]
-    channels = layer.channels_of(blocks, tile.channels)
-    filters = blocks[:, 1] - blocks[:, 0]
+    filters = layer.block_sizes(np.array([tile.nc]), policy.batch == "apart")[0]
+    inputs, outputs = _extents(layer, [tile])
+    channels = layer.channels_of(filters, tile.channels)
     item = layer.dtype.itemsize
-    sizes, outs = [a.size for a in layer.axes], [a.out for a in layer.axes]
 
-    def runs(planes: Array, extents: list[Array], whole: list[int]) -> int:
+    def bursts(planes: Array, extents: list[Array], whole: list[int]) -> int:
         alike, counts = np.unique(planes, return_counts=True)
-        return int(counts @ _transfers(_is_any, alike, extents, whole, item).sum(1))
+        moved = _transfers(_is_any, alike[None, :, None], extents, whole, item)
+        return int(counts @ moved[0, :, :, 0].sum(1))
 
-    moved_in = int(channels.sum()) * math.prod(cut.read for cut in cuts) * item
-    bursts = runs(channels.ravel(), [cut.inputs for cut in cuts], sizes)
+    moved_in = int(channels.sum()) * math.prod(int(extent.sum()) for extent in inputs) * item
+    count = bursts(channels.ravel(), inputs, [a.size for a in layer.axes])
     if layer.conv:
-        positions = math.prod(cut.parts for cut in cuts)
+        positions = math.prod(extent.size for extent in outputs)
         weights = int(filters.sum()) * layer.conv.group_channels * layer.conv.taps
         moved_in += (weights + (int(filters.sum()) if layer.has_bias else 0)) * item * positions
-        bursts += int(_weights(_is_any, layer, filters, tile).sum()) * positions
+        count += int(_weights(_is_any, layer, filters, tile.channels).sum()) * positions
     cell = item + (layer.indices.itemsize if layer.indices else 0)
-    stores = runs(filters, [cut.outputs for cut in cuts], outs)
-    return moved_in, layer.cells * cell, bursts + stores * (2 if layer.indices else 1)
+    stores = bursts(filters, outputs, [a.out for a in layer.axes])
+    return moved_in, layer.cells * cell, count + stores * (2 if layer.indices else 1)
 
 
 def _is_any(nbytes: Array) -> Array:
@@ -249,20 +258,23 @@ def _is_any(nbytes: Array) -> Array:
     return (nbytes > 0).astype(float)
 
 
-def busiest(steps: Steps, cores: int, double: bool) -> int:
-    """Cycles of the busiest core when task t runs on core t mod cores."""
-    tasks, parts = steps.load.shape
+def busiest(steps: Steps, cores: int, double: bool) -> Array:
+    """Cycles of the busiest core of each plan, when task t runs on core t mod cores."""
+    plans, tasks, parts = steps.load.shape
     cores = min(cores, tasks)
     rounds = -(-tasks // cores)
     lanes = []
     for array in steps:
-        full = np.zeros((rounds * cores, parts))
-        full[:tasks] = array
-        lanes.append(full.reshape(rounds, cores, parts).transpose(0, 2, 1).reshape(rounds * parts, cores))
+        full = np.zeros((plans, rounds * cores, parts))
+        full[:, :tasks] = array
+        steps_of_cores = full.reshape(plans, rounds, cores, parts).transpose(0, 1, 3, 2)
+        lanes.append(steps_of_cores.reshape(plans, rounds * parts, cores))
     load, compute, store = lanes
     if not double:
-        return int((load + compute + store).sum(0).max())
+        alone: Array = (load + compute + store).sum(1).max(1)
+        return alone
     moved = np.zeros_like(load)
-    moved[:-1] += load[1:]
-    moved[1:] += store[:-1]
-    return int((load[0] + np.maximum(compute, moved).sum(0) + store[-1]).max())
+    moved[:, :-1] += load[:, 1:]
+    moved[:, 1:] += store[:, :-1]
+    cycles: Array = (load[:, 0] + np.maximum(compute, moved).sum(1) + store[:, -1]).max(1)
+    return cycles

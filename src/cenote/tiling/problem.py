@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cenote.core.errors import CapacityError
+from cenote.core.types import Array
 from cenote.tiling.cost import Cost, Footprint, cost_of, cycles_of, footprint, tasks_of
 from cenote.tiling.hardware import Hardware
 from cenote.tiling.layer import Layer, Tile
@@ -59,9 +61,9 @@ class Problem:
     def cost(self, tile: Tile) -> Cost:
         return cost_of(self.layer, self.hardware, self.policy, tile)
 
-    def cycles(self, tile: Tile) -> int:
-        """Of the busiest core, as `cost` has them."""
-        return cycles_of(self.layer, self.hardware, self.policy, tile)[0]
+    def cycles(self, tiles: Sequence[Tile]) -> Array:
+        """Of the busiest core, as `cost` has them, with each of several tiles that make equal parts."""
+        return cycles_of(self.layer, self.hardware, self.policy, tiles)[0]
 
     def least_cycles(self) -> int:
         """Fewer than any plan takes: every output computed once, what is read and written moved once, in one burst."""

@@ -30,6 +30,7 @@ TOLERANCE = 0.05
 EFFORT = 1 << 15
 MOST_EFFORT = 1 << 21
 _FIRST, _MOST = 1 << 9, 1 << 15  # members that are bounded together: few at first, to have a good plan early
+_TOGETHER = 1 << 14  # tasks of plans that are costed together
 
 
 class _Space:
@@ -59,29 +60,31 @@ class _Space:
         order = np.argsort(chosen, kind="stable")
         return np.stack(found)[:, order], chosen[order]
 
-    def members(self, groups: Array, counts: Array, ends: Array, first: int, stop: int) -> Array:
-        """Members first..stop-1 of all members of the groups: (4, count) numbers of sizes."""
-        positions = np.arange(first, stop)
-        owner = np.searchsorted(ends, positions, side="right")
-        rest = positions - (ends - counts)[owner]
-        sizes = np.empty((4, len(positions)), np.int64)
+    def members(self, groups: Array, rest: Array, owner: Array) -> Array:
+        """Numbers of sizes (4, count) of the member `rest` of each group `owner`."""
+        sizes = np.empty((4, len(owner)), np.int64)
         for place in (3, 2, 1, 0):
             group = groups[place][owner]
-            length = self.lengths[place][group]
-            rest, offset = np.divmod(rest, length)
+            rest, offset = np.divmod(rest, self.lengths[place][group])
             sizes[place] = self.starts[place][group] + offset
         return sizes
 
-    def candidates(self, sizes: Array, below: float) -> Iterator[tuple[Tile, float]]:
-        """Those that fit and whose bound is below, in the order of their bounds."""
+    def candidates(self, sizes: Array, groups: Array, below: float) -> Iterator[tuple[list[Tile], Array]]:
+        """Those that fit and whose bound is below, of one group at a time, with their bounds: the group with the lowest
+        bound first."""
         planes = self.planes.at(sizes[0])
         deep, high, wide = (axis.at(where) for axis, where in zip(self.axes, sizes[1:], strict=True))
         axes = deep, high, wide
         bounds = least_cycles(self.problem, planes, axes)
         chosen = np.flatnonzero(fitting(self.problem, planes, axes) & (bounds < below))
-        for place in chosen[np.argsort(bounds[chosen], kind="stable")].tolist():
-            numbers = planes.size, deep.size, high.size, wide.size, planes.channels
-            yield Tile(*(int(number[place]) for number in numbers)), float(bounds[place])
+        chosen = chosen[np.argsort(bounds[chosen], kind="stable")]
+        numbers = planes.size, deep.size, high.size, wide.size, planes.channels
+        tiles = np.stack([number[chosen] for number in numbers], 1).astype(int).tolist()
+        alike: dict[int, list[int]] = {}
+        for place, group in enumerate(groups[chosen].tolist()):
+            alike.setdefault(group, []).append(place)
+        for places in alike.values():
+            yield [Tile(*tiles[place]) for place in places], bounds[chosen[places]]
 
 
 @dataclass
@@ -98,14 +101,19 @@ class _Best:
         """Cycles are whole numbers: a bound above this cannot lead to fewer."""
         return self.cycles - 1 + 1e-3
 
-    def take(self, problem: Problem, candidates: Iterator[tuple[Tile, float]]) -> None:
-        for tile, bound in candidates:
-            if bound >= self.below:
-                break
-            cycles = problem.cycles(tile)
-            self.costed += 1
-            if cycles < self.cycles:
-                self.tile, self.cycles = tile, cycles
+    def take(self, problem: Problem, tiles: list[Tile], bounds: Array) -> None:
+        """Cost tiles of one group, a few together at first, as long as their bounds are below."""
+        first = 0
+        most = max(1, _TOGETHER // problem.tasks(tiles[0]))
+        while first < len(tiles) and bounds[first] < self.below:
+            count = min(most, first + 1, int(np.searchsorted(bounds, self.below)) - first)
+            some = tiles[first : first + count]
+            cycles = problem.cycles(some)
+            place = int(cycles.argmin())
+            if cycles[place] < self.cycles:
+                self.tile, self.cycles = some[place], int(cycles[place])
+            first += count
+            self.costed += count
 
 
 def search(problem: Problem) -> TilingPlan:
@@ -145,8 +153,10 @@ def _open(space: _Space, groups: Array, bounds: Array, best: _Best) -> int:
         if not is_small and (best.looked >= MOST_EFFORT or (near and best.looked >= EFFORT)):
             return lower
         stop = min(first + step, total)
-        sizes = space.members(groups, counts, ends, first, stop)
-        best.take(space.problem, space.candidates(sizes, best.below))
+        owner = np.searchsorted(ends, np.arange(first, stop), side="right")
+        sizes = space.members(groups, np.arange(first, stop) - (ends - counts)[owner], owner)
+        for tiles, some in space.candidates(sizes, owner, best.below):
+            best.take(space.problem, tiles, some)
         best.looked += stop - first
         first, step = stop, min(2 * step, _MOST)
     return best.cycles
