@@ -14,12 +14,8 @@ from cenote.core.types import Array
 
 
 class Cut(NamedTuple):
-    """An axis in tiles of some size: how many, how much they read together, how many do not read all of it, the outputs
-    of each and the inputs that each reads."""
+    """An axis in tiles of some size: the outputs of each and the inputs that each reads."""
 
-    parts: int
-    read: int
-    partial: int
     outputs: Array
     inputs: Array
 
@@ -27,8 +23,8 @@ class Cut(NamedTuple):
 @dataclass(eq=False)
 class Axis:
     """`out` outputs over `size` inputs: output o reads inputs low[o] to high[o] - 1, once clipped to the input, and
-    begins[o] to ends[o] - 1 of the padded axis. `aligned`: there is no padding and no two outputs read the same. Of windows
-    that slide, `begin` is the padding before them."""
+    begins[o] to ends[o] - 1 of the padded axis. `aligned`: there is no padding and no two outputs read the same.
+    `begin`: the padding before windows that slide; None where ranges are given."""
 
     size: int
     out: int
@@ -48,8 +44,11 @@ class Axis:
         """The most inputs that neighbouring outputs read, wherever they lie: it never shrinks with their number."""
         key = outputs, padded
         if key not in self._spans:
-            first, last = (self.begins, self.ends) if padded else (self.low, self.high)
-            self._spans[key] = int((last[outputs - 1 :] - first[: self.out - outputs + 1]).max())
+            if self.begin is None:
+                reads = self.high[outputs - 1 :] - self.low[: self.out - outputs + 1]
+                self._spans[key] = int(reads.max())
+            else:
+                self._spans[key] = int(self.spans(np.array([outputs]), padded)[0])
         return self._spans[key]
 
     def spans(self, outputs: Array, padded: bool = False) -> Array:
@@ -70,9 +69,7 @@ class Axis:
         if outputs not in self._cuts:
             starts = np.arange(0, self.out, outputs)
             stops = np.minimum(starts + outputs, self.out)
-            inputs = self.high[stops - 1] - self.low[starts]
-            partial = int((inputs != self.size).sum())
-            self._cuts[outputs] = Cut(len(starts), int(inputs.sum()), partial, stops - starts, inputs)
+            self._cuts[outputs] = Cut(stops - starts, self.high[stops - 1] - self.low[starts])
         return self._cuts[outputs]
 
     def reads(self, first: int, stop: int) -> tuple[int, int]:

@@ -6,8 +6,6 @@ numbers of groups of sizes, a bound holds for every plan of the group: all formu
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from cenote.core.types import Array
@@ -76,13 +74,14 @@ def _moved(problem: Problem, planes: PlaneNumbers, axes: Axes, tiles: Array) -> 
     cycles: Array = planes.read * loads + layer.planes * stores
     cycles = cycles + planes.solid_loads * (deep.solid * high.solid * wide.solid)
     cycles = cycles + planes.solid_stores * (deep.whole * high.whole * wide.whole)
-    return cycles + planes.weight_loads * tiles
+    cycles += planes.weight_loads * tiles
+    return cycles
 
 
 def _load(planes: PlaneNumbers, axes: Axes, which: str) -> Array:
     """Cycles of the loads of one full tile, of the inputs and weights of all channels. Where a tile may have all of an
     axis its runs may be longer and fewer: then what is less."""
-    deep, high, wide = (getattr(axis, which) for axis in axes)
+    deep, high, _ = (getattr(axis, which) for axis in axes)
     d_load, h_load, w_load = (getattr(axis, f"{which}_load") for axis in axes)
     d_open, h_open, w_open = (getattr(axis, f"{which}_open") > 0 for axis in axes)
     rows, flat = deep * high * w_load, deep * h_load
@@ -124,9 +123,3 @@ def _chain(count: Array, load: Array, compute: Array, store: Array, several: Arr
         return equal
     apart: Array = count * np.maximum(compute, load + store)
     return np.where(several, apart, equal)
-
-
-def largest_count(problem: Problem) -> int:
-    """Tiles of all sizes that there are, whether they fit or not."""
-    layer = problem.layer
-    return layer.most_planes * math.prod(axis.out for axis in layer.axes)

@@ -158,7 +158,7 @@ def steps_of(layer: Layer, hardware: Hardware, tiles: Sequence[Tile], blocks: Ar
     if layer.indices:
         store = store + _transfers(run, filters, outputs, outs, layer.indices.itemsize)
     if layer.conv:
-        load = load + _weights(run, layer, blocks, tiles[0].channels)[:, :, None]
+        load = load + weight_cycles(run, layer, blocks, tiles[0].channels)[:, :, None]
     vectors = -(-outputs[2] * item // hardware.vector_bytes)
     boxes = _boxes(outputs[0], outputs[1], vectors) * (layer.work / hardware.compute_per_cycle)
     grid = blocks[:, :, None, None] * boxes[:, None, :, None]
@@ -215,7 +215,7 @@ def _transfers(run: Run, planes: Array, extents: list[Array], whole: list[int], 
     return cycles
 
 
-def _weights(run: Run, layer: Layer, filters: Array, channels: int) -> Array:
+def weight_cycles(run: Run, layer: Layer, filters: Array, channels: int) -> Array:
     """Loads of weights, and with the first part of the bias: as `filters`, with a last axis for the parts."""
     assert layer.conv is not None
     item = layer.dtype.itemsize
@@ -247,7 +247,7 @@ def _traffic(layer: Layer, policy: Policy, tile: Tile) -> tuple[int, int, int]:
         positions = math.prod(extent.size for extent in outputs)
         weights = int(filters.sum()) * layer.conv.group_channels * layer.conv.taps
         moved_in += (weights + (int(filters.sum()) if layer.has_bias else 0)) * item * positions
-        count += int(_weights(_is_any, layer, filters, tile.channels).sum()) * positions
+        count += int(weight_cycles(_is_any, layer, filters, tile.channels).sum()) * positions
     cell = item + (layer.indices.itemsize if layer.indices else 0)
     stores = bursts(filters, outputs, [a.out for a in layer.axes])
     return moved_in, layer.cells * cell, count + stores * (2 if layer.indices else 1)

@@ -129,8 +129,9 @@ class Layer:
         return planes
 
     def parts_of(self, channels: int) -> Array:
-        """Input channels of a group that each part of a convolution has."""
-        assert self.conv is not None
+        """Input channels of a group that each part of a convolution has; a pool's planes are their own."""
+        if self.conv is None:
+            return np.ones(1, np.int64)
         starts = np.arange(0, self.conv.group_channels, channels)
         parts: Array = np.minimum(starts + channels, self.conv.group_channels) - starts
         return parts

@@ -70,7 +70,7 @@ class Problem:
         layer, hardware = self.layer, self.hardware
         read = layer.planes if layer.conv is None else layer.conv.n * layer.conv.channels
         for axis in layer.axes:
-            read *= min(int(axis.high.max() - axis.low.min()), axis.cut(1).read)
+            read *= min(int(axis.high.max() - axis.low.min()), int(axis.cut(1).inputs.sum()))
         outputs = layer.cells
         item = layer.dtype.itemsize
         moved = (read + outputs) * item + (outputs * layer.indices.itemsize if layer.indices else 0)

@@ -7,7 +7,7 @@ than the best so far are costed exactly. The next group's bound, once it is not 
 better is left.
 
 That closes wherever there are at most `EXHAUSTIVE` tiles. With more, a gap of `TOLERANCE` between the best and the next
-bound is enough once `EFFORT` members have been looked at, and the plan says what the bound is.
+bound is enough after `EFFORT`, and any after `MOST_EFFORT`; the plan says what the bound is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenote.core.types import Array
-from cenote.tiling.bounds import Axes, fitting, largest_count, least_cycles
+from cenote.tiling.bounds import Axes, fitting, least_cycles
 from cenote.tiling.layer import Tile
 from cenote.tiling.problem import Problem, TilingPlan
 from cenote.tiling.sizes import PlaneNumbers, axis_numbers, plane_numbers
@@ -27,8 +27,11 @@ from cenote.tiling.three_stage import three_stage
 
 EXHAUSTIVE = 1_000_000
 TOLERANCE = 0.05
-EFFORT = 1 << 15
+EFFORT = 1 << 16
 MOST_EFFORT = 1 << 21
+TASKS = 8
+"""Members that are bounded, or as many times `TASKS` tasks of those that are costed, which take as long: 1 << 16 take
+some 30 ms."""
 _FIRST, _MOST = 1 << 9, 1 << 15  # members that are bounded together: few at first, to have a good plan early
 _TOGETHER = 1 << 14  # tasks of plans that are costed together
 
@@ -41,9 +44,18 @@ class _Space:
         self.planes: PlaneNumbers = plane_numbers(problem)
         deep, high, wide = (axis_numbers(problem, place) for place in range(3))
         self.axes: Axes = deep, high, wide
-        keys = [self.planes.channels * 2**40 + self.planes.count, deep.parts, high.parts, wide.parts]
+        # Tiles that read all of an axis have other runs: sizes with as many of those are a group.
+        keys = [self.planes.channels * 2.0**40 + self.planes.count]
+        keys += [axis.parts * 4 + 2 * np.minimum(axis.solid, 1) + axis.dear_open for axis in self.axes]
         self.starts = [np.concatenate(([0], np.flatnonzero(np.diff(key)) + 1)) for key in keys]
-        self.lengths = [np.diff(starts, append=len(key)) for starts, key in zip(self.starts, keys, strict=True)]
+        self.lengths = [
+            np.diff(starts, append=len(key)) for starts, key in zip(self.starts, keys, strict=True)
+        ]
+
+    @property
+    def count(self) -> int:
+        """Tiles of all sizes, whether they fit or not."""
+        return math.prod(int(lengths.sum()) for lengths in self.lengths)
 
     def groups(self, below: float) -> tuple[Array, Array]:
         """Groups of which some member may fit and take fewer cycles: (4, count) numbers of groups, and their bounds,
@@ -95,16 +107,22 @@ class _Best:
     cycles: int
     looked: int = 0
     costed: int = 0
+    tasks: int = 0
 
     @property
     def below(self) -> float:
         """Cycles are whole numbers: a bound above this cannot lead to fewer."""
         return self.cycles - 1 + 1e-3
 
+    @property
+    def effort(self) -> int:
+        return self.looked + self.tasks // TASKS
+
     def take(self, problem: Problem, tiles: list[Tile], bounds: Array) -> None:
         """Cost tiles of one group, a few together at first, as long as their bounds are below."""
         first = 0
-        most = max(1, _TOGETHER // problem.tasks(tiles[0]))
+        tasks = problem.tasks(tiles[0])
+        most = max(1, _TOGETHER // tasks)
         while first < len(tiles) and bounds[first] < self.below:
             count = min(most, first + 1, int(np.searchsorted(bounds, self.below)) - first)
             some = tiles[first : first + count]
@@ -114,6 +132,7 @@ class _Best:
                 self.tile, self.cycles = some[place], int(cycles[place])
             first += count
             self.costed += count
+            self.tasks += count * tasks
 
 
 def search(problem: Problem) -> TilingPlan:
@@ -142,21 +161,21 @@ def _open(space: _Space, groups: Array, bounds: Array, best: _Best) -> int:
         counts *= space.lengths[place][groups[place]]
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
-    is_small = largest_count(space.problem) <= EXHAUSTIVE
+    is_small = space.count <= EXHAUSTIVE
     first, step = 0, _FIRST
     while first < total:
         bound = float(bounds[np.searchsorted(ends, first, side="right")])
         lower = math.ceil(bound - 1e-3)
         if lower >= best.cycles:
             break
-        near = best.cycles <= lower * (1 + TOLERANCE)
-        if not is_small and (best.looked >= MOST_EFFORT or (near and best.looked >= EFFORT)):
-            return lower
         stop = min(first + step, total)
         owner = np.searchsorted(ends, np.arange(first, stop), side="right")
         sizes = space.members(groups, np.arange(first, stop) - (ends - counts)[owner], owner)
-        for tiles, some in space.candidates(sizes, owner, best.below):
-            best.take(space.problem, tiles, some)
         best.looked += stop - first
+        for tiles, some in space.candidates(sizes, owner, best.below):
+            near = best.cycles <= lower * (1 + TOLERANCE)
+            if not is_small and best.effort >= (EFFORT if near else MOST_EFFORT):
+                return lower
+            best.take(space.problem, tiles, some)
         first, step = stop, min(2 * step, _MOST)
     return best.cycles

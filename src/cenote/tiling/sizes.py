@@ -6,14 +6,17 @@ into equally many parts stand side by side and form a group, whose least numbers
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
 from cenote.core.types import Array
 from cenote.tiling.axis import Axis
-from cenote.tiling.cost import run_cycles, sum_bytes
+from cenote.tiling.cost import run_cycles, sum_bytes, weight_cycles
 from cenote.tiling.layer import Layer, Tile
 from cenote.tiling.problem import Problem
 
@@ -128,8 +131,8 @@ def axis_numbers(problem: Problem, place: int) -> AxisNumbers:
     axis = layer.axes[place]
     inner = layer.axes[place + 1 :]
     item = layer.dtype.itemsize
-    in_bytes = item * int(np.prod([other.size for other in inner], dtype=np.int64))
-    out_cells = int(np.prod([other.out for other in inner], dtype=np.int64))
+    in_bytes = item * math.prod(other.size for other in inner)
+    out_cells = math.prod(other.out for other in inner)
 
     def run(count: Array, nbytes: int) -> Array:
         return run_cycles(problem.hardware, count * nbytes)
@@ -202,7 +205,10 @@ def plane_numbers(problem: Problem) -> PlaneNumbers:
         unit_of = np.where(size <= conv.group_filters, conv.group_filters, conv.filters)
         found.append(_plane_numbers(problem, size, unit_of, channels))
     return PlaneNumbers(
-        **{item.name: np.concatenate([getattr(each, item.name) for each in found]) for item in fields(PlaneNumbers)}
+        **{
+            item.name: np.concatenate([getattr(each, item.name) for each in found])
+            for item in fields(PlaneNumbers)
+        }
     )
 
 
@@ -228,45 +234,44 @@ def _plane_numbers(problem: Problem, size: Array, unit: Array, channels: int) ->
     layer, conv = problem.layer, problem.layer.conv
     units = layer.planes // unit
     full, tail = unit // size, unit % size
-    passes = layer.channel_parts(channels)
+    parts = layer.parts_of(channels)
+    alike, counts = np.unique(parts, return_counts=True)
     per_group, group_channels = (conv.group_filters, conv.group_channels) if conv else (1, 1)
-    parts = _channel_parts(layer, channels)
-    volume = [int(np.prod(extents)) for extents in zip(*((a.size, a.out) for a in layer.axes), strict=True)]
+    item, index = layer.dtype.itemsize, layer.indices.itemsize if layer.indices else 0
+    inputs, outputs = (
+        math.prod(extents) for extents in zip(*((a.size, a.out) for a in layer.axes), strict=True)
+    )
+    run = partial(run_cycles, problem.hardware)
 
     def groups(filters: Array) -> Array:
         shared: Array = np.maximum(filters > 0, filters // per_group)
         return shared
 
     def load(filters: Array) -> Array:
-        cycles: Array = sum(
-            count * run_cycles(problem.hardware, groups(filters) * part * volume[0] * layer.dtype.itemsize) for part, count in parts
-        )  # type: ignore[assignment]  # there is a part
+        cycles: Array = run(np.multiply.outer(groups(filters), alike) * (inputs * item)) @ counts
         return cycles
 
     def store(filters: Array) -> Array:
-        second = run_cycles(problem.hardware, filters * volume[1] * layer.indices.itemsize) if layer.indices else 0.0
-        cycles: Array = run_cycles(problem.hardware, filters * volume[1] * layer.dtype.itemsize) + second
-        return cycles
+        return run(filters * (outputs * item)) + run(filters * (outputs * index))
 
     def weight(filters: Array) -> Array:
-        return _weight_cycles(problem, filters, parts)
+        none = np.zeros(len(filters))
+        return weight_cycles(run, layer, filters, channels).sum(1) if conv else none
 
-    def total(cycles: Any) -> Array:
+    def total(cycles: Callable[[Array], Array]) -> Array:
         both: Array = units * (full * cycles(size) + cycles(tail)).astype(float)
         return both
 
-    tile = problem.footprint(Tile(1, 1, 1, 1, channels)) if conv else None
-    bytes_of_weights = _weight_bytes(problem, size, channels) if tile else np.zeros(len(size))
     return PlaneNumbers(
         size=size.astype(float),
         channels=np.full(len(size), float(channels)),
         filters=size.astype(float),
         planes=(groups(size) * (channels or 1)).astype(float),
-        weights=bytes_of_weights,
+        weights=_weight_bytes(problem, size, channels),
         sums=np.full(len(size), float(sum_bytes(layer, problem.policy, Tile(1, 1, 1, 1, channels)) > 0)),
         count=(units * -(-unit // size)).astype(float),
         full=(units * full).astype(float),
-        passes=np.full(len(size), float(passes)),
+        passes=np.full(len(size), float(len(parts))),
         read=total(lambda filters: groups(filters) * group_channels),
         one=(groups(size) * group_channels).astype(float),
         solid_loads=total(load),
@@ -278,33 +283,13 @@ def _plane_numbers(problem: Problem, size: Array, unit: Array, channels: int) ->
     )
 
 
-def _channel_parts(layer: Layer, channels: int) -> list[tuple[int, int]]:
-    """Input channels of the parts, with how many parts have as many; a pool's planes are their own."""
-    if layer.conv is None:
-        return [(1, 1)]
-    whole, rest = divmod(layer.conv.group_channels, channels)
-    return [(channels, whole), (rest, 1)] if rest else [(channels, whole)]
-
-
 def _weight_bytes(problem: Problem, filters: Array, channels: int) -> Array:
     layer, block = problem.layer, problem.hardware.block_bytes
-    assert layer.conv is not None
+    if layer.conv is None:
+        return np.zeros(len(filters))
     item = layer.dtype.itemsize
     blocks = np.ceil(filters * channels * layer.conv.taps * item / block)
     if layer.has_bias:
         blocks = blocks + np.ceil(filters * item / block)
     taken: Array = blocks * block
     return taken
-
-
-def _weight_cycles(problem: Problem, filters: Array, parts: list[tuple[int, int]]) -> Array:
-    layer = problem.layer
-    if layer.conv is None:
-        return np.zeros(len(filters))
-    item = layer.dtype.itemsize
-    alone = sum(count for _, count in parts) == 1
-    cycles = run_cycles(problem.hardware, filters * item) if layer.has_bias else np.zeros(len(filters))
-    for part, count in parts:
-        nbytes = part * layer.conv.taps * item
-        cycles = cycles + count * (run_cycles(problem.hardware, filters * nbytes) if alone else filters * run_cycles(problem.hardware, nbytes))
-    return cycles
