@@ -197,16 +197,16 @@ def every_tile(problem: Problem) -> Iterator[list[Tile]]:
         most = layer.most_planes
         if layer.conv and channels < layer.conv.group_channels:
             most = layer.conv.group_filters  # parts of several groups' channels are not neighbours in memory
-        alike: dict[Any, list[tuple[int, ...]]] = {}
+        alike: dict[Any, list[int]] = {}
         whole = [range(1, most + 1), *(range(1, axis.out + 1) for axis in layer.axes)]
         for place, sizes in enumerate(whole):
             for size in sizes:
                 one = [1, 1, 1, 1]
                 one[place] = size
-                alike.setdefault((place, problem.parts(Tile(*one, channels))), []).append(size)
+                alike.setdefault((place, problem.parts(Tile(*one, channels=channels))), []).append(size)
         axes = [[group for (at, _), group in alike.items() if at == place] for place in range(4)]
         for groups in itertools.product(*axes):
-            tiles = [Tile(*sizes, channels) for sizes in itertools.product(*groups)]
+            tiles = [Tile(*sizes, channels=channels) for sizes in itertools.product(*groups)]
             fit = [tile for tile in tiles if problem.fits(tile)]
             for first in range(0, len(fit), 100):
                 yield fit[first : first + 100]
