@@ -302,7 +302,16 @@ class Model(Described):
         made = [Declared(name, FLOAT32, None) for name in graph.outputs]
         model = Model(graph.inputs, made, {}, self._options.inside())
         model._source = lambda: graph
-        return lambda arrays: model._run_in_stages(model._stage(tuple([x.shape for x in arrays])), arrays)
+        stages = model._stages
+
+        def run(arrays: Sequence[Array]) -> list[Array]:
+            key = tuple([x.shape for x in arrays])
+            stage = stages.get(key) or model._stage(key)
+            if stage.tail is None:  # a short body is run thousands of times: straight to its program
+                return stage.plan.program.run(arrays)
+            return model._run_in_stages(stage, arrays)
+
+        return run
 
     def _stage(self, shapes: Shapes) -> Stage:
         with refusals("a plan for new shapes"), self._options.guard.lock:
