@@ -48,7 +48,7 @@ RANGES = {
     "global_lp_pool": PIECES, "global_max_pool": PIECES, "global_average_pool": PIECES,
     **{
         f"reduce_{name}": PIECES
-        for name in ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum")
+        for name in ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp")
     },
 }  # fmt: skip
 

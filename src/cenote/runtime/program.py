@@ -165,7 +165,10 @@ class Program:
             return self._free.pop()
         except IndexError:
             with refusals("memory to run a model on"):
-                return Instance(self)
+                return self._new_instance()
+
+    def _new_instance(self) -> Instance:
+        return Instance(self)
 
     @cached_property
     def _on_one_thread(self) -> Program:
@@ -180,7 +183,7 @@ class Program:
     def prepare(self) -> None:
         """Make the first instance now, so that the first inference touches no new memory."""
         if not self._free:
-            self._free.append(Instance(self))
+            self._free.append(self._new_instance())
         if self.threads == 1:
             return
         team = threading_runtime.team(self.threads, self.driver)
