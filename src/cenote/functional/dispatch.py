@@ -128,10 +128,8 @@ def call(parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], ou
         elif len(arrays) == 2:
             x, y = arrays
             if type(x) is np.ndarray is type(y):
-                prepared = _kept.get(
-                    (parser, said, x.shape, x.strides, x.dtype, y.shape, y.strides, y.dtype)
-                )
-        elif all([type(x) is np.ndarray for x in arrays]):
+                prepared = _kept.get((parser, said, x.shape, x.strides, x.dtype, y.shape, y.strides, y.dtype))
+        elif all(type(x) is np.ndarray for x in arrays):
             prepared = _kept.get(_key(parser, said, arrays))
         if prepared is not None:
             if out is None:

@@ -14,6 +14,7 @@ from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.conv.depthwise import depthwise_call, suits
 from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls, merge_groups
+from cenote.kernels.conv.regions import region_calls, share_of_taps
 from cenote.kernels.conv.transposed import transpose_calls, transpose_halo
 from cenote.kernels.conv.winograd_plan import WinogradPlan
 from cenote.kernels.cost_model import moved_seconds, peak_seconds
@@ -101,6 +102,7 @@ WINOGRAD_TILES: dict[tuple[int, ...], tuple[tuple[int, int], ...]] = {
     (1, 7): ((1, 2),),
     (7, 1): ((2, 1),),
 }
+_WORTH_REGIONS = 0.8  # of the plain sum's taps
 LEAST_CHANNELS = 16  # below, transforms cost more than they save
 
 
@@ -252,6 +254,22 @@ def _direct(
         tolerance,
         in_place=in_place,
     )
+    share = share_of_taps(problem.shape, lanes)
+    if share <= _WORTH_REGIONS:
+
+        def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            residual = None if fused.residual is None else inputs[fused.residual]
+            return list(region_calls(problem, present(inputs[0]), outputs[0], residual, target))
+
+        yield Lowering(
+            "direct_regions",
+            _layouts(inputs, Layout(lanes), fused.residual, lanes),
+            (Layout(lanes),),
+            bind,
+            seconds * share / 0.9,
+            tolerance,
+            in_place=in_place,
+        )
     if shape.channels < lanes and shape.groups == 1:
         yield _plain(shape, problem, inputs, fused, target, tolerance)
 
