@@ -267,7 +267,7 @@ class _FilterGroups:
             steps[f"{name}_image"] = n
             channels = shape.group_channels if name == "x" else shape.group_filters
             unit = 1 if name == "x" and self.problem.plain else self.lanes
-            steps[f"{name}_group"] = channels // unit * c if shape.groups > 1 else 0
+            steps[f"{name}_group"] = -(-channels // unit) * c if shape.groups > 1 else 0
             steps[f"{name}_block"] = c
         return {name: step for name, step in steps.items() if name != "x_block"}
 
