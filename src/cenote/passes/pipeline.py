@@ -16,6 +16,7 @@ from cenote.passes.attention import recognize_attention
 from cenote.passes.chains import fuse_chains
 from cenote.passes.channels import compose_channels
 from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
+from cenote.passes.einsum import write_out_einsums
 from cenote.passes.fuse import fuse, fuse_gates
 from cenote.passes.fuse_products import add_to_products, fuse_products
 from cenote.passes.global_pools import recognize_global_pools
@@ -34,6 +35,7 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         *((forbid_winograd,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
         say_groups,
+        write_out_einsums,
         sink_transposes,
         widen,
         remove_identities,
