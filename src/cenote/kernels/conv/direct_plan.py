@@ -115,7 +115,7 @@ def direct_calls(
         return
     lanes = y.layout.lanes
     blocks = -(-problem.shape.group_filters // lanes)
-    pixels = problem.pixels or problem.shape.pixels * problem.shape.n
+    pixels = problem.pixels if problem.taps else problem.shape.pixels * problem.shape.n
     for first, groups, each in block_runs(blocks, pixels, target.registers):
         call = _FilterGroups(problem, x, y, residual, target, first, groups, each).call()
         yield replace(call, independent=first > 0)
