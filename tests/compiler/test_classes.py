@@ -131,7 +131,7 @@ def narrow(sample: Sample) -> Iterator[str]:
         yield f"{sample}: {FIXED} {type(error).__name__}: {error}"
         return
     for other in others:
-        if not formulas.fit([other[axis] for axis in axes]):
+        if formulas.numbers([other[axis] for axis in axes]) is None:
             places = sorted({place for question, place in trace.fixed.items() if question in trace.guards})
             yield f"{sample}: {FIXED if places else RANGE} not for {other}; {', '.join(places)}"
             return

@@ -146,7 +146,7 @@ def describe_plan(
         memory=MemoryDescription(
             arena=memory.arena_bytes,
             peak=memory.peak,
-            constants=sum(array.nbytes for array in program.constants),
+            constants=sum({id(array): array.nbytes for array in program.constants}.values()),
             scratch=program.scratch_bytes,
             buffers=len(memory.buffers),
         ),

@@ -23,6 +23,7 @@ from cenote.passes.global_pools import recognize_global_pools
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
 from cenote.passes.seeds import draw_seeds
+from cenote.passes.stacks import add_stacks
 from cenote.passes.transposes import sink_transposes
 from cenote.passes.widen import widen
 
@@ -46,6 +47,7 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         recognize_activations,
         recognize_normalizations,
         recognize_global_pools,  # of the means that no normalisation took
+        add_stacks,
         eliminate_dead,
         fuse_products,
         lambda graph: recognize_attention(graph, target),
