@@ -116,7 +116,7 @@ def _pad(mode: str) -> Decode:
         if mode == "mirror":
             kind = {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}[site.text("mode")]
         if kind == "symmetric":
-            return pieces.mirrored(site.builder, site.input(0), pads, site.name)
+            return pieces.mirrored(site.builder, site.input(0), pads.tolist(), site.name)
         flat = site.builder.constant(pads.astype(np.int64).T.reshape(-1))
         value = [site.input(2)] if len(site.inputs) > 2 else []
         return site.builder.add("Pad", site.input(0), flat, *value, name=site.name, mode=kind)
