@@ -21,6 +21,7 @@ from cenote.core.errors import (
     MissingFileError,
     ModelError,
     ShapeError,
+    UnavailableError,
     UnsupportedError,
 )
 from cenote.core.locks import importing
@@ -29,7 +30,7 @@ from cenote.loading import load, unsupported
 from cenote.model import Model
 
 if TYPE_CHECKING:
-    from cenote import functional, tiling
+    from cenote import functional, serving, tiling
     from cenote.frontends.parameters.writer import extract
     from cenote.profile.info import Info, info
     from cenote.profile.stored import CachedFile, cache_contents, clear_cache
@@ -48,6 +49,7 @@ __all__ = [
     "Model",
     "ModelError",
     "ShapeError",
+    "UnavailableError",
     "UnsupportedError",
     "Verification",
     "__version__",
@@ -57,6 +59,7 @@ __all__ = [
     "functional",
     "info",
     "load",
+    "serving",
     "tiling",
     "unsupported",
     "verify",
@@ -82,7 +85,7 @@ _ON_DEMAND = {
 
 def __getattr__(name: str) -> Any:
     """What not every program asks for is imported when it is asked for."""
-    if name in ("functional", "tiling"):
+    if name in ("functional", "serving", "tiling"):
         with importing():
             return import_module(f"cenote.{name}")
     if name in _ON_DEMAND:

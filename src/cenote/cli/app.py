@@ -18,6 +18,7 @@ from cenote.cli.extract import extract
 from cenote.cli.info import info
 from cenote.cli.inspect import inspect
 from cenote.cli.run import run
+from cenote.cli.serve import serve
 from cenote.cli.tile import tile
 from cenote.cli.verify import verify
 from cenote.cli.warm import warm
@@ -38,6 +39,7 @@ app.command()(tile)
 app.command()(verify)
 app.command()(extract)
 app.command()(warm)
+app.command()(serve)
 app.add_typer(cache, name="cache")
 app.command()(info)
 

@@ -9,7 +9,8 @@
     ├── ArgumentError      an attribute or argument is out of range (also a ValueError)
     ├── InputError         what the caller passed to a model does not fit it (also a ValueError)
     ├── CapacityError      more memory is needed than there is (also a MemoryError)
-    └── CodegenError       a generated kernel could not be built or loaded (also a RuntimeError)
+    ├── CodegenError       a generated kernel could not be built or loaded (also a RuntimeError)
+    └── UnavailableError   a server has no room for a request, or is closing (also a RuntimeError)
 
 A message says which operator or argument, what was seen, and what to do. A front end adds the node and the file
 once, at its boundary, with `CenoteError.located`.
@@ -78,6 +79,10 @@ class CapacityError(CenoteError, MemoryError):
 
 class CodegenError(CenoteError, RuntimeError):
     """A generated kernel could not be built or loaded."""
+
+
+class UnavailableError(CenoteError, RuntimeError):
+    """A server has no room for a request, or is closing: try again later, or elsewhere."""
 
 
 def shown(value: object) -> str:

@@ -1,0 +1,70 @@
+"""`cenote serve`: a folder of models as a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import cenote
+from cenote.cli.console import say
+
+
+def serve(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Holds NAME/model.onnx (.cenote, .tflite, …) or NAME/VERSION/model.onnx for each model.",
+            show_default=False,
+        ),
+    ],
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; 0.0.0.0: every network. No authentication.")
+    ] = "127.0.0.1",
+    http_port: Annotated[
+        int, typer.Option("--http-port", min=0, max=65535, help="0: the system chooses.")
+    ] = 8080,
+    grpc_port: Annotated[
+        int, typer.Option("--grpc-port", min=0, max=65535, help="0: the system chooses.")
+    ] = 8081,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            max=256,
+            help="Threads per model (default: one per physical core).",
+            show_default=False,
+        ),
+    ] = None,
+    max_batch: Annotated[
+        int, typer.Option("--max-batch", min=1, help="Rows of the first axis that requests are joined to.")
+    ] = 1,
+    max_delay: Annotated[
+        float,
+        typer.Option("--max-delay", min=0, help="Seconds that a request may wait for others to join it."),
+    ] = 0.0,
+    max_queue: Annotated[
+        int, typer.Option("--max-queue", min=1, help="Requests per model that may wait; others get 503.")
+    ] = 128,
+) -> None:
+    """Serve the models of a folder over HTTP and gRPC, by the Open Inference Protocol (KServe v2, Triton).
+
+    Ends at SIGTERM or Ctrl-C, when the requests that it has accepted are answered. Takes pip install 'cenote[kserve]'.
+    """
+
+    def started(http: int, grpc: int) -> None:
+        say(f"serving {folder}: http://{host}:{http}, gRPC {host}:{grpc}")
+
+    cenote.serving.serve(
+        folder,
+        host=host,
+        http_port=http_port,
+        grpc_port=grpc_port,
+        workers=workers,
+        max_batch=max_batch,
+        max_delay=max_delay,
+        max_queue=max_queue,
+        started=started,
+    )

@@ -1,0 +1,246 @@
+"""KServe's protocol server with Cenote's models: its requests become arrays, Cenote's errors its statuses.
+
+Imported when a server starts: kserve is an optional dependency, and takes seconds to import.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import kserve
+import numpy as np
+import orjson
+from kserve.errors import InvalidInput, ModelNotFound, ServerNotReady
+from kserve.protocol.dataplane import DataPlane
+from kserve.protocol.infer_type import InferInput, InferOutput, InferRequest, InferResponse, RequestedOutput
+from kserve.protocol.model_repository_extension import ModelRepositoryExtension
+from kserve.utils.numpy_codec import from_np_dtype
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from cenote.core.errors import CapacityError, CenoteError, MissingFileError, UnavailableError
+from cenote.core.version import __version__
+from cenote.serving.repository import Repository, Served
+from cenote.serving.tensors import array_of, described
+
+_LENGTH = "inference-header-content-length"
+
+
+class Unavailable(ServerNotReady):  # type: ignore[misc]
+    """503, or UNAVAILABLE: no room, or no such model now."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = self.error_msg = reason
+
+
+class NotFound(ModelNotFound):  # type: ignore[misc]
+    """404, or NOT_FOUND."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+def refused(error: CenoteError) -> Exception:
+    """An error in kserve's words: 503 for lack of room or memory, 404 for lack of a model, else 400."""
+    if isinstance(error, UnavailableError | CapacityError):
+        return Unavailable(str(error))
+    return NotFound(str(error)) if isinstance(error, MissingFileError) else InvalidInput(str(error))
+
+
+class CenoteModel(kserve.Model):  # type: ignore[misc]
+    """A model of a repository, by name: which one answers may change while it is served."""
+
+    def __init__(self, name: str, repository: Repository) -> None:
+        super().__init__(name)
+        self.repository = repository
+        self.ready = True
+
+    @property
+    def _served(self) -> Served:
+        served = self.repository.get(self.name)
+        if served is None:
+            raise NotFound(f"model '{self.name}' is not loaded")
+        return served
+
+    async def predict(self, payload: Any, headers: Any = None, response_headers: Any = None) -> InferResponse:
+        """Answers one request of the Open Inference Protocol."""
+        if not isinstance(payload, InferRequest):
+            raise InvalidInput(f"use version 2 of the protocol: POST v2/models/{self.name}/infer")
+        served = self._served
+        if payload.model_version not in (None, "", served.found.version):
+            raise NotFound(f"model '{self.name}' has no version {payload.model_version}")
+        try:
+            arrays = {}
+            for each in payload.inputs:
+                if each.name in arrays:
+                    raise InvalidInput(f"input '{each.name}' is given twice")
+                arrays[each.name] = array_of(each.name, each.datatype, each.shape, each.data, each._raw_data)
+            outputs = await asyncio.wrap_future(self.repository.submit(self.name, arrays))
+        except CenoteError as error:
+            raise refused(error) from error
+        return _response(payload, served.found.version, outputs)
+
+    def get_input_types(self) -> list[dict[str, Any]]:
+        """What metadata says of the inputs."""
+        return [described(declared) for declared in self._served.batcher.model.inputs]
+
+    def get_output_types(self) -> list[dict[str, Any]]:
+        """What metadata says of the outputs."""
+        return [described(each) for each in getattr(self._served.batcher.model, "declared_outputs", ())]
+
+
+def _response(payload: InferRequest, version: str, outputs: Mapping[str, Any]) -> InferResponse:
+    asked = payload.request_outputs or [RequestedOutput(name) for name in outputs]
+    for each in asked:
+        if each.name not in outputs:
+            there = ", ".join(outputs)
+            raise InvalidInput(
+                f"'{each.name}' is no output of model '{payload.model_name}'; there are: {there}"
+            )
+        if each.binary_data is None:  # what the request says of all its outputs
+            each._parameters = {**(each.parameters or {}), "binary_data": payload.use_binary_outputs}
+    made = []
+    for each in asked:
+        array = np.asarray(outputs[each.name])
+        if (datatype := from_np_dtype(array.dtype)) is None:
+            raise InvalidInput(
+                f"output '{each.name}' is {array.dtype}, which the protocol has no datatype for"
+            )
+        made.append(InferOutput(each.name, list(array.shape), datatype, data=array))
+    return InferResponse(
+        payload.id or str(uuid.uuid4()),
+        payload.model_name,
+        made,
+        model_version=version,
+        requested_outputs=asked,
+    )
+
+
+class Registry(kserve.ModelRepository):  # type: ignore[misc]
+    """kserve's view of a repository."""
+
+    def __init__(self, repository: Repository) -> None:
+        super().__init__(str(repository.folder))
+        self.repository = repository
+
+    def get_model(self, name: str) -> CenoteModel | None:
+        """The model, if it is loaded."""
+        return CenoteModel(name, self.repository) if self.repository.get(name) else None
+
+    def get_models(self) -> dict[str, CenoteModel]:
+        """All that are loaded."""
+        return {name: CenoteModel(name, self.repository) for name in self.repository.loaded()}
+
+
+class Plane(DataPlane):  # type: ignore[misc]
+    """Health, metadata, and requests as they come over HTTP."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__(model_registry=registry)
+        self.draining = False
+        self._server_name, self._server_version = "cenote", __version__
+
+    async def ready(self) -> bool:
+        """False while the server ends: balancers send requests elsewhere."""
+        return not self.draining
+
+    async def model_metadata(self, model_name: str) -> dict[str, Any]:
+        """What a model takes and gives."""
+        model = self.get_model_from_registry(model_name)
+        found = {**await super().model_metadata(model_name), "platform": "cenote"}
+        return {**found, "versions": [model._served.found.version]}
+
+    def decode(self, body: Any, headers: Any, protocol_version: str = "", model_name: str = "") -> Any:
+        """A request's parts. Binary tensors stay bytes: kserve's own way makes a list of numbers of each."""
+        if not isinstance(body, bytes):
+            return super().decode(body, headers, protocol_version, model_name)
+        try:
+            return _request(body, headers.get(_LENGTH), model_name), {}
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InvalidInput(f"the request is malformed: {type(error).__name__}: {error}") from error
+
+
+def _request(body: bytes, json_length: str | None, model: str) -> InferRequest:
+    at = len(body) if json_length is None else int(json_length)
+    if not 0 <= at <= len(body):
+        raise ValueError(f"{_LENGTH} is {at}, the body has {len(body)} bytes")
+    words = orjson.loads(body[:at])
+    inputs = []
+    for each in words["inputs"]:
+        parameters = each.get("parameters") or {}
+        one = InferInput(each["name"], each["shape"], each["datatype"], each.get("data"), parameters)
+        if (size := parameters.get("binary_data_size")) is not None:
+            if type(size) is not int or not 0 <= size <= len(body) - at:
+                raise ValueError(
+                    f"binary_data_size of '{one.name}' is {size}, {len(body) - at} bytes are left"
+                )
+            one._raw_data = body[at : at + size]
+            at += size
+        inputs.append(one)
+    if at != len(body):
+        raise ValueError(f"{len(body) - at} bytes are left over")
+    asked = [RequestedOutput(each["name"], each.get("parameters")) for each in words.get("outputs") or ()]
+    return InferRequest(
+        model, inputs, words.get("id"), parameters=words.get("parameters"), request_outputs=asked or None
+    )
+
+
+class Extension(ModelRepositoryExtension):  # type: ignore[misc]
+    """Loads and unloads while other requests go on."""
+
+    async def index(self, filter_ready: bool | None = False) -> list[dict[str, str]]:
+        """A row for each model in the folder."""
+        rows = self._model_registry.repository.index()
+        return [row for row in rows if row["state"] == "READY" or not filter_ready]
+
+    async def load(self, model_name: str) -> dict[str, Any]:
+        """Load a model from the folder, or load it anew."""
+        await self._apart(self._model_registry.repository.load, model_name)
+        return {"name": model_name, "load": True}
+
+    async def unload(self, model_name: str) -> dict[str, Any]:
+        """Answer what a model has accepted, then let it go."""
+        await self._apart(self._model_registry.repository.unload, model_name)
+        return {"name": model_name, "unload": True}
+
+    async def _apart(self, what: Any, name: str) -> None:
+        try:
+            await asyncio.to_thread(what, name)
+        except CenoteError as error:
+            raise refused(error) from error
+
+
+class Metrics:
+    """The counters of all models, for Prometheus, when it asks."""
+
+    def __init__(self, repository: Repository) -> None:
+        self.repository = repository
+
+    def collect(self) -> Iterator[Any]:
+        """One family for each counter, one sample for each model."""
+        batchers = {name: served.batcher for name, served in self.repository.loaded().items()}
+        waiting = GaugeMetricFamily(
+            "cenote_waiting_requests", "requests that wait for a worker", labels=["model"]
+        )
+        for name, batcher in batchers.items():
+            waiting.add_metric([name], batcher.waiting)
+        yield waiting
+        for field, meaning in _MEANINGS.items():
+            family = CounterMetricFamily(f"cenote_{field}", meaning, labels=["model"])
+            for name, batcher in batchers.items():
+                family.add_metric([name], getattr(batcher.counters, field))
+            yield family
+
+
+_MEANINGS = {
+    "accepted": "requests taken into the queue",
+    "answered": "requests that got outputs",
+    "failed": "requests that got an error of their own",
+    "refused": "requests that met a full or closed queue",
+    "runs": "runs of the model",
+    "split": "runs of several requests that failed and were repeated one by one",
+    "waited_seconds": "time in the queue, over all requests",
+    "computed_seconds": "time in the model, over all runs",
+}

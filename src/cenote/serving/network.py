@@ -1,0 +1,129 @@
+"""The sockets of a server: HTTP and gRPC on one event loop, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kserve.model_server  # the application that the routes are registered in
+import uvicorn
+from kserve.errors import InvalidInput, ModelNotFound, ServerNotReady
+from kserve.protocol.rest.server import RESTServer
+from prometheus_client import REGISTRY
+from starlette.responses import JSONResponse
+
+from cenote.serving.adapter import Extension, Metrics, Plane, Registry
+from cenote.serving.repository import Repository
+from cenote.serving.rpc import grpc_server
+
+
+class _Server(uvicorn.Server):  # type: ignore[misc]
+    """uvicorn without signal handlers of its own: both protocols end together."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _Rest(RESTServer):  # type: ignore[misc]
+    """kserve's HTTP routes, without a line of log for each request."""
+
+    def _add_middlewares(self, app: Any) -> None:
+        app.add_middleware(_Versions, repository=self.dataplane.model_registry.repository)
+
+    def _register_endpoints(self, app: Any) -> None:
+        super()._register_endpoints(app)
+
+        async def index() -> list[dict[str, str]]:
+            found: list[dict[str, str]] = await self.model_repository_extension.index()
+            return found
+
+        app.add_api_route("/v2/repository/index", index, methods=["POST"])
+
+
+class _Versions:
+    """Takes the version out of v2/models/NAME/versions/VERSION/…, which kserve refuses, if it is the one served."""
+
+    def __init__(self, app: Any, repository: Repository) -> None:
+        self.app, self.repository = app, repository
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        words = scope.get("path", "").split("/")
+        if words[1:3] == ["v2", "models"] and words[4:5] == ["versions"] and len(words) > 5:
+            served = self.repository.get(words[3])
+            if served is None or served.found.version != words[5]:
+                problem = f"version {words[5]} of model '{words[3]}' is not loaded"
+                await JSONResponse({"error": problem}, 404)(scope, receive, send)
+                return
+            path = "/".join([*words[:4], *words[6:]])
+            scope = {**scope, "path": path, "raw_path": path.encode()}
+        await self.app(scope, receive, send)
+
+
+def _quiet(record: logging.LogRecord) -> bool:
+    """What a client did wrong, or at a bad time, is told to the client: no traceback in the log for each."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, InvalidInput | ModelNotFound | ServerNotReady)
+
+
+async def _until_signal(
+    repository: Repository, host: str, http: socket.socket, grpc_port: int, grace: float, started: Any
+) -> None:
+    registry = Registry(repository)
+    plane, extension = Plane(registry), Extension(registry)
+    rest = _Rest(f"{kserve.model_server.__name__}:app", plane, extension, 0, grace_period=int(grace))
+    rest.config.access_log = False
+    rest.create_application()
+    web = _Server(rest.config)
+    remote, grpc_port = grpc_server(plane, extension, host, grpc_port)
+    ended = asyncio.Event()
+
+    def end() -> None:
+        web.force_exit = ended.is_set()  # the second signal does not wait
+        plane.draining = True
+        ended.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, end)
+    await remote.start()
+    serving = asyncio.create_task(web.serve(sockets=[http]))
+    while not web.started and not serving.done():
+        await asyncio.sleep(0.01)
+    started(http.getsockname()[1], grpc_port)
+    ending = asyncio.create_task(ended.wait())
+    await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
+    web.should_exit = plane.draining = True
+    ending.cancel()
+    await asyncio.gather(serving, remote.stop(grace))
+    await asyncio.to_thread(repository.close)
+
+
+def run(
+    repository: Repository,
+    host: str,
+    http_port: int,
+    grpc_port: int,
+    grace: float,
+    started: Callable[[int, int], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT, then answer what was accepted, at most `grace` seconds long."""
+    logging.getLogger("kserve").addFilter(_quiet)
+    metrics = Metrics(repository)
+    REGISTRY.register(metrics)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as http:
+            http.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                http.bind((host, http_port))
+            except OSError as error:
+                raise OSError(f"port {http_port} of {host} cannot be opened: {error.strerror}") from error
+            asyncio.run(_until_signal(repository, host, http, grpc_port, grace, started))
+    finally:
+        REGISTRY.unregister(metrics)
+        logging.getLogger("kserve").removeFilter(_quiet)

@@ -1,0 +1,85 @@
+"""The gRPC side of a server: kserve's servicer, and what Triton's clients expect beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+from google.protobuf.unknown_fields import UnknownFieldSet
+from kserve.protocol.grpc import grpc_predict_v2_pb2 as messages
+from kserve.protocol.grpc.interceptors import ExceptionToStatusInterceptor
+from kserve.protocol.grpc.servicer import InferenceServicer
+
+from cenote.serving.adapter import Extension, Plane
+
+_SERVICE = "GRPCInferenceService"
+_LARGEST_MESSAGE = 2**31 - 1  # bytes, as Triton's; kserve's own 8 MiB are 13 pictures of 3x224x224 floats
+
+
+def grpc_server(plane: Plane, extension: Extension, host: str, port: int) -> tuple[Any, int]:
+    """A server that has not started, and its port. Raises OSError for a port that cannot be opened."""
+    options = [
+        ("grpc.max_send_message_length", _LARGEST_MESSAGE),
+        ("grpc.max_receive_message_length", _LARGEST_MESSAGE),
+        ("grpc.so_reuseport", 0),  # else a second server shares the port without a word
+    ]
+    server = grpc.aio.server(interceptors=(ExceptionToStatusInterceptor(),), options=options)
+    servicer = InferenceServicer(plane, extension)
+    service = messages.DESCRIPTOR.services_by_name[_SERVICE]
+    handlers = {method.name: _handler(servicer, method) for method in service.methods}
+    handlers["RepositoryIndex"] = grpc.unary_unary_rpc_method_handler(_index_of(extension))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
+    address = f"[{host}]" if ":" in host else host
+    try:
+        return server, server.add_insecure_port(f"{address}:{port}")
+    except RuntimeError as error:
+        raise OSError(f"port {port} of {host} cannot be opened for gRPC") from error
+
+
+def _handler(servicer: InferenceServicer, method: Any) -> Any:
+    request = getattr(messages, method.input_type.name)
+    response = getattr(messages, method.output_type.name)
+    return grpc.unary_unary_rpc_method_handler(
+        getattr(servicer, method.name),
+        request_deserializer=_with_name(request)
+        if method.name.startswith("Repository")
+        else request.FromString,
+        response_serializer=response.SerializeToString,
+    )
+
+
+def _with_name(kind: Any) -> Callable[[bytes], Any]:
+    """Reads a request to load or unload: kserve's definition has the model's name in field 1, Triton's in field 2."""
+
+    def read(content: bytes) -> Any:
+        message = kind.FromString(content)
+        for unknown in UnknownFieldSet(message):
+            if unknown.field_number == 2 and isinstance(unknown.data, bytes):
+                message.model_name = unknown.data.decode()
+        return message
+
+    return read
+
+
+def _index_of(extension: Extension) -> Callable[[bytes, Any], Any]:
+    """The call RepositoryIndex of Triton's protocol, whose messages kserve does not have; they are strings alone."""
+
+    async def index(request: bytes, context: Any) -> bytes:
+        rows = await extension.index()
+        fields = ("name", "version", "state", "reason")
+        packed = (
+            b"".join(_field(i + 1, row[name].encode()) for i, name in enumerate(fields)) for row in rows
+        )
+        return b"".join(_field(1, row) for row in packed)
+
+    return index
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of protobuf: its number and kind, its length in groups of seven bits, its bytes."""
+    length, left = bytearray(), len(content)
+    while left > 127:
+        length.append(left % 128 + 128)
+        left //= 128
+    return bytes([number << 3 | 2, *length, left]) + content

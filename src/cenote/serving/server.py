@@ -1,0 +1,69 @@
+"""A folder of models as a server: the Open Inference Protocol over HTTP and gRPC, by kserve."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from cenote.core.errors import ArgumentError, UnsupportedError
+from cenote.core.locks import importing
+from cenote.serving.batcher import Runs
+from cenote.serving.repository import Repository
+
+
+def serve(
+    folder: str | os.PathLike[str],
+    *,
+    host: str = "127.0.0.1",
+    http_port: int = 8080,
+    grpc_port: int = 8081,
+    workers: int | None = None,
+    max_batch: int = 1,
+    max_delay: float = 0.0,
+    max_queue: int = 128,
+    grace: float = 30.0,
+    load: Callable[[Path], Runs] | None = None,
+    started: Callable[[int, int], None] = lambda http, grpc: None,
+) -> None:
+    """Serve the models of a folder (`Repository`) until SIGTERM or SIGINT. Call it in the main thread.
+
+    host: address to listen on; by default this machine only, "0.0.0.0" for every network (there is no authentication).
+    http_port, grpc_port: 0 lets the system choose; `started` is called with both ports when they are open.
+    workers, max_batch, max_delay, max_queue, load: as of `Repository`.
+    grace: seconds that a request may go on for after the signal. New ones are refused then; a second signal ends the
+        waiting.
+
+    Raises UnsupportedError where kserve is not installed, ArgumentError for numbers out of range, the error of the
+    first model that cannot be loaded, OSError for a port that cannot be opened.
+    """
+    for name, port in (("http_port", http_port), ("grpc_port", grpc_port)):
+        if not 0 <= port <= 65535:
+            raise ArgumentError(f"{name}: {port} is not from 0 to 65535")
+    network = _network()
+    options = {"workers": workers, "max_batch": max_batch, "max_delay": max_delay, "max_queue": max_queue}
+    repository = Repository(folder, load=load, **options)  # type: ignore[arg-type]
+    try:
+        repository.load_all()
+        network.run(repository, host, http_port, grpc_port, grace, started)
+    finally:
+        repository.close()
+
+
+def _network() -> Any:
+    """What needs kserve. Its model server reads the command line of the program that imports it: it gets none."""
+    arguments, sys.argv = sys.argv, sys.argv[:1]
+    try:
+        with importing():
+            return import_module("cenote.serving.network")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("cenote"):
+            raise
+        raise UnsupportedError(
+            f"serving over a network needs kserve ({error.name} is not installed): pip install 'cenote[kserve]'"
+        ) from error
+    finally:
+        sys.argv = arguments

@@ -1,0 +1,93 @@
+"""Tensors of the Open Inference Protocol as arrays: what a client sent is checked before it is believed."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import InputError, shown
+from cenote.core.types import Array, Declared
+
+DATATYPES: dict[str, np.dtype[Any]] = {
+    "BOOL": np.dtype(np.bool_),
+    **{f"INT{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
+    **{f"FP{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
+    "BYTES": np.dtype(object),
+}
+_NAMES = {dtype: name for name, dtype in DATATYPES.items()}
+# What JSON's numbers, as NumPy reads them, may become: nothing changes its kind in silence.
+_KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf"}
+
+
+def described(declared: Declared) -> dict[str, Any]:
+    """An input or output in the words of the protocol; -1 for a size that is open."""
+    shape = [-1] if declared.shape is None else [d if isinstance(d, int) else -1 for d in declared.shape]
+    datatype = _NAMES.get(declared.dtype, declared.dtype.name.upper())
+    return {"name": declared.name, "datatype": datatype, "shape": shape}
+
+
+def array_of(
+    name: str, datatype: str, shape: Sequence[int], data: Any = None, raw: bytes | None = None
+) -> Array:
+    """The array of a tensor: `raw` holds its elements in row-major, little-endian order, else `data` numbers, flat or
+    nested. Raises InputError for whatever does not fit together."""
+    dtype = DATATYPES.get(datatype)
+    if dtype is None:
+        raise InputError(
+            f"input '{name}': there is no datatype {shown(datatype)}; there are {', '.join(DATATYPES)}"
+        )
+    if not all(type(extent) is int and extent >= 0 for extent in shape):
+        raise InputError(f"input '{name}': {shown(list(shape))} is no shape")
+    try:
+        if datatype == "BYTES":
+            array = np.array([each.decode() for each in _strings(raw, data)], object)
+        elif raw is not None:
+            array = np.frombuffer(raw, dtype.newbyteorder("<"))
+        else:
+            array = _numbers(data, dtype)
+    except (ValueError, TypeError, OverflowError, AttributeError, struct.error) as error:
+        raise InputError(f"input '{name}': cannot be read as {datatype}: {error}") from None
+    if array.size != math.prod(shape):
+        raise InputError(f"input '{name}': {array.size} elements for shape {shown(list(shape))}")
+    try:
+        return array.reshape(tuple(shape))
+    except ValueError as error:  # an empty array of an extent that no machine has
+        raise InputError(f"input '{name}': {error}") from None
+
+
+def _numbers(data: Any, dtype: np.dtype[Any]) -> Array:
+    numbers = np.asarray(data).reshape(-1)
+    if not numbers.size:
+        return np.empty(0, dtype)
+    if numbers.dtype.kind not in _KINDS[dtype.kind]:
+        raise ValueError(f"its numbers are {numbers.dtype}")
+    if dtype.kind in "iu":
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        if int(numbers.min()) < low or int(numbers.max()) > high:
+            raise ValueError(f"a number is not from {low} to {high}")
+    with np.errstate(over="ignore"):
+        array = numbers.astype(dtype)
+    if dtype.kind == "f" and numbers.dtype.kind == "f" and (np.isinf(array) & np.isfinite(numbers)).any():
+        raise ValueError("a number is too large")
+    return array
+
+
+def _strings(raw: bytes | None, data: Any) -> list[bytes]:
+    """Strings: each after its length in four bytes, or as JSON and protobuf have them."""
+    if raw is None:
+        flat = np.array(data, object).reshape(-1)
+        return [each.encode() if isinstance(each, str) else each for each in flat]
+    found, at = [], 0
+    while at < len(raw):
+        (length,) = struct.unpack_from("<I", raw, at)
+        at += 4
+        if at + length > len(raw):
+            raise ValueError("a string ends behind the data")
+        found.append(raw[at : at + length])
+        at += length
+    return found

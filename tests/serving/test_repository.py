@@ -1,0 +1,116 @@
+"""Folders of models: what is found, loaded, replaced while requests go on, and refused."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cenote
+from cenote.serving import Repository
+from tests.serving.models import Doubling, save_times
+
+X = {"x": np.ones((1, 4), np.float32)}
+
+
+def first(repository: Repository, name: str) -> float:
+    return float(repository.submit(name, X).result(60)["y"][0, 0])
+
+
+def test_models_in_folders_and_in_versions(tmp_path: Path) -> None:
+    save_times(tmp_path / "plain" / "model.onnx", 2)
+    save_times(tmp_path / "versions" / "9" / "model.onnx", 9)
+    save_times(tmp_path / "versions" / "10" / "model.onnx", 10)
+    (tmp_path / "versions" / "11").mkdir()  # an empty one, being copied say
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / "notes.txt").write_text("no model")
+    repository = Repository(tmp_path, workers=1)
+    assert [(row["name"], row["state"]) for row in repository.index()] == [
+        ("plain", "UNAVAILABLE"),
+        ("versions", "UNAVAILABLE"),
+    ]
+    repository.load_all()
+    assert [first(repository, name) for name in ("plain", "versions")] == [2, 10]
+    assert [(row["version"], row["state"]) for row in repository.index()] == [("1", "READY"), ("10", "READY")]
+    repository.close()
+    assert not repository.loaded()
+
+
+def test_a_plan_beside_its_model_is_taken(tmp_path: Path) -> None:
+    model = cenote.load(save_times(tmp_path / "m" / "model.onnx", 2, rows=1))
+    model.save(tmp_path / "m" / "model.cenote", source=tmp_path / "m" / "model.onnx")
+    repository = Repository(tmp_path, workers=1, max_batch=4)  # its first axis is fixed: it is not batched
+    assert repository.load("m").found.path.name == "model.cenote"
+    assert first(repository, "m") == 2
+    repository.close()
+
+
+def test_loading_anew_loses_no_request(tmp_path: Path) -> None:
+    path = save_times(tmp_path / "m" / "model.onnx", 2)
+    repository = Repository(tmp_path, workers=1, load=lambda path: Doubling())
+    repository.load("m")
+    stop, answers = threading.Event(), list[float]()
+
+    def call() -> None:
+        while not stop.is_set():
+            answers.append(first(repository, "m"))
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    for _ in range(20):
+        repository.load("m")
+    stop.set()
+    caller.join(60)
+    assert answers
+    assert set(answers) == {2}
+    assert path.exists()
+    repository.close()
+
+
+def test_what_was_accepted_before_an_unload_is_answered(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "model.onnx").touch()
+    model = Doubling(held=True)
+    repository = Repository(tmp_path, workers=1, load=lambda path: model)
+    repository.load("m")
+    futures = [repository.submit("m", X) for _ in range(3)]
+    unloading = threading.Thread(target=repository.unload, args=("m",))
+    unloading.start()
+    model.go.set()
+    assert [future.result(60)["y"][0, 0] for future in futures] == [2, 2, 2]
+    unloading.join(60)
+    with pytest.raises(cenote.UnavailableError, match="'m' is not loaded"):
+        repository.submit("m", X)
+    with pytest.raises(cenote.MissingFileError, match="'m' is not loaded"):
+        repository.unload("m")
+
+
+def test_a_model_that_cannot_be_loaded_leaves_the_former_one(tmp_path: Path) -> None:
+    path = save_times(tmp_path / "m" / "model.onnx", 2)
+    repository = Repository(tmp_path, workers=1)
+    repository.load("m")
+    path.write_bytes(b"GIF89a")
+    with pytest.raises(cenote.ModelError, match="model"):
+        repository.load("m")
+    assert first(repository, "m") == 2
+    assert "not an ONNX model" in repository.index()[0]["reason"]
+    repository.close()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../m", "m/../m", "/", "M", "m\0"])
+def test_names_from_clients_are_no_paths(tmp_path: Path, name: str) -> None:
+    save_times(tmp_path / "repository" / "m" / "model.onnx", 2)
+    with pytest.raises(cenote.MissingFileError, match="there are: m"):
+        Repository(tmp_path / "repository", workers=1).load(name)
+
+
+def test_folders_without_models(tmp_path: Path) -> None:
+    with pytest.raises(cenote.MissingFileError, match="no such folder"):
+        Repository(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(cenote.ModelError, match=r"'empty'.*no file 'model'"):
+        Repository(tmp_path).load_all()
+    with pytest.raises(cenote.ArgumentError, match="max_queue"):
+        Repository(tmp_path, max_queue=0)

@@ -1,0 +1,270 @@
+"""A real server process on this machine's loopback, and Triton's own clients, over HTTP and over gRPC.
+
+Skipped where kserve or tritonclient are missing: pip install 'cenote[test]' kserve 'tritonclient[all]'.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.serving.models import save_times
+from tests.serving.processes import SECONDS, Server, running, until
+
+if find_spec("kserve") is None or find_spec("tritonclient") is None:
+    pytest.skip("needs kserve and tritonclient", allow_module_level=True)
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of the client libraries
+X = np.arange(8, dtype=np.float32).reshape(2, 4)
+SCRIPT = str(Path(__file__).with_name("gated_server.py"))
+
+
+class Client:
+    """One of Triton's clients, and how its errors say what happened."""
+
+    def __init__(self, protocol: str, server: Server) -> None:
+        if protocol == "http":
+            import tritonclient.http as module
+        else:
+            import tritonclient.grpc as module
+        self.module = module
+        self.protocol = protocol
+        port = server.http if protocol == "http" else server.grpc
+        self.triton = module.InferenceServerClient(f"127.0.0.1:{port}")
+
+    def infer(self, model: str, x: Any, name: str = "x", datatype: str = "FP32", **options: Any) -> Any:
+        given = self.module.InferInput(name, list(x.shape), datatype)
+        given.set_data_from_numpy(x)
+        return self.triton.infer(model, [given], **options).as_numpy("y")
+
+    def refused(self, http: str, grpc: str) -> Any:
+        """Expects an error with the status of this protocol."""
+        from tritonclient.utils import InferenceServerException
+
+        status = http if self.protocol == "http" else f"StatusCode.{grpc}"
+        return pytest.raises(InferenceServerException, match=rf"(?s)\[{status}\]")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("models")
+    save_times(folder / "double" / "model.onnx", 2)
+    save_times(folder / "triple" / "7" / "model.onnx", 3)
+    command = ("-m", "cenote", "serve", str(folder), "--http-port", "0", "--grpc-port", "0", "--max-batch", "8")
+    with running(*command, "--workers", "2") as found:
+        yield found
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> Iterator[Server]:
+    save_times(tmp_path / "gated" / "model.onnx", 2)
+    save_times(tmp_path / "double" / "model.onnx", 2)
+    with running(SCRIPT, str(tmp_path), "0", "0", "2") as found:
+        yield found
+
+
+@pytest.fixture(params=["http", "grpc"])
+def client(request: pytest.FixtureRequest, server: Server) -> Client:
+    return Client(request.param, server)
+
+
+def test_health_and_metadata(client: Client) -> None:
+    triton = client.triton
+    assert triton.is_server_live()
+    assert triton.is_server_ready()
+    assert triton.is_model_ready("double")
+    found = triton.get_model_metadata("triple")
+    if client.protocol == "grpc":
+        assert found.inputs[0].shape == [-1, 4]
+        found = {"name": found.name, "platform": found.platform, "outputs": found.outputs}
+    else:
+        assert found["versions"] == ["7"]
+        assert found["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]
+    assert (found["name"], found["platform"], len(found["outputs"])) == ("triple", "cenote", 1)
+
+
+def test_binary_tensors(client: Client) -> None:
+    assert np.array_equal(client.infer("double", X), 2 * X)
+    asked = [client.module.InferRequestedOutput("y")]
+    assert np.array_equal(client.infer("triple", X, outputs=asked, request_id="7"), 3 * X)
+    large = np.ones((1_000_000, 4), np.float32)  # 16 MB: more than kserve's own limit
+    assert np.array_equal(client.infer("double", large), 2 * large)
+
+
+def test_versions(client: Client) -> None:
+    assert np.array_equal(client.infer("triple", X, model_version="7"), 3 * X)
+    with client.refused("404", "NOT_FOUND"):
+        client.infer("triple", X, model_version="8")
+
+
+def test_wrong_inputs(client: Client) -> None:
+    with client.refused("400", "INVALID_ARGUMENT") as caught:
+        client.infer("double", np.zeros((2, 5), np.float32))
+    assert "input 'x' has shape [2, 5], the model takes x: float32[n,4]" in str(caught.value)
+    with client.refused("400", "INVALID_ARGUMENT") as caught:
+        client.infer("double", X.astype(np.float64), datatype="FP64")
+    assert "x.astype('float32')" in str(caught.value)
+    with client.refused("400", "INVALID_ARGUMENT") as caught:
+        client.infer("double", X, name="z")
+    assert "'z' is no input of the model" in str(caught.value)
+    with client.refused("400", "INVALID_ARGUMENT") as caught:
+        client.infer("double", X, outputs=[client.module.InferRequestedOutput("nothing")])
+    assert "'nothing' is no output" in str(caught.value)
+    with client.refused("404", "NOT_FOUND"):
+        client.infer("none", X)
+    assert np.array_equal(client.infer("double", X), 2 * X)
+
+
+def test_load_and_unload(client: Client) -> None:
+    triton = client.triton
+    triton.unload_model("triple")
+    with client.refused("404", "NOT_FOUND"):
+        client.infer("triple", X)
+    index = triton.get_model_repository_index()
+    rows = index if client.protocol == "http" else [{"name": r.name, "state": r.state} for r in index.models]
+    assert {row["name"]: row["state"] for row in rows} == {"double": "READY", "triple": "UNAVAILABLE"}
+    triton.load_model("triple")
+    assert np.array_equal(client.infer("triple", X), 3 * X)
+    with client.refused("404", "NOT_FOUND"):
+        triton.load_model("none")
+
+
+def test_many_clients_at_once(server: Server, client: Client) -> None:
+    def call(n: int) -> bool:
+        own = Client(client.protocol, server)
+        return all(np.array_equal(own.infer("double", X + n), 2 * (X + n)) for _ in range(5))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(call, range(8)))
+
+
+def test_json(server: Server) -> None:
+    import tritonclient.http as module
+
+    triton = module.InferenceServerClient(f"127.0.0.1:{server.http}")
+    given = module.InferInput("x", [2, 4], "FP32")
+    given.set_data_from_numpy(X, binary_data=False)
+    for binary in (False, True):
+        found = triton.infer("double", [given], outputs=[module.InferRequestedOutput("y", binary_data=binary)])
+        assert np.array_equal(found.as_numpy("y"), 2 * X)
+
+
+@pytest.mark.parametrize(
+    ("body", "length"),
+    [
+        (b"", None),
+        (b"{", None),
+        (b"[]", None),
+        (b"{}", None),
+        (b'{"inputs": 3}', None),
+        (b'{"inputs": [{"name": "x"}]}', None),
+        (b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32"}]}', None),
+        (b'{"inputs": [{"name": "x", "shape": "ab", "datatype": "FP32", "data": [1]}]}', None),
+        (b'{"inputs": []}abc', 14),
+        (b'{"inputs": []}', 15),
+        (b'{"inputs": []}', "many"),
+        (b'{"inputs": [{"name":"x","shape":[1],"datatype":"FP32","parameters":{"binary_data_size":9}}]}', None),
+        (b'{"inputs": [{"name":"x","shape":[1],"datatype":"FP32","parameters":{"binary_data_size":-1}}]}', None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["application/octet-stream", "application/json"])
+def test_malformed_requests(server: Server, body: bytes, length: Any, kind: str) -> None:
+    headers = {} if length is None else {"Inference_Header_Content_Length": str(length)}
+    status, answer = server.post("v2/models/double/infer", body, Content_Type=kind, **headers)
+    assert status in (400, 422)
+    assert answer
+
+
+def test_overload_is_refused_and_what_was_accepted_is_answered(gated: Server, tmp_path: Path) -> None:
+    clients = {protocol: Client(protocol, gated) for protocol in ("http", "grpc")}
+    with ThreadPoolExecutor(3) as pool:
+        accepted = [pool.submit(Client("grpc", gated).infer, "gated", X + n) for n in range(3)]
+        until(lambda: gated.waiting("gated") == 2)  # one runs, two wait: as many as may
+        for each in clients.values():
+            with each.refused("503", "UNAVAILABLE") as caught:
+                each.infer("gated", X)
+            assert "2 requests wait already" in str(caught.value)
+            assert np.array_equal(each.infer("double", X), 2 * X)  # other models have room
+        (tmp_path / "open").touch()
+        for n, future in enumerate(accepted):
+            assert np.array_equal(future.result(SECONDS), 2 * (X + n))
+
+
+def _http_request(model: str) -> bytes:
+    words = {"inputs": [{"name": "x", "shape": [2, 4], "datatype": "FP32", "data": X.ravel().tolist()}]}
+    body = json.dumps(words).encode()
+    head = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+
+
+def _received(connection: socket.socket) -> bytes:
+    parts = []
+    while part := connection.recv(65536):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def test_slow_clients_hold_up_nobody(server: Server, client: Client) -> None:
+    request = _http_request("double")
+    slow = [socket.create_connection(("127.0.0.1", server.http), timeout=SECONDS) for _ in range(20)]
+    for number, connection in enumerate(slow):
+        connection.sendall(request[: len(request) * number // 20])  # in the middle of a line, of the body
+    for _ in range(3):
+        assert np.array_equal(client.infer("double", X), 2 * X)
+    for number, connection in enumerate(slow):
+        connection.sendall(request[len(request) * number // 20 :])
+    for connection in slow:
+        with connection:
+            assert b" 200 OK" in _received(connection)
+
+
+def test_sigterm_answers_what_was_accepted(gated: Server, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        accepted = [pool.submit(Client(p, gated).infer, "gated", X) for p in ("http", "grpc", "http")]
+        until(lambda: gated.waiting("gated") == 2)
+        gated.process.send_signal(signal.SIGTERM)
+        until(lambda: not _listens(gated.http))
+        (tmp_path / "open").touch()
+        assert all(np.array_equal(future.result(SECONDS), 2 * X) for future in accepted)
+    assert gated.process.wait(SECONDS) == 0
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_killed_and_started_again_on_the_same_ports(tmp_path: Path) -> None:
+    save_times(tmp_path / "double" / "model.onnx", 2)
+    save_times(tmp_path / "gated" / "model.onnx", 2)
+    with running(SCRIPT, str(tmp_path), "0", "0", "2") as first:
+        client = Client("http", first)
+        assert np.array_equal(client.infer("double", X), 2 * X)
+        with ThreadPoolExecutor(1) as pool:
+            lost = pool.submit(Client("http", first).infer, "gated", X)
+            until(lambda: 'cenote_accepted_total{model="gated"} 1.0' in first.get("metrics"))
+            first.process.kill()
+            assert isinstance(lost.exception(SECONDS), Exception)  # no answer, and none that is wrong
+        first.process.wait(SECONDS)
+    with running(SCRIPT, str(tmp_path), str(first.http), str(first.grpc), "2") as second:
+        assert np.array_equal(client.infer("double", X), 2 * X)  # the same client, connected anew
+        assert np.array_equal(Client("grpc", second).infer("double", X), 2 * X)
+
+
+def test_metrics(server: Server) -> None:
+    Client("http", server).infer("double", X)
+    found = server.get("metrics")
+    assert 'cenote_answered_total{model="double"}' in found
+    assert "request_predict_seconds_count" in found
