@@ -17,8 +17,8 @@ from cenote.profile.roofs import BandwidthRoof, BarrierRoof, ComputeRoof, Measur
 ROOFS = Roofs(
     "a processor", "avx2", Measured(3.0, 0.01), Measured(0.25, 0.1),
     (ComputeRoof("float32", 1, Measured(100.0, 0.0)), ComputeRoof("float32", 2, Measured(190.0, 0.0))),
-    (BandwidthRoof(1 << 14, "L1", 1, Measured(200.0, 0.0), Measured(100.0, 0.0)),
-     BandwidthRoof(1 << 26, "memory", 1, Measured(10.0, 0.0), Measured(8.0, 0.0))),
+    (BandwidthRoof(1 << 14, "L1", 1 << 15, 1, Measured(200.0, 0.0), Measured(100.0, 0.0)),
+     BandwidthRoof(1 << 26, "memory", 0, 1, Measured(10.0, 0.0), Measured(8.0, 0.0))),
     (BarrierRoof(2, Measured(0.5, 0.2)),), 0.9,
 )  # fmt: skip
 STEP = StepStats(
@@ -99,7 +99,7 @@ def test_later_versions_may_add_fields() -> None:
 
 def test_roofs_answer_for_counts_and_sizes_between_those_measured() -> None:
     assert ROOFS.gigaops("float32", 2) == 190.0
-    assert ROOFS.gigaops("float32", 8) == 190.0
+    assert ROOFS.gigaops("float32", 8) == 4 * 190.0
     assert ROOFS.gigaops("int8", 1) is None
     found = ROOFS.transfer_seconds(8000, 0, 1)
     assert found is not None

@@ -183,9 +183,9 @@ class Trace:
         self.guard(f"{code_of(size)} == {size.value}", True, fixed=True)
         return size.value
 
-    def source(self, codes: Sequence[str], arrays: Sequence[str]) -> str:
-        """Python that defines `fits(d)`, whether the guards answer as they did, and `numbers(d)`, which gives the
-        values of these formulas, numbers and arrays."""
+    def source(self, codes: Sequence[str], arrays: Sequence[str], shown: Sequence[str] = ()) -> str:
+        """Python that defines `fits(d)`, whether the guards answer as they did, `numbers(d)`, which gives the values of
+        these formulas, numbers and arrays, and `shown(d)`, numbers that only descriptions show."""
         asked = [question if answer else f"not ({question})" for question, answer in self.guards.items()]
         least = [f"1 <= d[{index}] <= {_MOST}" for index in range(self.dimensions)]
         return "\n".join(
@@ -198,6 +198,9 @@ class Trace:
                 "def numbers(d):",
                 *self._assignments([*codes, *arrays]),
                 f"    return [{', '.join(codes)}], [{', '.join(arrays)}]",
+                "def shown(d):",
+                *self._assignments(shown),
+                f"    return [{', '.join(shown)}]",
                 "",
             )
         )

@@ -27,8 +27,9 @@ from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.files import open_regular
 from cenote.core.locks import importing
 from cenote.core.target import Target
-from cenote.core.types import Array, Declared
+from cenote.core.types import Declared
 from cenote.core.version import __version__
+from cenote.runtime.formulas import Formulas
 from cenote.runtime.program import Program, Workplaces
 from cenote.runtime.steps import KernelStep
 from cenote.runtime.template import Template
@@ -89,9 +90,9 @@ class StoredPlan:
 
 @dataclass(frozen=True)
 class SizedPlan:
-    """A plan for all sizes of a class: the program's template and its description, JSON in which numbers of the
-    template stand as {{position}}. `made_with`: the shapes of inputs that it was compiled for first. `inputs` and
-    `outputs` name the program's; where shapes depend on content, `tail` is what follows."""
+    """A plan for all sizes of a class: the program's template and its description, JSON in which numbers that
+    depend on the sizes stand as {{position}}. `made_with`: the shapes of inputs that it was first compiled for.
+    `inputs` and `outputs` name the program's; where shapes depend on content, `tail` is what follows."""
 
     template: Template
     text: str
@@ -106,8 +107,9 @@ class SizedPlan:
         made = self.template.at(numbers, workplaces)
         if made is None:
             return None
-        same = tuple(type.shape for type in made[0].inputs) == self.made_with
-        return _PlanOfSizes(made[0], self.text.encode(), made[1], self.graph if same else None)
+        same = tuple(type.shape for type in made.inputs) == self.made_with
+        graph = self.graph if same else None
+        return _PlanOfSizes(made, self.text.encode(), tuple(numbers), self.template.formulas, graph)
 
 
 @dataclass
@@ -145,13 +147,15 @@ class Tail:
 class _PlanOfSizes(StoredPlan):
     """A plan for some sizes of a class."""
 
-    numbers: Array
+    dimensions: tuple[int, ...]
+    formulas: Formulas
     graph: Graph | None
 
     @cached_property
     def description(self) -> PlanDescription:
         """Steps, kernels, host steps, memory."""
-        text = _POSITION.sub(lambda found: str(self.numbers[int(found[1])]), self.text.decode())
+        numbers = self.formulas.shown(self.dimensions)
+        text = _POSITION.sub(lambda found: str(numbers[int(found[1])]), self.text.decode())
         found = StoredPlan(self.program, text.encode()).description
         steps = [
             replace(shown, kernel=step.symbol, items=step.items, grain=step.grain, scratch_bytes=step.scratch)

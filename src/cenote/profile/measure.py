@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,11 @@ from cenote.core.target import processor
 from cenote.core.types import Array, Declared
 from cenote.core.version import __version__
 from cenote.profile.collect import Collected, collect
-from cenote.profile.data import Accounts, Profile, Span
+from cenote.profile.data import Accounts, ArenaBlock, Profile, Span
 from cenote.profile.environment import Environment, Watch
+from cenote.profile.measure_roofs import clock_ghz, roofs
 from cenote.profile.recording import Part, recorded_copy
+from cenote.profile.roofs import Roofs
 from cenote.profile.steps import Times, step_stats
 from cenote.profile.timeline import timeline
 from cenote.runtime.timing import Recorder
@@ -40,8 +42,17 @@ def profile(model: Any, inputs: Any = None, *, seconds: float = 2.0) -> Profile:
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < math.inf:
         raise ArgumentError(f"seconds: {shown(seconds)} is no time to measure")
     arrays = by_name(model, inputs)
+    model.run(arrays)  # compiles what has to be
+    limits = roofs(threads_of(model))
+    before = clock_ghz()
     measured = measure(model, arrays, seconds)
-    return _profile_of(model, arrays, measured)
+    environment = replace(measured.environment, clock_ghz=(before, clock_ghz()))
+    return _profile_of(model, arrays, replace(measured, environment=environment), limits)
+
+
+def threads_of(model: Any) -> int:
+    """Those of the plans that the last call used."""
+    return max(int(plan.program.threads) for plan in model.plans)
 
 
 def by_name(model: Any, inputs: Any) -> dict[str, Array]:
@@ -86,9 +97,9 @@ class Measurement:
 
 def measure(model: Any, inputs: Mapping[str, Array], seconds: float) -> Measurement:
     """Call a model for so long."""
-    model.run(inputs)  # compiles what has to be
+    model.run(inputs)
     key = next(reversed(model._stages))
-    threads = max(stage.plan.program.threads for stage in model._stages[key].chain)
+    threads = threads_of(model)
     room = _ROOM
     while True:
         recorder = Recorder(room, threads)
@@ -153,7 +164,7 @@ class _Session:
         recorder.clear()
 
 
-def _profile_of(model: Any, inputs: Mapping[str, Array], measured: Measurement) -> Profile:
+def _profile_of(model: Any, inputs: Mapping[str, Array], measured: Measurement, limits: Roofs) -> Profile:
     recorded, ordinary = measured.recorded, measured.ordinary
     usual = between_quartiles(recorded.wall)
     times = Times.of(recorded)
@@ -178,9 +189,22 @@ def _profile_of(model: Any, inputs: Mapping[str, Array], measured: Measurement) 
         spread=float((quartiles[2] - quartiles[0]) / 2 / quartiles[1]),
         accounts=accounts,
         environment=measured.environment,
-        steps=step_stats(measured.parts, times, usual, latency),
+        steps=step_stats(measured.parts, times, usual, latency, limits),
+        roofs=limits,
         stages=len(measured.parts),
         timeline=measured.spans,
+        arena=_arena(measured.parts),
+    )
+
+
+def _arena(parts: Sequence[Part]) -> tuple[ArenaBlock, ...]:
+    """What lies where in the arenas, and from which of all steps to which."""
+    return tuple(
+        ArenaBlock(
+            each.name, part.stage, each.offset, each.nbytes, part.first + each.first, part.first + each.last
+        )
+        for part in parts
+        for each in part.description.memory.blocks
     )
 
 

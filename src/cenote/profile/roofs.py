@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 
 SCHEMA = "cenote.roofs/1"
@@ -28,10 +27,12 @@ class ComputeRoof:
 @dataclass(frozen=True)
 class BandwidthRoof:
     """1e9 bytes per second of so many threads together, each on memory of its own of `nbytes`, again and again: that
-    only `read`, and that `copy` (bytes read and written both count). `level`: where so much lies ("L1" … "memory")."""
+    only `read`, and that `copy` (bytes read and written both count). `level`: where so much lies ("L1" … "memory"),
+    `capacity`: what all of these threads' work together may take to lie there (0: any)."""
 
     nbytes: int
     level: str
+    capacity: int
     threads: int
     read: Measured
     copy: Measured
@@ -60,9 +61,13 @@ class Roofs:
     seconds: float
 
     def gigaops(self, dtype: str, threads: int) -> float | None:
-        """Of so many threads; None for a dtype that was not measured."""
+        """Of so many threads; None for a dtype that was not measured. Of more threads than were measured: as many times
+        what those did."""
         found = {each.threads: each.gigaops.value for each in self.compute if each.dtype == dtype}
-        return _for_threads(found, threads)
+        if not found:
+            return None
+        count = min((each for each in found if each >= threads), default=max(found))
+        return found[count] * threads / count
 
     def transfer_seconds(self, read: int, written: int, threads: int) -> tuple[float, str] | None:
         """The least time to move so many bytes with so many threads, when all of them lie in the nearest cache that has
@@ -70,22 +75,15 @@ class Roofs:
         counts = {each.threads for each in self.bandwidth}
         if not counts or not read + written:
             return None
-        count = threads if threads in counts else max(counts)
+        count = min((each for each in counts if each >= threads), default=max(counts))
         levels = sorted((each for each in self.bandwidth if each.threads == count), key=lambda x: x.nbytes)
-        sizes = [each.nbytes * count for each in levels]
-        level = levels[min(bisect_left(sizes, read + written), len(levels) - 1)]
+        level = next((each for each in levels if read + written <= each.capacity), levels[-1])
         per_read = 1 / level.read.value
         per_written = max(2 / level.copy.value - per_read, 0.0)
         seconds = (read * per_read + written * per_written) / 1e9
-        return seconds * count / max(threads, count) if threads > count else seconds, level.level
+        return seconds * count / max(threads, count), level.level
 
     def barrier_us(self, threads: int) -> float | None:
         """Of so many threads."""
-        return _for_threads({each.threads: each.us.value for each in self.barriers}, threads)
-
-
-def _for_threads(found: dict[int, float], threads: int) -> float | None:
-    """What was measured for so many threads, else for the count next to it."""
-    if not found:
-        return None
-    return found[min(found, key=lambda count: (abs(count - threads), count))]
+        found = {each.threads: each.us.value for each in self.barriers}
+        return found[min(found, key=lambda count: (abs(count - threads), count))] if found else None

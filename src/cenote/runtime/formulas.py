@@ -42,8 +42,8 @@ def word_of_float(value: float) -> int:
 class Formulas:
     """Generated code and the things it names: functions, as "module:name", operators and arrays.
 
-    The code defines `fits(d)` and `numbers(d)`, which gives a list of whole numbers and one of arrays; `d` are the
-    symbolic dimensions in order.
+    The code defines `fits(d)`, `numbers(d)`, which gives a list of whole numbers and one of arrays, and `shown(d)`, the
+    whole numbers of a description; `d` are the symbolic dimensions in order.
     """
 
     source: str
@@ -88,6 +88,10 @@ class Formulas:
         except _NO_ANSWER:
             return None
         return whole, arrays
+
+    def shown(self, dimensions: Dimensions) -> list[int]:
+        """The numbers of a description, for dimensions that fit."""
+        return [int(number) for number in self._made["shown"](dimensions)]
 
 
 def _compiled(source: str) -> CodeType:

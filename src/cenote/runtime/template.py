@@ -102,10 +102,8 @@ class Template:
     driver: DriverAbi
     threads: int
 
-    def at(
-        self, dimensions: Dimensions, workplaces: Workplaces | None = None
-    ) -> tuple[Program, Array] | None:
-        """The program for these symbolic dimensions, and all numbers; None where it does not hold for them.
+    def at(self, dimensions: Dimensions, workplaces: Workplaces | None = None) -> Program | None:
+        """The program for these symbolic dimensions; None where it does not hold for them.
 
         `workplaces`: those of the model; without, the program has its own.
         """
@@ -144,7 +142,7 @@ class Template:
         vars(program).update(
             records=records, scratch_bytes=scratch
         )  # they would be worked out from the steps
-        return program, numbers
+        return program
 
     def _steps(self, numbers: Array, hosts: Mapping[int, HostStep]) -> tuple[Step, ...]:
         """The steps of a program with these numbers."""

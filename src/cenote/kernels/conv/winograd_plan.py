@@ -158,16 +158,26 @@ class WinogradPlan:
 
     def seconds(self) -> float:
         """Estimate: products at 88 % of peak or at the memory's speed for the weights, and the transforms."""
-        lanes = self.lanes
-        per_tile = 2 * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
-        products = per_tile * self._tile_products()
+        lanes, products = self.lanes, self.product_operations
         weights = 4 * self.products * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
         passes = 1 if self.split or weights <= self.target.l3_bytes // 2 else maximum(1, self.blocks)
-        per_tile = 5 * self.products * (self.channel_blocks + self.filter_blocks)  # vector instructions
-        transforms = peak_seconds(per_tile * self.tiles * lanes * 2, self.target, 0.5)
+        blocks = self.channel_blocks + self.filter_blocks
+        transforms = peak_seconds(2 * self.transform_operations(blocks), self.target, 0.5)
         return (
             maximum(peak_seconds(products, self.target, 0.88), weight_seconds(weights * passes)) + transforms
         )
+
+    @property
+    def product_operations(self) -> int:
+        """Multiply-adds of the products, padding lanes included, each counted as 2."""
+        lanes = self.lanes
+        per_tile = 2 * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
+        return per_tile * self._tile_products()
+
+    def transform_operations(self, blocks: int) -> int:
+        """Operations of the transforms of so many blocks of channels and filters, about: 5 vector instructions per
+        product."""
+        return 5 * self.products * blocks * self.tiles * self.lanes
 
     def _tile_products(self) -> int:
         """Products times the tiles that have them."""
@@ -249,7 +259,10 @@ class WinogradPlan:
         scratch = numbers["table_bytes"] + numbers["temporary_bytes"] + numbers["v_bytes"]
         scratch += 0 if is_input else numbers["bundle"] * numbers["m_group"] * 4
         items = self.blocks * numbers["group_parts"]
-        return Call.named(spec, {**pointers, **numbers}, items, scratch=scratch)
+        transformed = {"input": self.channel_blocks, "product": self.filter_blocks}
+        blocks = transformed.get(phase, self.channel_blocks + self.filter_blocks)
+        executed = self.transform_operations(blocks) + (0 if is_input else self.product_operations)
+        return Call.named(spec, {**pointers, **numbers}, items, scratch=scratch, operations=executed)
 
     def numbers(self, phase: str) -> dict[str, int]:
         """The numbers of a launch, but for the tensors' strides."""
