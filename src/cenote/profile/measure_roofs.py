@@ -49,6 +49,7 @@ _TRY = 1e-3  # seconds of one try, about
 _BARRIERS = 100
 _PAGES = 2048
 _MEMORY = 64 << 20, 256 << 20  # bytes that are taken to lie in main memory, at least and at most
+_TOGETHER = 0.8  # of the time that chunks are done at the same time
 _BUSY = 0.3  # cores that others kept busy, above which figures are not kept
 
 
@@ -76,8 +77,10 @@ def roofs(threads: int, fresh: bool = False) -> Roofs:
     watch = Watch()
     made = _measure(missing, found)
     environment = watch.environment()
+    quiet = (environment.foreign_cores or 0.0) < _BUSY and (environment.steal_cores or 0.0) < _BUSY
+    made = replace(made, quiet=made.quiet and quiet)
     _of_process[_name()] = made
-    if (environment.foreign_cores or 0.0) < _BUSY and (environment.steal_cores or 0.0) < _BUSY:
+    if made.quiet:
         cache.write_text(_name(), json.dumps({"schema": SCHEMA, **to_plain(made)}))
     return made
 
@@ -202,8 +205,9 @@ def _edges(call: RecordedCall, caller: Notes) -> tuple[int, int]:
     return int(caller.begin[own][native].min()), int(caller.end[own][native].max())
 
 
-def _busy(notes: Sequence[Notes], begin: int, end: int) -> int:
-    """Ticks from the first thread's begin of its chunk to the last one's end."""
+def _busy(notes: Sequence[Notes], begin: int, end: int) -> float:
+    """Ticks that all chunks take at the speed that their threads reach side by side. Where these were not side by side
+    (one was asleep, or had no core), from the first one's begin to the last one's end."""
     chunks = [
         (int(each.begin[at]), int(each.end[at]))
         for each in notes
@@ -211,7 +215,11 @@ def _busy(notes: Sequence[Notes], begin: int, end: int) -> int:
             (each.row >= 0) & (each.items > 0) & (each.begin >= begin) & (each.begin < end)
         )
     ]
-    return max(last for _, last in chunks) - min(first for first, _ in chunks)
+    first, last = min(first for first, _ in chunks), max(last for _, last in chunks)
+    together = min(last for _, last in chunks) - max(first for first, _ in chunks)
+    if together < _TOGETHER * (last - first):
+        return float(last - first)
+    return len(chunks) / sum(1 / max(1, last - first) for first, last in chunks)
 
 
 def _best(tries: Sequence[float], smallest: bool = False) -> Measured:

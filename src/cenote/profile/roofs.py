@@ -49,7 +49,8 @@ class BarrierRoof:
 @dataclass(frozen=True)
 class Roofs:
     """All of a machine, for the thread counts that were measured. `page_fault_us`: the first touch of 4 KiB of fresh
-    memory. `clock_ghz`: cycles of a core that is busy alone. `seconds` that all this took."""
+    memory. `clock_ghz`: cycles of a core that is busy alone. `seconds` that all this took. `quiet`: nothing else ran
+    meanwhile, or little; otherwise the figures are too low."""
 
     processor: str
     target: str
@@ -59,6 +60,7 @@ class Roofs:
     bandwidth: tuple[BandwidthRoof, ...]
     barriers: tuple[BarrierRoof, ...]
     seconds: float
+    quiet: bool = True
 
     def gigaops(self, dtype: str, threads: int) -> float | None:
         """Of so many threads; None for a dtype that was not measured. Of more threads than were measured: as many times

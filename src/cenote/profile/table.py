@@ -53,6 +53,8 @@ def disturbances(profile: ProfileFields) -> Iterator[str]:
         yield f"stopped in {found.throttled_periods} periods: the quota of this container was used up"
     if profile.closure > 0.02:
         yield f"the parts are {profile.closure:.1%} off the latency of ordinary calls: the machine was not quiet"
+    if profile.roofs is not None and not profile.roofs.quiet:
+        yield "the roofs were measured while other processes were busy, and are too low"
     if found.clock_ghz is not None and abs(found.clock_ghz[0] / found.clock_ghz[1] - 1) > 0.05:
         before, after = found.clock_ghz
         yield f"the clock went from {before:.2f} to {after:.2f} GHz"
