@@ -1,7 +1,7 @@
 """Measures what this machine can do at best, with kernels of our own on the threads that run models.
 
 Each figure is the best of several tries, and its spread how far the middle one lies behind it. All of it takes about a
-second and is kept in the cache, unless the machine was busy with other things meanwhile.
+second and is kept in the cache; for a few minutes only where the machine was busy with other things meanwhile.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ _BARRIERS = 100
 _PAGES = 2048
 _MEMORY = 64 << 20, 256 << 20  # bytes that are taken to lie in main memory, at least and at most
 _TOGETHER = 0.8  # of the time that chunks are done at the same time
-_BUSY = 0.3  # cores that others kept busy, above which figures are not kept
+_BUSY = 0.3  # cores that others kept busy, above which figures are kept for a few minutes only
+_BUSY_KEPT = 600.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,9 @@ def roofs(threads: int, fresh: bool = False) -> Roofs:
     made = _measure(missing, found)
     environment = watch.environment()
     quiet = (environment.foreign_cores or 0.0) < _BUSY and (environment.steal_cores or 0.0) < _BUSY
-    made = replace(made, quiet=made.quiet and quiet)
+    made = replace(made, quiet=made.quiet and quiet, measured=time.time())
     _of_process[_name()] = made
-    if made.quiet:
-        cache.write_text(_name(), json.dumps({"schema": SCHEMA, **to_plain(made)}))
+    cache.write_text(_name(), json.dumps({"schema": SCHEMA, **to_plain(made)}))
     return made
 
 
@@ -99,9 +99,10 @@ def _name() -> str:
 
 def _kept() -> Roofs | None:
     try:
-        return from_plain(Roofs, json.loads(cache.read_text(_name()) or "null"), SCHEMA)
+        found = from_plain(Roofs, json.loads(cache.read_text(_name()) or "null"), SCHEMA)
     except (ValueError, ArgumentError):
         return None
+    return found if found.quiet or 0 <= time.time() - found.measured < _BUSY_KEPT else None
 
 
 def _measure(counts: Sequence[int], known: Roofs | None) -> Roofs:

@@ -50,7 +50,7 @@ class BarrierRoof:
 class Roofs:
     """All of a machine, for the thread counts that were measured. `page_fault_us`: the first touch of 4 KiB of fresh
     memory. `clock_ghz`: cycles of a core that is busy alone. `seconds` that all this took. `quiet`: nothing else ran
-    meanwhile, or little; otherwise the figures are too low."""
+    meanwhile, or little; otherwise the figures are too low. `measured`: when, in seconds since 1970."""
 
     processor: str
     target: str
@@ -61,6 +61,7 @@ class Roofs:
     barriers: tuple[BarrierRoof, ...]
     seconds: float
     quiet: bool = True
+    measured: float = 0.0
 
     def gigaops(self, dtype: str, threads: int) -> float | None:
         """Of so many threads; None for a dtype that was not measured. Of more threads than were measured: as many times
