@@ -31,7 +31,7 @@ from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, is_float
 from cenote.kernels.base import Argument, Call, KernelSpec, View, dense_strides, numbers_named
 from cenote.kernels.elementwise.elementwise import vector_lanes
-from cenote.kernels.elementwise.reduce_axes import ReduceAxis, joined
+from cenote.kernels.reduce_axes import ReduceAxis, joined
 from cenote.kernels.strided_axes import (
     axis_names,
     axis_offsets,

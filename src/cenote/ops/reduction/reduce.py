@@ -20,7 +20,7 @@ from cenote.kernels.elementwise.reduce import (
     reduce_calls,
     shift_type,
 )
-from cenote.kernels.elementwise.reduce_axes import ReduceAxis
+from cenote.kernels.reduce_axes import ReduceAxis
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
 from cenote.ops.checks import normalize_axis, require
 from cenote.ops.elementwise.pointwise import error_of
