@@ -7,12 +7,12 @@ sizes, and values of the formulas go to their `positions` (`values` says which).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
 
 from cenote.core.cached import cached_property
+from cenote.core.dataclass import dataclass
 from cenote.core.types import Array, TensorType
 from cenote.runtime.formulas import Dimensions, Formulas
 from cenote.runtime.program import Program, Workplaces

@@ -13,10 +13,10 @@ nothing overlaps. Cores do not wait for each other, and have a DMA engine each.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from cenote.core.dataclass import dataclass
 from cenote.core.types import Array
 from cenote.tiling.hardware import Hardware
 from cenote.tiling.layer import Layer, Tile

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
+from cenote.core.dataclass import dataclass
 from cenote.core.errors import CapacityError
 from cenote.tiling.cost import Cost, Footprint, cost_of, footprint, tasks_of
 from cenote.tiling.hardware import Hardware

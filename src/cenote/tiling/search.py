@@ -13,11 +13,12 @@ the three stages. Input channels of a convolution are taken whole, or in 2, 4, 8
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from cenote.core.dataclass import dataclass
 from cenote.core.errors import CapacityError
 from cenote.core.types import Array
 from cenote.tiling.axis import Axis
