@@ -55,8 +55,8 @@ def noted(target: Target) -> Iterator[dict[str, Source]]:
     """Whatever is compiled meanwhile is for this target, and only noted: kernels by symbol."""
     found: dict[str, Source] = {}
 
-    def addresses(sources: Iterable[Source], _: Target) -> dict[str, int]:
-        wanted = {source.symbol: source for source in sources}
+    def addresses(sources: Iterable[Source], _: Target, rest: Iterable[Source] = ()) -> dict[str, int]:
+        wanted = {source.symbol: source for source in (*sources, *rest)}
         found.update(wanted)
         return dict.fromkeys(wanted, 64)
 
