@@ -35,7 +35,9 @@ ROWS = (
     ("plans",),
     ("sized",),
     ("stage",),
-    ("model", "profile", "functional"),
+    ("profile",),
+    ("described",),
+    ("model", "functional"),
     ("values",),
     ("loading",),
     ("verification",),
@@ -56,7 +58,7 @@ THIRD_PARTY = {
     "rich": {"cli"},
 }
 # What a plan that is at hand does not need (front ends, what compiles) is imported by these when it is needed.
-WARM_START = {"plans", "stage", "sized", "model", "values", "loading", "functional", "__init__"}
+WARM_START = {"plans", "stage", "sized", "described", "model", "values", "loading", "functional", "__init__"}
 APPLICATIONS = {"cli"}
 
 

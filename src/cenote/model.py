@@ -8,7 +8,6 @@ only a run computes, a stage is followed by others, compiled when that content i
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -19,6 +18,7 @@ from cenote.core.containers import all_tensors, given_back
 from cenote.core.errors import ArgumentError, InputError, refusals, shown
 from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
+from cenote.described import Described
 from cenote.plans import reader
 from cenote.plans.cache import CacheEntry
 from cenote.plans.format import Classes, Pattern, SizedPlan, StoredModel, StoredPlan, Tail, is_plan_at
@@ -29,7 +29,7 @@ from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Shapes, Signature
 from cenote.runtime.threads import resolve_threads
 from cenote.sized import check_kept, compile_class, part_of, supply
-from cenote.stage import NoPlan, Options, Stage, get_or_make, no_plan_for, no_values
+from cenote.stage import Options, Stage, Stages, no_plan_for, no_values
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cenote.plans.later import Later
 
 
-class Model:
+class Model(Described):
     """A model ready to run, made by `cenote.load`. Safe to call from several threads at once.
 
     Call it with arrays in the order of `inputs`, or by name; `run` takes and gives dicts. Inputs must have the declared
@@ -68,7 +68,7 @@ class Model:
         self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
         self._source: Callable[[], Graph] | None = None  # of a model with symbolic dimensions: its graph
         self._unwritten: Later | None = None  # a plan, written after the next answer
-        self._stages: OrderedDict[Any, Stage] = OrderedDict()
+        self._stages = Stages()
         self._signature = Signature(inputs, bounds)
         self._classes = Classes()
         self._of_values: Callable[[Sequence[str]], Model] = no_values  # the model that gives other values
@@ -208,52 +208,6 @@ class Model:
         self._stages[shapes] = stage
         return stage
 
-    # ---- description ------------------------------------------------------------------------------------------
-
-    @property
-    def threads(self) -> int:
-        """Threads per inference, the caller's included."""
-        return self._options.threads
-
-    @property
-    def precision(self) -> str:
-        """ "fast", or "exact": convolutions without Winograd."""
-        return self._options.precision
-
-    @property
-    def denormals(self) -> str:
-        """ "preserve", or "flush": numbers too small for full precision count as zero."""
-        return self._options.denormals
-
-    @property
-    def outputs(self) -> tuple[Declared, ...]:
-        """Name, dtype and shape of each output: of the plan used last, before the first as the model declares them."""
-        made = next(reversed(self._stages.values())).outputs if self._stages else {}
-        return tuple(made.get(declared.name, declared) for declared in self._declared_outputs)
-
-    @property
-    def plan(self) -> Plan | StoredPlan | NoPlan:
-        """The plan used last: steps, kernels, arena; `print(model.plan)`. False (`NoPlan`) before there is one."""
-        return next(reversed(self._stages.values())).plan if self._stages else NoPlan()
-
-    @property
-    def plans(self) -> tuple[Plan | StoredPlan, ...]:
-        """The plans used last, in the order in which they run: one, or more where shapes depend on the content of
-        values. Those after the first are there once the model has run; none are before the first run of a model with
-        symbolic dimensions."""
-        last = next(reversed(self._stages.values()), None)
-        return () if last is None else tuple(each.plan for each in last.chain)
-
-    def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan | StoredPlan:
-        """The plan for inputs of these shapes, by name, compiled now if it is new.
-
-        Raises InputError for a missing or unknown name, and for what is no shape that the model takes.
-        """
-        if not isinstance(shapes, Mapping):
-            like = "{'x': (1, 3, 8, 8)}"
-            raise InputError(f"plan_for takes the shapes by input name, like {like}, not {shown(shapes)}")
-        return self._stage(self._signature.shapes(shapes)).plan
-
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a cenote.Model cannot be pickled: it holds machine code and threads. Load it in every process; from a "
@@ -264,18 +218,6 @@ class Model:
         return self  # immutable but for its plans, which may be shared
 
     __copy__ = __deepcopy__
-
-    def __repr__(self) -> str:
-        inputs = ", ".join(map(str, self.inputs))
-        classes = f", {count} class(es) of sizes" if (count := len(self._classes.plans)) else ""
-        return f"<cenote.Model ({inputs}) -> {', '.join(self.output_names)}, threads={self.threads}{classes}>"
-
-    def _repr_html_(self) -> str:
-        with importing():
-            from cenote.compiler.html import model_html
-
-        title = f"cenote.Model, {self.threads} thread(s), precision {self.precision}"
-        return model_html(title, self.inputs, self.outputs, self.plans)
 
     # ---- running ----------------------------------------------------------------------------------------------
 
@@ -360,7 +302,16 @@ class Model:
         made = [Declared(name, FLOAT32, None) for name in graph.outputs]
         model = Model(graph.inputs, made, {}, self._options.inside())
         model._source = lambda: graph
-        return lambda arrays: model._run_in_stages(model._stage(tuple([x.shape for x in arrays])), arrays)
+        stages = model._stages
+
+        def run(arrays: Sequence[Array]) -> list[Array]:
+            key = tuple([x.shape for x in arrays])
+            stage = stages.get(key) or model._stage(key)
+            if stage.tail is None:  # a short body is run thousands of times: straight to its program
+                return stage.plan.program.run(arrays)
+            return model._run_in_stages(stage, arrays)
+
+        return run
 
     def _stage(self, shapes: Shapes) -> Stage:
         with refusals("a plan for new shapes"), self._options.guard.lock:
@@ -369,7 +320,7 @@ class Model:
                 self._stages.move_to_end(shapes)
                 return found
             types = self._signature.types(shapes)
-            return get_or_make(self._stages, shapes, lambda: self._new_stage(shapes, types))
+            return self._stages.get_or_make(shapes, lambda: self._new_stage(shapes, types))
 
     def _new_stage(self, shapes: Shapes, types: Mapping[str, TensorType]) -> Stage:
         """A stage for shapes that this model has not seen: out of the cache, or compiled."""

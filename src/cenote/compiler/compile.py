@@ -30,6 +30,7 @@ from cenote.graph.graph import Graph, Node, OwnedGraph
 from cenote.kernels.base import Argument, Call, View, present
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher, with_constants
+from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.layout.reorder import zero_halo_call
 from cenote.ops.base import Alias, Bind, Lowering, no_calls
 from cenote.ops.reorder import Reorder
@@ -266,7 +267,7 @@ class _Assembler:
         if index in self.memory.aliased:
             return
         if option is not None and option.alias is Alias.VIEW:  # it could not share memory after all
-            option = self._reorder(node) if self._moves(node) else None
+            option = self._copy(node)
             bind = None if option is None else option.bind
         if option is None or bind is None:
             self._add_host(index, node)
@@ -318,14 +319,11 @@ class _Assembler:
             call = replace(call, arguments=tuple(arguments))
         return with_constants(call, self.constants.add, self.constants.add_packed)
 
-    def _moves(self, node: Node) -> bool:
-        """Does a view that could not share memory change the layout, so that a kernel must do it?"""
-        return (
-            self.memory.views[node.inputs[0]].layout.lanes != self.memory.views[node.outputs[0]].layout.lanes
-        )
-
-    def _reorder(self, node: Node) -> Lowering:
+    def _copy(self, node: Node) -> Lowering | None:
+        """The kernel of a view that could not share memory; None for elements that no kernel moves."""
         source, result = self.memory.views[node.inputs[0]], self.memory.views[node.outputs[0]]
+        if not can_copy(source.type.dtype):
+            return None
         for option in Reorder().lowerings((source.type,), self.target):
             layout = option.inputs[0]
             if (
