@@ -204,8 +204,12 @@ class ReduceSpec(KernelSpec):
                 left, right = (self.combine(k, partial[i].value, partial[i + 1].value) for i in (0, 2))
                 self._join(k, total, self.combine(k, left, right))
             whole = begin + (end - begin) // lanes * lanes
-            for place in k.range(blocks, whole, lanes):
-                self._join(k, total, self.term(k, row.load(place, lanes), shift))
+            for first in k.range(blocks, whole, DEEP * lanes):
+                rest = self._fresh(k, self.compute, lanes)
+                stop = k.select(first + DEEP * lanes < whole, first + DEEP * lanes, whole)
+                for place in k.range(first, stop, lanes):
+                    rest.value = self.combine(k, rest.value, self.term(k, row.load(place, lanes), shift))
+                self._join(k, total, rest.value)
             for place in k.range(whole, end):
                 self._join(k, single, self.term(k, row.load(place), shift))
         value = total.value
