@@ -13,8 +13,8 @@ from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
-from cenote.kernels.elementwise.reduce import (
-    INTEGER,
+from cenote.kernels.elementwise.reduce import INTEGER
+from cenote.kernels.elementwise.reduce_plan import (
     ReduceAxis,
     partial_type,
     pieces_of,
