@@ -54,7 +54,9 @@ def conv_lowerings(
             return
     elif suits(shape, target.lanes()) and near:
         yield _depthwise(shape, weights, bias, inputs, fused, target)
-    yield from _direct(shape, weights, bias, inputs, fused, target)
+    by_size = not exact and bool(_winograd_tiles(shape))
+    for option in _direct(shape, weights, bias, inputs, fused, target):
+        yield dataclasses.replace(option, by_size=by_size)
     if not exact:
         yield from _winograd(shape, weights[:, :, 0], bias, inputs, fused, target)
 
@@ -134,18 +136,23 @@ def _winograd(
 ) -> Iterator[Lowering]:
     """Stride 1, no dilation, one group, on maps at least as large as a tile: where sizes are not known yet, on those at
     hand. Smaller maps are one shorter tile."""
-    simple = (
-        shape.rank < 3 and shape.groups == 1 and set(shape.strides) == {1} and set(shape.dilations) == {1}
-    )
-    if not simple or min(shape.channels, shape.filters) < LEAST_CHANNELS or not shape.n:
-        return
     size = shape.deep()
-    for mv, mh in WINOGRAD_TILES.get(size.window[1:], ()):
+    for mv, mh in _winograd_tiles(shape):
         if fused.pool and (shape.rank != 2 or mv % 2 or mh % 2):
             continue
         if plain_size(size.out[1]) >= mv and plain_size(size.out[2]) >= mh:
             plan = WinogradPlan(_flat_shape(size), mv, mh, target, fused.pool)
             yield _winograd_tile(plan, shape, weights, bias, inputs, fused)
+
+
+def _winograd_tiles(shape: ConvShape) -> tuple[tuple[int, int], ...]:
+    """Outputs per tile that a convolution's window and channels allow."""
+    simple = (
+        shape.rank < 3 and shape.groups == 1 and set(shape.strides) == {1} and set(shape.dilations) == {1}
+    )
+    if not simple or min(shape.channels, shape.filters) < LEAST_CHANNELS or not shape.n:
+        return ()
+    return WINOGRAD_TILES.get(shape.deep().window[1:], ())
 
 
 def _flat_shape(deep: ConvShape) -> ConvShape:
@@ -184,6 +191,7 @@ def _winograd_tile(
         4 * summation_tolerance(shape),
         temporaries,
         in_place=() if fused.residual is None else (fused.residual,),
+        by_size=True,
     )
 
 
