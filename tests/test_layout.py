@@ -35,6 +35,7 @@ ROWS = (
     ("plans",),
     ("sized",),
     ("stage",),
+    ("stages",),
     ("model", "profile", "functional"),
     ("values",),
     ("loading",),
@@ -56,7 +57,7 @@ THIRD_PARTY = {
     "rich": {"cli"},
 }
 # What a plan that is at hand does not need (front ends, what compiles) is imported by these when it is needed.
-WARM_START = {"plans", "stage", "sized", "model", "values", "loading", "functional", "__init__"}
+WARM_START = {"plans", "stage", "stages", "sized", "model", "values", "loading", "functional", "__init__"}
 APPLICATIONS = {"cli"}
 
 

@@ -17,6 +17,7 @@ from cenote.core.locks import Guard, importing
 from cenote.model import Model
 from cenote.plans.cache import CacheEntry
 from cenote.stage import Options
+from cenote.stages import Interface
 
 if TYPE_CHECKING:
     from cenote.graph.graph import Graph
@@ -61,7 +62,7 @@ class ModelsOfValues:
         with importing():
             from cenote.graph.graph import OwnedGraph
 
-        return Model.from_graph(OwnedGraph(self._cut(names)), {}, {}, self._options, entry)
+        return Model.from_graph(OwnedGraph(self._cut(names)), Interface((), ()), self._options, entry)
 
     def _cut(self, names: tuple[str, ...]) -> Graph:
         """The graph with these values as outputs."""
