@@ -40,7 +40,7 @@ ROWS = (
     ("values",),
     ("loading",),
     ("verification",),
-    ("__init__", "backend", "torch"),
+    ("__init__", "backend", "torch", "ort"),
     ("cli",),
     ("__main__",),
 )
