@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from cenote.core.cgroups import cpu_quota
 from cenote.core.errors import ArgumentError
 
 _L1, _L2, _L3 = 32 << 10, 512 << 10, 16 << 20  # bytes of the usual caches
@@ -86,7 +87,7 @@ def processor() -> str:
 
 @cache
 def physical_cores() -> int:
-    """Physical cores that affinity and the cgroup's quota let this process use: the default number of threads."""
+    """Physical cores that affinity and the quotas of control groups let this process use: the default of threads."""
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
     cores = set()
     for cpu in allowed:
@@ -96,18 +97,7 @@ def physical_cores() -> int:
             cores.add((package, (folder / "core_id").read_text().strip()))
         except OSError:
             cores.add(("", str(cpu)))
-    return max(1, min(len(cores), _quota()))
-
-
-def _quota() -> int:
-    """Whole CPUs of the cgroup's quota; very many when there is none."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        if quota != "max":
-            return max(1, int(quota) // int(period))
-    except (OSError, ValueError):
-        pass
-    return 1 << 16
+    return max(1, int(min(len(cores), cpu_quota())))
 
 
 # What each level has beyond the baseline, in LLVM's names: the levels of the System V ABI's x86-64 supplement. Code is
