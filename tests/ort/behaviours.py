@@ -234,6 +234,22 @@ def _wrong_elements(binding: Any, ort: Any) -> Any:
     binding.bind_output("m")
 
 
+def _inside(ort: Any) -> Any:
+    """A binding and a run by the classes that onnxruntime's own are made of."""
+    session = ort.InferenceSession(TWO)
+    inner, state = session._sess, ort.capi._pybind_state
+    device = state.OrtDevice(state.OrtDevice.cpu(), state.OrtDevice.default_memory(), 0)
+    y = np.zeros((2, 3, 4), np.float32)
+    binding = ort.SessionIOBinding(inner)
+    binding.bind_input("x", X)
+    binding.bind_input("n", device, np.int64, [2], N.ctypes.data)
+    binding.bind_output("y", device, np.float32, y.shape, y.ctypes.data)
+    inner.run_with_iobinding(binding, None)
+    held = {name: state.OrtValue.ortvalue_from_numpy(array, device) for name, array in FEED.items()}
+    made = inner.run_with_ort_values(held, ["m"], ort.RunOptions())
+    return [y, isinstance(made, state.OrtValueVector), made[0].numpy()]
+
+
 def _wrong_place(binding: Any, ort: Any) -> Any:
     memory = (ctypes.c_char * 400)()
     binding.bind_output("y", "cpu", 0, np.float32, (1,), ctypes.addressof(memory))

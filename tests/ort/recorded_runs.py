@@ -99,6 +99,7 @@ REFUSED = {
     ),
 }
 BOUND = {
+    "inner classes": Behaviour(b._inside, [X, True, *M]),
     "an output": Behaviour(b.bound(lambda binding, ort: binding.bind_output("m")), M),
     "an input in memory": Behaviour(b.bound(b._from_memory), M),
     "an output in memory": Behaviour(b.bound(b._into_memory, lambda y: y), X),

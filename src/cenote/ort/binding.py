@@ -10,7 +10,7 @@ import numpy as np
 from cenote.core.types import Array
 from cenote.ort.errors import OrtError
 from cenote.ort.types import NodeArg
-from cenote.ort.values import OrtValue, OrtValueVector, at_address, require_cpu
+from cenote.ort.values import OrtDevice, OrtValue, OrtValueVector, at_address, require_cpu
 
 
 class Runs(Protocol):
@@ -38,7 +38,7 @@ class IOBinding:
     def bind_input(
         self,
         name: str,
-        device_type: str,
+        device_type: str | OrtDevice,
         device_id: int,
         element_type: Any,
         shape: Sequence[int],
@@ -60,7 +60,7 @@ class IOBinding:
     def bind_output(
         self,
         name: str,
-        device_type: str = "cpu",
+        device_type: str | OrtDevice = "cpu",
         device_id: int = 0,
         element_type: Any = None,
         shape: Sequence[int] | None = None,
@@ -141,5 +141,17 @@ def _placed(name: str, result: Any, place: OrtValue | None) -> OrtValue:
     return place
 
 
-# onnxruntime's own name for what a binding is made of.
-SessionIOBinding = IOBinding
+class SessionIOBinding(IOBinding):
+    """What onnxruntime makes an IOBinding of: the same with devices in place of their names and numbers."""
+
+    def bind_input(self, name: str, *memory: Any) -> None:
+        """An array; or a device, element type, shape and address."""
+        if len(memory) == 1:
+            self.bind_cpu_input(name, memory[0])
+        else:
+            device, element_type, shape, address = memory
+            super().bind_input(name, device, 0, element_type, shape, address)
+
+    def bind_output(self, name: str, device: Any, *memory: Any) -> None:  # type: ignore[override]
+        """A device, and element type, shape and address if there is memory."""
+        super().bind_output(name, device, 0, *memory)

@@ -24,7 +24,7 @@ from cenote.ort.providers import (
     require_known,
 )
 from cenote.ort.types import ModelMetadata, NodeArg
-from cenote.ort.values import OrtValue
+from cenote.ort.values import OrtValue, OrtValueVector
 
 _MOST_THREADS = 256
 
@@ -180,8 +180,8 @@ class InferenceSession:
         return [_memory() for _ in self._outputs_meta]
 
     @property
-    def _sess(self) -> InferenceSession:
-        return self
+    def _sess(self) -> InnerSession:
+        return InnerSession(self)
 
     def enable_fallback(self) -> None:
         """Unknown providers are replaced by the CPU's."""
@@ -289,6 +289,27 @@ class InferenceSession:
     def get_profiling_start_time_ns(self) -> int:
         """When recording began, as time.monotonic_ns tells it."""
         return self._profile.start
+
+
+class InnerSession:
+    """What onnxruntime makes an InferenceSession of, for programs that look inside: arguments in another order."""
+
+    def __init__(self, session: InferenceSession) -> None:
+        self.session = session
+        self.inputs_meta, self.outputs_meta = session.get_inputs(), session.get_outputs()
+        self.model_meta, self.session_options = session.get_modelmeta(), session.get_session_options()
+        self.get_inputs, self.get_providers = session.get_inputs, session.get_providers
+        self.run = session.run
+
+    def run_with_ort_values(
+        self, feed: Mapping[str, OrtValue], names: Sequence[str], options: RunOptions | None = None
+    ) -> OrtValueVector:
+        """As InferenceSession's."""
+        return OrtValueVector(self.session.run_with_ort_values(names, feed, options))
+
+    def run_with_iobinding(self, binding: IOBinding, options: RunOptions | None = None) -> None:
+        """As InferenceSession's."""
+        binding.run(options)
 
 
 def _memory() -> OrtMemoryInfo:

@@ -16,39 +16,68 @@ _DEVICES = {"cpu": 0, "cuda": 1, "gpu": 1, "dml": 1, "webgpu": 1, "npu": 2, "can
 
 
 class OrtDevice:
-    """A device by name and number. Only the CPU can hold values here."""
+    """A device: its kind, the kind of its memory, its number. Only the CPU can hold values here."""
 
-    def __init__(self, name: str, device_id: int) -> None:
-        self.name, self._id = name, device_id
+    def __init__(self, kind: int, memory: int = 0, device_id: int = 0) -> None:
+        self._kind, self._memory, self._id = kind, memory, device_id
 
     @staticmethod
     def make(ort_device_name: str, device_id: int, vendor_id: int = -1) -> OrtDevice:
         """The device of a name ("cpu"). Raises Exception for a name that onnxruntime does not know either."""
         if ort_device_name.lower() not in _DEVICES:
             raise Exception(f"Unsupported device type: {ort_device_name}")
-        return OrtDevice(ort_device_name.lower(), device_id)
+        return OrtDevice(_DEVICES[ort_device_name.lower()], 0, device_id)
+
+    @staticmethod
+    def cpu() -> int:
+        """The kind of CPUs."""
+        return _DEVICES["cpu"]
+
+    @staticmethod
+    def cuda() -> int:
+        """The kind of NVIDIA's GPUs."""
+        return _DEVICES["cuda"]
+
+    gpu = dml = webgpu = cuda
+
+    @staticmethod
+    def npu() -> int:
+        """The kind of neural processors."""
+        return _DEVICES["npu"]
+
+    cann = npu
+
+    @staticmethod
+    def default_memory() -> int:
+        """The kind of memory that there is here."""
+        return 0
 
     def device_id(self) -> int:
         return self._id
 
     def device_type(self) -> int:
-        return _DEVICES[self.name]
+        return self._kind
 
     def device_vendor_id(self) -> int:
         return 0
 
+    vendor_id = device_vendor_id
+
     def device_mem_type(self) -> int:
-        return 0
+        return self._memory
+
+    mem_type = device_mem_type
 
     def _get_c_device(self) -> OrtDevice:
         return self
 
 
-def require_cpu(device_type: str, device_id: int = 0) -> None:
+def require_cpu(device: str | OrtDevice, device_id: int = 0) -> None:
     """Raise RuntimeError for a device that there is not."""
-    if OrtDevice.make(device_type, device_id).device_type():
+    found = device if isinstance(device, OrtDevice) else OrtDevice.make(device, device_id)
+    if found.device_type():
         raise RuntimeError(
-            f"Can't allocate memory on the device '{device_type}' using cenote.ort, which runs on the CPU alone"
+            "Can't allocate memory on the device using cenote.ort, which runs on the CPU alone"
         )
 
 
@@ -76,7 +105,7 @@ class OrtValue:
 
     @classmethod
     def ortvalue_from_numpy(
-        cls, numpy_obj: Array, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1
+        cls, numpy_obj: Array, device_type: str | OrtDevice = "cpu", device_id: int = 0, vendor_id: int = -1
     ) -> OrtValue:
         """A value on the memory of an array; on a copy where it is not C-contiguous."""
         require_cpu(device_type, device_id)
@@ -101,7 +130,7 @@ class OrtValue:
         cls,
         shape: Sequence[int],
         element_type: Any,
-        device_type: str = "cpu",
+        device_type: str | OrtDevice = "cpu",
         device_id: int = 0,
         vendor_id: int = -1,
         memory_info: Any = None,
