@@ -1,9 +1,11 @@
 # make run    the shortest way to see it work: the model inside the package looks at its pictures
 # make test   the whole test suite
 # make targets  the test suite once for each instruction set that this CPU runs
+# make pythons  the test suite under each Python from 3.11 on that is installed here, free-threaded ones too
 # make fuzz   random cases that must not crash, hang or answer wrongly: MINUTES=10, or ARGS="--full"
 # make check  formatting, lint, types, layout of the source
 # make wheel  a wheel in dist/ that carries compiled kernels of common networks (takes minutes)
+# make docs   the pages that are made from the code, and the documentation as a site, in site/
 # make bench  Cenote and its peers, measured side by side (takes long; see bench/README.md)
 #
 # Each makes .venv on first use and installs what it needs; afterwards that costs nothing.
@@ -21,7 +23,7 @@ ARGS ?=
 # How long `make fuzz` takes.
 MINUTES ?= 10
 
-.PHONY: run test targets fuzz check format bench docs wheel clean
+.PHONY: run test targets pythons fuzz check format bench docs wheel clean
 
 run: $(VENV)/.run
 	$(BIN)/cenote run $(ARGS)
@@ -35,6 +37,15 @@ test: $(VENV)/.test
 targets: $(VENV)/.test
 	set -e; for target in $$($(BIN)/python -m tests.targets); do \
 		echo "CENOTE_TARGET=$$target"; CENOTE_TARGET=$$target $(BIN)/python -m pytest -n $(JOBS) $(ARGS); done
+
+# What the optional oracles (torch, onnxruntime) lack for a Python is skipped by the tests that want it.
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14 python3.14t
+pythons:
+	set -e; for p in $(PYTHONS); do \
+		$$p -c 'import sys' 2>/dev/null || { echo "$$p: not installed here"; continue; }; \
+		test -d .venv-$$p || $$p -m venv .venv-$$p; echo "$$p"; \
+		.venv-$$p/bin/python -m pip --disable-pip-version-check install --quiet -e . pytest pytest-xdist hypothesis scipy; \
+		.venv-$$p/bin/python -m pytest -n $(JOBS) $(ARGS); done
 
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ARGS)
@@ -52,9 +63,11 @@ format: $(VENV)/.check
 bench: $(VENV)/.bench
 	$(BIN)/python -m bench.models $(ARGS)
 
-# The pages that are generated from the code: the table of settings.
-docs: $(VENV)/.run
+# The pages that are made from the code, then the site of all pages, in site/. A warning or a broken link is an error.
+docs: $(VENV)/.docs
 	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "site/index.html"
 
 # The kernels lie in the package only while the wheel is packed: a checkout compiles its own.
 wheel: $(VENV)/.run
@@ -64,7 +77,7 @@ wheel: $(VENV)/.run
 	@ls -l dist
 
 clean:
-	rm -rf $(VENV) build dist .ruff_cache .mypy_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site .ruff_cache .mypy_cache .pytest_cache .hypothesis
 
 # Stamps: made once, made again when the list of dependencies changes.
 $(VENV)/bin/python:
@@ -84,6 +97,10 @@ $(VENV)/.test: pyproject.toml | $(VENV)/.run
 	@echo "installing what the tests need (several hundred megabytes: PyTorch is one of the oracles)"
 	$(PIP) --editable '.[test]'
 	@touch $@ $(VENV)/.check
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.run
+	$(PIP) --editable '.[docs]'
+	@touch $@
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.run
 	@echo "installing the engines to compare with (more than a gigabyte)"

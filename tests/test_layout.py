@@ -35,8 +35,10 @@ ROWS = (
     ("plans",),
     ("sized",),
     ("stage",),
-    ("stages",),
-    ("model", "profile", "functional"),
+    ("planned",),
+    ("profile",),
+    ("described",),
+    ("model", "functional"),
     ("values",),
     ("loading",),
     ("verification",),
@@ -57,7 +59,18 @@ THIRD_PARTY = {
     "rich": {"cli"},
 }
 # What a plan that is at hand does not need (front ends, what compiles) is imported by these when it is needed.
-WARM_START = {"plans", "stage", "stages", "sized", "model", "values", "loading", "functional", "__init__"}
+WARM_START = {
+    "plans",
+    "stage",
+    "sized",
+    "planned",
+    "described",
+    "model",
+    "values",
+    "loading",
+    "functional",
+    "__init__",
+}
 APPLICATIONS = {"cli"}
 
 

@@ -10,18 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from cenote.codegen import jit
 from cenote.core.collector import collector_paused
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError, refusals
 from cenote.core.locks import importing
 from cenote.core.options import Denormals, Precision, Tune, Weights
 from cenote.model import Again, Model
+from cenote.planned import Interface
 from cenote.plans import fingerprint
 from cenote.plans.cache import CacheEntry, cache_entry_of
 from cenote.plans.format import is_plan_at, is_plan_file
 from cenote.runtime.bounds import without_bounds
 from cenote.runtime.threads import resolve_threads
 from cenote.stage import Options
-from cenote.stages import Interface
 from cenote.values import ModelsOfValues
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ def _found_or_made(
         _log.info("%s: from the cache", shown)
         return Model.from_stored(stored, options, cache_entry, cache(_graph_of(source, cache_entry, reading)))
     start = time.perf_counter()
+    jit.prepare()
     graph, interface = _imported(source, cache_entry, reading)
     model = Model.from_graph(graph, interface, options, cache_entry)
     _log.info("%s: not in the cache, prepared in %.2f s", shown, time.perf_counter() - start)

@@ -14,9 +14,11 @@ from cenote.core.containers import all_tensors, given_back
 from cenote.core.errors import ArgumentError, InputError, refusals, shown
 from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared
+from cenote.described import Described
+from cenote.planned import Interface, Planned
 from cenote.plans import reader
 from cenote.plans.cache import CacheEntry
-from cenote.plans.format import StoredModel, StoredPlan, is_plan_at
+from cenote.plans.format import StoredModel, is_plan_at
 from cenote.runtime.arrays import same
 from cenote.runtime.batches import mapped
 from cenote.runtime.bounds import narrowed
@@ -24,20 +26,18 @@ from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Signature
 from cenote.runtime.threads import resolve_threads
 from cenote.sized import check_kept
-from cenote.stage import NoPlan, Options, no_values
-from cenote.stages import Interface, Stages
+from cenote.stage import Options, no_values
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from cenote.compiler.compile import Plan
     from cenote.graph.graph import Graph, OwnedGraph
 
 Again = tuple[Callable[..., "Model"], tuple[Any, ...]]
 """What loads a model again, in another process: a function and its arguments."""
 
 
-class Model:
+class Model(Described):
     """A model ready to run, made by `cenote.load`. Safe to call from several threads at once.
 
     Call it with arrays in the order of `inputs`, or by name; `run` takes and gives dicts. Inputs must have the declared
@@ -60,7 +60,7 @@ class Model:
         self._options = options
         self._signature = Signature(inputs, bounds)
         interface = Interface(inputs, interface.outputs, self.metadata, self.about)
-        self._plans = Stages(interface, self._signature, options, cache_entry)
+        self._plans = Planned(interface, self._signature, options, cache_entry)
         self._stages, self._classes = self._plans.by_shapes, self._plans.classes
         # Digests of the model that this one was made from, and of its files of weights, where they are known.
         self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
@@ -148,56 +148,10 @@ class Model:
             stored = self._plans.stored(list(self._plans.own()), self._plans.classes.plans)
             writer.save(path, with_source(stored, source, self._origin) if source else stored)
 
-    # ---- description ------------------------------------------------------------------------------------------
-
     @property
     def content(self) -> str:
         """Digest of the file that the model was made from; "" where it is not known."""
         return self._origin[0] if self._origin else ""
-
-    @property
-    def threads(self) -> int:
-        """Threads per inference, the caller's included."""
-        return self._options.threads
-
-    @property
-    def precision(self) -> str:
-        """ "fast", or "exact": convolutions without Winograd."""
-        return self._options.precision
-
-    @property
-    def denormals(self) -> str:
-        """ "preserve", or "flush": numbers too small for full precision count as zero."""
-        return self._options.denormals
-
-    @property
-    def outputs(self) -> tuple[Declared, ...]:
-        """Name, dtype and shape of each output: of the plan used last, before the first as the model declares them."""
-        made = next(reversed(self._stages.values())).outputs if self._stages else {}
-        return tuple(made.get(declared.name, declared) for declared in self.declared_outputs)
-
-    @property
-    def plan(self) -> Plan | StoredPlan | NoPlan:
-        """The plan used last: steps, kernels, arena; `print(model.plan)`. False (`NoPlan`) before there is one."""
-        return next(reversed(self._stages.values())).plan if self._stages else NoPlan()
-
-    @property
-    def plans(self) -> tuple[Plan | StoredPlan, ...]:
-        """The plans used last, in the order in which they run: one, or more where shapes depend on the content of
-        values. Those after the first are there once the model has run; none are before the first run of a model with
-        symbolic dimensions."""
-        last = next(reversed(self._stages.values()), None)
-        return () if last is None else tuple(each.plan for each in last.chain)
-
-    def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan | StoredPlan:
-        """The plan for inputs of these shapes, by name, compiled now if it is new.
-
-        Raises InputError for a missing or unknown name, and for what is no shape that the model takes.
-        """
-        if not isinstance(shapes, Mapping):
-            like = "{'x': (1, 3, 8, 8)}"
-            raise InputError(f"plan_for takes the shapes by input name, like {like}, not {shown(shapes)}")
-        return self._plans.at(self._signature.shapes(shapes)).plan
 
     def __reduce__(self) -> Again:
         """A pickle holds what the model was loaded from (the path of its file or plan, or its bytes) and the arguments
@@ -211,18 +165,6 @@ class Model:
         return self  # immutable but for its plans, which may be shared
 
     __copy__ = __deepcopy__
-
-    def __repr__(self) -> str:
-        inputs = ", ".join(map(str, self.inputs))
-        classes = f", {count} class(es) of sizes" if (count := len(self._classes.plans)) else ""
-        return f"<cenote.Model ({inputs}) -> {', '.join(self.output_names)}, threads={self.threads}{classes}>"
-
-    def _repr_html_(self) -> str:
-        with importing():
-            from cenote.compiler.html import model_html
-
-        title = f"cenote.Model, {self.threads} thread(s), precision {self.precision}"
-        return model_html(title, self.inputs, self.outputs, self.plans)
 
     # ---- running ----------------------------------------------------------------------------------------------
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from cenote.core.errors import InputError, shown
 from cenote.core.locks import Guard, importing
 from cenote.model import Model
+from cenote.planned import Interface
 from cenote.plans.cache import CacheEntry
 from cenote.stage import Options
-from cenote.stages import Interface
 
 if TYPE_CHECKING:
     from cenote.graph.graph import Graph

@@ -11,7 +11,7 @@ from operator import is_not
 
 from cenote.codegen import jit
 from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, levels_of
-from cenote.compiler.constants import ConstantPool
+from cenote.compiler.constants import ConstantPool, Constants
 from cenote.compiler.levels import in_ranks
 from cenote.compiler.memory import MemoryPlan, plan_memory, temporary_name
 from cenote.compiler.offsets import settle_offsets
@@ -29,6 +29,7 @@ from cenote.graph.graph import Graph, Node, OwnedGraph
 from cenote.kernels.base import Argument, Call, View, present
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher, with_constants
+from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.layout.reorder import zero_halo_call
 from cenote.ops.base import Alias, Bind, Lowering, no_calls
 from cenote.ops.reorder import Reorder
@@ -179,10 +180,8 @@ class _Assembler:
         binds: list[Bind | None],
     ) -> None:
         self.scheduled, self.graph, self.lowerings = scheduled, scheduled.graph, scheduled.lowerings
-        self.memory, self.target, self.pool, self.weights = memory, target, pool, weights
-        self.binds = binds
-        self.constants: list[Array] = []
-        self.constant_slots: dict[int, Slot] = {}
+        self.memory, self.target, self.weights, self.binds = memory, target, weights, binds
+        self.constants = Constants(pool)
         self.tables: dict[str, int] = {}  # arrays that depend on sizes: their formulas, numbered
         self.weight_names = list(weights)
         self.weight_slots: dict[str, Slot] = {}
@@ -207,7 +206,7 @@ class _Assembler:
     def program(self, threads: int, alone: bool) -> Program:
         """The program of the steps."""
         barriers = self._barriers(self._side_by_side())
-        launcher = Launcher((step.call for step in self.steps if step.call is not None), self.target)
+        launcher = self._launcher()
         steps = tuple(
             launcher.step(step.call, step.label, barrier) if step.call is not None else present(step.host)
             for step, barrier in zip(self.steps, barriers, strict=True)
@@ -216,7 +215,7 @@ class _Assembler:
             steps=steps,
             inputs=tuple(self.graph.types[declared.name] for declared in self.graph.inputs),
             outputs=tuple(_bare(self.graph.type_of(name)) for name in self.graph.outputs),
-            constants=tuple(self.constants),
+            constants=tuple(self.constants.arrays),
             arena_bytes=self.memory.arena_bytes,
             driver=driver_abi(),
             threads=1 if alone else threads,
@@ -227,13 +226,19 @@ class _Assembler:
         """The template of the steps, and where its numbers for the values' extents lie, by their formulas."""
         levels = self._side_by_side()
         arena = settle_offsets(self.memory.buffers, lifetimes(self.steps, levels), trace)
-        launcher = Launcher((step.call for step in self.steps if step.call is not None), self.target)
+        launcher = self._launcher()
         parts = Assembled(
             self.steps, self._barriers(levels), [self.graph.types[declared.name] for declared in self.graph.inputs],
-            [_bare(self.graph.type_of(name)) for name in self.graph.outputs], self.constants, list(self.tables), arena,
+            [_bare(self.graph.type_of(name)) for name in self.graph.outputs], self.constants.arrays,
+            list(self.tables), arena,
             trace.unknown(f"int({code_of(seconds)} < {_WORTH_THREADS})", int(plain(seconds) < _WORTH_THREADS), 0, 1),
         )  # fmt: skip
         return make_template(parts, launcher, trace, threads, self.graph.types)
+
+    def _launcher(self) -> Launcher:
+        """The kernels of all calls, found or compiled while weights are packed."""
+        with self.constants.packing():
+            return Launcher((step.call for step in self.steps if step.call is not None), self.target)
 
     def _side_by_side(self) -> list[int]:
         """Move steps to earlier ones that they need not wait for; the levels of the steps then, rising."""
@@ -261,7 +266,7 @@ class _Assembler:
         if index in self.memory.aliased:
             return
         if option is not None and option.alias is Alias.VIEW:  # it could not share memory after all
-            option = self._reorder(node) if self._moves(node) else None
+            option = self._copy(node)
             bind = None if option is None else option.bind
         if option is None or bind is None:
             self._add_host(index, node)
@@ -311,16 +316,13 @@ class _Assembler:
         arguments = [placed(argument) for argument in call.arguments]
         if any(map(is_not, arguments, call.arguments)):
             call = replace(call, arguments=tuple(arguments))
-        return with_constants(call, self._constant)
+        return with_constants(call, self.constants.add, self.constants.add_packed)
 
-    def _moves(self, node: Node) -> bool:
-        """Does a view that could not share memory change the layout, so that a kernel must do it?"""
-        return (
-            self.memory.views[node.inputs[0]].layout.lanes != self.memory.views[node.outputs[0]].layout.lanes
-        )
-
-    def _reorder(self, node: Node) -> Lowering:
+    def _copy(self, node: Node) -> Lowering | None:
+        """The kernel of a view that could not share memory; None for elements that no kernel moves."""
         source, result = self.memory.views[node.inputs[0]], self.memory.views[node.outputs[0]]
+        if not can_copy(source.type.dtype):
+            return None
         for option in Reorder().lowerings((source.type,), self.target):
             layout = option.inputs[0]
             if (
@@ -360,7 +362,9 @@ class _Assembler:
         if name not in self.weight_slots:
             content = self.weights[name]
             self.weight_slots[name] = (
-                self._table(content.code()) if isinstance(content, SizedArray) else self._constant(content)
+                self._table(content.code())
+                if isinstance(content, SizedArray)
+                else self.constants.add(content)
             )
         return self.weight_slots[name]
 
@@ -380,14 +384,6 @@ class _Assembler:
             nbytes = view.blocks * view.strides[1] * view.type.dtype.itemsize
         start = view.slot.offset - inset * view.type.dtype.itemsize
         return Extent.at_hand(replace(view.slot, offset=start), nbytes, buffer.root)
-
-    def _constant(self, array: Array) -> Slot:
-        kept = self.pool.intern(array)
-        slot = self.constant_slots.get(id(kept))
-        if slot is None:
-            slot = self.constant_slots[id(kept)] = Slot("constant", len(self.constants))
-            self.constants.append(kept)
-        return slot
 
 
 def _bare(type: TensorType | None) -> TensorType:

@@ -32,7 +32,8 @@ one: 5 ns), after each chunk. Alone, a thread takes larger chunks than a team do
 doubles it, for good, whenever a chunk took less than 4 ms, so most steps soon are one call of their kernel.
 
 Every thread sets its floating-point mode for a job: round to nearest, exceptions masked, denormals kept or flushed to
-zero as the step table says, whatever mode its creator or the caller was in. The caller's is restored on return.
+zero as the step table says, whatever mode its creator or the caller was in. The caller's is restored on return. Where
+the control block names logs, threads note what they do when (`driver_notes`).
 
 Both records are 64-bit words. Step: kernel, argument record, items, grain, barrier, first step since the last barrier,
 flush denormals (that of the first record counts for the table), items of a call when alone; at word 8 the chunks taken
@@ -50,6 +51,8 @@ from functools import cache
 from cenote.codegen import jit
 from cenote.core.target import Target
 from cenote.kernels.driver_affinity import KEEP_APART, NO_KEEP_APART
+from cenote.kernels.driver_modes import MODES
+from cenote.kernels.driver_notes import NO_STEP, notes
 from cenote.kernels.driver_parts import (
     ACTIVE,
     BETWEEN_JOBS,
@@ -64,7 +67,7 @@ from cenote.kernels.driver_parts import (
     ITEM_AT,
     JOB,
     LAST,
-    MODES,
+    LOG,
     NEVER,
     RESTAMP,
     SCRATCH,
@@ -94,6 +97,7 @@ CONTROL = {
     "spin": SPIN,
     "caller_cpu": CALLER_CPU,
     "thread_ids": THREAD_IDS,
+    "log": LOG,
 }
 
 _RUN = f"""
@@ -107,6 +111,9 @@ entry:
 {field("item.at", "%control", ITEM_AT)}
 {field("job.p", "%control", JOB)}
 {field("flush.p", "%steps", FLUSH)}
+  %log = call ptr @log_of(ptr %control, i64 0)
+  %logged = icmp ne ptr %log, null
+  %begun = call i64 @ticks_if(ptr %log)
   %flush = load i64, ptr %flush.p
   %mode = call i64 @enter_mode(i64 %flush)
   %threads = load i64, ptr %threads.p
@@ -120,10 +127,14 @@ entry:
   %from.step = select i1 %resumed, i64 %step.left, i64 %first
   %from.item = select i1 %resumed, i64 %item.left, i64 0
   %alone = icmp eq i64 %threads, 1
-  br i1 %alone, label %one, label %team
+  br i1 %alone, label %begin.one, label %team
+begin.one:
+  %first.begin = call i64 @ticks_if(ptr %log)
+  br label %one
 one:
-  %s = phi i64 [ %from.step, %entry ], [ %s.next, %do ]
-  %i = phi i64 [ %from.item, %entry ], [ 0, %do ]
+  %s = phi i64 [ %from.step, %begin.one ], [ %s.next, %next ]
+  %i = phi i64 [ %from.item, %begin.one ], [ 0, %next ]
+  %since = phi i64 [ %first.begin, %begin.one ], [ %ended, %next ]    ; where steps are noted: the last one's end
   %over = icmp sge i64 %s, %last
   br i1 %over, label %done, label %do
 do:
@@ -135,8 +146,20 @@ do:
   %kernel = load ptr, ptr %record
   %words = load ptr, ptr %words.p
   %items = load i64, ptr %items.p
-  %to = call i64 @stretch(ptr %kernel, ptr %words, i64 %i, i64 %items, ptr %scratch, ptr %stride.p, ptr %clock,
-                          i64 %deadline)
+  br i1 %logged, label %note, label %compute
+compute:
+  %to.plain = call i64 @stretch(ptr %kernel, ptr %words, i64 %i, i64 %items, ptr %scratch, ptr %stride.p, ptr %clock,
+                                i64 %deadline)
+  br label %next
+note:
+  %to.noted = call i64 @stretch(ptr %kernel, ptr %words, i64 %i, i64 %items, ptr %scratch, ptr %stride.p, ptr %clock,
+                                i64 %deadline)
+  %amount = sub i64 %to.noted, %i
+  %noted = call i64 @note(ptr %log, i64 %since, i64 %s, i64 %amount)
+  br label %next
+next:
+  %to = phi i64 [ %to.plain, %compute ], [ %to.noted, %note ]
+  %ended = phi i64 [ 0, %compute ], [ %noted, %note ]
   %s.next = add i64 %s, 1
   %whole = icmp sge i64 %to, %items
   br i1 %whole, label %one, label %pause
@@ -166,15 +189,17 @@ begin:
 go.on:
   %job = load i64, ptr %job.p
   %left = call i64 @walk(ptr %control, ptr %steps, i64 %from.step, i64 %last, ptr %scratch, i64 %job, i64 %deadline,
-                        i64 0)
+                        i64 0, ptr %log)
   store i64 %left, ptr %step.at
   %finished = icmp slt i64 %left, 0
   br i1 %finished, label %done, label %time.up
 time.up:
   call void @leave_mode(i64 %mode)
+  %noted.up = call i64 @note(ptr %log, i64 %begun, i64 {NO_STEP}, i64 %last)
   ret i32 1
 done:
   call void @leave_mode(i64 %mode)
+  %noted.done = call i64 @note(ptr %log, i64 %begun, i64 {NO_STEP}, i64 %last)
   ret i32 0
 }}
 """
@@ -232,13 +257,14 @@ any:
 work:
   %offset = mul i64 %stride, %index
   %scratch = getelementptr i8, ptr %base, i64 %offset
+  %log = call ptr @log_of(ptr %control, i64 %index)
   %wide = zext i32 %number to i64
   %job.stamp = shl i64 %wide, 32
 {field("flush.p", "%steps", FLUSH)}
   %flush = load i64, ptr %flush.p
   %mode = call i64 @enter_mode(i64 %flush)
   %at = call i64 @walk(ptr %control, ptr %steps, i64 %first, i64 %last, ptr %scratch, i64 %job.stamp, i64 {NEVER},
-                      i64 %index)
+                      i64 %index, ptr %log)
   br label %leave
 leave:
   %out = atomicrmw sub ptr %active, i64 1 seq_cst
@@ -363,9 +389,10 @@ class Driver:
         arm, x86 = triple.startswith(("aarch64", "arm64")), triple.startswith(("x86_64", "amd64"))
         modes = MODES["arm" if arm else "x86" if x86 else ""]
         apart = KEEP_APART if "linux" in triple else NO_KEEP_APART
+        log = CLOCK + notes("arm" if arm else "x86" if x86 else "", "linux" in triple)
         bodies = {
-            "cenote_run": modes + CLOCK + STRETCH + RESTAMP + CHANGE + HELPERS + apart + _RUN,
-            "cenote_work": modes + CLOCK + CHANGE + HELPERS + _WORK,
+            "cenote_run": modes + log + STRETCH + RESTAMP + CHANGE + HELPERS + apart + _RUN,
+            "cenote_work": modes + log + CHANGE + HELPERS + _WORK,
             "cenote_halt": RESTAMP + CHANGE + HALT,
             "cenote_call": modes + CLOCK + STRETCH + _CALL,
         }

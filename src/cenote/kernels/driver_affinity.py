@@ -16,7 +16,6 @@ from __future__ import annotations
 from cenote.kernels.driver_parts import CALLER_CPU, CPU_WORDS, CPUS, SLEEPING_WORKERS, THREAD_IDS, field
 
 KEEP_APART = f"""
-declare i32 @sched_getcpu()
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_setaffinity(i32, i64, ptr)
 
@@ -79,7 +78,7 @@ entry:
 {field("caller.p", "%control", CALLER_CPU)}
 {field("sleepers.p", "%control", SLEEPING_WORKERS)}
 {field("kept.p", "%control", CPUS)}
-  %cpu = call i32 @sched_getcpu()
+  %cpu = call i32 @cpu()
   %wide = sext i32 %cpu to i64
   %here = add i64 %wide, 1                                 ; a new worker stores 0: none
   %there = load atomic i64, ptr %caller.p seq_cst, align 8

@@ -1,4 +1,4 @@
-"""Pieces of the native driver as LLVM text: waiting and waking, the clock, floating-point modes, working through steps.
+"""Pieces of the native driver as LLVM text: waiting and waking, the clock, working through steps.
 
 `driver` says how they fit together, and what the records hold.
 """
@@ -18,6 +18,7 @@ STEP_AT, ITEM_AT, JOB, STOP = (
     49,
     50,
 )  # where an interrupted run goes on; the job; workers are to leave
+LOG = 52  # where threads note what they do, null: nowhere (`driver_notes`)
 # Of a team only: the CPU (plus 1) of the last caller, the CPUs that its workers were given, and their thread ids.
 CALLER_CPU, CPUS, CPU_WORDS = 51, CONTROL_WORDS, 128  # a bit for each of the 8,192 CPUs that Linux can have
 THREAD_IDS = CPUS + CPU_WORDS
@@ -29,8 +30,6 @@ SLICE, _SHORT = 50_000_000, 4_000_000  # nanoseconds
 NEVER = 2**63 - 1
 BETWEEN_JOBS = 3  # times as long a worker spins that waits for a job
 _COARSE_CLOCK = 6  # CLOCK_MONOTONIC_COARSE
-_MODE, _MODE_FLUSH = 0x1F80, 0x9FC0  # MXCSR: all exceptions masked; and FTZ, DAZ
-_ARM_FLUSH = 1 << 24 | 1 << 19  # FPCR: FZ, FZ16
 
 
 def field(name: str, base: str, word: int) -> str:
@@ -120,8 +119,9 @@ no:
 
 ; Work on a job, as the thread of that index. The step at which the time was up, or -1 when the job is over.
 define internal i64 @walk(ptr %control, ptr %steps, i64 %first, i64 %last, ptr %scratch, i64 %job, i64 %deadline,
-    i64 %index) nounwind noinline {{
+    i64 %index, ptr %log) nounwind noinline {{
 entry:
+  %logged = icmp ne ptr %log, null
   %odd = and i64 %index, 1
   %from.back = icmp ne i64 %odd, 0
   %claim = select i1 %from.back, i64 65536, i64 1
@@ -188,8 +188,17 @@ lost:
 chunk:
   %kernel = load ptr, ptr %record
   %words = load ptr, ptr %words.p
-  call void %kernel(ptr %words, i64 %from, i64 %to, ptr %scratch)
   %amount = sub i64 %to, %from
+  br i1 %logged, label %compute.timed, label %compute
+compute:
+  call void %kernel(ptr %words, i64 %from, i64 %to, ptr %scratch)
+  br label %count
+compute.timed:
+  %chunk.begin = call i64 @ticks()
+  call void %kernel(ptr %words, i64 %from, i64 %to, ptr %scratch)
+  %noted = call i64 @note(ptr %log, i64 %chunk.begin, i64 %s, i64 %amount)
+  br label %count
+count:
   %before = atomicrmw add ptr %done.p, i64 %amount seq_cst
   %total = add i64 %before, %amount
   %whole = or i64 %job, %items
@@ -211,16 +220,36 @@ meet:
   %group = load i64, ptr %group.p
   br label %check
 check:
+  %since = phi i64 [ 0, %meet ], [ %waiting.since, %wait.end ]        ; when a wait began, where it is noted
   %era = load atomic i32, ptr %generation acquire, align 8
   %ready = call i1 @finished(ptr %steps, i64 %group, i64 %s, i64 %job)
-  br i1 %ready, label %step.end, label %wait
+  %waited = icmp ne i64 %since, 0
+  br i1 %ready, label %met, label %wait
+met:
+  br i1 %waited, label %met.timed, label %step.end
+met.timed:
+  %noted.2 = call i64 @note(ptr %log, i64 %since, i64 %s, i64 0)
+  br label %step.end
 wait:
+  %known = xor i1 %logged, true
+  %begun = or i1 %waited, %known
+  br i1 %begun, label %wait.on, label %wait.begin
+wait.begin:
+  %now.0 = call i64 @ticks()
+  br label %wait.on
+wait.on:
+  %waiting.since = phi i64 [ %since, %wait ], [ %now.0, %wait.begin ]
   call void @wait_while(ptr %generation, i32 %era, ptr %sleepers, i64 %spin, ptr %patience)
-  br i1 %timed, label %wait.time, label %check
+  br i1 %timed, label %wait.time, label %wait.end
+wait.end:
+  br label %check
 wait.time:
   %now.2 = call i64 @now()
   %late.2 = icmp sgt i64 %now.2, %deadline
-  br i1 %late.2, label %away, label %check
+  br i1 %late.2, label %wait.away, label %wait.end
+wait.away:
+  %noted.3 = call i64 @note(ptr %log, i64 %waiting.since, i64 %s, i64 0)
+  br label %away
 step.end:
   %s.next = add i64 %s, 1
   br label %step
@@ -283,56 +312,6 @@ done:
   ret i64 %to
 }}
 """
-
-MODES = {
-    "x86": f"""
-declare void @llvm.x86.sse.stmxcsr(ptr)
-declare void @llvm.x86.sse.ldmxcsr(ptr)
-
-; Set this thread's floating-point mode; the old one.
-define internal i64 @enter_mode(i64 %flush) nounwind noinline {{
-  %old.p = alloca i32
-  %new.p = alloca i32
-  call void @llvm.x86.sse.stmxcsr(ptr %old.p)
-  %flushes = icmp ne i64 %flush, 0
-  %new = select i1 %flushes, i32 {_MODE_FLUSH}, i32 {_MODE}
-  store i32 %new, ptr %new.p
-  call void @llvm.x86.sse.ldmxcsr(ptr %new.p)
-  %old = load i32, ptr %old.p
-  %wide = zext i32 %old to i64
-  ret i64 %wide
-}}
-
-define internal void @leave_mode(i64 %old) nounwind noinline {{
-  %p = alloca i32
-  %narrow = trunc i64 %old to i32
-  store i32 %narrow, ptr %p
-  call void @llvm.x86.sse.ldmxcsr(ptr %p)
-  ret void
-}}
-""",
-    "arm": f"""
-declare i64 @llvm.aarch64.get.fpcr()
-declare void @llvm.aarch64.set.fpcr(i64)
-
-define internal i64 @enter_mode(i64 %flush) nounwind noinline {{
-  %old = call i64 @llvm.aarch64.get.fpcr()
-  %flushes = icmp ne i64 %flush, 0
-  %new = select i1 %flushes, i64 {_ARM_FLUSH}, i64 0
-  call void @llvm.aarch64.set.fpcr(i64 %new)
-  ret i64 %old
-}}
-
-define internal void @leave_mode(i64 %old) nounwind noinline {{
-  call void @llvm.aarch64.set.fpcr(i64 %old)
-  ret void
-}}
-""",
-    "": """
-define internal i64 @enter_mode(i64 %flush) nounwind { ret i64 0 }
-define internal void @leave_mode(i64 %old) nounwind { ret void }
-""",
-}
 
 RESTAMP = f"""
 ; A job's counters at nothing taken, nothing done.

@@ -94,7 +94,7 @@ class SizedPlan:
     `outputs` name the program's; where shapes depend on content, `tail` is what follows."""
 
     template: Template
-    text: str
+    text: bytes
     made_with: tuple[tuple[int, ...], ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -107,7 +107,7 @@ class SizedPlan:
         if made is None:
             return None
         same = tuple(type.shape for type in made[0].inputs) == self.made_with
-        return _PlanOfSizes(made[0], self.text.encode(), made[1], self.graph if same else None)
+        return _PlanOfSizes(made[0], self.text, self.template, made[1], self.graph if same else None)
 
 
 @dataclass
@@ -143,15 +143,17 @@ class Tail:
 
 @dataclass(frozen=True)
 class _PlanOfSizes(StoredPlan):
-    """A plan for some sizes of a class."""
+    """A plan for some sizes of a class, for which the template's formulas have these values."""
 
-    numbers: Array
+    template: Template
+    values: Array
     graph: Graph | None
 
     @cached_property
     def description(self) -> PlanDescription:
         """Steps, kernels, host steps, memory."""
-        text = _POSITION.sub(lambda found: str(self.numbers[int(found[1])]), self.text.decode())
+        numbers = self.template.numbers(self.values)
+        text = _POSITION.sub(lambda found: str(numbers[int(found[1])]), self.text.decode())
         found = StoredPlan(self.program, text.encode()).description
         steps = [
             replace(shown, kernel=step.symbol, items=step.items, grain=step.grain, scratch_bytes=step.scratch)

@@ -13,6 +13,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from threading import get_ident
+from typing import Any
 
 import numpy as np
 
@@ -108,13 +109,20 @@ class Program:
     @cached_property
     def records(self) -> Records:
         """The steps as native code wants them."""
-        return Records.of(self.steps)
+        return Records.of(self.steps, self.constants)
 
     @property
     def kept_bytes(self) -> int:
         """Memory that the program takes by itself while it is kept, about: records, step table, an arena of its own."""
-        tables = len(self.records.starts) * self.driver.step_words * 8 + 2 * self.records.words.nbytes
+        tables = 8 * (len(self.records.starts) * self.driver.step_words + 2 * self.records.length)
         return tables + (self.arena_bytes if self.workplaces is None else 0)
+
+    def changed(self, **fields: Any) -> Program:
+        """The program with other `threads` or `flush`. What is known of its steps stays known."""
+        made = replace(self, **fields, _free=[])
+        known = ("records", "scratch_bytes")
+        vars(made).update({name: value for name, value in vars(self).items() if name in known})
+        return made
 
     @cached_property
     def scratch_bytes(self) -> int:
@@ -155,7 +163,7 @@ class Program:
             if instance.team is team:
                 return instance
         with refusals("memory to run a model on"):
-            made = Instance(self, team)
+            made = self._new_instance(team)
         self._free[:] = [*(each for each in self._free if each.team is None or not each.team.lost), made]
         return made
 
@@ -164,12 +172,15 @@ class Program:
             return self._free.pop()
         except IndexError:
             with refusals("memory to run a model on"):
-                return Instance(self)
+                return self._new_instance()
+
+    def _new_instance(self, team: Team | None = None) -> Instance:
+        return Instance(self, team)
 
     @cached_property
     def _on_one_thread(self) -> Program:
         """The same program, with the same results."""
-        return replace(self, threads=1, _free=[])
+        return self.changed(threads=1)
 
     @cached_property
     def _most_kept(self) -> int:
@@ -180,7 +191,7 @@ class Program:
         """Make the first instance now, so that the first inference touches no new memory."""
         if self.threads == 1:
             if not self._free:
-                self._free.append(Instance(self))
+                self._free.append(self._new_instance())
             return
         team = threading_runtime.team(self.threads, self.driver)
         with team.guard.lock:
@@ -210,10 +221,7 @@ class Instance:
 
     def _build_records(self, records: Records) -> None:
         size, count = self.program.driver.step_words, len(records.starts)
-        words = records.words.copy() if records.words.size else np.zeros(1, np.int64)
-        for (kind, index), positions in records.places.items():
-            if kind == "constant":
-                words[positions] += address_of(self.program.constants[index])
+        words = records.words() if records.length else np.zeros(1, np.int64)
         self._words = (ctypes.c_int64 * words.size).from_buffer(words.data)
         self._patches = {
             memory: list(zip(positions.tolist(), words[positions].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""The stages of a model: one (a compiled program) for every set of input shapes it has met.
+"""What is planned for a model: a stage (a compiled program) for every set of input shapes it has met.
 
 A new batch size or picture size needs a new plan, not new kernels: out of a class of sizes, the cache or a plan file,
 or compiled. Where a shape depends on the content of a value that only a run computes, a stage is followed by others,
@@ -7,7 +7,6 @@ compiled when that content is known, and kept as well.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from cenote.plans.cache import CacheEntry
 from cenote.plans.format import Classes, Pattern, SizedPlan, StoredModel, StoredPlan, Tail
 from cenote.runtime.signature import Shapes, Signature
 from cenote.sized import compile_class, part_of, supply
-from cenote.stage import Options, Stage, get_or_make, no_plan_for
+from cenote.stage import Options, Stage, Stages, no_plan_for
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
@@ -41,7 +40,7 @@ class Interface:
         return tuple(declared.name for declared in self.outputs)
 
 
-class Stages:
+class Planned:
     """Stages by the shapes of the inputs, the last used last. `source` gives the graph for shapes that are new."""
 
     def __init__(
@@ -53,7 +52,7 @@ class Stages:
     ) -> None:
         self.interface, self.signature, self.options = interface, signature, options
         options.submodel = self._submodel
-        self.by_shapes: OrderedDict[Any, Stage] = OrderedDict()
+        self.by_shapes = Stages()
         self.classes = Classes()
         self.source: Callable[[], Graph] | None = None
         self.unwritten: Later | None = None  # a plan, written after the next answer
@@ -116,7 +115,7 @@ class Stages:
                 self.by_shapes.move_to_end(shapes)
                 return found
             types = self.signature.types(shapes)
-            return get_or_make(self.by_shapes, shapes, lambda: self._new(shapes, types))
+            return self.by_shapes.get_or_make(shapes, lambda: self._new(shapes, types))
 
     def _new(self, shapes: Shapes, types: Mapping[str, TensorType]) -> Stage:
         pattern, numbers = self.signature.dimensions(shapes)
@@ -179,6 +178,7 @@ class Stages:
         with self.options.guard.lock:
             self._closed = True
             self.by_shapes.clear()
+            self.by_shapes.taken = 0
             self.source = self._cache_entry = None
             self.classes.plans.clear()
             self.answered()
@@ -206,6 +206,15 @@ class Stages:
     def _submodel(self, graph: Graph) -> Callable[[Sequence[Array]], Sequence[Array]]:
         """Runs a graph inside of this model, which is compiled when it first runs: arrays that fit, in order."""
         outputs = tuple(Declared(name, FLOAT32, None) for name in graph.outputs)
-        inside = Stages(Interface(graph.inputs, outputs), Signature(graph.inputs), self.options.inside())
+        inside = Planned(Interface(graph.inputs, outputs), Signature(graph.inputs), self.options.inside())
         inside.source = lambda: graph
-        return lambda arrays: inside.run(inside.at(tuple([x.shape for x in arrays])), arrays)
+        stages = inside.by_shapes
+
+        def run(arrays: Sequence[Array]) -> list[Array]:
+            key = tuple([x.shape for x in arrays])
+            stage = stages.get(key) or inside.at(key)
+            if stage.tail is None:  # a short body is run thousands of times: straight to its program
+                return stage.plan.program.run(arrays)
+            return inside.run(stage, arrays)
+
+        return run

@@ -1,0 +1,99 @@
+"""What a model says of itself: what it takes and gives, its plans, and how long they take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cenote.core.errors import InputError, shown
+from cenote.core.locks import importing
+from cenote.core.types import Declared
+from cenote.planned import Planned
+from cenote.plans.format import Classes, StoredPlan
+from cenote.runtime.signature import Signature
+from cenote.stage import NoPlan, Options, Stages
+
+if TYPE_CHECKING:
+    from cenote.compiler.compile import Plan
+    from cenote.profile.data import Profile
+
+
+class Described:
+    """The part of a model that describes it."""
+
+    inputs: tuple[Declared, ...]
+    output_names: tuple[str, ...]
+    declared_outputs: tuple[Declared, ...]
+    _options: Options
+    _signature: Signature
+    _classes: Classes
+    _stages: Stages
+    _plans: Planned
+
+    @property
+    def threads(self) -> int:
+        """Threads per inference, the caller's included."""
+        return self._options.threads
+
+    @property
+    def precision(self) -> str:
+        """ "fast", or "exact": convolutions without Winograd."""
+        return self._options.precision
+
+    @property
+    def denormals(self) -> str:
+        """ "preserve", or "flush": numbers too small for full precision count as zero."""
+        return self._options.denormals
+
+    @property
+    def outputs(self) -> tuple[Declared, ...]:
+        """Name, dtype and shape of each output: of the plan used last, before the first as the model declares them."""
+        made = next(reversed(self._stages.values())).outputs if self._stages else {}
+        return tuple(made.get(declared.name, declared) for declared in self.declared_outputs)
+
+    @property
+    def plan(self) -> Plan | StoredPlan | NoPlan:
+        """The plan used last: steps, kernels, arena; `print(model.plan)`. False (`NoPlan`) before there is one."""
+        return next(reversed(self._stages.values())).plan if self._stages else NoPlan()
+
+    @property
+    def plans(self) -> tuple[Plan | StoredPlan, ...]:
+        """The plans used last, in the order in which they run: one, or more where shapes depend on the content of
+        values. Those after the first are there once the model has run; none are before the first run of a model with
+        symbolic dimensions."""
+        last = next(reversed(self._stages.values()), None)
+        return () if last is None else tuple(each.plan for each in last.chain)
+
+    def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan | StoredPlan:
+        """The plan for inputs of these shapes, by name, compiled now if it is new.
+
+        Raises InputError for a missing or unknown name, and for what is no shape that the model takes.
+        """
+        if not isinstance(shapes, Mapping):
+            like = "{'x': (1, 3, 8, 8)}"
+            raise InputError(f"plan_for takes the shapes by input name, like {like}, not {shown(shapes)}")
+        return self._plans.at(self._signature.shapes(shapes)).plan
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.inputs))
+        classes = f", {count} class(es) of sizes" if (count := len(self._classes.plans)) else ""
+        return f"<cenote.Model ({inputs}) -> {', '.join(self.output_names)}, threads={self.threads}{classes}>"
+
+    def _repr_html_(self) -> str:
+        with importing():
+            from cenote.compiler.html import model_html
+
+        title = f"cenote.Model, {self.threads} thread(s), precision {self.precision}"
+        return model_html(title, self.inputs, self.outputs, self.plans)
+
+    def profile(self, inputs: Any = None, *, seconds: float = 2.0) -> Profile:
+        """Where the time of a call goes on this machine, step by step and thread by thread: `print(model.profile(x))`.
+
+        `inputs`: a dict of arrays by name, an array, or several in order; None: random numbers, for a model whose
+        shapes are known. `seconds`: about how long to measure, at least three calls; the machine's roofs take another
+        second the first time. Raises InputError for inputs that the model does not take, ArgumentError for `seconds`.
+        """
+        with importing():
+            from cenote.profile.measure import profile
+
+        return profile(self, inputs, seconds=seconds)

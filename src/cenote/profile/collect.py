@@ -1,0 +1,168 @@
+"""From threads' notes to milliseconds per call, step and thread.
+
+Of a native stretch every thread's time is one of three: it computed a chunk, it waited, or it was between the two (the
+driver). Chunks say which step they are of. Waits and the driver's time belong to the step that was under way: a step is
+over when the last of its chunks is, and the next one's time begins then. A worker's time before its first note of a
+stretch and after its last one is waiting: it was not awake yet, or had nothing left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from cenote.core.types import Array
+from cenote.profile.recording import Part
+from cenote.runtime.timing import NO_STEP, Call, Notes
+
+
+class Stretch(NamedTuple):
+    """A native stretch of a call: of a program, rows `first` to `last`, from tick to tick."""
+
+    program: int
+    first: int
+    last: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Of each recorded call, in nanoseconds: `wall`; `host` [call, step]; in ticks of the native clock: `kernels`
+    [call, step, thread], `waits` and `driver` [call, step], means over the threads. `begins`: when calls began by
+    Python's clock and when their first native stretch did, in ticks (0: none). `migrations`: calls in which a thread
+    changed its CPU (None where the system does not tell)."""
+
+    wall: Array
+    host: Array
+    kernels: Array
+    waits: Array
+    driver: Array
+    begins: Array
+    migrations: int | None
+
+    @staticmethod
+    def joined(pieces: Sequence[Collected]) -> Collected:
+        """Of several batches of calls."""
+        moved = [piece.migrations for piece in pieces if piece.migrations is not None]
+        names = ("wall", "host", "kernels", "waits", "driver", "begins")
+        wall, host, kernels, waits, driver, begins = (
+            np.concatenate([getattr(piece, name) for piece in pieces]) for name in names
+        )
+        return Collected(wall, host, kernels, waits, driver, begins, sum(moved) if moved else None)
+
+    @property
+    def tick(self) -> float:
+        """Nanoseconds of a tick: the median slope between calls that are half of all calls apart."""
+        return tick_of(self.begins[self.begins[:, 1] > 0])
+
+
+def tick_of(begins: Array) -> float:
+    """Nanoseconds of a tick, out of (nanoseconds, ticks) of events one after another."""
+    half = len(begins) // 2
+    if not half:
+        return 1.0
+    steps = begins[half:] - begins[:-half]
+    return float(np.median(steps[:, 0] / steps[:, 1]))
+
+
+def stretches(call: Call, caller: Notes, parts: Sequence[Part]) -> Iterator[Stretch]:
+    """The native stretches of a call, out of the calling thread's notes. Pieces of one that went back to Python for a
+    moment are one again."""
+    starts = [*(start for _, start in call.runs), call.notes]
+    for (program, start), stop in zip(call.runs, starts[1:], strict=True):
+        found: Stretch | None = None
+        for at in np.flatnonzero(caller.row[start:stop] == NO_STEP) + start:
+            last, begin, end = int(caller.items[at]), int(caller.begin[at]), int(caller.end[at])
+            if found is not None and found.last == last:
+                found = found._replace(end=end)
+                continue
+            if found is not None:
+                yield found
+            found = Stretch(program, parts[program].ends[last], last, begin, end)
+        if found is not None:
+            yield found
+
+
+def collect(calls: Sequence[Call], notes: Sequence[Notes], parts: Sequence[Part], threads: int) -> Collected:
+    """The times of calls whose notes are whole. `threads`: of the program that has most."""
+    count = parts[-1].first + len(parts[-1].steps) + (parts[-1].between >= 0)
+    shape = (len(calls), count)
+    host, waits, driver = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    kernels, begins = np.zeros((*shape, threads)), np.zeros((len(calls), 2), np.int64)
+    sorted_notes = [_chunks(thread) for thread in notes]
+    moved = 0
+    for number, call in enumerate(calls):
+        begins[number, 0] = call.begin
+        for run in call.hosts:
+            part = parts[run.program]
+            host[number, part.first + run.step if run.step >= 0 else part.between] += run.end - run.begin
+        cpus: list[set[int]] = [set() for _ in range(threads)]
+        for stretch in stretches(call, notes[0], parts):
+            begins[number, 1] = begins[number, 1] or stretch.begin
+            part, team = parts[stretch.program], parts[stretch.program].program.threads
+            rows = part.rows[stretch.first : stretch.last]
+            times = [_within(sorted_notes[thread], stretch) for thread in range(team)]
+            ends = _ends(times, stretch)
+            for thread, own in enumerate(times):
+                busy, wait, between = _split(own, stretch, ends, thread > 0)
+                kernels[number, rows, thread] += busy
+                waits[number, rows] += wait / team
+                driver[number, rows] += between / team
+                cpus[thread].update(own.cpu.tolist())
+        moved += any(len(each) > 1 for each in cpus)
+    told = any(bool((thread.cpu >= 0).any()) for thread in notes)
+    wall = np.array([call.end - call.begin for call in calls], np.float64)
+    return Collected(wall, host, kernels, waits, driver, begins, moved if told else None)
+
+
+def _chunks(notes: Notes) -> Notes:
+    """Without the notes of native calls; what is left follows one upon the other."""
+    kept = notes.row != NO_STEP
+    return Notes(*(each[kept] for each in notes))
+
+
+def _within(notes: Notes, stretch: Stretch) -> Notes:
+    """The notes of a thread that were begun within a stretch."""
+    first, last = np.searchsorted(notes.begin, (stretch.begin, stretch.end))
+    return Notes(*(each[first:last] for each in notes))
+
+
+def _ends(times: Sequence[Notes], stretch: Stretch) -> Array:
+    """When each step of a stretch was over."""
+    ends = np.full(stretch.last - stretch.first, stretch.begin, np.int64)
+    for own in times:
+        chunk = own.items > 0
+        np.maximum.at(ends, own.row[chunk] - stretch.first, own.end[chunk])
+    ends = np.minimum(np.maximum.accumulate(ends), stretch.end)
+    ends[-1] = stretch.end  # what comes after the last chunk belongs to the last step
+    return ends
+
+
+def _split(own: Notes, stretch: Stretch, ends: Array, worker: bool) -> tuple[Array, Array, Array]:
+    """Ticks per step that a thread computed, waited, and did neither."""
+    chunk, count = own.items > 0, len(ends)
+    begin, end = own.begin, np.minimum(own.end, stretch.end)
+    busy = np.bincount(own.row[chunk] - stretch.first, (end - begin)[chunk], count)
+    waits = [*zip(begin[~chunk].tolist(), end[~chunk].tolist(), strict=True)]
+    if worker:
+        first, last = (int(begin[0]), int(end[-1])) if len(begin) else (stretch.end, stretch.end)
+        waits = [(stretch.begin, first), *waits, (last, stretch.end)]
+    waited = _until(ends, stretch.begin, waits)
+    computed = _until(ends, stretch.begin, [*zip(begin[chunk].tolist(), end[chunk].tolist(), strict=True)])
+    return busy, waited, np.diff(ends, prepend=stretch.begin) - waited - computed
+
+
+def _until(ends: Array, start: int, spans: Sequence[tuple[int, int]]) -> Array:
+    """How much of the time between one end and the next, the first from `start`, lies in these spans, which follow one
+    upon the other."""
+    if not spans:
+        return np.zeros(len(ends))
+    edges = np.array(spans, np.float64) - start
+    total = np.cumsum(edges[:, 1] - edges[:, 0])
+    before = np.concatenate(([0.0], total[:-1]))
+    covered = np.interp(ends - start, edges.reshape(-1), np.stack((before, total), 1).reshape(-1))
+    return np.diff(covered, prepend=0.0)

@@ -1,0 +1,146 @@
+"""What else went on while something was measured: as far as the system tells. What it does not tell is None."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cenote.core.target import physical_cores
+
+_CGROUP = Path("/sys/fs/cgroup")
+_BUSY = (
+    1,
+    2,
+    3,
+    6,
+    7,
+)  # columns of /proc/stat: user, nice, system, interrupts; idle and waiting for disks are no work
+_STEAL = 8
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The machine from before the measurement to after it.
+
+    `seconds`: how long that was. `foreign_cores`: cores that other processes kept busy on average; `steal_cores`: that
+    the hypervisor gave to others. `throttled_ms`, `throttled_periods`: the cgroup's quota was used up. `run_queue_ms`:
+    threads of this process were ready and had no core. `minor_faults` (first touches of memory), `major_faults` (read
+    from disk), `preemptions` (another thread took the core), `migrations` (calls in which a thread ran on more than one
+    CPU, of those recorded). `clock_ghz`: before and after, of a busy core. `cpus`: that this process may use;
+    `quota_cores`: of its cgroup; `load`: threads that want a core, over a minute.
+    """
+
+    seconds: float
+    cpus: int
+    cores: int
+    foreign_cores: float | None = None
+    steal_cores: float | None = None
+    throttled_ms: float | None = None
+    throttled_periods: int | None = None
+    run_queue_ms: float | None = None
+    minor_faults: int | None = None
+    major_faults: int | None = None
+    preemptions: int | None = None
+    migrations: int | None = None
+    quota_cores: float | None = None
+    load: float | None = None
+    clock_ghz: tuple[float, float] | None = None
+
+
+class Watch:
+    """Runs from its construction."""
+
+    def __init__(self) -> None:
+        self._wall = time.perf_counter()
+        self._stat, self._throttled, self._queue = _cpu_seconds(), _throttling(), run_queue_seconds()
+        self._usage = resource.getrusage(resource.RUSAGE_SELF)
+
+    def environment(
+        self, clock_ghz: tuple[float, float] | None = None, migrations: int | None = None
+    ) -> Environment:
+        """What went on since."""
+        wall = max(time.perf_counter() - self._wall, 1e-9)
+        usage, stat, queue, throttled = (
+            resource.getrusage(resource.RUSAGE_SELF), _cpu_seconds(), run_queue_seconds(), _throttling(),
+        )  # fmt: skip
+        own = _used(usage) - _used(self._usage)
+        foreign = steal = None
+        if stat is not None and self._stat is not None:
+            foreign = max(0.0, (stat[0] - self._stat[0] - own) / wall)
+            steal = max(0.0, (stat[1] - self._stat[1]) / wall)
+        periods = milliseconds = None
+        if throttled is not None and self._throttled is not None:
+            periods = throttled[0] - self._throttled[0]
+            milliseconds = (throttled[1] - self._throttled[1]) * 1e3
+        with contextlib.suppress(OSError):
+            load = os.getloadavg()[0]
+        return Environment(
+            seconds=wall, cpus=_cpus(), cores=physical_cores(), foreign_cores=foreign, steal_cores=steal,
+            throttled_ms=milliseconds, throttled_periods=periods,
+            run_queue_ms=None if queue is None or self._queue is None else max(0.0, queue - self._queue) * 1e3,
+            minor_faults=usage.ru_minflt - self._usage.ru_minflt, major_faults=usage.ru_majflt - self._usage.ru_majflt,
+            preemptions=usage.ru_nivcsw - self._usage.ru_nivcsw, migrations=migrations,
+            quota_cores=quota_cores(), load=load, clock_ghz=clock_ghz,
+        )  # fmt: skip
+
+
+def _used(usage: resource.struct_rusage) -> float:
+    return usage.ru_utime + usage.ru_stime
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cpu_seconds() -> tuple[float, float] | None:
+    """Seconds that all CPUs were busy, and that the hypervisor took from them, since boot."""
+    try:
+        with open("/proc/stat") as table:
+            columns = table.readline().split()
+        ticks = os.sysconf("SC_CLK_TCK")
+        return sum(int(columns[i]) for i in _BUSY) / ticks, int(columns[_STEAL]) / ticks
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def run_queue_seconds() -> float | None:
+    """Seconds that threads of this process, those alive now, have waited for a core while they were ready."""
+    total, found = 0, False
+    try:
+        for task in os.scandir("/proc/self/task"):
+            with contextlib.suppress(OSError, ValueError, IndexError), open(f"{task.path}/schedstat") as file:
+                total, found = total + int(file.read().split()[1]), True
+    except OSError:
+        return None
+    return total / 1e9 if found else None
+
+
+def _throttling() -> tuple[int, float] | None:
+    """Periods in which this process's cgroup ran out of its quota, and the seconds it was stopped."""
+    for path, scale in (
+        (_CGROUP / "cpu.stat", 1e-6),
+        (_CGROUP / "cpu" / "cpu.stat", 1e-9),
+        (_CGROUP / "cpu,cpuacct" / "cpu.stat", 1e-9),
+    ):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            lines = dict(line.split() for line in path.read_text().splitlines())
+            key = "throttled_usec" if "throttled_usec" in lines else "throttled_time"
+            return int(lines["nr_throttled"]), int(lines[key]) * scale
+    return None
+
+
+def quota_cores() -> float | None:
+    """Cores that the cgroup's quota allows (version 2, else 1); None where there is no quota or no cgroup."""
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = (_CGROUP / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    for folder in ("cpu", "cpu,cpuacct"):
+        with contextlib.suppress(OSError, ValueError):
+            limit = int((_CGROUP / folder / "cpu.cfs_quota_us").read_text())
+            length = int((_CGROUP / folder / "cpu.cfs_period_us").read_text())
+            return None if limit < 0 else limit / length
+    return None

@@ -1,0 +1,191 @@
+"""Measures a model where it runs: `profile(model, inputs)`.
+
+Ordinary calls and recorded ones take turns, so that a change of the machine's mood meets both: the former give the
+latency, the latter say what it is made of (`collect`). What they say is the mean of the calls between the quartiles.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen.jit import host_target
+from cenote.core.errors import ArgumentError, InputError, UnsupportedError, shown
+from cenote.core.target import processor
+from cenote.core.types import Array, Declared
+from cenote.core.version import __version__
+from cenote.profile.collect import Collected, collect
+from cenote.profile.data import Accounts, Profile, Span
+from cenote.profile.environment import Environment, Watch
+from cenote.profile.recording import Part, recorded_copy
+from cenote.profile.steps import Times, step_stats
+from cenote.profile.timeline import timeline
+from cenote.runtime.timing import Recorder
+
+_WARM_UP = 3
+_LEAST_CALLS, _MOST_CALLS = 3, 500
+_ROOM, _MOST_ROOM = 1 << 15, 1 << 20  # notes of each thread between two looks at them, 32 bytes each
+_SEED = 0
+
+Call = Callable[[], object]
+
+
+def profile(model: Any, inputs: Any = None, *, seconds: float = 2.0) -> Profile:
+    """See `Model.profile`."""
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < math.inf:
+        raise ArgumentError(f"seconds: {shown(seconds)} is no time to measure")
+    arrays = by_name(model, inputs)
+    measured = measure(model, arrays, seconds)
+    return _profile_of(model, arrays, measured)
+
+
+def by_name(model: Any, inputs: Any) -> dict[str, Array]:
+    """Inputs as a dict: given so, in order, a single one, or, for None, random numbers."""
+    if inputs is None:
+        shapes = model._signature.static_shapes()
+        if shapes is None:
+            raise InputError(
+                f"profile: the model's shapes are not known, give inputs; it takes {model._signature}"
+            )
+        return random_inputs(model.inputs, shapes)
+    if isinstance(inputs, Mapping):
+        given = dict(inputs)
+    else:
+        given = model._signature.named(inputs if isinstance(inputs, tuple | list) else (inputs,), {})
+    model._signature.check_names(given)
+    return given
+
+
+def random_inputs(inputs: Sequence[Declared], shapes: Sequence[Sequence[int]]) -> dict[str, Array]:
+    """Standard normal numbers where an input holds floats; else zeros, since an integer is often an index."""
+    generator = np.random.default_rng(_SEED)
+    made = {}
+    for declared, shape in zip(inputs, shapes, strict=True):
+        floats = declared.dtype.kind in "fV"  # V: bfloat16
+        content = generator.standard_normal(shape) if floats else np.zeros(shape)
+        made[declared.name] = content.astype(declared.dtype)
+    return made
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Calls of one model: `ordinary` nanoseconds, `recorded` ones with their times, the model's parts, what the machine
+    did, and the timeline of a usual call."""
+
+    ordinary: Array
+    recorded: Collected
+    parts: tuple[Part, ...]
+    environment: Environment
+    spans: tuple[Span, ...]
+
+
+def measure(model: Any, inputs: Mapping[str, Array], seconds: float) -> Measurement:
+    """Call a model for so long."""
+    model.run(inputs)  # compiles what has to be
+    key = next(reversed(model._stages))
+    threads = max(stage.plan.program.threads for stage in model._stages[key].chain)
+    room = _ROOM
+    while True:
+        recorder = Recorder(room, threads)
+        try:
+            copy, parts = recorded_copy(model, key, recorder)
+            session = _Session(lambda: copy.run(inputs), recorder, parts)  # noqa: B023  (used in this turn only)
+            if session.warm_up():
+                return session.measure(seconds)
+        finally:
+            recorder.close()
+        room *= 4
+        if room > _MOST_ROOM:
+            raise UnsupportedError(f"a call of this model has more than {_MOST_ROOM} chunks on a thread")
+
+
+class _Session:
+    """Calls of a recorded copy of a model."""
+
+    def __init__(self, call: Call, recorder: Recorder, parts: list[Part]) -> None:
+        self.call, self.recorder, self.parts = call, recorder, parts
+        self.ordinary: list[int] = []
+        self.pieces: list[Collected] = []
+        self.spans: tuple[Span, ...] = ()
+
+    def warm_up(self) -> bool:
+        """First calls, cold; False where the log has no room for one."""
+        for _ in range(_WARM_UP):
+            self.call()
+        self.recorder.record(self.call)
+        return self.recorder.filled <= 1
+
+    def measure(self, seconds: float) -> Measurement:
+        """Calls for so long, ordinary and recorded in turns."""
+        self.recorder.settle()
+        needed = self.recorder.filled  # of the log, for one call
+        self.recorder.clear()
+        watch, end = Watch(), time.perf_counter() + seconds
+        while len(self.ordinary) < _MOST_CALLS:
+            if len(self.ordinary) >= _LEAST_CALLS and time.perf_counter() > end:
+                break
+            begin = time.perf_counter_ns()
+            self.call()
+            self.ordinary.append(time.perf_counter_ns() - begin)
+            self.recorder.record(self.call)
+            if self.recorder.filled + 2 * needed > 1:
+                self._take()
+                self.call()
+        self._take()
+        recorded = Collected.joined(self.pieces)
+        environment = watch.environment(migrations=recorded.migrations)
+        ordinary = np.array(self.ordinary, np.float64)
+        return Measurement(ordinary, recorded, tuple(self.parts), environment, self.spans)
+
+    def _take(self) -> None:
+        """Read the log and empty it. Calls that it had no room for are left out."""
+        recorder = self.recorder
+        recorder.settle()
+        if recorder.calls and recorder.filled <= 1:
+            notes = [recorder.notes(thread) for thread in range(recorder.threads)]
+            self.pieces.append(collect(recorder.calls, notes, self.parts, recorder.threads))
+            self.spans = timeline(recorder.calls, notes, self.parts)
+        recorder.clear()
+
+
+def _profile_of(model: Any, inputs: Mapping[str, Array], measured: Measurement) -> Profile:
+    recorded, ordinary = measured.recorded, measured.ordinary
+    usual = between_quartiles(recorded.wall)
+    times = Times.of(recorded)
+    latency = float(recorded.wall[usual].mean()) / 1e6
+    kernels, waits, driver, host = (
+        float(part[usual].sum(axis=1).mean())
+        for part in (times.kernels, times.waits, times.driver, times.host)
+    )
+    accounts = Accounts(kernels, waits, driver, host, latency - kernels - waits - driver - host)
+    quartiles = np.percentile(ordinary, (25, 50, 75))
+    return Profile(
+        model=measured.parts[0].description.name,
+        inputs=tuple(f"{name}: {array.dtype}{list(array.shape)}" for name, array in inputs.items()),
+        threads=recorded.kernels.shape[2],
+        precision=model.precision,
+        version=__version__,
+        processor=processor(),
+        target=host_target().name,
+        calls=len(ordinary),
+        wall_ms=float(ordinary[between_quartiles(ordinary)].mean()) / 1e6,
+        recorded_ms=latency,
+        spread=float((quartiles[2] - quartiles[0]) / 2 / quartiles[1]),
+        accounts=accounts,
+        environment=measured.environment,
+        steps=step_stats(measured.parts, times, usual, latency),
+        stages=len(measured.parts),
+        timeline=measured.spans,
+    )
+
+
+def between_quartiles(times: Array) -> Array:
+    """Which of the calls are neither among the fastest nor among the slowest quarter."""
+    low, high = np.percentile(times, (25, 75))
+    kept: Array = (times >= low) & (times <= high)
+    return kept

@@ -1,0 +1,79 @@
+"""From times per call and step to what a profile says of each step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from cenote.compiler.report import StepDescription
+from cenote.core.types import Array
+from cenote.profile.collect import Collected
+from cenote.profile.data import Kind, StepStats
+from cenote.profile.recording import Part
+
+_BLOCKS = 8  # of calls one after another
+
+
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds of each recorded call and step [call, step]: `kernels`, `waits` and `driver` as means over the
+    threads, `host`, and all of them; `busy`: computing, per thread [call, step, thread]."""
+
+    kernels: Array
+    waits: Array
+    driver: Array
+    host: Array
+    busy: Array
+
+    @staticmethod
+    def of(recorded: Collected) -> Times:
+        scale = recorded.tick / 1e6
+        return Times(
+            recorded.kernels.mean(axis=2) * scale, recorded.waits * scale, recorded.driver * scale, recorded.host / 1e6,
+            recorded.kernels * scale,
+        )  # fmt: skip
+
+    @property
+    def all(self) -> Array:
+        total: Array = self.kernels + self.waits + self.driver + self.host
+        return total
+
+
+def step_stats(parts: Sequence[Part], times: Times, usual: Array, latency: float) -> tuple[StepStats, ...]:
+    """All steps in their order. `usual`: the calls whose mean counts, which take `latency` milliseconds."""
+    every = times.all
+    low = np.percentile(every, 10, axis=0)
+    middle = np.median(every, axis=0)
+    deviation = np.median(np.abs(every - middle), axis=0)
+    blocks = [np.median(block, axis=0) for block in np.array_split(every, min(_BLOCKS, len(every)))]
+    mean = {name: getattr(times, name)[usual].mean(axis=0) for name in ("kernels", "waits", "driver", "busy")}
+    ms = every[usual].mean(axis=0)
+    found: list[StepStats] = []
+    group = 0
+    for part in parts:
+        for description in [*part.steps, *([_between(part)] if part.between >= 0 else [])]:
+            at = len(found)
+            found.append(
+                StepStats(
+                    index=at, stage=part.stage, kind=cast(Kind, description.kind), node=description.node,
+                    op=description.op, algorithm=description.algorithm, output=description.output, ms=float(ms[at]),
+                    share=float(ms[at]) / latency, kernels_ms=float(mean["kernels"][at]),
+                    waits_ms=float(mean["waits"][at]), driver_ms=float(mean["driver"][at]),
+                    busy_ms=tuple(mean["busy"][at].tolist()), group=group, low_ms=float(low[at]),
+                    mad_ms=float(deviation[at]), blocks_ms=tuple(float(block[at]) for block in blocks),
+                    kernel=description.kernel, items=description.items, grain=description.grain,
+                    reason=description.reason,
+                )
+            )  # fmt: skip
+            group += description.barrier
+    return tuple(found)
+
+
+def _between(part: Part) -> StepDescription:
+    """What runs on the host behind a program."""
+    nodes = part.description.between
+    title = f"{nodes[0]} …" if len(nodes) > 1 else nodes[0] if nodes else ""
+    return StepDescription("between", "", title, "on the host, before the next stage", "")

@@ -1,0 +1,196 @@
+"""A program that notes when its threads computed and waited, while it runs as it always does.
+
+    recorder = Recorder(room, threads)
+    timed = TimedProgram.of(program, recorder, number=0)
+    recorder.record(lambda: timed.run(inputs))
+    recorder.settle()
+    recorder.calls, recorder.notes(thread)
+
+The native driver writes notes into a log (`kernels.driver_notes`): chunks and waits of every thread, whole native calls
+of the calling one. What runs in Python between native calls (host steps) is timed here. Nothing else differs from an
+ordinary run, and nothing at all in runs that are not recorded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple
+
+import numpy as np
+
+from cenote.core.cached import cached_property
+from cenote.core.types import Array
+from cenote.runtime.memory import address_of, aligned_bytes
+from cenote.runtime.program import Instance, Program
+from cenote.runtime.steps import HostStep
+from cenote.runtime.threads import Team
+
+HEADER, WORDS = 8, 4  # of a log, in 64-bit words: in front of it and of each thread's notes; of a note
+NO_STEP = -1
+_SETTLED = 0.02  # seconds that notes wait for a worker that is still writing its last one
+
+
+class Notes(NamedTuple):
+    """One thread's notes, in order of their ends: `begin` and `end` in ticks, `row` of the kernel step in its program
+    (-1: a whole native call), `items` (0: a wait; of a native call the row behind its last step), and the CPU (-1 where
+    the system does not tell)."""
+
+    begin: Array
+    end: Array
+    row: Array
+    items: Array
+    cpu: Array
+
+
+class HostRun(NamedTuple):
+    """A host step of a program within a call (-1: the nodes that run on the host behind the program), and when it ran,
+    as `time.perf_counter_ns` gives it."""
+
+    program: int
+    step: int
+    begin: int
+    end: int
+
+
+@dataclass
+class Call:
+    """One recorded call of a model; begun and ended as `time.perf_counter_ns` gives it. `runs`: numbers of the programs
+    that ran, each with the number of notes that the calling thread had before; `notes`: how many it had in the end."""
+
+    begin: int = 0
+    end: int = 0
+    notes: int = 0
+    runs: list[tuple[int, int]] = field(default_factory=list)
+    hosts: list[HostRun] = field(default_factory=list)
+
+
+class Recorder:
+    """The logs of the threads that run a model, with room for so many notes each, and the calls that were recorded.
+
+    Raises CapacityError where there is no memory for the logs.
+    """
+
+    def __init__(self, room: int, threads: int) -> None:
+        self.room, self.threads = room, threads
+        self.calls: list[Call] = []
+        self.on = False
+        self._stride = HEADER + room * WORDS  # words
+        log = aligned_bytes((HEADER + self._stride * threads) * 8, "the notes of a profile")
+        self._log = log.view(np.int64)
+        self._log[0] = self._stride * 8
+        self._address = address_of(self._log)
+        self._words = self._log.data  # reads and writes a word in 40 ns, where an array takes 100
+        self._team: Team | None = None
+        self._control = self._words
+        self._field = 0
+        self._workers: Team | None = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was recorded. No run is in progress."""
+        self.calls = []
+        for thread in range(self.threads):
+            start = HEADER + thread * self._stride
+            self._log[start], self._log[start + 1] = 0, self.room
+
+    def record(self, call: Callable[[], object]) -> None:
+        """Call a model whose programs are recorded by this recorder."""
+        made = Call()
+        self.calls.append(made)
+        self.on = True
+        try:
+            begin = time.perf_counter_ns()
+            call()
+            made.begin, made.end = begin, time.perf_counter_ns()
+        finally:
+            self.on = False
+        made.notes = self._words[HEADER]
+
+    @property
+    def filled(self) -> float:
+        """The part of its room that the busiest thread needed; above 1 notes were lost."""
+        return float(self._log[HEADER :: self._stride][: self.threads].max()) / self.room
+
+    def attach(self, team: Team, program: int) -> None:
+        """Let this team's next native calls note what they do. The caller holds the team's lock."""
+        if team is not self._team:
+            self._team, self._workers = team, team if team.threads > 1 else self._workers
+            self._control, self._field = team.control.data, team.abi.words["log"]
+        self.calls[-1].runs.append((program, self._words[HEADER]))
+        self._control[self._field] = self._address
+
+    def detach(self) -> None:
+        """No notes of the calls that follow."""
+        self._control[self._field] = 0
+
+    def settle(self) -> None:
+        """Wait until no worker writes any more: one that is late to the end of a run notes its wait afterwards."""
+        team, give_up = self._team, time.monotonic() + _SETTLED
+        while team is not None and team.control[team.abi.words["active"]] and time.monotonic() < give_up:
+            time.sleep(50e-6)
+
+    def notes(self, thread: int) -> Notes:
+        """What a thread has noted."""
+        start = HEADER + thread * self._stride
+        count = min(int(self._log[start]), self.room)
+        first = start + HEADER
+        table = self._log[first : first + count * WORDS].reshape(count, WORDS).copy()
+        items, cpu = table[:, 3] & 0xFFFFFFFF, table[:, 3] >> 32
+        return Notes(table[:, 0], table[:, 1], table[:, 2], items, cpu)
+
+    def close(self) -> None:
+        """Give the memory back, as soon as no worker can be writing to it."""
+        if self._workers is not None:
+            self._workers.graveyard.append(self._log)
+
+
+@dataclass(frozen=True)
+class TimedProgram(Program):
+    """A program whose runs are recorded while its recorder is on. `number` tells it from others of the same model."""
+
+    recorder: Recorder = field(kw_only=True, compare=False, repr=False)
+    number: int = 0
+
+    @staticmethod
+    def of(program: Program, recorder: Recorder, number: int) -> TimedProgram:
+        """The same program, with instances of its own, recorded."""
+        made = {each.name: getattr(program, each.name) for each in fields(Program) if each.name != "_free"}
+        timed = TimedProgram(**made, recorder=recorder, number=number)
+        vars(timed).update(records=program.records, scratch_bytes=program.scratch_bytes)  # a template's
+        return timed
+
+    @cached_property
+    def host_numbers(self) -> dict[int, int]:
+        """Where among the steps a host step is, by its id."""
+        return {id(step): index for index, step in enumerate(self.steps) if isinstance(step, HostStep)}
+
+    def _new_instance(self, team: Team | None = None) -> Instance:
+        return TimedInstance(self, self, team)
+
+
+class TimedInstance(Instance):
+    """An instance whose native calls and host steps are recorded while the recorder is on."""
+
+    def __init__(self, program: Program, timed: TimedProgram, team: Team | None) -> None:
+        super().__init__(program, team)
+        self._timed = timed
+
+    def _run_segments(self, team: Team, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        recorder = self._timed.recorder
+        if not recorder.on:
+            super()._run_segments(team, inputs, outputs)
+            return
+        recorder.attach(team, self._timed.number)
+        try:
+            super()._run_segments(team, inputs, outputs)
+        finally:
+            recorder.detach()
+
+    def _run_host(self, step: HostStep, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        begin = time.perf_counter_ns()
+        super()._run_host(step, inputs, outputs)
+        if self._timed.recorder.on:
+            number, end = self._timed.host_numbers[id(step)], time.perf_counter_ns()
+            self._timed.recorder.calls[-1].hosts.append(HostRun(self._timed.number, number, begin, end))

@@ -1,0 +1,112 @@
+"""Profiles as JSON: what was written is read back, and what is no profile is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cenote.core.errors import ArgumentError
+from cenote.profile.data import Accounts, ArenaBlock, Finding, Profile, Rival, Span, StepStats
+from cenote.profile.environment import Environment
+from cenote.profile.roofs import BandwidthRoof, BarrierRoof, ComputeRoof, Measured, Roofs
+
+ROOFS = Roofs(
+    "a processor", "avx2", Measured(3.0, 0.01), Measured(0.25, 0.1),
+    (ComputeRoof("float32", 1, Measured(100.0, 0.0)), ComputeRoof("float32", 2, Measured(190.0, 0.0))),
+    (BandwidthRoof(1 << 14, "L1", 1, Measured(200.0, 0.0), Measured(100.0, 0.0)),
+     BandwidthRoof(1 << 26, "memory", 1, Measured(10.0, 0.0), Measured(8.0, 0.0))),
+    (BarrierRoof(2, Measured(0.5, 0.2)),), 0.9,
+)  # fmt: skip
+STEP = StepStats(
+    0, 0, "kernel", "conv1", "conv(stride=2)", "direct", "%y: f32[1,8]", 1.0, 0.5, 0.9, 0.05, 0.05, (1.0, 0.8), 0, 0.98,
+    0.01, (1.0, 1.01), rivals=(Rival("winograd", 2.0),), roof_share=0.5, bound="fma",
+)  # fmt: skip
+PROFILE = Profile(
+    "net", ("x: float32[1, 8]",), 2, "fast", "0.1.0", "a processor", "avx2", 10, 2.0, 2.01, 0.01,
+    Accounts(1.0, 0.5, 0.1, 0.2, 0.21), Environment(2.0, 2, 2, clock_ghz=(3.0, 3.1)), (STEP,), ROOFS,
+    timeline=(Span(0, 0, "kernel", 1.0, 2.0, 1),), arena=(ArenaBlock("y", 0, 0, 64, 0, 3),),
+    findings=(Finding("imbalance", (0,), 0.1, "max / mean = 1.5", 0.8, "a smaller grain", (0.1, 0.2, 0.3)),),
+)  # fmt: skip
+
+
+def test_a_profile_survives_json() -> None:
+    text = json.dumps(PROFILE.to_dict(), allow_nan=False)
+    assert Profile.from_dict(json.loads(text)) == PROFILE
+    assert json.loads(text)["schema"] == "cenote.profile/1"
+
+
+def test_the_schema_has_what_the_documentation_promises() -> None:
+    data = PROFILE.to_dict()
+    assert {"wall_ms", "accounts", "roofs", "environment", "steps", "findings"} <= data.keys()
+    assert data["accounts"].keys() == {"kernels", "waits", "driver", "host", "python"}
+    assert {
+        "node", "op", "algorithm", "ms", "share", "busy_ms", "operations", "executed_operations", "bytes", "bound",
+        "roof_share",
+    } <= data["steps"][0].keys()  # fmt: skip
+    assert data["findings"][0].keys() == {
+        "cause", "steps", "share", "evidence", "confidence", "action", "gain_ms", "measured_gain_ms",
+    }  # fmt: skip
+    assert data["environment"]["foreign_cores"] is None, "what is not known is null, not 0"
+
+
+def test_numbers_that_json_has_no_word_for_are_null() -> None:
+    assert replace(PROFILE, spread=math.nan).to_dict()["spread"] is None
+
+
+def changed(path: str, value: Any) -> Any:
+    data = json.loads(json.dumps(PROFILE.to_dict()))
+    *way, last = path.split("/")
+    inner = data
+    for name in way:
+        inner = inner[int(name) if name.isdigit() else name]
+    inner[last] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("schema", "cenote.profile/9", "cenote.profile/9"),
+        ("wall_ms", "fast", "wall_ms"),
+        ("threads", 1.5, "threads"),
+        ("threads", True, "threads"),
+        ("steps", {}, "steps"),
+        ("steps/0/kind", "magic", r"steps\[0\].kind"),
+        ("steps/0/busy_ms", [1.0, None], "busy_ms"),
+        ("accounts/host", None, "accounts.host"),
+        ("environment/clock_ghz", [1.0], "clock_ghz"),
+        ("findings/0/gain_ms", [1.0, 2.0], "gain_ms"),
+    ],
+)
+def test_what_is_no_profile_is_refused(path: str, value: Any, said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        Profile.from_dict(changed(path, value))
+
+
+@pytest.mark.parametrize("data", [None, [], "text", {}, {"schema": "cenote.profile/1"}])
+def test_other_json_is_refused(data: Any) -> None:
+    with pytest.raises(ArgumentError):
+        Profile.from_dict(data)
+
+
+def test_later_versions_may_add_fields() -> None:
+    assert Profile.from_dict({**PROFILE.to_dict(), "new": 1}) == PROFILE
+
+
+def test_roofs_answer_for_counts_and_sizes_between_those_measured() -> None:
+    assert ROOFS.gigaops("float32", 2) == 190.0
+    assert ROOFS.gigaops("float32", 8) == 190.0
+    assert ROOFS.gigaops("int8", 1) is None
+    found = ROOFS.transfer_seconds(8000, 0, 1)
+    assert found is not None
+    assert found[1] == "L1"
+    assert math.isclose(found[0], 8000 / 200e9)
+    found = ROOFS.transfer_seconds(8 << 20, 8 << 20, 1)
+    assert found is not None
+    assert found[1] == "memory"
+    assert math.isclose(found[0], (16 << 20) / 8e9), "half read, half written: as fast as a copy"
+    assert ROOFS.transfer_seconds(0, 0, 1) is None
