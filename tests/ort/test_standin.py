@@ -105,6 +105,22 @@ def test_a_module_is_run(path: Path, tmp_path: Path) -> None:
     check(ended.stdout, [str(path)])
 
 
+@pytest.mark.parametrize("way", [["a-command"], ["-m", "a_command_package"]])
+def test_an_installed_command_is_run(path: Path, tmp_path: Path, way: list[str]) -> None:
+    """By its name, and by that of its package where that does not say how to run it."""
+    package, about = tmp_path / "a_command_package", tmp_path / "a_command-1.0.dist-info"
+    package.mkdir()
+    about.mkdir()
+    body = PROGRAM.replace("\n", "\n    ").replace("__name__", "'__main__'")
+    (package / "__init__.py").write_text(f"def main():\n    {body}\n    return 0\n")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: a-command\nVersion: 1.0\n")
+    commands = "a-command = a_command_package:main\na_command_package = a_command_package:main\n"
+    (about / "entry_points.txt").write_text(f"[console_scripts]\n{commands}")
+    folders = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    ended = python("-m", "cenote.ort", *way, str(path), PYTHONPATH=folders)
+    check(ended.stdout, [str(path)])
+
+
 def test_a_program_must_be_named() -> None:
     ended = subprocess.run([sys.executable, "-m", "cenote.ort"], capture_output=True, text=True)
     assert ended.returncode == 2

@@ -10,10 +10,12 @@ import logging
 import os
 import runpy
 import sys
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 
 from cenote.ort.standin import install
 
-_USAGE = "usage: python -m cenote.ort [--fallback onnxruntime] (-m MODULE | SCRIPT) [ARGUMENT …]"
+_USAGE = "usage: python -m cenote.ort [--fallback onnxruntime] (-m MODULE | SCRIPT | COMMAND) [ARGUMENT …]"
 
 
 def main(arguments: list[str]) -> None:
@@ -31,12 +33,24 @@ def main(arguments: list[str]) -> None:
         sys.exit(0 if rest else 2)
     _show_warnings()
     install(fallback)
-    sys.argv = rest
+    name, sys.argv = rest[0], rest
+    runnable = _is_module(name) if module else os.path.exists(name)
+    command = None if runnable else next(iter(entry_points(group="console_scripts", name=name)), None)
+    if command is not None:
+        sys.exit(command.load()())
     if module:
-        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
         return
-    sys.path[0] = os.path.dirname(os.path.abspath(rest[0]))
-    runpy.run_path(rest[0], run_name="__main__")
+    sys.path[0] = os.path.dirname(os.path.abspath(name))
+    runpy.run_path(name, run_name="__main__")
+
+
+def _is_module(name: str) -> bool:
+    """Can Python run it with -m: is it a module, or a package that says how?"""
+    found = find_spec(name)
+    if found is None or found.submodule_search_locations is None:
+        return found is not None
+    return find_spec(f"{name}.__main__") is not None
 
 
 def _show_warnings() -> None:
