@@ -125,7 +125,14 @@ def counts(names: list[str]) -> dict[str, Count]:
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            count(op, family, found.setdefault(name, Count()))
+            counted = found.setdefault(name, Count())
+            count(op, family, counted)
+        print(
+            counted.line(name),
+            *(f"\n    {text}" for text in counted.differences),
+            file=sys.stderr,
+            flush=True,
+        )
     return found
 
 

@@ -69,6 +69,8 @@ def _reduced(
 
 def _type(x: Any) -> np.dtype[Any]:
     """The element type of any library's array."""
+    if type(x) is np.ndarray:
+        return x.dtype
     name = str(getattr(x, "dtype", "float32")).rpartition(".")[2]
     return named_type("reduction", name)
 
