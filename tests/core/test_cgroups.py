@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cenote.core import target
-from cenote.core.cgroups import cpu_quota
+from cenote.core.target import cpu_quota
 
 
 def process(tmp_path: Path, groups: str, mounts: str, files: dict[str, str]) -> Path:

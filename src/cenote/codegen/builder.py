@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from cenote.codegen import half
 from cenote.codegen.values import F32, F64, I32, I64, U8, Number, Pointer, Scalar, Value, index_vector
 from cenote.codegen.variables import Cursor, Variable
+from cenote.core.dataclass import dataclass
 from cenote.core.target import Target
 
 MOVES_ADDRESSES = (

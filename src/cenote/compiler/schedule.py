@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from cenote.core.dataclass import dataclass
 from cenote.core.errors import errors_at
 from cenote.core.sizes import is_size, plain
 from cenote.core.target import Target

@@ -13,8 +13,7 @@ file that is irregular in any way is left whole: protobuf then says what is wron
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from cenote.core.dataclass import dataclass
 from cenote.frontends.wire import SMALL, IrregularError, Source, Span, delimited, fields_of, join
 
 GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9

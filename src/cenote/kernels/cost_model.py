@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from cenote.core.dataclass import dataclass
 from cenote.core.target import Target
 
 GIGAHERTZ = 3.2  # turns cycles into seconds for comparisons; all lowerings share the error

@@ -18,11 +18,12 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from cenote.codegen import cache
 from cenote.core.cached import cached_property
+from cenote.core.dataclass import dataclass
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.files import open_regular
 from cenote.core.locks import importing

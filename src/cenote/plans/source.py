@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, CenoteError
 from cenote.core.files import open_regular
 from cenote.plans import fingerprint, records

@@ -90,6 +90,7 @@ def _objects(model: StoredModel, target: Target) -> dict[str, bytes]:
     while sized:
         _, plan = sized.pop()
         sized += list(plan.tail.classes.plans) if plan.tail is not None else []
+        plan.template.finish()
         kernels = [step for step in plan.template.steps if isinstance(step, KernelTemplate)]
         used |= {symbol for step in kernels for symbol, _ in step.kernels}
     symbols = sorted(used)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+
+from cenote.core.dataclass import dataclass
 
 SCHEMA = "cenote.roofs/1"
 

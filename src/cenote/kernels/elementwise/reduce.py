@@ -16,7 +16,6 @@ shape alone. Few outputs of many elements are split into pieces: a second launch
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -26,12 +25,13 @@ from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
 from cenote.codegen.variables import Variable
+from cenote.core.dataclass import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, is_float
 from cenote.kernels.base import Argument, Call, KernelSpec, View, dense_strides, numbers_named
 from cenote.kernels.elementwise.elementwise import vector_lanes
-from cenote.kernels.elementwise.reduce_axes import ReduceAxis, joined
+from cenote.kernels.reduce_axes import ReduceAxis, joined
 from cenote.kernels.strided_axes import (
     axis_names,
     axis_offsets,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from cenote.codegen.values import Scalar
 from cenote.core.cached import cached_property
 from cenote.core.computed import Table, computed, known
+from cenote.core.dataclass import dataclass
 from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
@@ -123,8 +124,7 @@ class PoolProblem:
 
     `geometry` are the windows; with `bounds` instead, ranges (begin, end) of planes, rows and columns (geometry then
     holds sizes alone). `index` asks for the indices of maxima too. `fixed_step`: memory.step is the same for every
-    shape (the target's lanes), so it may be part of the machine code. `nan`, `norm` and `rounding` as in PoolSpec.
-    """
+    shape (the target's lanes), so it may be part of the machine code. `nan`, `norm` and `rounding` as in PoolSpec."""
 
     reduction: str
     dtype: np.dtype[Any]

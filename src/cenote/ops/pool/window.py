@@ -1,16 +1,16 @@
 """Pools that slide a window: what all of them share (fields, shapes, regions, the walk over windows of the references),
-and the two that compare: the largest and the smallest value of each window, with indices.
-"""
+and the two that compare: the largest and the smallest value of each window, with indices."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.pool_geometry import AxisWindow, Pairs, axis_windows, refuse_empty_windows
 from cenote.core.target import Target

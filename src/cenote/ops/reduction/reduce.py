@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
@@ -20,7 +21,7 @@ from cenote.kernels.elementwise.reduce import (
     reduce_calls,
     shift_type,
 )
-from cenote.kernels.elementwise.reduce_axes import ReduceAxis
+from cenote.kernels.reduce_axes import ReduceAxis
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
 from cenote.ops.checks import normalize_axis, require
 from cenote.ops.elementwise.pointwise import error_of
