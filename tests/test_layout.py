@@ -146,27 +146,6 @@ def internal_faults(here: str, name: str, inside: bool) -> Iterator[str]:
         yield f"{name} is imported in a function; only front ends and what compiles load on demand"
 
 
-def slow_dataclasses(source: str) -> list[int]:
-    """Lines that import the library's decorator, which takes ten times as long as `core.dataclass`."""
-    return [
-        node.lineno
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.ImportFrom)
-        and node.module == "dataclasses"
-        and "dataclass" in [alias.name for alias in node.names]
-    ]
-
-
-@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_dataclasses_are_made_by_the_fast_decorator(path: Path) -> None:
-    if part_of(path) not in APPLICATIONS and path.name != "dataclass.py":
-        assert not slow_dataclasses(path.read_text(encoding="utf-8"))
-
-
-def test_the_rule_sees_a_slow_decorator() -> None:
-    assert slow_dataclasses("import os\nfrom dataclasses import dataclass, field") == [2]
-
-
 def test_the_order_names_what_is_there() -> None:
     assert sorted(part for parts in ROWS for part in parts) == sorted({part_of(path) for path in files()})
 

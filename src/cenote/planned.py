@@ -8,10 +8,9 @@ compiled when that content is known, and kept as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import InputError, refusals
 from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared, TensorType

@@ -13,8 +13,8 @@ import platform
 import struct
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import CapacityError, CodegenError
 
 _ALLOCATED, _NO_BITS = 0x2, 8  # section flag and type

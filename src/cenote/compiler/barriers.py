@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import plain
 from cenote.kernels.base import Call
 from cenote.runtime.steps import HostStep, Slot

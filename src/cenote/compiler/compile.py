@@ -6,7 +6,7 @@ import itertools
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import is_not
 
 from cenote.codegen import jit
@@ -20,7 +20,6 @@ from cenote.compiler.report import PlanDescription, describe_plan
 from cenote.compiler.schedule import Decide, Schedule, schedule
 from cenote.compiler.templates import Assembled, lifetimes, make_template, with_positions
 from cenote.core.computed import SizedArray, Table
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import errors_at
 from cenote.core.sizes import code_of, plain
 from cenote.core.target import Target

@@ -6,12 +6,12 @@ All values of one buffer share the largest halo that any reader asks for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from cenote.compiler.alias import Sharing
 from cenote.compiler.offsets import defer_offsets
 from cenote.compiler.placement import Buffer, live_peak, place
 from cenote.compiler.schedule import Schedule
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import CapacityError
 from cenote.core.trace import Trace
 from cenote.core.types import Layout, TensorType

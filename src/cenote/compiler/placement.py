@@ -10,9 +10,8 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import plain
 from cenote.runtime.steps import Slot
 

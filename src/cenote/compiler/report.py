@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cenote.compiler.barriers import Origin, StepKind
 from cenote.compiler.html import plan_html
 from cenote.compiler.memory import MemoryPlan
 from cenote.compiler.schedule import BY_COST, Schedule
-from cenote.core.dataclass import dataclass
 from cenote.core.types import short_name
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Alias, Op

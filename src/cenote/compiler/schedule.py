@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import errors_at
 from cenote.core.sizes import is_size, plain
 from cenote.core.target import Target

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.compiler.barriers import PendingStep
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import code_of, is_size
 from cenote.core.trace import Trace
 from cenote.core.types import Array, TensorType

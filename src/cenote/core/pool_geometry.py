@@ -17,12 +17,12 @@ window are made here too, for a number of windows that `limits.positions` allows
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core import limits
 from cenote.core.computed import computed
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.types import Array

@@ -6,14 +6,13 @@ import math
 import os
 import platform
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError
 
 _L1, _L2, _L3 = 32 << 10, 512 << 10, 16 << 20  # bytes of the usual caches

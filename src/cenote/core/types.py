@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cenote.core.computed import SizedArray
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import whole
 
 if (

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from cenote.core.dataclass import dataclass
 from cenote.core.types import Declared
 from cenote.graph.graph import Graph
 

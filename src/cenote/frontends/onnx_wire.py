@@ -13,7 +13,8 @@ file that is irregular in any way is left whole: protobuf then says what is wron
 
 from __future__ import annotations
 
-from cenote.core.dataclass import dataclass
+from dataclasses import dataclass
+
 from cenote.frontends.wire import SMALL, IrregularError, Source, Span, delimited, fields_of, join
 
 GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9

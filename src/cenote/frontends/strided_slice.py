@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ModelError
 from cenote.frontends.builder import GraphBuilder
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import dataclasses
 import marshal
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen import jit
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import CapacityError, InputError, raise_refusal
 from cenote.core.limits import check_extents
 from cenote.core.types import PLAIN, Array, TensorType

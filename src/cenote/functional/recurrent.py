@@ -16,11 +16,11 @@ parameters, InputError for what is no array.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, InputError, ShapeError, raise_refusal
 from cenote.core.types import Array
 from cenote.functional.arguments import Operation, Types, flag, whole

@@ -6,11 +6,11 @@ where it depends on data, from what the stage before computed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Node

@@ -16,11 +16,10 @@ when it is not plain, the node's label in its file comes last.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from cenote.core.dataclass import dataclass
 from cenote.core.types import Array, Declared, Layout, TensorType, short_name
 from cenote.ops.base import Op
 

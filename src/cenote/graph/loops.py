@@ -7,13 +7,12 @@ from one to the next are sizes of a class, as those of a model's inputs are. `re
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
 from cenote.core.containers import items_of, joined, packed
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, CenoteError, DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import Array, Declared, TensorType
 from cenote.graph.graph import Graph, Node

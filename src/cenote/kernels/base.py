@@ -16,13 +16,13 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Scalar
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import Real, Size, plain
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType, short_name

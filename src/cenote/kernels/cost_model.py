@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cenote.core.dataclass import dataclass
+from dataclasses import dataclass
+
 from cenote.core.target import Target
 
 GIGAHERTZ = 3.2  # turns cycles into seconds for comparisons; all lowerings share the error

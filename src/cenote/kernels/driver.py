@@ -45,10 +45,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 from cenote.codegen import jit
-from cenote.core.dataclass import dataclass
 from cenote.core.target import Target
 from cenote.kernels.driver_affinity import KEEP_APART, NO_KEEP_APART
 from cenote.kernels.driver_modes import MODES

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from cenote.core.dataclass import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,12 @@ A new operator is one file in a room of this folder and one line in `ops/__init_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import CenoteError, ModelError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType

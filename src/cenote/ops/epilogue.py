@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Self
 
-from cenote.core.dataclass import dataclass
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Op
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import is_size
 from cenote.core.types import Array, TensorType, is_float
 from cenote.graph.graph import Graph, Node

@@ -20,13 +20,12 @@ that it was specialised to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from cenote.core.computed import SizedArray
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import CenoteError, ModelError
 from cenote.core.sizes import is_size
 from cenote.core.types import Array, Declared, TensorType

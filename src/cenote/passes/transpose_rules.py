@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Node
 from cenote.ops.base import Op

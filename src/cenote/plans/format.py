@@ -18,12 +18,11 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cenote.codegen import cache
 from cenote.core.cached import cached_property
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.files import open_regular
 from cenote.core.locks import importing

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, CenoteError
 from cenote.core.files import open_regular
 from cenote.plans import fingerprint, records

@@ -9,11 +9,11 @@ stretch and after its last one is waiting: it was not awake yet, or had nothing 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.types import Array
 from cenote.profile.recording import Part
 from cenote.runtime.timing import NO_STEP, Call, Notes

@@ -5,10 +5,9 @@ Times are milliseconds of one call of the model, unless a name says otherwise. W
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from cenote.core.dataclass import dataclass
 from cenote.profile.environment import Environment
 from cenote.profile.plain import from_plain, to_plain
 from cenote.profile.roofs import Roofs

@@ -6,9 +6,9 @@ import contextlib
 import os
 import resource
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from cenote.core.dataclass import dataclass
 from cenote.core.target import physical_cores
 
 _CGROUP = Path("/sys/fs/cgroup")

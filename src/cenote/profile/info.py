@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from cenote.codegen import bundle, cache
 from cenote.codegen.jit import host_target, llvm_version, named_target
 from cenote.core import settings
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError
 from cenote.core.settings import Setting
 from cenote.core.target import cache_sizes, physical_cores, processor

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.jit import host_target
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, InputError, UnsupportedError, shown
 from cenote.core.target import processor
 from cenote.core.types import Array, Declared

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-
-from cenote.core.dataclass import dataclass
+from dataclasses import dataclass
 
 SCHEMA = "cenote.roofs/1"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 
 from cenote.compiler.report import StepDescription
-from cenote.core.dataclass import dataclass
 from cenote.core.types import Array
 from cenote.profile.collect import Collected
 from cenote.profile.data import Kind, StepStats

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 from cenote.codegen import cache
-from cenote.core.dataclass import dataclass
 from cenote.plans.later import finish
 
 Kind = Literal["kernel", "model", "note"]

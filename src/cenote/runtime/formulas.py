@@ -12,13 +12,13 @@ import math
 import struct
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 
 from cenote.core.cached import cached_property
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import CenoteError
 from cenote.core.types import Array
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from threading import get_ident
 from typing import Any
 
 import numpy as np
 
 from cenote.core.cached import cached_property
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ShapeError, UnsupportedError, refusals
 from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType

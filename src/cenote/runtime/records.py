@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.types import Array
 from cenote.runtime.memory import address_of
 from cenote.runtime.steps import HostStep, Slot, Step

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import errors_at
 from cenote.core.types import Array, TensorType
 

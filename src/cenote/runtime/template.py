@@ -8,12 +8,12 @@ kept, and what a run needs; the vector is made when somebody asks for more.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
 
 from cenote.core.cached import cached_property
-from cenote.core.dataclass import dataclass
 from cenote.core.types import Array, TensorType
 from cenote.runtime.formulas import Dimensions, Formulas
 from cenote.runtime.memory import address_of

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import numpy as np
 
 from cenote.core.cached import cached_property
-from cenote.core.dataclass import dataclass
 from cenote.core.types import Array
 from cenote.runtime.memory import address_of, aligned_bytes
 from cenote.runtime.program import Instance, Program

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, MissingFileError, shown
 from cenote.core.target import cache_sizes, physical_cores
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, shown
 from cenote.core.types import dtype_named
 from cenote.tiling.hardware import Hardware

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import CapacityError
 from cenote.core.types import Array
 from cenote.tiling.cost import Cost, Footprint, cost_of, cycles_of, footprint, tasks_of

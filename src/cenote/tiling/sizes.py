@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.types import Array
 from cenote.tiling.axis import Axis
 from cenote.tiling.cost import run_cycles, sum_bytes, weight_cycles

@@ -8,8 +8,8 @@ What is left is rounding, amplified on its way.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import FAULTS, CenoteError
 from cenote.core.types import Array
 from cenote.graph.graph import Graph, Node

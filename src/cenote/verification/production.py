@@ -7,12 +7,12 @@ node is judged by what it was really given: an error that it inherits is not its
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.compiler.barriers import StepKind
 from cenote.compiler.compile import Plan
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import FAULTS, CenoteError
 from cenote.core.types import Array
 from cenote.graph.graph import Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.compiler.compile import assemble
 from cenote.compiler.schedule import schedule
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, InputError, refusals
 from cenote.core.types import Array, Declared, TensorType, is_float
 from cenote.frontends.formats import Format, format_of_file, import_model

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.types import Array
 from cenote.frontends.builder import GraphBuilder

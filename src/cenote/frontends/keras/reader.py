@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Dimension, dtype_named
 from cenote.frontends.builder import GraphBuilder

@@ -14,11 +14,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import CenoteError, MissingFileError, ModelError, UnsupportedError, shown
 from cenote.core.types import FLOAT32, Array
 from cenote.frontends.builder import GraphBuilder, transposed

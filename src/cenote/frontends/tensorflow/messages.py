@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -24,7 +25,6 @@ from google.protobuf import (  # type: ignore[import-untyped]  # protobuf ships 
 )
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # the same
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ModelError
 from cenote.core.types import Array
 from cenote.frontends.wire import SMALL, IrregularError, Source, Span, delimited, fields_of, join

@@ -7,12 +7,11 @@ trace. `OPERATORS` (beside this) says what each operation becomes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array, Dimension
 from cenote.frontends.builder import GraphBuilder, decoded

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ModelError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ModelError
 from cenote.frontends.builder import GraphBuilder
 from cenote.frontends.channels_last import ChannelsLast, fused

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,7 +32,6 @@ from cenote.codegen.values import I32, I64, Pointer, Value
 from cenote.codegen.variables import Variable
 from cenote.core.computed import computed
 from cenote.core.conv_geometry import ConvShape
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import Array

@@ -19,11 +19,11 @@ peak instead of 95-100 %).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Pointer, Value
 from cenote.codegen.variables import Cursor, Variable
-from cenote.core.dataclass import dataclass
 from cenote.core.target import Target
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
 from cenote.kernels.elementwise.activations import Activation, Destination, store_activated

@@ -13,10 +13,11 @@ threads.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Scalar, Value
 from cenote.codegen.variables import Variable
-from cenote.core.dataclass import dataclass
 from cenote.core.target import Target
 from cenote.core.types import Array, short_name
 from cenote.kernels.base import Call, KernelSpec, View

@@ -8,10 +8,9 @@ four times the multiply-adds: 0.82 ms for 1x1 to 128 filters each at 7x7, apart 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cenote.core.conv_geometry import ConvShape
-from cenote.core.dataclass import dataclass
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Layout, TensorType
 from cenote.kernels.base import Call, View, buffer_elements, dense_strides, halo_offset

@@ -7,13 +7,13 @@ tells that order: 0 is a zero, n the n-th weight. So one kernel packs for all of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, I64
-from cenote.core.dataclass import dataclass
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, content_of, numbers_named, pointers_to

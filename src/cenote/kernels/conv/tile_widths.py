@@ -7,8 +7,9 @@ kernel is chosen among a few widths when the size is there. A pixel's bits depen
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cenote.core.computed import whole_of
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import code_of, is_size, plain
 from cenote.kernels.conv.direct import cut
 from cenote.kernels.tables import first_that_covers

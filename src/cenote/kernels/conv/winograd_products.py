@@ -13,11 +13,11 @@ channel block and run 5.3 ms, 8 lines 3.4 ms. Asking for too little cost a quart
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F32, Pointer, Value
 from cenote.codegen.variables import Cursor, Variable
-from cenote.core.dataclass import dataclass
 from cenote.kernels.conv.direct import widest
 from cenote.kernels.conv.winograd_transforms import Filtering
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
@@ -19,7 +20,6 @@ import numpy as np
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Value
 from cenote.core.cached import cached_property
-from cenote.core.dataclass import dataclass
 from cenote.core.types import Array
 
 Row = tuple[Fraction, ...]

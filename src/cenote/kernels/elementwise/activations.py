@@ -7,6 +7,7 @@ function on NumPy arrays in float64. NaN goes in and comes out of every kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from math import erf as erf_of_one
 from typing import TypeVar
 
@@ -15,7 +16,6 @@ import numpy as np
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.target import Target
 from cenote.core.types import Array
 

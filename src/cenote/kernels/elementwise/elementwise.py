@@ -23,14 +23,13 @@ only, so the output may take the memory of an input of the same type and strides
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import is_float

@@ -8,13 +8,13 @@ one bit, floats of 16 bits as float32 that they hold exactly.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import BOOL, F32, Scalar, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.types import is_float
 from cenote.kernels.elementwise.conversions import cast
 from cenote.kernels.elementwise.functions import Number, emit_function, is_formula_of

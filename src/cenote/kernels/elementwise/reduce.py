@@ -16,6 +16,7 @@ shape alone. Few outputs of many elements are split into pieces: a second launch
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -25,7 +26,6 @@ from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, Pointer, Scalar, Value
 from cenote.codegen.variables import Variable
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, is_float
@@ -197,20 +197,11 @@ class ReduceSpec(KernelSpec):
             row = x + offset
             blocks = begin + (end - begin) // block * block
             for first in k.range(begin, blocks, block):
-                partial = [self._fresh(k, self.compute, lanes) for _ in range(WIDE)]
-                for place in k.range(first, first + block, WIDE * lanes):
-                    for number, each in enumerate(partial):
-                        value = self.term(k, row.load(place + number * lanes, lanes), shift)
-                        each.value = self.combine(k, each.value, value)
-                left, right = (self.combine(k, partial[i].value, partial[i + 1].value) for i in (0, 2))
-                self._join(k, total, self.combine(k, left, right))
+                self._join(k, total, self._partial(k, row, (first, first + block), WIDE, shift))
             whole = begin + (end - begin) // lanes * lanes
             for first in k.range(blocks, whole, DEEP * lanes):
-                rest = self._fresh(k, self.compute, lanes)
-                stop = k.select(first + DEEP * lanes < whole, first + DEEP * lanes, whole)
-                for place in k.range(first, stop, lanes):
-                    rest.value = self.combine(k, rest.value, self.term(k, row.load(place, lanes), shift))
-                self._join(k, total, rest.value)
+                part = (first, k.min_drop_nan(first + DEEP * lanes, whole))
+                self._join(k, total, self._partial(k, row, part, 1, shift))
             for place in k.range(whole, end):
                 self._join(k, single, self.term(k, row.load(place), shift))
         value = total.value
@@ -219,6 +210,20 @@ class ReduceSpec(KernelSpec):
             low, high = k.shuffle(value, value, range(half)), k.shuffle(value, value, range(half, 2 * half))
             value = self.combine(k, low, high)
         return self.combine(k, value, single.value)
+
+    def _partial(
+        self, k: Kernel, row: Pointer, part: tuple[Value, Value], width: int, shift: Value | None
+    ) -> Value:
+        """A part of a row, `width` vectors side by side."""
+        sums = [self._fresh(k, self.compute, self.lanes) for _ in range(width)]
+        for place in k.range(*part, width * self.lanes):
+            for number, each in enumerate(sums):
+                value = self.term(k, row.load(place + number * self.lanes, self.lanes), shift)
+                each.value = self.combine(k, each.value, value)
+        values = [each.value for each in sums]
+        while len(values) > 1:
+            values = [self.combine(k, a, b) for a, b in zip(values[::2], values[1::2], strict=True)]
+        return values[0]
 
     # ---- across -----------------------------------------------------------------------------------------------
 

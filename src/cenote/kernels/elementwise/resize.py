@@ -14,13 +14,13 @@ An axis that keeps its size has one tap of weight 1. Nearest neighbours are copi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, Array

@@ -11,10 +11,10 @@ An output block takes one load per source block it draws on and one shuffle for 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to

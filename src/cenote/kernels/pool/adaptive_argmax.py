@@ -15,6 +15,7 @@ for NaNs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I32, I64, Pointer, Scalar, Value
 from cenote.core.computed import computed
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import maximum, minimum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View

@@ -9,6 +9,7 @@ both are the same, because there a window combines whole rows of contiguous elem
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -16,7 +17,6 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, I64, Emitter, Number, Pointer, Scalar, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.types import is_float
 from cenote.kernels.base import KernelSpec
 

@@ -10,10 +10,10 @@ for item in items:                              # a strip of columns of a band o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.target import Target
 from cenote.kernels.pool import horizontal
 from cenote.kernels.pool.common import SLACK, PoolSpec, Strip, combine_all, load, taps_inside

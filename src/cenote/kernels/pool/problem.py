@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ import numpy as np
 from cenote.codegen.values import Scalar
 from cenote.core.cached import cached_property
 from cenote.core.computed import Table, computed, known
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array

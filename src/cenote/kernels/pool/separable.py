@@ -17,9 +17,10 @@ registers (`fused`) and no scratch row is used.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import is_size, minimum, plain
 from cenote.core.target import Target
 from cenote.kernels.lanes import every_second, in_order

@@ -20,10 +20,10 @@ ms, not 0.39. Windows of 5 columns gain only where rows are too short for scratc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import U64, Pointer, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.kernels.lanes import even_odd, shift_in, shift_lanes

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,6 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, Emitter, Pointer, Scalar, Value
 from cenote.codegen.variables import Variable
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT64, TensorType

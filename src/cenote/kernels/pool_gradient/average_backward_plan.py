@@ -4,10 +4,10 @@ weight."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import Array

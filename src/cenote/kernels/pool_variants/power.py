@@ -9,6 +9,7 @@ g * base(x)^exponent: what a window passes on of its gradient; it is 0 where x o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ import numpy as np
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F64, Scalar, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View
 from cenote.kernels.plane_items import vectors

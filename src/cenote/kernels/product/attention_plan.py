@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import short_name

@@ -7,14 +7,13 @@ all of it.
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Scalar, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array

@@ -20,7 +20,7 @@ Every sum is over the depth in one order, whatever the sizes and threads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,6 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Scalar, Value
 from cenote.codegen.variables import Variable
-from cenote.core.dataclass import dataclass
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to

@@ -12,14 +12,13 @@ The sums stay in the first cache; eight rows are eight streams of 4 KiB each, wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Scalar, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to

@@ -1,4 +1,4 @@
-"""Lines, pictures and volumes read at places given by a grid, in all modes: what elementwise/grid_sample.py does not.
+"""Lines, pictures and volumes read at places given by a grid, in all modes: what pictures.py does not.
 
 for item in begin .. end:                    emitted; an item is a run of places of one image
     for place in the run:                    emitted
@@ -11,13 +11,13 @@ for item in begin .. end:                    emitted; an item is a run of places
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to

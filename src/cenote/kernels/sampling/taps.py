@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F64, I64, Pointer, Scalar, Value
-from cenote.core.dataclass import dataclass
 from cenote.kernels.elementwise.functions import emit_function, round_even
 
 FAR = 2.0**40  # places are cut to this, so that they fit an integer

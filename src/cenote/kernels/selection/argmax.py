@@ -12,13 +12,13 @@ by their places, so the answer depends neither on lanes nor on threads.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import BOOL, F32, I32, I64, Pointer, Scalar, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.core.types import is_float

@@ -7,13 +7,13 @@ the index, the extent of its axis, and whether negative ones are allowed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import BOOL, I32, I64, U8, U16, U32, U64, Pointer, Scalar, Value
-from cenote.core.dataclass import dataclass
 
 WORDS = 4
 FILLED = 4  # vectors that are filled at once

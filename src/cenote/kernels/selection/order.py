@@ -18,6 +18,7 @@ NaN is greater than any number; -0 and +0 are equal.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ import numpy as np
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F16, F32, F64, I64, U64, Pointer, Scalar, Value
 from cenote.codegen.variables import Cursor, Variable
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to

@@ -15,12 +15,12 @@ step. States wait in scratch, two of each in turns: all units of a step need the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, I64, Pointer, Value
-from cenote.core.dataclass import dataclass
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to

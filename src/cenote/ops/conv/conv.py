@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from cenote.core.conv_geometry import ConvShape, output_size, resolve_pads
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from cenote.core.pool_geometry import Pairs, extents
 from cenote.core.target import Target

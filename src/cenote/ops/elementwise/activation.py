@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation

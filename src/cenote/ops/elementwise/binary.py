@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, Array, TensorType, is_float

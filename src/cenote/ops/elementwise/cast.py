@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from cenote.core.computed import SizedArray
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, DTypeError, UnsupportedError
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.kernels.base import present

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ShapeError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.types import Array, TensorType, is_float
 from cenote.ops.base import Arrays, Sample, Types
 from cenote.ops.checks import BOOL, broadcast_shapes, one_of, require_same_dtype

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Arrays, Op, Sample, Types

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from cenote.core import limits
-from cenote.core.dataclass import dataclass
 from cenote.core.sizes import is_size, maximum, plain
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType

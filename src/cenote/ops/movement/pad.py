@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cenote.core.computed import computed
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float

@@ -7,11 +7,11 @@ some runtimes do, moves ties.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core import limits
-from cenote.core.dataclass import dataclass
 from cenote.core.types import Array
 
 COORDINATES = (

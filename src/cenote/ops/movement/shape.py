@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, ModelError, ShapeError, UnsupportedError
 from cenote.core.sizes import is_size, maximum
 from cenote.core.types import FLOAT32, INT64, Array, TensorType, is_float

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, Layout, TensorType

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.pool_geometry import adaptive_bounds
 from cenote.core.target import Target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -11,7 +12,6 @@ import numpy as np
 
 from cenote.core import limits
 from cenote.core.computed import computed
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError
 from cenote.core.pool_geometry import repeated
 from cenote.core.target import Target

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.limits import positions
 from cenote.core.pool_geometry import AxisWindow, explicit_axis, extents

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, INT64, PLAIN, Array, TensorType

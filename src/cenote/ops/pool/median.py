@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.kernels.pool_variants.median import PoolMedian

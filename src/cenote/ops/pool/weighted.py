@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core import limits
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, INT64, Array, TensorType

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import present

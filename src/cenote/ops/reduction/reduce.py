@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float

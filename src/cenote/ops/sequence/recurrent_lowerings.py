@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from cenote.core.dataclass import dataclass
 from cenote.core.errors import InputError
 from cenote.core.sizes import plain
 from cenote.core.target import Target
