@@ -35,13 +35,14 @@ ROWS = (
     ("plans",),
     ("sized",),
     ("stage",),
+    ("planned",),
     ("profile",),
     ("described",),
     ("model", "functional"),
     ("values",),
     ("loading",),
     ("verification",),
-    ("__init__", "backend", "torch"),
+    ("__init__", "backend", "torch", "ort"),
     ("cli",),
     ("__main__",),
 )
@@ -58,7 +59,18 @@ THIRD_PARTY = {
     "rich": {"cli"},
 }
 # What a plan that is at hand does not need (front ends, what compiles) is imported by these when it is needed.
-WARM_START = {"plans", "stage", "sized", "described", "model", "values", "loading", "functional", "__init__"}
+WARM_START = {
+    "plans",
+    "stage",
+    "sized",
+    "planned",
+    "described",
+    "model",
+    "values",
+    "loading",
+    "functional",
+    "__init__",
+}
 APPLICATIONS = {"cli"}
 
 

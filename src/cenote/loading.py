@@ -15,7 +15,9 @@ from cenote.core.collector import collector_paused
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError, refusals
 from cenote.core.locks import importing
 from cenote.core.options import Denormals, Precision, Tune, Weights
-from cenote.model import Model
+from cenote.model import Again, Model
+from cenote.planned import Interface
+from cenote.plans import fingerprint
 from cenote.plans.cache import CacheEntry, cache_entry_of
 from cenote.plans.format import is_plan_at, is_plan_file
 from cenote.runtime.bounds import without_bounds
@@ -26,7 +28,6 @@ from cenote.values import ModelsOfValues
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from cenote.core.types import Declared
     from cenote.frontends.formats import Format
     from cenote.graph.graph import Graph, OwnedGraph
 
@@ -85,13 +86,43 @@ def load(
     no valid model or cannot be read, UnsupportedError for a valid one that Cenote cannot run (the message names the
     node), ArgumentError for a bad argument, CapacityError where there is not enough memory.
     """
+    ways = locals()  # the arguments, as they are given
+    del ways["source"]
     with refusals("loading a model"):
-        if isinstance(source, str | os.PathLike) and is_plan_at(source):
-            return _load_plan(source, threads, denormals, shapes)
-        if is_plan_file(_start(source)):
-            raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
-        options = Options(resolve_threads(threads), precision, weights, tune, denormals, shapes)
-        return _load_graph(main_file(source), options, {"format": format, "signature": signature})
+        model = _loaded(source, ways)
+    model._again = _again(source, model, ways)
+    return model
+
+
+def _loaded(source: Any, ways: dict[str, Any]) -> Model:
+    if isinstance(source, str | os.PathLike) and is_plan_at(source):
+        return _load_plan(source, ways["threads"], ways["denormals"], ways["shapes"])
+    if is_plan_file(_start(source)):
+        raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
+    ways = dict(ways)
+    reading = {name: ways.pop(name) for name in ("format", "signature")}
+    options = Options(resolve_threads(ways.pop("threads")), **ways)
+    return _load_graph(main_file(source), options, reading)
+
+
+def _again(source: Any, model: Model, ways: dict[str, Any]) -> Again | str:
+    """What loads the model again, where its pickle is read; or why nothing can."""
+    if hasattr(source, "read"):
+        return "it was read from an open file; load it from its path or its bytes"
+    if not isinstance(source, str | os.PathLike):
+        return load_again, (source, "", ways)
+    path = os.path.abspath(source)
+    return load_again, (path, "" if is_plan_at(path) else model.content, ways)
+
+
+def load_again(source: Any, content: str, ways: Mapping[str, Any]) -> Model:
+    """`load` for a pickle. `content`: the digest that a file must have, if it is known.
+
+    Raises ModelError where the file has changed since, and as `load`.
+    """
+    if content and os.path.isfile(path := main_file(source)) and fingerprint.of_file(path) != content:
+        raise ModelError(f"{source} has changed since the model was pickled; load it, and pickle that")
+    return load(source, **ways)
 
 
 def unsupported(source: str | os.PathLike[str] | bytes) -> list[str]:
@@ -147,8 +178,8 @@ def _found_or_made(
         return Model.from_stored(stored, options, cache_entry, cache(_graph_of(source, cache_entry, reading)))
     start = time.perf_counter()
     jit.prepare()
-    graph, outputs, metadata = _imported(source, cache_entry, reading)
-    model = Model.from_graph(graph, outputs, metadata, options, cache_entry)
+    graph, interface = _imported(source, cache_entry, reading)
+    model = Model.from_graph(graph, interface, options, cache_entry)
     _log.info("%s: not in the cache, prepared in %.2f s", shown, time.perf_counter() - start)
     return model
 
@@ -156,8 +187,8 @@ def _found_or_made(
 @collector_paused()
 def _imported(
     source: Any, cache_entry: CacheEntry | None, reading: Mapping[str, Any]
-) -> tuple[OwnedGraph, Mapping[str, Declared], Mapping[str, str]]:
-    """The graph of a model, the outputs that declare a type, and its metadata."""
+) -> tuple[OwnedGraph, Interface]:
+    """The graph of a model, and its interface with the outputs that have a type."""
     with importing():
         from cenote.frontends.formats import import_model
         from cenote.graph.graph import OwnedGraph
@@ -165,7 +196,8 @@ def _imported(
     imported = import_model(source, reading["format"], reading["signature"])
     if cache_entry is not None:
         cache_entry.note_external(imported.external)
-    return OwnedGraph(imported.graph), imported.outputs, imported.metadata
+    outputs = tuple(imported.outputs.values())
+    return OwnedGraph(imported.graph), Interface((), outputs, imported.metadata, imported.about)
 
 
 def _graph_of(source: Any, cache_entry: CacheEntry | None, reading: Mapping[str, Any]) -> Callable[[], Graph]:
