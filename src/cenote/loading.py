@@ -93,6 +93,18 @@ def load(
         return _load_graph(main_file(source), options, {"format": format, "signature": signature})
 
 
+def load_pinned(source: Any, pins: Mapping[str, str], **options: Any) -> Model:
+    """`load` with the algorithms of some nodes said: their names, as `cenote inspect` shows them, by the nodes'.
+
+    What `cenote diagnose --apply` writes into plan files. Raises ArgumentError where a node has no such algorithm, and as
+    `load`.
+    """
+    reading = {name: options.pop(name, None) for name in ("format", "signature")}
+    with refusals("loading a model"):
+        how = Options(resolve_threads(options.pop("threads", None)), options.pop("precision", "fast"), **options, pins=pins)
+        return _load_graph(main_file(source), how, reading)
+
+
 def unsupported(source: str | os.PathLike[str] | bytes) -> list[str]:
     """Everything that keeps a model from being loaded because Cenote does not have it: a line each, with its node.
 
@@ -117,6 +129,8 @@ def _load_graph(source: Any, options: Options, reading: Mapping[str, Any]) -> Mo
     """The model of a source, and what gives the values inside it; `reading` says how the file is to be read."""
     ways = {"precision": options.precision, "weights": options.weights, "tune": options.tune}
     ways |= {name: str(value) for name, value in reading.items() if value is not None}
+    if options.pins:
+        ways["pins"] = repr(sorted(options.pins.items()))
     if options.shapes:
         ways["shapes"] = without_bounds(options.shapes)
     cache_entry = cache_entry_of(source, ways)
