@@ -40,7 +40,7 @@ ROWS = (
     ("model", "functional"),
     ("values",),
     ("loading",),
-    ("verification",),
+    ("verification", "diagnosis"),
     ("__init__", "backend", "torch"),
     ("cli",),
     ("__main__",),

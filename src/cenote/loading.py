@@ -96,12 +96,17 @@ def load(
 def load_pinned(source: Any, pins: Mapping[str, str], **options: Any) -> Model:
     """`load` with the algorithms of some nodes said: their names, as `cenote inspect` shows them, by the nodes'.
 
-    What `cenote diagnose --apply` writes into plan files. Raises ArgumentError where a node has no such algorithm, and as
-    `load`.
+    What `cenote diagnose --apply` writes into plan files. Raises ArgumentError where a node has no such algorithm, and
+    as `load`.
     """
     reading = {name: options.pop(name, None) for name in ("format", "signature")}
     with refusals("loading a model"):
-        how = Options(resolve_threads(options.pop("threads", None)), options.pop("precision", "fast"), **options, pins=pins)
+        how = Options(
+            resolve_threads(options.pop("threads", None)),
+            options.pop("precision", "fast"),
+            **options,
+            pins=pins,
+        )
         return _load_graph(main_file(source), how, reading)
 
 

@@ -98,7 +98,7 @@ def _content(plan: Plan, declared: Declared) -> Array:
 
 
 class Pinned:
-    """Decides for nodes whose algorithm is said (`pins`: its name by the node's); `otherwise` decides for the others."""
+    """Decides for nodes whose algorithm is said (`pins`: its name by the node's); `otherwise` for the others."""
 
     def __init__(self, pins: Mapping[str, str], otherwise: Decide) -> None:
         self.pins, self.otherwise = pins, otherwise
@@ -109,7 +109,9 @@ class Pinned:
             return self.otherwise(node, types, rivals)
         names = [rival.option.name for rival in rivals]
         if wanted not in names:
-            raise ArgumentError(f"{node.title}: no algorithm '{wanted}' to pin it to; it has {', '.join(names)}")
+            raise ArgumentError(
+                f"{node.title}: no algorithm '{wanted}' to pin it to; it has {', '.join(names)}"
+            )
         return names.index(wanted), "pinned"
 
 

@@ -9,19 +9,23 @@ from typing import Any
 
 from cenote.core.types import Array
 from cenote.diagnosis.context import Context
-from cenote.profile.data import Finding, Profile
+from cenote.profile.data import Finding
 
 
 @dataclass(frozen=True)
 class Sample:
     """A model and the way it is called. `model`: an onnx.ModelProto; `options`: those of `cenote.load`, and `pins`.
-    `between`: what the program does before each call; `around`: what goes on as long as the model is measured."""
+    `between`: what the program does before each call; `around`: what goes on as long as the model is measured;
+    `callers`: others that call the model all the while; `recorded`: what stands in the environment, for what cannot be
+    brought about everywhere (a cgroup's quota)."""
 
     model: Any
     inputs: Mapping[str, Array]
     options: Mapping[str, Any] = field(default_factory=lambda: {"threads": 1})
     between: Callable[[], object] | None = None
     around: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+    callers: int = 0
+    recorded: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,19 @@ class Cause:
     healthy: Callable[[], Sample]
 
 
-def treatment(finding: Finding, profile: Profile) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Treatment:
+    """What was tried: options of `cenote.load` (and pins), what they gained (milliseconds, paired calls), the largest
+    difference of an output relative to its largest value, and whether they were kept."""
+
+    options: Mapping[str, Any]
+    gain_ms: tuple[float, float, float]
+    difference: float
+    kept: bool
+    why: str
+
+
+def options_of(finding: Finding) -> dict[str, Any]:
     """Options of `cenote.load` (and `pins`) that the finding's action stands for; empty where a person must act."""
     words = finding.action.split("`")
     options: dict[str, Any] = {}

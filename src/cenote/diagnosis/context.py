@@ -15,6 +15,7 @@ from typing import Any
 from cenote.core.errors import CenoteError
 from cenote.core.types import Array
 from cenote.profile.data import Profile, StepStats
+from cenote.profile.measure import profile
 
 SECONDS = 1.0  # of an experiment, both sides together
 LEAST_SHARE = 0.05  # of the latency: what takes less is not worth a finding
@@ -48,7 +49,7 @@ def paired(before: Callable[[], object], after: Callable[[], object], seconds: f
     """Calls of both in turns, after one of each that does not count."""
     before()
     after()
-    firsts, differences = [], []
+    firsts, differences = list[float](), list[float]()
     end = time.perf_counter() + seconds
     while len(differences) < _MOST_TURNS:
         if len(differences) >= _LEAST_TURNS and time.perf_counter() > end:
@@ -85,6 +86,7 @@ class Context:
     deep: bool = False
     between: Callable[[], object] | None = None
     _tried: dict[str, Difference | None] = field(default_factory=dict)
+    _rested: Profile | None = None
 
     def steps(self, wanted: Callable[[StepStats], bool]) -> list[StepStats]:
         """Steps of this kind, those that take most first."""
@@ -119,20 +121,29 @@ class Context:
         """What the model gains by other inputs."""
         return paired(lambda: self.model.run(self.inputs), lambda: self.model.run(inputs))
 
+    def waiting_grows(self) -> bool:
+        """Whether calls with what the program does in between lose more by waiting than by computing slower."""
+        if self.between is None:
+            return False
+        if self._rested is None:
+            self._rested = profile(self.model, self.inputs, seconds=SECONDS, between=self.between)
+        then, now = self._rested.accounts, self.profile.accounts
+        return then.waits + then.driver - now.waits - now.driver > then.kernels - now.kernels
+
     def gain_hot(self) -> Difference | None:
         """What is gained when calls follow one another at once, instead of what the program does between them."""
         if self.between is None:
             return None
         between = self.between
 
-        def rested() -> None:
+        def call() -> None:
             self.model.run(self.inputs)
 
         took: list[tuple[float, float]] = []
         end = time.perf_counter() + 2 * SECONDS
         while len(took) < _LEAST_TURNS or (time.perf_counter() < end and len(took) < _MOST_TURNS):
             between()
-            took.append((_milliseconds(rested), _milliseconds(rested)))
+            took.append((_milliseconds(call), _milliseconds(call)))
         gains = sorted(first - second for first, second in took)
         count = len(gains)
         return Difference(

@@ -9,9 +9,11 @@ import numpy as np
 
 from cenote.core.types import Array
 
+Node = tuple[str, Sequence[str], Sequence[str], dict[str, Any]]
+
 
 def model(
-    nodes: Sequence[tuple[str, Sequence[str], Sequence[str], dict[str, Any]]],
+    nodes: Sequence[Node],
     inputs: dict[str, Sequence[int]],
     outputs: Sequence[str],
     constants: dict[str, Array],
@@ -38,18 +40,23 @@ def noise(*shape: int, dtype: Any = np.float32, scale: float = 1.0) -> Array:
 
 
 def convolution(
-    channels: int, filters: int, pixels: int, kernel: int = 3, count: int = 1, dtype: Any = np.float32, **attributes: Any
+    channels: int,
+    filters: int,
+    pixels: int,
+    kernel: int = 3,
+    count: int = 1,
+    dtype: Any = np.float32,
+    **attributes: Any,
 ) -> tuple[Any, dict[str, Array]]:
     """So many convolutions one after another, and an input. Pads keep the size."""
     dilation = attributes.get("dilations", [1, 1])[0]
     pad = dilation * (kernel // 2)
     groups = attributes.get("group", 1)
-    nodes, constants, width = [], {}, channels
+    nodes: list[Node] = []
+    constants, width = dict[str, Array](), channels
     for index in range(count):
         source = f"y{index - 1}" if index else "x"
-        nodes.append(
-            ("Conv", [source, f"w{index}"], [f"y{index}"], {"pads": [pad] * 4, **attributes})
-        )
+        nodes.append(("Conv", [source, f"w{index}"], [f"y{index}"], {"pads": [pad] * 4, **attributes}))
         constants[f"w{index}"] = noise(filters, width // groups, kernel, kernel, dtype=dtype, scale=0.05)
         width = filters
     shape = (1, channels, pixels, pixels)
@@ -59,7 +66,7 @@ def convolution(
 
 def products(rows: int, size: int, count: int) -> tuple[Any, dict[str, Array]]:
     """So many matrix products one after another."""
-    nodes = [("Gemm", [f"y{i - 1}" if i else "x", f"w{i}"], [f"y{i}"], {}) for i in range(count)]
+    nodes: list[Node] = [("Gemm", [f"y{i - 1}" if i else "x", f"w{i}"], [f"y{i}"], {}) for i in range(count)]
     constants = {f"w{i}": noise(size, size, scale=0.01) for i in range(count)}
     made = model(nodes, {"x": (rows, size)}, [f"y{count - 1}"], constants)
     return made, {"x": noise(rows, size)}
