@@ -4,6 +4,7 @@
 # make fuzz   random cases that must not crash, hang or answer wrongly: MINUTES=10, or ARGS="--full"
 # make check  formatting, lint, types, layout of the source
 # make wheel  a wheel in dist/ that carries compiled kernels of common networks (takes minutes)
+# make docs   the pages that are made from the code, and the documentation as a site, in site/
 # make bench  Cenote and its peers, measured side by side (takes long; see bench/README.md)
 #
 # Each makes .venv on first use and installs what it needs; afterwards that costs nothing.
@@ -52,9 +53,11 @@ format: $(VENV)/.check
 bench: $(VENV)/.bench
 	$(BIN)/python -m bench.models $(ARGS)
 
-# The pages that are generated from the code: the table of settings.
-docs: $(VENV)/.run
+# The pages that are made from the code, then the site of all pages, in site/. A warning or a broken link is an error.
+docs: $(VENV)/.docs
 	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "site/index.html"
 
 # The kernels lie in the package only while the wheel is packed: a checkout compiles its own.
 wheel: $(VENV)/.run
@@ -64,7 +67,7 @@ wheel: $(VENV)/.run
 	@ls -l dist
 
 clean:
-	rm -rf $(VENV) build dist .ruff_cache .mypy_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site .ruff_cache .mypy_cache .pytest_cache .hypothesis
 
 # Stamps: made once, made again when the list of dependencies changes.
 $(VENV)/bin/python:
@@ -84,6 +87,10 @@ $(VENV)/.test: pyproject.toml | $(VENV)/.run
 	@echo "installing what the tests need (several hundred megabytes: PyTorch is one of the oracles)"
 	$(PIP) --editable '.[test]'
 	@touch $@ $(VENV)/.check
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.run
+	$(PIP) --editable '.[docs]'
+	@touch $@
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.run
 	@echo "installing the engines to compare with (more than a gigabyte)"

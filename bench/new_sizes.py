@@ -1,7 +1,8 @@
 """What the first run of a new input size costs beside the runs that follow. `python -m bench.new_sizes --help`
 
 Each engine loads a network that takes any size, in a process of its own, and is given seeded sizes, one after another
-and turn about: the first run of the size, then more of the same. The largest size is run before all others, so that
+and turn about: the first run of the size, then more of the same, and one after a run of another size: this is what the
+first one costs where the size is known, by caches and by chance. The largest size is run before all others, so that
 what the process grows by afterwards is not the memory of a run but what is kept for each size.
 
 Cenote's cache is a fresh one, which another process has filled before: it has loaded the network and run it at other
@@ -47,6 +48,7 @@ class Cost:
     failure: str = ""
     first: list[float] = field(default_factory=list)
     steady: list[float] = field(default_factory=list)
+    back: list[float] = field(default_factory=list)
     work_beyond: list[float] = field(default_factory=list)
     growth: list[float] = field(default_factory=list)
     compiled: int = 0
@@ -57,6 +59,11 @@ class Cost:
     def beyond(self) -> np.ndarray:
         """First run - steady time, of each size: the median over the rounds."""
         return self.by_size(np.subtract(self.first, self.steady))
+
+    @property
+    def back_beyond(self) -> np.ndarray:
+        """The same of the run after another size, when the size is known."""
+        return self.by_size(np.subtract(self.back, self.steady))
 
     def by_size(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
         """The median over the rounds for each size."""
@@ -92,6 +99,7 @@ class Contender:
         seen = self.process.call("new_size", x, seconds)
         self.cost.first.append(seen["first"])
         self.cost.steady.append(median(seen["times"]))
+        self.cost.back.append(seen["back"])
         self.cost.work_beyond.append(seen["work_beyond"])
         self.cost.foreign_cores = max(self.cost.foreign_cores, seen["foreign_cores"])
         self.answers.append(seen["outputs"])
@@ -189,10 +197,10 @@ def row(cost: Cost) -> list[str]:
     """A line of the table."""
     head = [f"{cost.network} T={cost.threads}", cost.engine]
     if cost.failure:
-        return [*head, *["-"] * 9]
+        return [*head, *["-"] * 11]
     figures = [
         f"{1e3 * value:.2f}"
-        for values in (cost.beyond, cost.by_size(cost.work_beyond))
+        for values in (cost.beyond, cost.back_beyond, cost.by_size(cost.work_beyond))
         for value in np.percentile(values, (50, 95))
     ]
     star = "*" if cost.error > TOLERANCE else ""
@@ -210,7 +218,8 @@ def row(cost: Cost) -> list[str]:
 def markdown(costs: Sequence[Cost], given: argparse.Namespace) -> str:
     """The report."""
     header = [
-        "", "engine", "first - steady, ms: median", "95th percentile", "CPU time: median", "95th percentile",
+        "", "engine", "first - steady, ms: median", "95th percentile", "known size - steady: median", "95th percentile",
+        "CPU time: median", "95th percentile",
         "steady, ms: median", "MB kept per size", "kernels compiled", "error", "others",
     ]  # fmt: skip
     filled = "the same sizes" if given.prepare_same else f"{given.prepare} other sizes"
@@ -222,7 +231,8 @@ def markdown(costs: Sequence[Cost], given: argparse.Namespace) -> str:
     return (
         f"# New sizes\n\n{given.sizes} sizes (seed {given.seed}, at most {given.pixels:,} pixels in a batch), each run "
         f"once and then for {given.seconds:g} s; medians over {given.rounds} round(s) in fresh processes; caches "
-        f"filled by {filled}. CPU time: the same difference in processor time of the process, which other processes "
+        f"filled by {filled}. Known size: a later run, after one of another size. CPU time of the first run: the same "
+        "difference in processor time of the process, which other processes "
         "disturb less (of all threads; LLVM in worker processes is not in it). Error: largest difference from the last "
         f"engine's answer / its largest value; starred above {TOLERANCE:g}.\n\n"
         f"{table(header, [row(cost) for cost in costs])}{failures}\n{describe_markdown(describe())}"

@@ -82,11 +82,12 @@ class Host:
         return {"times": times, "foreign_cores": meter.foreign_cores()}
 
     def new_size(self, x: Any, seconds: float) -> dict[str, Any]:
-        """The first run of an input of a new size, and the runs of it that follow for so long, at least three.
+        """The first run of an input of a new size, the runs of it that follow for so long, at least three, and one more
+        after another size.
 
-        The input of `first` is run before: threads and caches are then as awake as in the runs that follow.
-        `work_beyond`: processor time of the first run beyond that of a later one, in this process; other processes
-        lengthen a run, but hardly its processor time.
+        The input of `first` is run before the first and the last one: threads are then as awake as in the runs between.
+        `back` is the last one: what `first` would be, were the size not new. `work_beyond`: processor time of the first
+        run beyond that of a later one, in this process; other processes lengthen a run, but hardly its processor time.
         """
         run, clock = self.engine.run, time.perf_counter
         run(self.input)
@@ -107,11 +108,18 @@ class Host:
             times.append(now - before)
             del again
         work = (time.process_time() - worked) / len(times)
+        run(self.input)
+        gc.collect()
+        begin = clock()
+        again = run(x)
+        back = clock() - begin
+        del again
         gc.enable()
         outputs = tuple(sample(array) for array in self.engine.outputs(y))
         return {
             "first": first,
             "times": times,
+            "back": back,
             "work_beyond": first_work - work,
             "outputs": outputs,
             "foreign_cores": meter.foreign_cores(),
@@ -142,8 +150,9 @@ class Host:
         return kernels
 
     def memory(self) -> float:
-        """Resident size now, in megabytes."""
+        """Resident size now, in megabytes, without what the C library keeps of memory that was given back."""
         gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
         return resident("VmRSS")
 
     def after_pauses(self, pause: float, bursts: int, calls: int) -> tuple[list[list[float]], bool]:

@@ -64,6 +64,7 @@ def noted(target: Target) -> Iterator[dict[str, Source]]:
     with (
         mock.patch.object(jit, "addresses", addresses),
         mock.patch.object(jit, "host_target", return_value=target),
+        mock.patch.object(jit, "prepare"),
         mock.patch.dict(os.environ, CENOTE_CACHE="off"),
     ):
         found["cenote_call"] = driver.Driver("cenote_call", target)

@@ -131,3 +131,17 @@ def page() -> str:
         lines += ["", f"## {title}", "", "| function | |", "|---|---|"]
         lines += [f"| `{name}` | {sentence(name)} |" for name in names]
     return "\n".join(lines) + "\n"
+
+
+def signatures() -> str:
+    """The page from which the site makes signatures and whole docstrings."""
+    lines = [
+        "# Signatures",
+        "",
+        "Made by `make docs`. What each function of `cenote.functional` takes and says, from its docstring; a list",
+        "with a sentence for each is in [functions on arrays](../functional.md).",
+    ]
+    for title, names in families():
+        lines += ["", f"## {title}"]
+        lines += [f"\n::: {getattr(F, name).__module__}.{name}" for name in names]
+    return "\n".join(lines) + "\n"

@@ -76,11 +76,11 @@ def other_kernels() -> Iterator[tuple[str, str]]:
             yield each, " ".join(text.split()).rstrip(":")
 
 
-def _page_of(module: str, *arguments: Path) -> str:
-    """What a module beside this one makes."""
+def _page_of(module: str, *arguments: Path, function: str = "page") -> str:
+    """What a function of a module beside this one makes."""
     sys.path.insert(0, str(DOCS))
     try:
-        made: str = importlib.import_module(module).page(*arguments)
+        made: str = getattr(importlib.import_module(module), function)(*arguments)
     finally:
         sys.path.remove(str(DOCS))
     return made
@@ -96,9 +96,15 @@ def functions_page() -> str:
     return _page_of("function_table")
 
 
+def signatures_page() -> str:
+    """The list of functions on arrays from which the site makes their reference."""
+    return _page_of("function_table", function="signatures")
+
+
 PAGES = {
     "operators.md": operators_page,
     "functional.md": functions_page,
+    "reference/functional.md": signatures_page,
     "settings.md": settings_page,
     "pooling_algorithms.md": pooling_page,
 }

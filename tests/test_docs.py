@@ -18,7 +18,7 @@ DOCS = ROOT / "docs"
 PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RAISES = re.compile(r"^```python raises\n(.*?)^```\n```\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)")
-PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
+PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
 
 
 def errors_page() -> str:
@@ -81,6 +81,22 @@ def test_functional() -> None:
         exec(program, names)
     listed = re.findall(r"^\| `(\w+)` \| \S", text.split("\n## Arithmetic")[1], re.MULTILINE)
     assert sorted(listed) == sorted(cenote.functional.__all__)
+
+
+@pytest.mark.parametrize(("page", "count"), [("tutorial.md", 8), ("from_torch.md", 1)])
+def test_programs_of(page: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    programs = PROGRAM.findall((DOCS / page).read_text(encoding="utf-8"))
+    assert len(programs) == count
+    namespace: dict[str, Any] = {}
+    for program in programs:
+        exec(program, namespace)
+
+
+def test_every_page_has_its_place_on_the_site() -> None:
+    """`make docs` fails otherwise; it needs packages that the tests do not."""
+    named = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    assert named == {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
 
 
 def test_using_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,9 +208,9 @@ def test_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     model = cenote.load(parsed(NETWORK), threads=1)
     monkeypatch.setattr(cenote.runtime.memory, "available_bytes", lambda: 100_000)
     with pytest.raises(CapacityError, match="the arena of the model's intermediate values: needs"):
-        model(noise(4, 3, 64, 64))
+        model(noise(16, 3, 96, 96))
     monkeypatch.undo()
-    x = noise(4, 3, 64, 64)
+    x = noise(16, 3, 96, 96)
     close(model(x), reference(parsed(NETWORK), x=x)["y"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from cenote.core.locks import importing
 from cenote.core.types import Declared
 from cenote.plans.format import Classes, StoredPlan
 from cenote.runtime.signature import Signature
-from cenote.stage import NoPlan, Options, Stage
+from cenote.stage import NoPlan, Options, Stage, Stages
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
@@ -27,7 +26,7 @@ class Described:
     _options: Options
     _signature: Signature
     _classes: Classes
-    _stages: OrderedDict[Any, Stage]
+    _stages: Stages
 
     @property
     def threads(self) -> int:

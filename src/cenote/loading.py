@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from cenote.codegen import jit
 from cenote.core.collector import collector_paused
 from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError, refusals
 from cenote.core.locks import importing
@@ -164,6 +165,7 @@ def _found_or_made(
         _log.info("%s: from the cache", shown)
         return Model.from_stored(stored, options, cache_entry, cache(_graph_of(source, cache_entry, reading)))
     start = time.perf_counter()
+    jit.prepare()
     graph, outputs, metadata = _imported(source, cache_entry, reading)
     model = Model.from_graph(graph, outputs, metadata, options, cache_entry)
     _log.info("%s: not in the cache, prepared in %.2f s", shown, time.perf_counter() - start)

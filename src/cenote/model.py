@@ -8,7 +8,6 @@ only a run computes, a stage is followed by others, compiled when that content i
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -30,7 +29,7 @@ from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Shapes, Signature
 from cenote.runtime.threads import resolve_threads
 from cenote.sized import check_kept, compile_class, part_of, supply
-from cenote.stage import Options, Stage, get_or_make, no_plan_for, no_values
+from cenote.stage import Options, Stage, Stages, no_plan_for, no_values
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -69,7 +68,7 @@ class Model(Described):
         self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
         self._source: Callable[[], Graph] | None = None  # of a model with symbolic dimensions: its graph
         self._unwritten: Later | None = None  # a plan, written after the next answer
-        self._stages: OrderedDict[Any, Stage] = OrderedDict()
+        self._stages = Stages()
         self._signature = Signature(inputs, bounds)
         self._classes = Classes()
         self._of_values: Callable[[Sequence[str]], Model] = no_values  # the model that gives other values
@@ -303,7 +302,16 @@ class Model(Described):
         made = [Declared(name, FLOAT32, None) for name in graph.outputs]
         model = Model(graph.inputs, made, {}, self._options.inside())
         model._source = lambda: graph
-        return lambda arrays: model._run_in_stages(model._stage(tuple([x.shape for x in arrays])), arrays)
+        stages = model._stages
+
+        def run(arrays: Sequence[Array]) -> list[Array]:
+            key = tuple([x.shape for x in arrays])
+            stage = stages.get(key) or model._stage(key)
+            if stage.tail is None:  # a short body is run thousands of times: straight to its program
+                return stage.plan.program.run(arrays)
+            return model._run_in_stages(stage, arrays)
+
+        return run
 
     def _stage(self, shapes: Shapes) -> Stage:
         with refusals("a plan for new shapes"), self._options.guard.lock:
@@ -312,7 +320,7 @@ class Model(Described):
                 self._stages.move_to_end(shapes)
                 return found
             types = self._signature.types(shapes)
-            return get_or_make(self._stages, shapes, lambda: self._new_stage(shapes, types))
+            return self._stages.get_or_make(shapes, lambda: self._new_stage(shapes, types))
 
     def _new_stage(self, shapes: Shapes, types: Mapping[str, TensorType]) -> Stage:
         """A stage for shapes that this model has not seen: out of the cache, or compiled."""

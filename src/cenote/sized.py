@@ -141,4 +141,4 @@ def _compiled(part: Part, numbers: Sequence[int], how: Compilation) -> SizedPlan
         if question in trace.guards:
             _log.debug("holds for some sizes only, those with %s: %s", question, place)
     names = tuple(declared.name for declared in inputs)
-    return SizedPlan(template, text, shapes, names, outputs, tail, optimised)
+    return SizedPlan(template, text.encode(), shapes, names, outputs, tail, optimised)

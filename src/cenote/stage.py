@@ -51,10 +51,10 @@ class Stage:
         numbers: tuple[int, ...] = (),
     ) -> None:
         if options.denormals == "flush":
-            plan = replace(plan, program=replace(plan.program, flush=True, _free=[]))
+            plan = replace(plan, program=plan.program.changed(flush=True))
         self.plan, self.tail, self.options, self.numbers = plan, tail, options, numbers
         self.input_names, self.output_names = tuple(inputs), tuple(outputs)
-        self.following: OrderedDict[Any, Stage] = OrderedDict()
+        self.following = Stages()
         self._bound: dict[int, Node] = {}  # host nodes as they are run, by the id of the cut's
 
     @staticmethod
@@ -122,7 +122,7 @@ class Stage:
             return known
         found = self.tail.cut.finding(known)
         with self.options.guard.lock:
-            stage = get_or_make(self.following, found, lambda: self._next(found))
+            stage = self.following.get_or_make(found, lambda: self._next(found))
         known.update(stage.run(stage.taken(known)))
         return known
 
@@ -299,14 +299,23 @@ def no_plan_for(kept: Iterable[Sequence[Sequence[int]]]) -> InputError:
     return InputError(f"the plan file has no plan for these input shapes (it has: {shown_shapes})")
 
 
-def get_or_make(stages: OrderedDict[Any, Stage], key: Any, make: Callable[[], Stage]) -> Stage:
-    """The stage of a key, made if need be; those longest unused go when all take too much memory."""
-    stage = stages.get(key)
-    if stage is None:
-        stage = stages[key] = make()
-        stages.move_to_end(key)
-        taken, most = sum(each.nbytes for each in stages.values()), settings.SHAPES_KEPT.integer() * _MEGABYTE
-        while taken > most and len(stages) > 1:
-            taken -= stages.popitem(last=False)[1].nbytes
-    stages.move_to_end(key)
-    return stage
+class Stages(OrderedDict[Any, Stage]):
+    """Stages by what they are for; those used last come last. `taken`: memory that they take by themselves, about."""
+
+    taken = 0
+
+    def __setitem__(self, key: Any, stage: Stage) -> None:
+        self.taken += stage.nbytes - (self[key].nbytes if key in self else 0)
+        super().__setitem__(key, stage)
+
+    def get_or_make(self, key: Any, make: Callable[[], Stage]) -> Stage:
+        """The stage of a key, made if need be; those longest unused go when all take too much memory."""
+        stage = self.get(key)
+        if stage is None:
+            stage = self[key] = make()
+            self.move_to_end(key)
+            most = settings.SHAPES_KEPT.integer() * _MEGABYTE
+            while self.taken > most and len(self) > 1:
+                self.taken -= self.popitem(last=False)[1].nbytes
+        self.move_to_end(key)
+        return stage

@@ -72,11 +72,12 @@ def test_a_line_of_new_sizes() -> None:
     ):  # a disturbed run in each round
         cost.first += first
         cost.steady += [0.01] * 3
+        cost.back += [0.0105] * 3
         cost.work_beyond += [0.001] * 3
     assert cost.each == 2.0
-    figures = ["2.00", "2.90", "1.00", "1.00", "10", "2.00", "2", "1.0e-03*", "0.0"]
+    figures = ["2.00", "2.90", "0.50", "0.50", "1.00", "1.00", "10", "2.00", "2", "1.0e-03*", "0.0"]
     assert cost_row(cost) == ["net T=1", "cenote", *figures]
-    assert cost_row(Cost("net", 1, "peer", 3, failure="no"))[2:] == ["-"] * 9
+    assert cost_row(Cost("net", 1, "peer", 3, failure="no"))[2:] == ["-"] * 11
 
 
 def test_a_new_size_is_measured_and_what_follows_it() -> None:
@@ -88,6 +89,7 @@ def test_a_new_size_is_measured_and_what_follows_it() -> None:
         seen = process.call("new_size", np.full((2, 3), 2, np.float32), 0.0)
         assert len(seen["times"]) == 3
         assert seen["first"] > 0
+        assert seen["back"] > 0
         assert np.array_equal(seen["outputs"][0], np.full((2, 3), 4))
         assert process.call("compiled") == 0
         assert 0 < process.call("memory") <= process.call("peak_memory")

@@ -48,7 +48,7 @@ RANGES = {
     "global_lp_pool": PIECES, "global_max_pool": PIECES, "global_average_pool": PIECES,
     **{
         f"reduce_{name}": PIECES
-        for name in ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum")
+        for name in ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp")
     },
 }  # fmt: skip
 
@@ -131,7 +131,7 @@ def narrow(sample: Sample) -> Iterator[str]:
         yield f"{sample}: {FIXED} {type(error).__name__}: {error}"
         return
     for other in others:
-        if not formulas.fit([other[axis] for axis in axes]):
+        if formulas.numbers([other[axis] for axis in axes]) is None:
             places = sorted({place for question, place in trace.fixed.items() if question in trace.guards})
             yield f"{sample}: {FIXED if places else RANGE} not for {other}; {', '.join(places)}"
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import onnx
 import onnx.parser
@@ -66,3 +68,17 @@ def test_classes_share_arena_and_scratch_memory() -> None:
     assert all(program.workplaces is model._options.workplaces for program in programs)
     assert place.arena.array.nbytes == max(program.arena_bytes for program in programs)
     assert place.alone.stride >= max(program.scratch_bytes for program in programs) > 0
+
+
+def test_little_is_kept_of_a_size() -> None:
+    """Argument records, the step table and formulas' values; not the description, which all sizes share."""
+    model = cenote.load(network(), threads=1)
+    for width in (10, 11):
+        model.plan_for({"x": (2, 16, 20, width)})
+    tracemalloc.start()
+    for width in range(12, 32):
+        model.plan_for({"x": (2, 16, 20, width)})
+    kept = tracemalloc.get_traced_memory()[0] / 20
+    tracemalloc.stop()
+    program = model.plan_for({"x": (2, 16, 20, 12)}).program
+    assert kept < program.kept_bytes + 8_000  # of Python objects

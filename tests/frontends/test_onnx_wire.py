@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -30,15 +30,30 @@ def joined(source: FileSource | BytesSource, parts: Split) -> onnx.ModelProto:
     return proto
 
 
-@pytest.mark.parametrize("sizes", [(), (10,), (4096,), (5000, 3, 100_000), (3, 20_000, 4095, 4096, 1)])
-def test_split_and_join(sizes: tuple[int, ...]) -> None:
-    proto = big(*sizes)
+@pytest.mark.parametrize("sizes", [(), (10,), (4096,), (5000, 3, 100_000), (3, 5_000_000, 4095, 4096, 1)])
+def test_split_and_join(sizes: tuple[int, ...], tmp_path: Path) -> None:
+    proto, path = big(*sizes), tmp_path / "model.onnx"
     content = proto.SerializeToString()
-    for source in (BytesSource(content), FileSource(io.BytesIO(content))):
-        parts = split(source)
-        assert list(parts.weights) == [i for i, size in enumerate(sizes) if size >= 4096]
-        assert len(parts.skeleton) <= len(content) - sum(size for size in sizes if size >= 4096)
-        assert joined(source, parts) == proto
+    path.write_bytes(content)
+    with path.open("rb") as file:
+        for source in (BytesSource(content), FileSource(file)):
+            parts = split(source)
+            assert list(parts.weights) == [i for i, size in enumerate(sizes) if size >= 4096]
+            assert len(parts.skeleton) <= len(content) - sum(size for size in sizes if size >= 4096)
+            assert joined(source, parts) == proto
+            arrays = source.arrays([*parts.weights.values()])
+            assert [array.size for array in arrays] == [size for size in sizes if size >= 4096]
+
+
+def test_a_file_that_becomes_shorter_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(big(5000).SerializeToString())
+    with path.open("r+b") as file:
+        source = FileSource(file)
+        (span,) = split(source).weights.values()
+        file.truncate(1000)
+        with pytest.raises(OSError, match="shorter"):
+            source.array(span.offset, span.length)
 
 
 def test_fields_after_the_graph_and_unknown_fields_are_kept() -> None:

@@ -88,21 +88,38 @@ def pairs() -> list[Any]:
     ]
 
 
+def compare(op: Any, kind: str, sample: Any) -> str:
+    """Assert that a sample's answers agree; gives why it is left out, or ""."""
+    given = keywords(op, sample)
+    wanted = op.op(sample.input, *sample.args, **given)
+    got = getattr(F, op.name.split(".")[-1])(
+        array(sample.input), *map(array, sample.args), **{k: array(v) for k, v in given.items()}
+    )
+    check(got, wanted, TYPES[kind])
+    return ""
+
+
+def refuse(op: Any, error: Any) -> str:
+    """Assert that an error input is refused, and the argument named; gives why it is left out, or ""."""
+    sample = error.sample_input
+    wanted = next(word for text, word in WORDS.items() if text in error.error_regex)
+    with pytest.raises(CenoteError) as caught:
+        getattr(F, op.name.split(".")[-1])(
+            array(sample.input), *map(array, sample.args), **{k: array(v) for k, v in sample.kwargs.items()}
+        )
+    assert wanted in str(caught.value), f"{error.error_regex}: {caught.value}"
+    return ""
+
+
 @pytest.mark.parametrize(("op", "type_name"), pairs())
 def test_samples(op: Any, type_name: str) -> None:
     torch.manual_seed(0)
-    function = getattr(F, op.name.split(".")[-1])
     seen = 0
     samples = op.sample_inputs("cpu", getattr(torch, type_name), requires_grad=False)
     if type_name != "float32":
         samples = itertools.islice(samples, FEW.start, FEW.stop, FEW.step)
     for sample in samples:
-        given = keywords(op, sample)
-        wanted = op.op(sample.input, *sample.args, **given)
-        got = function(
-            array(sample.input), *map(array, sample.args), **{k: array(v) for k, v in given.items()}
-        )
-        check(got, wanted, TYPES[type_name])
+        compare(op, type_name, sample)
         seen += 1
     if type_name == "float32" and torch.__version__.startswith("2.13"):
         assert seen == FLOAT32_SAMPLES[op.name.split(".")[-1] + op.variant_test_name]
@@ -128,18 +145,8 @@ def check(got: Any, wanted: Any, tolerance: float) -> None:
     "op", [op for op in POOLS if op.error_inputs_func], ids=lambda op: op.name.split(".")[-1]
 )
 def test_errors_name_the_argument(op: Any) -> None:
-    function = getattr(F, op.name.split(".")[-1])
-    errors = list(op.error_inputs("cpu"))
-    for error in errors:
-        sample = error.sample_input
-        wanted = next(word for text, word in WORDS.items() if text in error.error_regex)
-        with pytest.raises(CenoteError) as caught:
-            function(
-                array(sample.input),
-                *map(array, sample.args),
-                **{k: array(v) for k, v in sample.kwargs.items()},
-            )
-        assert wanted in str(caught.value), f"{error.error_regex}: {caught.value}"
+    for error in op.error_inputs("cpu"):
+        refuse(op, error)
 
 
 @pytest.mark.parametrize("name", ["LPPool1d", "LPPool2d", "LPPool3d"])

@@ -215,7 +215,7 @@ X, W = np.zeros((1, 4, 5, 5), np.float32), np.zeros((8, 4, 3, 3), np.float32)
         (ShapeError, "bmm: batches differ", lambda: F.bmm(noise(2, 3, 4), noise(3, 4, 5))),
         (ShapeError, "bmm: needs 3D", lambda: F.bmm(noise(3, 4), noise(3, 4, 5))),
         (DTypeError, "matmul", lambda: F.matmul(noise(3, 4), noise(4, 5, dtype=np.float64))),
-        (DTypeError, "matmul", lambda: F.matmul(np.zeros((2, 2), np.int8), np.zeros((2, 2), np.int8))),
+        (DTypeError, "matmul", lambda: F.matmul(np.zeros((2, 2), np.bool_), np.zeros((2, 2), np.bool_))),
         (ShapeError, "linear: input", lambda: F.linear(noise(3, 4), noise(6, 5))),
         (ShapeError, "linear: bias", lambda: F.linear(noise(3, 4), noise(6, 4), noise(5))),
         (ShapeError, "gemm", lambda: F.addmm(noise(5, 5), noise(3, 4), noise(4, 6))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import cenote
 import cenote.functional as F
 from cenote.core.errors import ArgumentError, CenoteError, DTypeError, ShapeError
 from cenote.core.types import BFLOAT16, Array
-from cenote.ops.random.philox import philox, seed_from_float, words
+from cenote.ops.random.philox import normal, philox, seed_from_float, words
 from cenote.ops.values import seeded
 
 # kat_vectors of Random123, philox4x32 of 10 rounds: counter, key, result.
@@ -222,6 +223,14 @@ def test_uniform_and_normal() -> None:
         assert abs((both(x) - x).mean() - mean) < 0.05
         free = model([helper.make_node(f"{name}Like", ["x"], ["y"], **numbers)], {"x": x})
         assert (free(x) != free(x)).any()
+
+
+def test_normal_numbers_are_quantiles() -> None:
+    """Of the shares that the generator's words stand for, as Python's own statistics have them."""
+    exact = NormalDist()
+    wanted = [exact.inv_cdf((int(word) + 0.5) * 2.0**-32) for word in words(5000, 7)]
+    np.testing.assert_allclose(normal(5000, 7), wanted, rtol=1e-13, atol=1e-15)
+    assert min(wanted) < -3 < 3 < max(wanted)  # both pairs of polynomials are used
 
 
 def test_bernoulli_and_multinomial() -> None:

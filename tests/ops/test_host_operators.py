@@ -23,7 +23,8 @@ from cenote.core.types import Array, TensorType
 from cenote.ops import DECODERS
 from cenote.ops.base import Imported, Op, Rewired, ShapeFromData, ValueNeeded
 from cenote.ops.checks import int64s
-from cenote.ops.conv.deform_conv import Col2Im, DeformConv
+from cenote.ops.conv.col2im import Col2Im
+from cenote.ops.conv.deform_conv import DeformConv
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.linear.einsum import Einsum
 from cenote.ops.movement.data_dependent import Compress, NonZero, OneHot, Unique

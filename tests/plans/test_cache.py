@@ -22,6 +22,7 @@ from cenote.codegen import cache as object_cache
 from cenote.codegen import jit
 from cenote.plans import cache, fingerprint, later, writer
 from cenote.plans.format import StoredPlan
+from cenote.runtime import pieces
 from tests.plans.test_files import picture, small_model
 
 
@@ -354,7 +355,7 @@ def test_the_digest_is_of_the_content_however_it_is_read(
     path.write_bytes(content)
     digest = fingerprint.of_file(path)
     assert digest == fingerprint.of_bytes(content)
-    monkeypatch.setattr(fingerprint, "physical_cores", lambda: 3)
+    monkeypatch.setattr(pieces, "physical_cores", lambda: 3)
     assert digest == fingerprint.of_file(path)
     if content:
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))

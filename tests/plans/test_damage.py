@@ -7,7 +7,6 @@ import mmap
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ import cenote
 from cenote.plans import fingerprint, later, reader
 from cenote.plans.cache import cache_entry_of
 from cenote.plans.format import MAGIC, PAGE, is_plan_at
+from cenote.runtime import pieces
 
 X = np.ones((1, 512), np.float32)
 
@@ -192,40 +192,6 @@ def test_threads_that_cannot_start_or_never_live_fail_no_digest(
         started -= 1
         return started >= 0  # the thread is said to run, but has died before its first line
 
-    monkeypatch.setattr(fingerprint, "start_thread", start)
-    monkeypatch.setattr(fingerprint, "physical_cores", lambda: 4)
+    monkeypatch.setattr(pieces, "start_thread", start)
+    monkeypatch.setattr(pieces, "physical_cores", lambda: 4)
     assert fingerprint.of_bytes(content) == wanted
-
-
-def test_nothing_is_worked_on_after_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fingerprint, "physical_cores", lambda: 4)
-    main, busy = threading.get_ident(), set[int]()
-
-    def work(index: int) -> None:
-        if threading.get_ident() == main:
-            while not busy:
-                time.sleep(0.001)
-            raise KeyboardInterrupt
-        busy.add(index)
-        time.sleep(0.05)
-        busy.remove(index)
-
-    with pytest.raises(KeyboardInterrupt):
-        fingerprint._on_threads(100, work, 1)
-    assert not busy
-
-
-@pytest.mark.parametrize("kind", [ValueError, OSError, MemoryError])
-def test_what_a_helper_meets_is_raised(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fingerprint, "physical_cores", lambda: 4)
-    main, failed = threading.get_ident(), threading.Event()
-
-    def work(index: int) -> None:
-        if threading.get_ident() == main:
-            failed.wait(60)
-        else:
-            failed.set()
-            raise kind("here")
-
-    with pytest.raises(kind, match="here"):
-        fingerprint._on_threads(100, work, 1)

@@ -13,7 +13,7 @@ import cenote
 from cenote.cli.console import say, say_json, say_within, terminal_width, waiting
 from cenote.cli.options import Json, PrecisionOption
 
-Peer = Literal["onnxruntime", "litert", "tensorflow", "torch", "reference"]
+Peer = Literal["onnxruntime", "litert", "tensorflow", "keras", "torch", "reference"]
 
 
 def verify(
@@ -36,6 +36,10 @@ def verify(
         float, typer.Option(min=0.0, help="Of a value, relative to the peer's largest element.")
     ] = 1e-4,
     precision: PrecisionOption = "fast",
+    signature: Annotated[
+        str | None,
+        typer.Option(help="Which function of a model that has several.", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare each value of a model's plan, as it runs, with another engine; say where they part and whose fault it is.
@@ -45,7 +49,14 @@ def verify(
     """
     given = None if inputs is None else _arrays(inputs)
     with waiting(f"verifying {model.name}"):
-        found = cenote.verify(model, against=against, inputs=given, tolerance=tolerance, precision=precision)
+        found = cenote.verify(
+            model,
+            against=against,
+            inputs=given,
+            tolerance=tolerance,
+            precision=precision,
+            signature=signature,
+        )
     if as_json:
         say_json({"file": str(model), **found.as_dict()})
     else:

@@ -171,6 +171,15 @@ class Kernel:
         text = f"shufflevector {a.ir} {a.text}, {b.ir} {b.text}, {index_vector(indices)}"
         return self.assign(text, a.type, len(indices))
 
+    def joined(self, values: Sequence[Value]) -> Value:
+        """The lanes of equal vectors, one behind the other."""
+        lanes, joined = values[0].lanes, values[0]
+        for value in values[1:]:
+            done = joined.lanes
+            widened = self.shuffle(value, value, [*range(lanes), *[-1] * (done - lanes)])
+            joined = self.shuffle(joined, widened, range(done + lanes))
+        return joined
+
     def select(self, condition: Value, a: Value, b: Value) -> Value:
         """a where the condition holds, else b."""
         lanes = max(condition.lanes, a.lanes, b.lanes)

@@ -190,6 +190,24 @@ def _object_code(source: Source, target: Target) -> bytes:
     return answer
 
 
+_ALWAYS = "cenote_run"  # a kernel of every program
+_USUAL = (
+    "cenote.kernels.conv.direct_plan",
+    "cenote.kernels.conv.winograd_plan",
+    "cenote.kernels.product.plan",
+)
+
+
+def prepare() -> None:
+    """A model is going to be compiled. Where not even what every model needs is there, nothing is: a new installation
+    without kernels of its own; then workers start now, and are ready when it is known what they are to compile."""
+    target = host_target()
+    if (_ALWAYS, target) in _addresses or LLVM.orphaned:
+        return
+    if object_cache.read(_ALWAYS, target) is None and bundle.read(_ALWAYS, target) is None:
+        worker.start_early(_USUAL)
+
+
 def objects(symbols: Sequence[str], target: Target) -> dict[str, bytes]:
     """Object code of kernels that this process has loaded."""
     return {symbol: _objects[symbol, target] for symbol in symbols}

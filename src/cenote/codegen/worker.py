@@ -7,10 +7,12 @@ threads would not help; and a process that has compiled keeps 60 MB of LLVM that
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import logging
 import os
 import pickle
+import select
 import signal
 import struct
 import sys
@@ -137,9 +139,32 @@ class _Server:
             self.answers.put(None)
 
 
-@contextmanager
-def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
-    """A worker for a while; None where the system starts no more processes (a sandbox, an emulator)."""
+_ready: list[subprocess.Popen[bytes]] = []  # workers that wait for their first question
+_PATIENCE = 30.0  # seconds until a worker that is asked nothing ends
+
+
+def start_early(modules: Sequence[str]) -> None:
+    """Start a worker for each core, for kernels that will be wanted soon: they import LLVM and these modules while this
+    process reads a model. Those that are asked nothing end by themselves."""
+    while len(_ready) < physical_cores():
+        process = _started(modules)
+        if process is None:
+            return
+        _ready.append(process)
+
+
+def _taken() -> subprocess.Popen[bytes] | None:
+    """A worker that waits, or a new one."""
+    while _ready:
+        process = _ready.pop()
+        if process.poll() is None:
+            return process
+        _close(process)
+    return _started()
+
+
+def _started(modules: Sequence[str] = ()) -> subprocess.Popen[bytes] | None:
+    """A worker; None where the system starts no more processes (a sandbox, an emulator)."""
     with importing():
         import subprocess  # 4 ms, which a process that compiles nothing need not spend
 
@@ -149,8 +174,8 @@ def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
         # No fork meanwhile: Popen waits until nobody has the pipe any more by which it learns of a failure, and a child
         # would have it for its whole life.
         with importing():
-            process = subprocess.Popen(
-                [sys.executable, "-m", "cenote.codegen.worker"],
+            return subprocess.Popen(
+                [sys.executable, "-m", "cenote.codegen.worker", *modules],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -158,6 +183,33 @@ def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
             )
     # TypeError: an embedded interpreter has no executable; RuntimeError: no lock, no thread
     except (OSError, TypeError, RuntimeError, MemoryError):
+        return None
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    for pipe in filter(None, (process.stdin, process.stdout)):
+        with suppress(OSError):  # it has gone with a question unread; closed it is all the same
+            pipe.close()
+    process.wait()
+
+
+def _end_ready() -> None:
+    """At exit."""
+    while _ready:
+        process = _ready.pop()
+        process.kill()
+        _close(process)
+
+
+atexit.register(_end_ready)
+os.register_at_fork(after_in_child=_ready.clear)  # they are the parent's
+
+
+@contextmanager
+def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
+    """A worker for a while, or None."""
+    process = _taken()
+    if process is None:
         yield None
         return
     try:
@@ -169,10 +221,7 @@ def _worker() -> Iterator[subprocess.Popen[bytes] | None]:
         process.kill()
         raise
     finally:
-        for pipe in filter(None, (process.stdin, process.stdout)):
-            with suppress(OSError):  # it has gone with a question unread; closed it is all the same
-                pipe.close()
-        process.wait()
+        _close(process)
 
 
 def _ask(process: subprocess.Popen[bytes], question: Any) -> bytes | str | None:
@@ -211,6 +260,10 @@ def serve_forever() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing else may write between the answers
     llvm = importlib.import_module("cenote.codegen.llvm")
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+    if not select.select([0], [], [], _PATIENCE)[0]:
+        return
     while question := _receive(sys.stdin.buffer):
         try:
             source, target = pickle.loads(question)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from operator import is_not
 
 from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, Work, levels_of
-from cenote.compiler.constants import ConstantPool
+from cenote.compiler.constants import ConstantPool, Constants
 from cenote.compiler.memory import MemoryPlan, temporary_name
 from cenote.compiler.offsets import settle_offsets
 from cenote.compiler.placement import Buffer
@@ -27,6 +27,7 @@ from cenote.graph.graph import Node
 from cenote.kernels.base import Argument, Call, View, present
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher, with_constants
+from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.layout.reorder import zero_halo_call
 from cenote.ops.base import Alias, Bind, Lowering
 from cenote.ops.reorder import Reorder
@@ -54,10 +55,8 @@ class Assembler:
         trace: Trace | None,
     ) -> None:
         self.scheduled, self.graph, self.lowerings = scheduled, scheduled.graph, scheduled.lowerings
-        self.memory, self.target, self.pool, self.weights = memory, target, pool, weights
-        self.binds, self.trace = binds, trace
-        self.constants: list[Array] = []
-        self.constant_slots: dict[int, Slot] = {}
+        self.memory, self.target, self.weights, self.binds = memory, target, weights, binds
+        self.trace, self.constants = trace, Constants(pool)
         self.tables: dict[str, int] = {}  # arrays that depend on sizes: their formulas, numbered
         self.weight_names = list(weights)
         self.weight_slots: dict[str, Slot] = {}
@@ -82,7 +81,7 @@ class Assembler:
     def program(self, threads: int, alone: bool) -> Program:
         """The program of the steps."""
         barriers = self._barriers(self._side_by_side())
-        launcher = Launcher((step.call for step in self.steps if step.call is not None), self.target)
+        launcher = self._launcher()
         steps = tuple(
             launcher.step(step.call, step.label, barrier) if step.call is not None else present(step.host)
             for step, barrier in zip(self.steps, barriers, strict=True)
@@ -91,7 +90,7 @@ class Assembler:
             steps=steps,
             inputs=tuple(self.graph.types[declared.name] for declared in self.graph.inputs),
             outputs=tuple(bare(self.graph.type_of(name)) for name in self.graph.outputs),
-            constants=tuple(self.constants),
+            constants=tuple(self.constants.arrays),
             arena_bytes=self.memory.arena_bytes,
             driver=driver_abi(),
             threads=1 if alone else threads,
@@ -105,10 +104,11 @@ class Assembler:
         of work it runs on one thread."""
         levels = self._side_by_side()
         arena = settle_offsets(self.memory.buffers, lifetimes(self.steps, levels), trace)
-        launcher = Launcher((step.call for step in self.steps if step.call is not None), self.target)
+        launcher = self._launcher()
         parts = Assembled(
             self.steps, self._barriers(levels), [self.graph.types[declared.name] for declared in self.graph.inputs],
-            [bare(self.graph.type_of(name)) for name in self.graph.outputs], self.constants, list(self.tables), arena,
+            [bare(self.graph.type_of(name)) for name in self.graph.outputs], self.constants.arrays,
+            list(self.tables), arena,
             trace.unknown(f"int({code_of(seconds)} < {worth})", int(plain(seconds) < worth), 0, 1),
         )  # fmt: skip
         return make_template(parts, launcher, trace, threads, self._shown())
@@ -122,6 +122,11 @@ class Assembler:
         for buffer in self.memory.buffers:
             yield buffer.nbytes
             yield present(buffer.slot).offset
+
+    def _launcher(self) -> Launcher:
+        """The kernels of all calls, found or compiled while weights are packed."""
+        with self.constants.packing():
+            return Launcher((step.call for step in self.steps if step.call is not None), self.target)
 
     def _side_by_side(self) -> list[int]:
         """Move steps to earlier ones that they need not wait for; the levels of the steps then, rising."""
@@ -149,7 +154,7 @@ class Assembler:
         if index in self.memory.aliased:
             return
         if option is not None and option.alias is Alias.VIEW:  # it could not share memory after all
-            option = self._reorder(node) if self._moves(node) else None
+            option = self._copy(node)
             bind = None if option is None else option.bind
         if option is None or bind is None:
             self._add_host(index, node)
@@ -223,16 +228,13 @@ class Assembler:
         arguments = [placed(argument) for argument in call.arguments]
         if any(map(is_not, arguments, call.arguments)):
             call = replace(call, arguments=tuple(arguments))
-        return with_constants(call, self._constant)
+        return with_constants(call, self.constants.add, self.constants.add_packed)
 
-    def _moves(self, node: Node) -> bool:
-        """Does a view that could not share memory change the layout, so that a kernel must do it?"""
-        return (
-            self.memory.views[node.inputs[0]].layout.lanes != self.memory.views[node.outputs[0]].layout.lanes
-        )
-
-    def _reorder(self, node: Node) -> Lowering:
+    def _copy(self, node: Node) -> Lowering | None:
+        """The kernel of a view that could not share memory; None for elements that no kernel moves."""
         source, result = self.memory.views[node.inputs[0]], self.memory.views[node.outputs[0]]
+        if not can_copy(source.type.dtype):
+            return None
         for option in Reorder().lowerings((source.type,), self.target):
             layout = option.inputs[0]
             if (
@@ -272,7 +274,9 @@ class Assembler:
         if name not in self.weight_slots:
             content = self.weights[name]
             self.weight_slots[name] = (
-                self._table(content.code()) if isinstance(content, SizedArray) else self._constant(content)
+                self._table(content.code())
+                if isinstance(content, SizedArray)
+                else self.constants.add(content)
             )
         return self.weight_slots[name]
 
@@ -292,14 +296,6 @@ class Assembler:
             nbytes = view.blocks * view.strides[1] * view.type.dtype.itemsize
         start = view.slot.offset - inset * view.type.dtype.itemsize
         return Extent.at_hand(replace(view.slot, offset=start), nbytes, buffer.root)
-
-    def _constant(self, array: Array) -> Slot:
-        kept = self.pool.intern(array)
-        slot = self.constant_slots.get(id(kept))
-        if slot is None:
-            slot = self.constant_slots[id(kept)] = Slot("constant", len(self.constants))
-            self.constants.append(kept)
-        return slot
 
 
 def bare(type: TensorType | None) -> TensorType:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from cenote.core.types import Array
+from cenote.kernels.base import Packed
 from cenote.runtime.memory import reserved_bytes
+from cenote.runtime.pieces import helped
+from cenote.runtime.steps import Slot
 
 _LARGE = 1 << 20  # bytes from which an array has pages of its own anyway, and is not worth copying
 
@@ -51,3 +57,53 @@ class ConstantPool:
 
 def _bytes(array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+class Constants:
+    """The constants of a program, in the order in which its steps name them."""
+
+    def __init__(self, pool: ConstantPool) -> None:
+        self.arrays: list[Array] = []
+        self._pool = pool
+        self._slots: dict[int, Slot] = {}  # by the id of what is kept or waits
+        self._waiting: list[tuple[int, Packed] | None] = []
+
+    def add(self, array: Array) -> Slot:
+        """Where an array lies: once, however often its content is added."""
+        kept = self._pool.intern(array)
+        slot = self._slots.get(id(kept))
+        if slot is None:
+            slot = self._slots[id(kept)] = Slot("constant", len(self.arrays))
+            self.arrays.append(kept)
+        return slot
+
+    def add_packed(self, packed: Packed) -> Slot:
+        """Where a constant will lie that is still to be packed: once, however many calls it is of."""
+        slot = self._slots.get(id(packed))
+        if slot is None:
+            slot = self._slots[id(packed)] = Slot("constant", len(self.arrays))
+            self._waiting.append((slot.index, packed))
+            self.arrays.append(_NOTHING)
+        return slot
+
+    @contextmanager
+    def packing(self) -> Iterator[None]:
+        """Pack what is waiting, on all cores, while something else is done. What it is made of goes piece by piece, so
+        that memory never holds all weights twice."""
+        lock, waiting = Lock(), self._waiting
+
+        def work(number: int) -> None:
+            found, waiting[number] = waiting[number], None
+            assert found is not None, "each is packed once"
+            index, array = found[0], found[1].make()
+            del found
+            with lock:
+                self.arrays[index] = self._pool.intern(array)
+
+        with helped(len(waiting), work):
+            yield
+        waiting.clear()
+        self._slots = {id(array): Slot("constant", index) for index, array in enumerate(self.arrays)}
+
+
+_NOTHING: Array = np.empty(0, np.float32)

@@ -199,7 +199,7 @@ def describe_plan(
         memory=MemoryDescription(
             arena=memory.arena_bytes,
             peak=memory.peak,
-            constants=sum(array.nbytes for array in program.constants),
+            constants=sum({id(array): array.nbytes for array in program.constants}.values()),
             scratch=program.scratch_bytes,
             buffers=len(memory.buffers),
             blocks=tuple(_blocks(graph, memory, origins)),
@@ -271,7 +271,7 @@ def _value(graph: Graph, name: str) -> str:
 def _why_host(graph: Graph, node: Node) -> str:
     """Why no kernel runs this node."""
     if node.op.view:
-        return "a copy: it cannot share its input's memory here"
+        return "a copy of elements that kernels do not move"
     if type(node.op).lowerings is Op.lowerings:
         return f"{node.op.name} has no kernel"
     types = dict.fromkeys(short_name(x.dtype) for x in graph.input_types(node) if x is not None)

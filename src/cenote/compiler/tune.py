@@ -63,10 +63,10 @@ def measure(node: Node, types: Types, options: Sequence[Lowering]) -> list[float
     return best
 
 
-def trial(node: Node, types: Types, option: Lowering) -> Callable[[], object]:
-    """A program of this one step on one thread, over memory of its own; calling it runs it."""
+def trial(node: Node, types: Types, option: Lowering, threads: int = 1) -> Callable[[], object]:
+    """A program of this one step, over memory of its own; calling it runs it."""
     graph = _alone(node, types, option)
-    plan = assemble(lambda: Schedule(graph, (option,)), 1)
+    plan = assemble(lambda: Schedule(graph, (option,)), threads)
     return partial(plan.program.run, [_content(plan, declared) for declared in graph.inputs])
 
 

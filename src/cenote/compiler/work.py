@@ -10,7 +10,7 @@ import numpy as np
 from cenote.compiler.barriers import Extent, Work
 from cenote.core.sizes import plain
 from cenote.core.types import TensorType
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Call, Packed, View
 from cenote.ops.base import Op
 
 _NARROW = ("float16", "bfloat16")  # stored so; computed in float32
@@ -56,7 +56,8 @@ def works_of(
     for call, part in zip(calls, parts, strict=True):
         operations = total if len(calls) == 1 else total * part // max(1, sum(parts))
         read = sum(x.nbytes for x in inputs if x.is_of(call))
-        read += sum(x.nbytes for x in call.arguments if isinstance(x, np.ndarray))
+        constants = [x for x in call.arguments if isinstance(x, np.ndarray | Packed)]
+        read += sum(x.size * x.dtype.itemsize for x in constants)
         written = sum(
             y.nbytes if writer == 1 else y.nbytes // writer
             for y, writer in zip(outputs, writers, strict=True)

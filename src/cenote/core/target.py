@@ -22,8 +22,9 @@ class Target:
     """What kernels may ask about the machine.
 
     `cpu` is the level of the instruction set, and `features` what it has beyond the architecture's baseline, for LLVM.
-    `vector_bytes` and `registers` describe the SIMD unit; `has_fma` and `has_half` (hardware float16 conversion) are
-    the only features kernels branch on. The sizes of the caches are for those who choose kernels: see `of_level`.
+    `vector_bytes` and `registers` describe the SIMD unit; `has_fma`, `has_half` (hardware float16 conversion) and
+    `has_scale` are the only features kernels branch on. The sizes of the caches are for those who choose kernels: see
+    `of_level`.
     """
 
     name: str
@@ -46,6 +47,11 @@ class Target:
     def of_level(self) -> Target:
         """The same without this machine's caches: what a kernel's code may depend on, so that it serves elsewhere."""
         return replace(self, l1_bytes=_L1, l2_bytes=_L2, l3_bytes=_L3)
+
+    @property
+    def has_scale(self) -> bool:
+        """Whether a register of floats can be multiplied by powers of two in one instruction (AVX-512)."""
+        return self.cpu == "x86-64-v4"
 
     def lanes(self, dtype: Any = np.float32) -> int:
         """Elements of the dtype in one vector register."""

@@ -184,29 +184,31 @@ class Trace:
         return size.value
 
     def source(self, codes: Sequence[str], arrays: Sequence[str], shown: Sequence[str] = ()) -> str:
-        """Python that defines `fits(d)`, whether the guards answer as they did, `numbers(d)`, which gives the values of
-        these formulas, numbers and arrays, and `shown(d)`, numbers that only descriptions show."""
-        asked = [question if answer else f"not ({question})" for question, answer in self.guards.items()]
+        """Python that defines `numbers(d)`: None unless the guards answer as they did, else the values of these
+        formulas, numbers and arrays; and `shown(d)`: numbers that only descriptions show."""
         least = [f"1 <= d[{index}] <= {_MOST}" for index in range(self.dimensions)]
-        return "\n".join(
-            (
-                "def fits(d):",
-                f"    if not ({' and '.join(least) or 'True'}): return False",
-                *self._assignments(asked),
-                *(f"    if not ({question}): return False" for question in asked),
-                "    return True",
-                "def numbers(d):",
-                *self._assignments([*codes, *arrays]),
-                f"    return [{', '.join(codes)}], [{', '.join(arrays)}]",
-                "def shown(d):",
-                *self._assignments(shown),
-                f"    return [{', '.join(shown)}]",
-                "",
-            )
-        )
+        lines = ["def numbers(d):", f"    if not ({' and '.join(least) or 'True'}): return None"]
+        made: set[int] = set()
 
-    def _assignments(self, codes: Sequence[str]) -> list[str]:
-        """The unknowns that formulas need, each after those that it needs itself."""
+        def assign(unknowns: set[int]) -> None:
+            """Each after those that it needs."""
+            lines.extend(f"    u{index} = {self.codes[index]}" for index in sorted(unknowns - made))
+            made.update(unknowns)
+
+        guards = [(self._needed([question]), question, answer) for question, answer in self.guards.items()]
+        for needed, question, answer in sorted(
+            guards, key=lambda guard: len(guard[0])
+        ):  # what is quick to ask first
+            assign(needed)
+            lines.append(f"    if {'not ' if answer else ''}({question}): return None")
+        assign(self._needed([*codes, *arrays]))
+        lines += [f"    return [{', '.join(codes)}], [{', '.join(arrays)}]", "def shown(d):"]
+        made.clear()
+        assign(self._needed(shown))
+        return "\n".join((*lines, f"    return [{', '.join(shown)}]", ""))
+
+    def _needed(self, codes: Sequence[str]) -> set[int]:
+        """The unknowns that formulas need, and those that these need themselves."""
         needed: set[int] = set()
         waiting = list(codes)
         while waiting:
@@ -214,7 +216,7 @@ class Trace:
                 if (index := int(name)) not in needed:
                     needed.add(index)
                     waiting.append(self.codes[index])
-        return [f"    u{index} = {self.codes[index]}" for index in sorted(needed)]
+        return needed
 
 
 def _caller() -> str:

@@ -119,7 +119,7 @@ def _from_source(
     if form == "graphdef":
         from cenote.frontends.tensorflow.reader import load_graph_def
 
-        return load_graph_def(source, text=_is_text(source.read(0, 64)), problems=problems)
+        return load_graph_def(source, text=is_graph_text(source.read(0, 64)), problems=problems)
     raise ArgumentError(f"a model in the format {form} is given by its path: it has other files beside it")
 
 
@@ -148,7 +148,7 @@ def format_of(source: Source) -> Format:
         return "tflite"
     if start.startswith((b"\x89HDF\r\n\x1a\n", b"PK\x03\x04")):
         return "keras"
-    if _is_text(start):
+    if is_graph_text(start):
         return "graphdef"
     if _LAYERS.match(start):
         return "layers"
@@ -164,7 +164,7 @@ def format_of(source: Source) -> Format:
     return "onnx"
 
 
-def _is_text(start: bytes) -> bool:
+def is_graph_text(start: bytes) -> bool:
     """Is it a GraphDef in protobuf's text form?"""
     return start.lstrip().startswith((b"node {", b"node{", b"versions {", b"library {"))
 

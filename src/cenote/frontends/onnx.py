@@ -106,7 +106,7 @@ def _read(source: Source) -> tuple[Any, Contents]:
         raise ModelError(
             f"not an ONNX model, or truncated or damaged: its {source.size} bytes cannot be parsed"
         ) from error
-    return model, {index: source.array(span.offset, span.length) for index, span in parts.weights.items()}
+    return model, dict(zip(parts.weights, source.arrays([*parts.weights.values()]), strict=True))
 
 
 def _import(model: Any, contents: Contents, folder: Path | None, problems: list[str] | None) -> ImportedModel:

@@ -22,6 +22,12 @@ class Bound(Op):
         known = {i: None if value is None else TensorType.known(value) for i, value in self.constants.items()}
         return [known[i] if i in known else next(given) for i in range(count)]
 
+    def names(self, given: Sequence[str]) -> tuple[str, ...]:
+        """Names for the inputs of `op`, those left over being `given`: a constant's is that of its place."""
+        free, count = iter(given), len(given) + len(self.constants)
+        spelt = {i: "" if value is None else f"constant{i}" for i, value in self.constants.items()}
+        return tuple(spelt[i] if i in spelt else next(free) for i in range(count))
+
     def infer(self, *inputs: TensorType | None) -> Types:
         return self.op.infer(*self._all(inputs))
 

@@ -6,7 +6,8 @@ import dataclasses
 
 from cenote.compiler.compile import Compilation, compile_graph
 from cenote.core import settings
-from cenote.core.types import Declared, TensorType
+from cenote.core.types import Array, Declared, TensorType
+from cenote.functional.bound import Bound
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Op, Types
 from cenote.runtime.program import Program
@@ -28,7 +29,14 @@ def compiled_program(
     types = {n: x for n, x in zip(names, inputs, strict=True) if x is not None} | dict(
         zip(made, outputs, strict=True)
     )
-    graph = Graph(declared, tuple(made), (Node(op, tuple(names), tuple(made), op.name),), types=types)
+    constants: dict[str, Array] = {}
+    if isinstance(op, Bound):  # passes know the operator within
+        places = op.names(names)
+        constants = {f"constant{i}": value for i, value in op.constants.items() if value is not None}
+        op, names = op.op, [*places]
+        types |= {name: TensorType(value.dtype, value.shape) for name, value in constants.items()}
+    node = Node(op, tuple(names), tuple(made), op.name)
+    graph = Graph(declared, tuple(made), (node,), constants, types)
     plan = compile_graph(graph, Compilation(threads))
     if any(isinstance(step, HostStep) for step in plan.program.steps):
         return None

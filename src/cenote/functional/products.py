@@ -58,8 +58,8 @@ def _operation(op: MatMul | Gemm, types: Types) -> Operation:
 def matmul(input: A, other: A, *, out: A | None = None, threads: int | None = None) -> A:
     """The product of two arrays, as torch.matmul and numpy.matmul.
 
-    input, other  (..., M, K) and (..., K, N) of one type: float64, float32, float16, bfloat16, or an integer of 32 or
-                  64 bits; the axes before the last two broadcast; 1-D is a row (left) or a column (right)
+    input, other  (..., M, K) and (..., K, N) of one type, float64, float32, float16, bfloat16 or an integer; the axes
+                  before the last two broadcast; 1-D is a row (left) or a column (right)
     out           an array for the result
     threads       threads to use; None: as many as there are cores
 

@@ -21,7 +21,7 @@ from cenote.functional.dispatch import call
 from cenote.functional.elementwise import arithmetic as elementwise
 from cenote.functional.elementwise import unary
 from cenote.functional.elementwise.formulas import named_type, type_name
-from cenote.functional.elementwise.recorder import fused, record
+from cenote.functional.elementwise.recorder import fused
 from cenote.functional.movement import numbers_of
 from cenote.functional.types import A
 from cenote.ops.checks import normalize_axis, unique_axes
@@ -30,16 +30,9 @@ from cenote.ops.reduction.cumulative import CumProd, CumSum
 
 _OPS: dict[str, Any] = {
     "sum": onnx.ReduceSum, "mean": onnx.ReduceMean, "prod": onnx.ReduceProd, "amax": onnx.ReduceMax,
-    "amin": onnx.ReduceMin, "l1": onnx.ReduceL1, "l2": onnx.ReduceL2,
+    "amin": onnx.ReduceMin, "l1": onnx.ReduceL1, "l2": onnx.ReduceL2, "logsumexp": onnx.ReduceLogSumExp,
 }  # fmt: skip
 _squared_distance = fused(lambda x, mean: (x - mean) * (x - mean))
-_finite_or_zero = fused(lambda x: _choose(elementwise.isfinite(x), x, 0))
-_shifted_exp = fused(lambda x, largest: unary.exp(x - largest))
-
-
-def _choose(condition: Any, a: Any, b: Any) -> Any:
-    """A choice, of recorded arrays."""
-    return record("where", condition, a, b)
 
 
 def parse_reduction(types: Types, where: str, kind: str, dim: Any, keepdim: Any) -> Operation:
@@ -181,18 +174,9 @@ def logsumexp(
     input: A, dim: Any, keepdim: bool = False, *, out: A | None = None, threads: int | None = None
 ) -> A:
     """log(sum exp(input)) along axes, without overflow; of integers as float32."""
-    dtype = _type(input)
-    if not is_float(dtype):
-        input, dtype = elementwise.to(input, "float32", threads=threads), np.dtype(np.float32)
-    wide, _ = _wide(input, "logsumexp", threads)
-    if any(wide.shape[axis] == 0 for axis in _axes("logsumexp", dim, len(wide.shape))):
-        made = unary.log(sum(wide, dim, keepdim, threads=threads), threads=threads)
-        return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
-    largest = amax(wide, dim, True, threads=threads)
-    shift = _finite_or_zero(largest, threads=threads)
-    total = sum(_shifted_exp(wide, shift, threads=threads), dim, keepdim, threads=threads)
-    made = elementwise.add(unary.log(total, threads=threads), shift.reshape(total.shape), threads=threads)
-    return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
+    if not is_float(_type(input)):
+        input = elementwise.to(input, "float32", threads=threads)
+    return cast(A, _reduced("logsumexp", "logsumexp", input, dim, keepdim, out, threads))
 
 
 def cumsum(input: A, dim: int, *, dtype: Any = None, out: A | None = None, threads: int | None = None) -> A:

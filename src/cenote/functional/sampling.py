@@ -19,7 +19,8 @@ from cenote.functional.dispatch import call
 from cenote.functional.types import A, Numbers
 from cenote.ops.base import Op
 from cenote.ops.checks import int64s
-from cenote.ops.conv.deform_conv import Col2Im, DeformConv
+from cenote.ops.conv.col2im import Col2Im
+from cenote.ops.conv.deform_conv import DeformConv
 from cenote.ops.movement.grid_sample import AffineGrid, GridSample
 from cenote.ops.movement.resize import Resize
 from cenote.ops.movement.unfold import Unfold

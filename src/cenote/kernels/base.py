@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -25,7 +25,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Scalar
 from cenote.core.sizes import Real, Size, plain
 from cenote.core.target import Target
-from cenote.core.types import PLAIN, Array, Layout, TensorType, short_name
+from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType, short_name
 from cenote.runtime.formulas import word_of_float
 from cenote.runtime.steps import Slot
 
@@ -169,14 +169,38 @@ def halo_offset(shape: Sequence[int], layout: Layout) -> int:
     return sum(begin * stride for (begin, _), stride in zip(layout.halo, strides, strict=True))
 
 
-Argument = View | Array | int | float | None
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A constant of float32 that a lowering makes of weights, in the order in which a kernel reads them.
+
+    `make` is called once, when the kernels of all calls are known, by any thread: packing the weights of a model takes
+    all cores, and as long as its kernels are being compiled.
+    """
+
+    shape: tuple[int, ...]
+    make: Callable[[], Array]
+    dtype: np.dtype[Any] = FLOAT32
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+Argument = View | Array | Packed | int | float | None
+
+
+def content_of(argument: Argument) -> Array | None:
+    """The array of a constant argument, packed now if need be; None of others."""
+    if isinstance(argument, Packed):
+        return argument.make()
+    return argument if isinstance(argument, np.ndarray) else None
 
 
 @dataclass(frozen=True)
 class Call:
     """One launch of a kernel: the arguments in the order of the kernel's parameters.
 
-    An array among them is a constant that the lowering prepared (packed weights); None is a null pointer. `items` is
+    An array among them, or a Packed, is a constant that the lowering prepared; None is a null pointer. `items` is
     the number of independent pieces, `grain` how many of them a thread takes at a time (about 20 to 100 us of work),
     `scratch` the bytes each thread needs. `independent`: it may run at the same time as the call before it of the
     same lowering, and as those that may run at the same time as that one. `operations`: those that the kernel executes,
@@ -248,14 +272,14 @@ def word_of(argument: Argument) -> int | Slot:
         return 0
     if isinstance(argument, View):
         return argument.slot
+    if isinstance(argument, np.ndarray | Packed):
+        raise TypeError("an array argument must be made a constant of the program first")
     if isinstance(argument, float):
         return word_of_float(argument)
     if isinstance(argument, Real):
         return argument.bits()
     if isinstance(argument, Size):
         return cast(int, argument)
-    if isinstance(argument, np.ndarray):
-        raise TypeError("an array argument must be made a constant of the program first")
     return int(argument)
 
 

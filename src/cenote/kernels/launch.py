@@ -14,21 +14,28 @@ from cenote.codegen import jit
 from cenote.codegen.worker import Source
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import Argument, Call, View, word_of
+from cenote.kernels.base import Argument, Call, Packed, View, word_of
 from cenote.kernels.driver import CALL_ARRAYS, direct_call, driver_sources
 from cenote.runtime.memory import address_of, aligned_bytes
 from cenote.runtime.steps import KernelStep, Slot
 
 
-def with_constants(call: Call, constant: Callable[[Array], Slot]) -> Call:
-    """The call with its arrays in the program's constants; `constant` puts one there."""
+def with_constants(
+    call: Call, constant: Callable[[Array], Slot], later: Callable[[Packed], Slot] | None = None
+) -> Call:
+    """The call with its arrays in the program's constants; `constant` puts one there, `later` one that is packed then
+    (without it, it is packed now)."""
 
     def placed(argument: Argument) -> Argument:
-        if not isinstance(argument, np.ndarray):
+        if not isinstance(argument, np.ndarray | Packed):
             return argument
-        return View(TensorType(argument.dtype, argument.shape), PLAIN, (), constant(argument))
+        if isinstance(argument, Packed):
+            slot = constant(argument.make()) if later is None else later(argument)
+        else:
+            slot = constant(argument)
+        return View(TensorType(argument.dtype, argument.shape), PLAIN, (), slot)
 
-    if not [argument for argument in call.arguments if isinstance(argument, np.ndarray)]:
+    if not [argument for argument in call.arguments if isinstance(argument, np.ndarray | Packed)]:
         return call
     return replace(call, arguments=tuple(map(placed, call.arguments)))
 

@@ -55,7 +55,7 @@ class MultiplyAddSpec(KernelSpec):
 
 @dataclass(frozen=True)
 class ReadSpec(KernelSpec):
-    """An item: `rounds` times the `elements` of its stretch of x (a multiple of `UNROLLED` vectors), added up.
+    """An item: `rounds` times the `elements` of its stretch of x, added up (a multiple of twice `UNROLLED` vectors).
 
     As one stream, or as `UNROLLED` streams side by side with what comes next asked for early: which of them is faster
     beyond the second cache differs from processor to processor.
@@ -76,13 +76,18 @@ class ReadSpec(KernelSpec):
             sums = [k.variable(k.constant(I32, 0, lanes)) for _ in range(UNROLLED)]
             each = k.number("elements") // UNROLLED
             for _ in k.range(0, k.number("rounds")):
-                for at in k.range(0, each, lanes):
-                    place = start + at if self.streams else start + at * UNROLLED
-                    for index, total in enumerate(sums):
-                        source = place + (each * index if self.streams else index * lanes)
-                        if self.streams:
+                if self.streams:
+                    for at in k.range(0, each, lanes):
+                        for index, total in enumerate(sums):
+                            source = start + (each * index + at)
                             k.prefetch(source, _AHEAD // I32.nbytes)
-                        total.value = total.value + source.load(0, lanes)
+                            total.value = total.value + source.load(0, lanes)
+                else:
+                    for at in k.range(0, k.number("elements"), 2 * UNROLLED * lanes):
+                        place = start + at
+                        for index in range(2 * UNROLLED):
+                            total = sums[index % UNROLLED]
+                            total.value = total.value + place.load(index * lanes, lanes)
             result = sums[0].value
             for total in sums[1:]:
                 result = result + total.value

@@ -6,8 +6,6 @@ this module imports nothing that emits code.
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
 from cenote.core.errors import UnsupportedError
@@ -17,23 +15,27 @@ from cenote.core.types import Array
 def tap_table(
     window: tuple[int, ...], steps: tuple[int, ...], origin: int, channels: int, channel_step: int
 ) -> Array:
-    """The offsets of a window's taps, channel by channel, from `origin` on."""
-    taps = [
-        sum(i * step for i, step in zip(tap, steps, strict=True)) - origin
-        for tap in itertools.product(*map(range, window))
-    ]
-    table = np.add.outer(np.arange(channels, dtype=np.int64) * channel_step, np.array(taps, np.int64)).ravel()
-    if table.size and np.abs(table).max() >= 1 << 31:
+    """The offsets of a window's taps, channel by channel, from `origin` on; steps are not negative."""
+    taps = _taps(window, steps, origin)
+    last = (channels - 1) * channel_step
+    if max(last + max(taps[-1], 0), origin) >= 1 << 31:
         raise UnsupportedError("conv: an image of more than 2**31 elements is not supported; split it")
-    return table.astype(np.int32)
+    planes = np.arange(channels, dtype=np.int32) * np.int32(channel_step if last else 0)
+    table: Array = np.add.outer(planes, np.array(taps, np.int32)).ravel()
+    return table
 
 
 def row_table(window: tuple[int, ...], steps: tuple[int, ...], origin: int) -> Array:
     """Offsets of the rows (or taps) of a window from a pixel."""
-    taps = itertools.product(*map(range, window))
-    return np.array(
-        [sum(i * step for i, step in zip(tap, steps, strict=True)) - origin for tap in taps], np.int32
-    )
+    return np.array(_taps(window, steps, origin), np.int32)
+
+
+def _taps(window: tuple[int, ...], steps: tuple[int, ...], origin: int) -> list[int]:
+    """Offsets of a window's taps, rising."""
+    taps = [-origin]
+    for extent, step in zip(window, steps, strict=True):
+        taps = [tap + i * step for tap in taps for i in range(extent)]
+    return taps
 
 
 def tap_steps(count: int, step: int) -> Array:

@@ -15,9 +15,10 @@ from cenote.ops.base import Check, Decoder, Op
 
 _FILES: dict[str, str] = {
     "reorder": "",
+    "conv.col2im": "Col2Im",
     "conv.conv": "Conv",
     "conv.conv_transpose": "ConvTranspose",
-    "conv.deform_conv": "Col2Im DeformConv",
+    "conv.deform_conv": "DeformConv",
     "conv.gated_conv": "",
     "elementwise.activation": (
         "Celu Clip Elu Gelu HardSigmoid HardSwish LeakyRelu Mish Relu Selu Shrink Sigmoid Softplus "
@@ -36,6 +37,10 @@ _FILES: dict[str, str] = {
         "Sign Sin Sinh Sqrt Tan"
     ),
     "elementwise.where": "Tile Trilu Where",
+    "learning.features": "ai.onnx.ml.ArrayFeatureExtractor ai.onnx.ml.Binarizer TfIdfVectorizer",
+    "learning.optimizers": (
+        "ai.onnx.preview.training.Adagrad ai.onnx.preview.training.Adam ai.onnx.preview.training.Momentum"
+    ),
     "linear.einsum": "Einsum",
     "linear.gemm": "Gemm",
     "linear.matmul": "MatMul",

@@ -60,6 +60,8 @@ def _as_type(kind: str, op: str, node: Imported, attribute: str) -> Any:
         return node.flag(attribute)
     if kind.startswith("tuple[int, "):
         return as_ints(op, attribute, value)
+    if kind.startswith("tuple[float, "):
+        return tuple(float(item) for item in value)
     if kind == "Pairs":
         return pairs_from_onnx(op, value)
     if kind == "np.dtype[Any]":

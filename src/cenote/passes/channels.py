@@ -91,6 +91,8 @@ class _Movements:
         if not all(self._is_map(name) for name in node.inputs):
             return
         sizes = [self.graph.types[name].shape[1] for name in node.inputs]
+        if 2 * sum(sizes) < self.lanes and not any(name in self.awkward for name in node.inputs):
+            return  # blocked, it would be mostly padding: a stack of three has 16 times the bytes with AVX-512
         aligned = all(size % self.lanes == 0 for size in sizes[:-1])
         self.channels[node.outputs[0]] = tuple(channel for name in node.inputs for channel in self._of(name))
         if not aligned or any(name in self.awkward for name in node.inputs):

@@ -36,8 +36,10 @@ from cenote.ops.linear.gemm import Gemm
 from cenote.ops.movement.parts import Concat, Split
 from cenote.ops.normalization.batch_normalization import BatchNormalization
 from cenote.ops.pool.window import MaxPool
+from cenote.runtime.pieces import on_all_cores
 
 K = TypeVar("K", bound=Op)
+_PIECE = 1 << 20  # bytes of weights that a thread scales at a time
 
 
 class Rewriter:
@@ -153,9 +155,15 @@ def _scale_filters(op: Conv | ConvTranspose, weights: Array, scale: Array) -> Ar
     """Weights times the scale of the filter (output channel) they belong to."""
     if isinstance(op, Conv):
         shape = (-1, *[1] * (weights.ndim - 1))
-        scaled: Array = np.empty_like(weights)
-        # In float64, rounded once, without a float64 copy of the weights (ResNet-50: 0.2 s of page faults).
-        np.multiply(weights, scale.reshape(shape), out=scaled, casting="same_kind")
+        scaled, factors = np.empty_like(weights), scale.reshape(shape)
+        filters = max(1, _PIECE * len(weights) // max(1, weights.nbytes))
+
+        def work(piece: int) -> None:
+            part = slice(piece * filters, (piece + 1) * filters)
+            # In float64, rounded once, without a float64 copy of the weights (ResNet-50: 0.2 s of page faults).
+            np.multiply(weights[part], factors[part], out=scaled[part], casting="same_kind")
+
+        on_all_cores(-(-len(weights) // filters), work)
         return scaled
     # ConvTranspose's weights are (C, M/groups, …): the filters of a group lie along axis 1.
     per_group = scale.reshape(op.groups, 1, -1, *[1] * (weights.ndim - 2))

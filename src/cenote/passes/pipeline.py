@@ -16,11 +16,13 @@ from cenote.passes.attention import recognize_attention
 from cenote.passes.chains import fuse_chains
 from cenote.passes.channels import compose_channels
 from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
+from cenote.passes.einsum import write_out_einsums
 from cenote.passes.fuse import fuse, fuse_gates
 from cenote.passes.fuse_products import add_to_products, fuse_products
 from cenote.passes.global_pools import recognize_global_pools
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
+from cenote.passes.stacks import add_stacks
 from cenote.passes.transposes import sink_transposes
 from cenote.passes.widen import widen
 
@@ -33,6 +35,7 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         *((forbid_winograd,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
         say_groups,
+        write_out_einsums,
         sink_transposes,
         widen,
         remove_identities,
@@ -42,6 +45,7 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         recognize_activations,
         recognize_normalizations,
         recognize_global_pools,  # of the means that no normalisation took
+        add_stacks,
         eliminate_dead,
         fuse_products,
         lambda graph: recognize_attention(graph, target),

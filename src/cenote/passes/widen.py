@@ -9,8 +9,8 @@
 Constants become float32 here, once. Values are rounded to 16 bits where the model gives them away, where it casts them
 itself, and where an operator looks at them without making such floats (a comparison). Between operators nothing is
 rounded, so that results are closer to the exact ones than those of a machine with 16-bit arithmetic, and a value past
-65504 is no infinity before it gets to an output. Graphs without convolutions and products keep their 16 bits, in which
-the other kernels read and write half the bytes.
+65504 is no infinity before it gets to an output. Graphs without convolutions, products and recurrent layers keep their
+16 bits, in which the other kernels read and write half the bytes.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from cenote.ops.linear.einsum import Einsum
 from cenote.ops.linear.gemm import Gemm
 from cenote.ops.linear.matmul import MatMul
 from cenote.ops.sequence.attention import Attention
+from cenote.ops.sequence.recurrent import GRU, LSTM, RNN
 
-WORTH_IT = (Attention, Conv, ConvTranspose, DeformConv, Einsum, Gemm, MatMul)
+WORTH_IT = (Attention, Conv, ConvTranspose, DeformConv, Einsum, Gemm, MatMul, GRU, LSTM, RNN)
 
 
 def widen(graph: Graph) -> Graph:
-    """Compute in float32 where a convolution or product of 16-bit floats is among the nodes."""
+    """Compute in float32 where a convolution, product or recurrent layer of 16-bit floats is among the nodes."""
     if not any(
         isinstance(node.op, WORTH_IT) and _is_half(graph.type_of(node.inputs[0])) for node in graph.nodes
     ):

@@ -9,17 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable
 from functools import cache
-from queue import SimpleQueue
 
 from cenote.codegen import cache as object_cache
 from cenote.core.files import open_regular
-from cenote.core.target import physical_cores
-from cenote.runtime.threads import start_thread
+from cenote.runtime.pieces import on_all_cores
 
 _CHUNK = 1 << 20  # bytes that one thread digests at a time
 _BLOCK = 1 << 18  # bytes read at a time: they stay in the cache, and no model is in memory for its digest
@@ -69,51 +66,9 @@ def _joined(nbytes: int, piece: Callable[[int], bytes]) -> str:
     def work(index: int) -> None:
         found[index] = piece(index)
 
-    _on_threads(count, work, 1)
+    on_all_cores(count, work, 1)
     digests = [nbytes.to_bytes(8, "little"), *(found[index] for index in range(count))]
     return hashlib.sha256(b"".join(digests)).hexdigest()
-
-
-def _on_threads(count: int, work: Callable[[int], None], least: int) -> None:
-    """Do `work(index)` for index 0 .. count - 1, on one thread per core with `least` of them or more for each.
-
-    What is waited for is work that helpers have begun, not helpers: one that does not come to life has begun none. When
-    this returns or raises, Ctrl-C included, nothing is being worked on.
-    """
-    waiting, begun, ended = iter(range(count)), 0, SimpleQueue[None]()
-    lock, failures = threading.Lock(), list[Exception]()
-
-    def help_along() -> None:
-        nonlocal begun
-        while not failures:
-            with lock:
-                index = next(waiting, None)
-                begun += index is not None
-            if index is None:
-                return
-            try:
-                work(index)
-            except Exception as error:
-                failures.append(error)
-            ended.put(None)
-
-    helpers = min(count // least, physical_cores()) - 1
-    while helpers > 0 and start_thread(help_along, ()):
-        helpers -= 1
-    try:
-        while not failures:
-            with lock:
-                index = next(waiting, None)
-            if index is None:
-                break
-            work(index)
-    finally:
-        with lock:
-            waiting = iter(())
-        for _ in range(begun):
-            ended.get()
-    if failures:
-        raise failures[0]
 
 
 # ---- checksums of constants -----------------------------------------------------------------------------------------
@@ -154,7 +109,7 @@ def is_sound(content: memoryview, sums: bytes, handle: int) -> bool:
         if zlib.crc32(content[index * CHUNK : (index + 1) * CHUNK]) != wanted[index]:
             wrong.append(index)
 
-    _on_threads(len(wanted), work, _WORTH_A_THREAD)
+    on_all_cores(len(wanted), work, _WORTH_A_THREAD)
     if not wrong and len(wanted) > _SMALL:
         _remember(state, os.fstat(handle))
     return not wrong

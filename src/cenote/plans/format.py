@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cenote.graph.graph import Graph
     from cenote.passes.specialize import Continuation
 
-MAGIC = b"cenote-plan\x00\x00\x00\x00\x06"
+MAGIC = b"cenote-plan\x00\x00\x00\x00\x07"
 PAGE = 4096
 TRUSTED = (
     "cenote.ops.",
@@ -95,7 +95,7 @@ class SizedPlan:
     `inputs` and `outputs` name the program's; where shapes depend on content, `tail` is what follows."""
 
     template: Template
-    text: str
+    text: bytes
     made_with: tuple[tuple[int, ...], ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -108,8 +108,9 @@ class SizedPlan:
         if made is None:
             return None
         same = tuple(type.shape for type in made.inputs) == self.made_with
-        graph = self.graph if same else None
-        return _PlanOfSizes(made, self.text.encode(), tuple(numbers), self.template.formulas, graph)
+        return _PlanOfSizes(
+            made, self.text, self.template.formulas, tuple(numbers), self.graph if same else None
+        )
 
 
 @dataclass
@@ -145,10 +146,10 @@ class Tail:
 
 @dataclass(frozen=True)
 class _PlanOfSizes(StoredPlan):
-    """A plan for some sizes of a class."""
+    """A plan for some sizes of a class: formulas of its description's numbers, and the sizes."""
 
-    dimensions: tuple[int, ...]
     formulas: Formulas
+    dimensions: tuple[int, ...]
     graph: Graph | None
 
     @cached_property

@@ -40,7 +40,7 @@ def record_of(
     template = plan.template
     formulas = template.formulas
     return {
-        "pattern": pattern, "text": plan.text,
+        "pattern": pattern, "text": plan.text.decode(),
         "shapes": [list(shape) for shape in plan.made_with],
         "source": formulas.source, "code": binascii.b2a_base64(formulas.code).decode(), "python": formulas.python,
         "things": [thing if isinstance(thing, str) else encode(thing) for thing in formulas.things],
@@ -139,7 +139,7 @@ def sized_plan(
     if len(inputs) != len(template.inputs) or len(outputs) != len(template.outputs):
         records.refuse("names are missing")
     tail = tail_of(record["tail"], constants, addresses, threads)
-    text = records.text(record["text"], "a description")
+    text = records.text(record["text"], "a description").encode()
     return _pattern(record["pattern"]), SizedPlan(template, text, shapes, inputs, outputs, tail)
 
 

@@ -129,6 +129,7 @@ class _Session:
         self.ordinary: list[int] = []
         self.pieces: list[Collected] = []
         self.spans: tuple[Span, ...] = ()
+        self.shown = 0  # calls of the batch that the timeline is of
 
     def warm_up(self) -> bool:
         """First calls, cold; False where the log has no room for one."""
@@ -168,7 +169,9 @@ class _Session:
         if recorder.calls and recorder.filled <= 1:
             notes = [recorder.notes(thread) for thread in range(recorder.threads)]
             self.pieces.append(collect(recorder.calls, notes, self.parts, recorder.threads))
-            self.spans = timeline(recorder.calls, notes, self.parts)
+            if len(recorder.calls) > self.shown:
+                self.shown = len(recorder.calls)
+                self.spans = timeline(recorder.calls, notes, self.parts)
         recorder.clear()
 
 

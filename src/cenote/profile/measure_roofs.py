@@ -1,7 +1,7 @@
 """Measures what this machine can do at best, with kernels of our own on the threads that run models.
 
 Each figure is the best of several tries, and its spread how far the middle one lies behind it. All of it takes about a
-second and is kept in the cache, unless the machine was busy with other things meanwhile.
+second and is kept in the cache; for a few minutes only where the machine was busy with other things meanwhile.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ _TRY = 1e-3  # seconds of one try, about
 _BARRIERS = 100
 _PAGES = 2048
 _MEMORY = 64 << 20, 256 << 20  # bytes that are taken to lie in main memory, at least and at most
-_BUSY = 0.3  # cores that others kept busy, above which figures are not kept
+_TOGETHER = 0.8  # of the time that chunks are done at the same time
+_BUSY = 0.3  # cores that others kept busy, above which figures are kept for a few minutes only
+_BUSY_KEPT = 600.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,10 @@ def roofs(threads: int, fresh: bool = False) -> Roofs:
     watch = Watch()
     made = _measure(missing, found)
     environment = watch.environment()
+    quiet = (environment.foreign_cores or 0.0) < _BUSY and (environment.steal_cores or 0.0) < _BUSY
+    made = replace(made, quiet=made.quiet and quiet, measured=time.time())
     _of_process[_name()] = made
-    if (environment.foreign_cores or 0.0) < _BUSY and (environment.steal_cores or 0.0) < _BUSY:
-        cache.write_text(_name(), json.dumps({"schema": SCHEMA, **to_plain(made)}))
+    cache.write_text(_name(), json.dumps({"schema": SCHEMA, **to_plain(made)}))
     return made
 
 
@@ -96,9 +99,10 @@ def _name() -> str:
 
 def _kept() -> Roofs | None:
     try:
-        return from_plain(Roofs, json.loads(cache.read_text(_name()) or "null"), SCHEMA)
+        found = from_plain(Roofs, json.loads(cache.read_text(_name()) or "null"), SCHEMA)
     except (ValueError, ArgumentError):
         return None
+    return found if found.quiet or 0 <= time.time() - found.measured < _BUSY_KEPT else None
 
 
 def _measure(counts: Sequence[int], known: Roofs | None) -> Roofs:
@@ -202,8 +206,9 @@ def _edges(call: RecordedCall, caller: Notes) -> tuple[int, int]:
     return int(caller.begin[own][native].min()), int(caller.end[own][native].max())
 
 
-def _busy(notes: Sequence[Notes], begin: int, end: int) -> int:
-    """Ticks from the first thread's begin of its chunk to the last one's end."""
+def _busy(notes: Sequence[Notes], begin: int, end: int) -> float:
+    """Ticks that all chunks take at the speed that their threads reach side by side. Where these were not side by side
+    (one was asleep, or had no core), from the first one's begin to the last one's end."""
     chunks = [
         (int(each.begin[at]), int(each.end[at]))
         for each in notes
@@ -211,7 +216,11 @@ def _busy(notes: Sequence[Notes], begin: int, end: int) -> int:
             (each.row >= 0) & (each.items > 0) & (each.begin >= begin) & (each.begin < end)
         )
     ]
-    return max(last for _, last in chunks) - min(first for first, _ in chunks)
+    first, last = min(first for first, _ in chunks), max(last for _, last in chunks)
+    together = min(last for _, last in chunks) - max(first for first, _ in chunks)
+    if together < _TOGETHER * (last - first):
+        return float(last - first)
+    return len(chunks) / sum(1 / max(1, last - first) for first, last in chunks)
 
 
 def _best(tries: Sequence[float], smallest: bool = False) -> Measured:

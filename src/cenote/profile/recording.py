@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -22,7 +21,7 @@ from cenote.graph.graph import Node
 from cenote.runtime.program import Program
 from cenote.runtime.steps import KernelStep
 from cenote.runtime.timing import HostRun, Recorder, TimedProgram
-from cenote.stage import Stage
+from cenote.stage import Stage, Stages
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def recorded_copy(model: Any, key: Any, recorder: Recorder) -> tuple[Any, list[P
     parts: list[Part] = []
     made = object.__new__(type(model))
     vars(made).update(vars(model))
-    made._stages = OrderedDict({key: _timed(model._stages[key], recorder, parts)})
+    made._stages = Stages({key: _timed(model._stages[key], recorder, parts)})
     return made, parts
 
 
@@ -82,7 +81,7 @@ def _timed(stage: Stage, recorder: Recorder, parts: list[Part]) -> Stage:
     made, program = copy.copy(stage), stage.plan.program
     parts.append(_part(stage, depth, first))
     made.plan = replace(stage.plan, program=TimedProgram.of(program, recorder, number))
-    made.following = OrderedDict()
+    made.following = Stages()
     if stage.tail is not None:
         cut = {each.name: getattr(stage.tail.cut, each.name) for each in fields(Cut)}
         made.tail = replace(stage.tail, cut=_TimedCut(**cut, recorder=recorder, number=number))

@@ -49,7 +49,8 @@ class BarrierRoof:
 @dataclass(frozen=True)
 class Roofs:
     """All of a machine, for the thread counts that were measured. `page_fault_us`: the first touch of 4 KiB of fresh
-    memory. `clock_ghz`: cycles of a core that is busy alone. `seconds` that all this took."""
+    memory. `clock_ghz`: cycles of a core that is busy alone. `seconds` that all this took. `quiet`: nothing else ran
+    meanwhile, or little; otherwise the figures are too low. `measured`: when, in seconds since 1970."""
 
     processor: str
     target: str
@@ -59,6 +60,8 @@ class Roofs:
     bandwidth: tuple[BandwidthRoof, ...]
     barriers: tuple[BarrierRoof, ...]
     seconds: float
+    quiet: bool = True
+    measured: float = 0.0
 
     def gigaops(self, dtype: str, threads: int) -> float | None:
         """Of so many threads; None for a dtype that was not measured. Of more threads than were measured: as many times
@@ -70,18 +73,24 @@ class Roofs:
         return found[count] * threads / count
 
     def transfer_seconds(self, read: int, written: int, threads: int) -> tuple[float, str] | None:
-        """The least time to move so many bytes with so many threads, when all of them lie in the nearest cache that has
-        room for them, and the name of that cache."""
+        """The least time to move so many bytes with so many threads: what has room in a cache is taken to lie there,
+        the nearest first. And the name of the cache that takes most of that time."""
         counts = {each.threads for each in self.bandwidth}
         if not counts or not read + written:
             return None
         count = min((each for each in counts if each >= threads), default=max(counts))
         levels = sorted((each for each in self.bandwidth if each.threads == count), key=lambda x: x.nbytes)
-        level = next((each for each in levels if read + written <= each.capacity), levels[-1])
-        per_read = 1 / level.read.value
-        per_written = max(2 / level.copy.value - per_read, 0.0)
-        seconds = (read * per_read + written * per_written) / 1e9
-        return seconds * count / max(threads, count), level.level
+        total, before = read + written, 0
+        parts: list[tuple[float, str]] = []
+        for level in levels:
+            room = min(total, level.capacity or total)
+            share = max(0, room - before) / total
+            per_read = 1 / level.read.value
+            per_written = max(2 / level.copy.value - per_read, 0.0)
+            parts.append((share * (read * per_read + written * per_written) / 1e9, level.level))
+            before = max(before, room)
+        seconds = sum(part for part, _ in parts)
+        return seconds * count / max(threads, count), max(parts)[1]
 
     def barrier_us(self, threads: int) -> float | None:
         """Of so many threads."""

@@ -11,7 +11,7 @@ import numpy as np
 from cenote.compiler.report import StepDescription
 from cenote.core.types import Array
 from cenote.profile.collect import Collected
-from cenote.profile.data import Kind, Rival, StepStats
+from cenote.profile.fields import Kind, Rival, StepStats
 from cenote.profile.recording import Part
 from cenote.profile.roofs import Roofs
 

@@ -1,7 +1,7 @@
 """What of a program depends on sizes: questions that say whether it holds for some, and formulas for its numbers.
 
-Both are Python that was generated when the model was compiled (`core.trace`), so that numbers for a new size take
-microseconds. Functions that they call are named, and looked up when they are first needed.
+Both are one function in Python that was generated when the model was compiled (`core.trace`), so that numbers for a new
+size take microseconds. Functions that it calls are named, and looked up when they are first needed.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def word_of_float(value: float) -> int:
 class Formulas:
     """Generated code and the things it names: functions, as "module:name", operators and arrays.
 
-    The code defines `fits(d)`, `numbers(d)`, which gives a list of whole numbers and one of arrays, and `shown(d)`, the
-    whole numbers of a description; `d` are the symbolic dimensions in order.
+    The code defines `numbers(d)`, which gives a list of whole numbers and one of arrays, or None for dimensions that a
+    guard refuses, and `shown(d)`, the whole numbers of a description; `d` are the symbolic dimensions in order.
     """
 
     source: str
@@ -74,20 +74,13 @@ class Formulas:
         exec(marshal.loads(self.code) if self.python == sys.version else _compiled(self.source), scope)
         return scope
 
-    def fit(self, dimensions: Dimensions) -> bool:
-        """Do they hold for these dimensions?"""
-        try:
-            return bool(self._made["fits"](dimensions))
-        except _NO_ANSWER:
-            return False
-
     def numbers(self, dimensions: Dimensions) -> tuple[list[int], list[Array]] | None:
-        """All numbers and arrays for dimensions that fit; None where one cannot be computed."""
+        """All numbers and arrays for these dimensions; None where they do not hold, or one cannot be computed."""
         try:
-            whole, arrays = self._made["numbers"](dimensions)
+            found: tuple[list[int], list[Array]] | None = self._made["numbers"](dimensions)
         except _NO_ANSWER:
             return None
-        return whole, arrays
+        return found
 
     def shown(self, dimensions: Dimensions) -> list[int]:
         """The numbers of a description, for dimensions that fit."""

@@ -44,14 +44,14 @@ def aligned_bytes(nbytes: int, what: str) -> Array:
 
     Raises CapacityError naming `what` when there is not so much memory.
     """
-    _require_available(nbytes, what)
-    if nbytes < _HUGE:
+    if nbytes < _HUGE:  # the system is not asked what is left: 0.01 to 0.1 ms
         try:
             raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
         except MemoryError as error:
             raise CapacityError(f"{what}: there is no memory for {nbytes} bytes") from error
         start = -address_of(raw) % ALIGNMENT
         return raw[start : start + nbytes]
+    _require_available(nbytes, what)
     block = _mapped(nbytes, what)
     block[::_SMALL] = 0
     return block

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -107,13 +108,20 @@ class Program:
     @cached_property
     def records(self) -> Records:
         """The steps as native code wants them."""
-        return Records.of(self.steps)
+        return Records.of(self.steps, self.constants)
 
     @property
     def kept_bytes(self) -> int:
         """Memory that the program takes by itself while it is kept, about: records, step table, an arena of its own."""
-        tables = len(self.records.starts) * self.driver.step_words * 8 + 2 * self.records.words.nbytes
+        tables = 8 * (len(self.records.starts) * self.driver.step_words + 2 * self.records.length)
         return tables + (self.arena_bytes if self.workplaces is None else 0)
+
+    def changed(self, **fields: Any) -> Program:
+        """The program with other `threads` or `flush`. What is known of its steps stays known."""
+        made = replace(self, **fields, _free=[])
+        known = ("records", "scratch_bytes")
+        vars(made).update({name: value for name, value in vars(self).items() if name in known})
+        return made
 
     @cached_property
     def scratch_bytes(self) -> int:
@@ -165,7 +173,7 @@ class Program:
     @cached_property
     def _on_one_thread(self) -> Program:
         """The same program, with the same results."""
-        return replace(self, threads=1, _free=[])
+        return self.changed(threads=1)
 
     @cached_property
     def _most_kept(self) -> int:
@@ -205,10 +213,7 @@ class Instance:
 
     def _build_records(self, records: Records) -> None:
         size, count = self.program.driver.step_words, len(records.starts)
-        words = records.words.copy() if records.words.size else np.zeros(1, np.int64)
-        for (kind, index), positions in records.places.items():
-            if kind == "constant":
-                words[positions] += address_of(self.program.constants[index])
+        words = records.words() if records.length else np.zeros(1, np.int64)
         self._words = (ctypes.c_int64 * words.size).from_buffer(words.data)
         self._patches = {
             memory: list(zip(positions.tolist(), words[positions].tolist(), strict=True))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core.types import Array
+from cenote.runtime.memory import address_of
 from cenote.runtime.steps import HostStep, Slot, Step
 
 Memory = tuple[str, int]  # kind and index of a slot
@@ -15,15 +16,16 @@ Memory = tuple[str, int]  # kind and index of a slot
 
 @dataclass(frozen=True)
 class Records:
-    """The steps of a program without addresses of memory.
+    """The steps of a program without addresses of memory that changes.
 
-    `words`: all argument records; a word that is a place holds its offset until `places` says which memory's address
-    is added to it (positions of words, by memory). Per kernel step: where its record `starts`, its `addresses`,
-    `items`, `grains` and `barriers`. `segments`: kernel steps that run one after another (first, behind the last), and
-    host steps.
+    `words`: makes all argument records, `length` words. Constants have their addresses; another place is an offset
+    until the address of the memory is added that `places` names (positions of words, by memory). Per kernel step: where
+    its record `starts`, its `addresses`, `items`, `grains` and `barriers`. `segments`: kernel steps that run one after
+    another (first, behind the last), and host steps.
     """
 
-    words: Array
+    words: Callable[[], Array]
+    length: int
     places: Mapping[Memory, Array]
     starts: Array
     addresses: Array
@@ -33,7 +35,7 @@ class Records:
     segments: tuple[tuple[int, int] | HostStep, ...]
 
     @staticmethod
-    def of(steps: Sequence[Step]) -> Records:
+    def of(steps: Sequence[Step], constants: Sequence[Array]) -> Records:
         """The records of the steps of a program."""
         words: list[int] = []
         places: dict[Memory, list[int]] = {}
@@ -43,7 +45,9 @@ class Records:
                 continue
             heads.append((len(words), step.address, step.items, step.grain, step.barrier))
             for word in step.words:
-                if isinstance(word, Slot):
+                if isinstance(word, Slot) and word.kind == "constant":
+                    words.append(address_of(constants[word.index]) + word.offset)
+                elif isinstance(word, Slot):
                     places.setdefault((word.kind, word.index), []).append(len(words))
                     words.append(word.offset)
                 else:
@@ -51,8 +55,9 @@ class Records:
         table = np.array(heads, np.int64).reshape(len(heads), 5)
         starts, addresses, items, grains, barriers = table.T
         found = {memory: np.array(positions) for memory, positions in places.items()}
+        made = np.array(words, np.int64)
         return Records(
-            np.array(words, np.int64), found, starts, addresses, items, grains, barriers, segments_of(steps)
+            made.copy, len(words), found, starts, addresses, items, grains, barriers, segments_of(steps)
         )
 
 

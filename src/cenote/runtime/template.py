@@ -1,7 +1,8 @@
 """A program for every set of sizes of a class: what its numbers are for some sizes is evaluated, not compiled.
 
 All whole numbers of the program, argument records first, are one vector: `base` holds those that are the same for all
-sizes, and values of the formulas go to their `positions` (`values` says which).
+sizes, and values of the formulas go to their `positions` (`values` says which). Of a set of sizes those values are
+kept, and what a run needs; the vector is made when somebody asks for more.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from cenote.core.cached import cached_property
 from cenote.core.types import Array, TensorType
 from cenote.runtime.formulas import Dimensions, Formulas
+from cenote.runtime.memory import address_of
 from cenote.runtime.program import Program, Workplaces
 from cenote.runtime.records import Memory, Records
 from cenote.runtime.steps import HostOperator, HostStep, KernelStep, Slot, Step
@@ -107,42 +109,72 @@ class Template:
 
         `workplaces`: those of the model; without, the program has its own.
         """
-        if not self.formulas.fit(dimensions):
-            return None
         found = self.formulas.numbers(dimensions)
         if found is None:
             return None
-        numbers = self.base.copy()
         try:
-            numbers[self.positions] = np.array(found[0], np.int64)[self.values]
+            values = np.array(found[0], np.int64)
         except OverflowError:  # sizes that no memory can hold: compiling for them says so
             return None
-        at, kernels = self.sections, self._kernels
+        numbers, tables, kernels, at = self.numbers(values), found[1], self._kernels, self.sections
         count = len(kernels.starts)
-        addresses = kernels.addresses[kernels.first + numbers[at.chosen : at.chosen + count]]
+        items, grains, scratch, chosen = (
+            numbers[first : first + count].copy() for first in (at.items, at.grains, at.scratch, at.chosen)
+        )
         hosts = {i: step.at(numbers) for i, step in enumerate(self.steps) if isinstance(step, HostTemplate)}
         records = Records(
-            numbers[: at.items], self.places, kernels.starts, addresses, numbers[at.items : at.items + count],
-            numbers[at.grains : at.grains + count], kernels.barriers,
+            lambda: self._words(values, tables), at.items, self._shared.memory, kernels.starts,
+            kernels.addresses[kernels.first + chosen], items, grains, kernels.barriers,
             tuple(hosts[segment] if isinstance(segment, int) else segment for segment in kernels.segments),
         )  # fmt: skip
         alone = bool(numbers[at.alone])
         program = Program(
-            steps=LazySteps(lambda: self._steps(numbers, hosts), len(self.steps)),
+            steps=LazySteps(lambda: self._steps(self.numbers(values), hosts), len(self.steps)),
             inputs=tuple(type.at(numbers) for type in self.inputs),
             outputs=tuple(type.at(numbers) for type in self.outputs),
-            constants=(*self.constants, *found[1]),
+            constants=(*self.constants, *tables),
             arena_bytes=int(numbers[at.arena]),
             driver=self.driver,
             threads=1 if alone else self.threads,
             alone=alone,
             workplaces=workplaces or Workplaces(),
         )
-        scratch = int(numbers[at.scratch : at.scratch + count].max(initial=0))
-        vars(program).update(
-            records=records, scratch_bytes=scratch
-        )  # they would be worked out from the steps
+        # They would be worked out from the steps.
+        vars(program).update(records=records, scratch_bytes=int(scratch.max(initial=0)))
         return program
+
+    def numbers(self, values: Array) -> Array:
+        """All numbers, from the values of the formulas."""
+        numbers = self.base.copy()
+        numbers[self.positions] = values[self.values]
+        return numbers
+
+    def _words(self, values: Array, tables: Sequence[Array]) -> Array:
+        """The argument records, with the addresses of constants and of the arrays that formulas gave."""
+        shared = self._shared
+        words: Array = shared.words.copy()
+        words[shared.positions] += values[shared.values]
+        if tables:
+            words[shared.places] += np.array([address_of(table) for table in tables])[shared.tables]
+        return words
+
+    @cached_property
+    def _shared(self) -> _Words:
+        words, own = self.base[: self.sections.items].copy(), len(self.constants)
+        places, tables, others = [], [], {}
+        for (kind, index), positions in self.places.items():
+            if kind != "constant":
+                others[kind, index] = positions
+            elif index < own:
+                words[positions] += address_of(self.constants[index])
+            else:
+                places.extend(positions.tolist())
+                tables.extend([index - own] * len(positions))
+        sized = self.positions < len(words)
+        return _Words(
+            words, self.positions[sized], self.values[sized],
+            np.array(places, np.int64), np.array(tables, np.int64), others,
+        )  # fmt: skip
 
     def _steps(self, numbers: Array, hosts: Mapping[int, HostStep]) -> tuple[Step, ...]:
         """The steps of a program with these numbers."""
@@ -193,6 +225,19 @@ class _Kernels:
     addresses: Array
     barriers: Array
     segments: tuple[tuple[int, int] | int, ...]
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What the argument records of all sizes share: the words but for what is added to them, formulas' `values` at
+    `positions` and addresses of formulas' `tables` at `places`; and the places in memory that runs bring."""
+
+    words: Array
+    positions: Array
+    values: Array
+    places: Array
+    tables: Array
+    memory: Mapping[Memory, Array]
 
 
 class LazySteps(Sequence[Step]):

@@ -81,11 +81,9 @@ class Recorder:
         log = aligned_bytes((HEADER + self._stride * threads) * 8, "the notes of a profile")
         self._log = log.view(np.int64)
         self._log[0] = self._stride * 8
-        self._address = address_of(self._log)
-        self._words = self._log.data  # reads and writes a word in 40 ns, where an array takes 100
+        self.address = address_of(self._log)
+        self.words = self._log.data  # reads and writes a word in 40 ns, where an array takes 100
         self._team: Team | None = None
-        self._control = self._words
-        self._field = 0
         self._workers = False
         self.clear()
 
@@ -107,24 +105,16 @@ class Recorder:
             made.begin, made.end = begin, time.perf_counter_ns()
         finally:
             self.on = False
-        made.notes = self._words[HEADER]
+        made.notes = self.words[HEADER]
 
     @property
     def filled(self) -> float:
         """The part of its room that the busiest thread needed; above 1 notes were lost."""
         return float(self._log[HEADER :: self._stride][: self.threads].max()) / self.room
 
-    def attach(self, team: Team, program: int) -> None:
-        """Let this team's next native calls note what they do. The caller holds the team's lock."""
-        if team is not self._team:
-            self._team, self._workers = team, self._workers or team.threads > 1
-            self._control, self._field = team.control.data, team.abi.words["log"]
-        self.calls[-1].runs.append((program, self._words[HEADER]))
-        self._control[self._field] = self._address
-
-    def detach(self) -> None:
-        """No notes of the calls that follow."""
-        self._control[self._field] = 0
+    def attend(self, team: Team) -> None:
+        """This team's threads are among those recorded."""
+        self._team, self._workers = team, self._workers or team.threads > 1
 
     def settle(self) -> None:
         """Wait until no worker writes any more: one that is late to the end of a run notes its wait afterwards."""
@@ -176,22 +166,31 @@ class TimedInstance(Instance):
 
     def __init__(self, program: Program, timed: TimedProgram) -> None:
         super().__init__(program)
-        self._timed = timed
+        self._timed, self._recorder, self._number = timed, timed.recorder, timed.number
+        self._team: Team | None = None
 
     def _run_segments(self, team: Team, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        recorder = self._timed.recorder
+        recorder = self._recorder
         if not recorder.on:
-            super()._run_segments(team, inputs, outputs)
+            _run(self, team, inputs, outputs)
             return
-        recorder.attach(team, self._timed.number)
+        if team is not self._team:  # its first run, mostly; what follows takes 0.3 us a run
+            recorder.attend(team)
+            self._team, self._control, self._field = team, team.control.data, team.abi.words["log"]
+        control, place = self._control, self._field
+        recorder.calls[-1].runs.append((self._number, recorder.words[HEADER]))
+        control[place] = recorder.address  # no other run of the team is in progress
         try:
-            super()._run_segments(team, inputs, outputs)
+            _run(self, team, inputs, outputs)
         finally:
-            recorder.detach()
+            control[place] = 0
 
     def _run_host(self, step: HostStep, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         begin = time.perf_counter_ns()
         super()._run_host(step, inputs, outputs)
-        if self._timed.recorder.on:
+        if self._recorder.on:
             number, end = self._timed.host_numbers[id(step)], time.perf_counter_ns()
-            self._timed.recorder.calls[-1].hosts.append(HostRun(self._timed.number, number, begin, end))
+            self._recorder.calls[-1].hosts.append(HostRun(self._number, number, begin, end))
+
+
+_run = Instance._run_segments

@@ -14,12 +14,8 @@ from cenote.core.types import Array
 
 
 class Cut(NamedTuple):
-    """An axis in tiles of some size: how many, how much they read together, how many do not read all of it, the outputs
-    of each and the inputs that each reads."""
+    """An axis in tiles of some size: the outputs of each and the inputs that each reads."""
 
-    parts: int
-    read: int
-    partial: int
     outputs: Array
     inputs: Array
 
@@ -27,7 +23,8 @@ class Cut(NamedTuple):
 @dataclass(eq=False)
 class Axis:
     """`out` outputs over `size` inputs: output o reads inputs low[o] to high[o] - 1, once clipped to the input, and
-    begins[o] to ends[o] - 1 of the padded axis. `aligned`: there is no padding and no two outputs read the same."""
+    begins[o] to ends[o] - 1 of the padded axis. `aligned`: there is no padding and no two outputs read the same.
+    `begin`: the padding before windows that slide; None where ranges are given."""
 
     size: int
     out: int
@@ -37,6 +34,7 @@ class Axis:
     ends: Array
     aligned: bool
     stride: int = 1
+    begin: int | None = None
 
     def __post_init__(self) -> None:
         self._spans: dict[tuple[int, bool], int] = {}
@@ -46,18 +44,32 @@ class Axis:
         """The most inputs that neighbouring outputs read, wherever they lie: it never shrinks with their number."""
         key = outputs, padded
         if key not in self._spans:
-            first, last = (self.begins, self.ends) if padded else (self.low, self.high)
-            self._spans[key] = int((last[outputs - 1 :] - first[: self.out - outputs + 1]).max())
+            if self.begin is None:
+                reads = self.high[outputs - 1 :] - self.low[: self.out - outputs + 1]
+                self._spans[key] = int(reads.max())
+            else:
+                self._spans[key] = int(self.spans(np.array([outputs]), padded)[0])
         return self._spans[key]
+
+    def spans(self, outputs: Array, padded: bool = False) -> Array:
+        """`span` of each number of outputs."""
+        if self.begin is None:
+            return np.array([self.span(count, padded) for count in outputs.tolist()])
+        # What tiles of equal windows read, clipped, rises with their place up to where the padding ends, and falls
+        # from where the input does: it is most next to the end of the padding.
+        first, last = (self.begins, self.ends) if padded else (self.low, self.high)
+        found: Array = np.zeros(len(outputs), np.int64)
+        for place in (self.begin // self.stride, -(-self.begin // self.stride)):
+            start = np.clip(place, 0, self.out - outputs)
+            found = np.maximum(found, last[start + outputs - 1] - first[start])
+        return found
 
     def cut(self, outputs: int) -> Cut:
         """The axis in tiles of this size; the last may be smaller."""
         if outputs not in self._cuts:
             starts = np.arange(0, self.out, outputs)
             stops = np.minimum(starts + outputs, self.out)
-            inputs = self.high[stops - 1] - self.low[starts]
-            partial = int((inputs != self.size).sum())
-            self._cuts[outputs] = Cut(len(starts), int(inputs.sum()), partial, stops - starts, inputs)
+            self._cuts[outputs] = Cut(stops - starts, self.high[stops - 1] - self.low[starts])
         return self._cuts[outputs]
 
     def reads(self, first: int, stop: int) -> tuple[int, int]:
@@ -82,7 +94,7 @@ def window_axis(windows: AxisWindow) -> Axis:
     low = np.clip(begins, 0, windows.size)
     high = np.maximum(low, np.clip(ends, 0, windows.size))
     aligned = not windows.begin and not windows.end and windows.reach <= windows.stride
-    return Axis(windows.size, count, low, high, begins, ends, aligned, windows.stride)
+    return Axis(windows.size, count, low, high, begins, ends, aligned, windows.stride, windows.begin)
 
 
 def range_axis(size: int, ranges: Sequence[tuple[int, int]]) -> Axis:

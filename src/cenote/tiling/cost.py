@@ -13,7 +13,10 @@ nothing overlaps. Cores do not wait for each other, and have a DMA engine each.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +24,9 @@ from cenote.core.types import Array
 from cenote.tiling.hardware import Hardware
 from cenote.tiling.layer import Layer, Tile
 from cenote.tiling.policy import Policy
+
+Run = Callable[[Array], Array]
+"""From bytes of a burst to what it costs."""
 
 MOST_TASKS = 1 << 21
 """Steps of plans that are costed one by one; larger plans by their sums, as if all cores had the same."""
@@ -107,170 +113,168 @@ class Cost:
     exact: bool = True
 
 
-@dataclass(frozen=True)
-class Steps:
-    """Cycles of loads, computations and stores of all tasks: (tasks, channel parts); and what they move."""
+class Steps(NamedTuple):
+    """Cycles of loads, computations and stores of all tasks: (plans, tasks, channel parts)."""
 
     load: Array
     compute: Array
     store: Array
-    bytes_in: int
-    bytes_out: int
-    bursts: int
 
 
 def cost_of(layer: Layer, hardware: Hardware, policy: Policy, tile: Tile) -> Cost:
     """Cycles of the busiest core, and everything that is moved."""
-    tasks = math.prod(tasks_of(layer, policy, tile)) * layer.channel_parts(tile.channels)
-    if tasks > MOST_TASKS:
-        return _rough(layer, hardware, policy, tile)
-    steps = steps_of(layer, hardware, policy, tile)
-    cycles = busiest(steps, hardware.cores, policy.copies(hardware) == 2)
-    return Cost(cycles, steps.bytes_in, steps.bytes_out, steps.bursts)
+    cycles, exact = cycles_of(layer, hardware, policy, [tile])
+    return Cost(int(cycles[0]), *_traffic(layer, policy, tile), exact=exact)
 
 
-def _rough(layer: Layer, hardware: Hardware, policy: Policy, tile: Tile) -> Cost:
-    """From the steps of one block of planes of each size; they repeat for all others."""
-    blocks = layer.bounds(tile.nc, policy.batch == "apart")
-    sizes, counts = np.unique(blocks[:, 1] - blocks[:, 0], return_counts=True)
-    cycles, moved = 0.0, np.zeros(3, np.int64)
+def cycles_of(layer: Layer, hardware: Hardware, policy: Policy, tiles: Sequence[Tile]) -> tuple[Array, bool]:
+    """Cycles of the busiest core with each of the tiles, which cut every axis into equally many parts; and whether all
+    tasks were followed."""
     double = policy.copies(hardware) == 2
-    for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
-        steps = steps_of(layer, hardware, policy, tile, np.array([[0, size]]))
-        cycles += count * busiest(steps, 1, double) / hardware.cores
-        moved += count * np.array((steps.bytes_in, steps.bytes_out, steps.bursts))
-    return Cost(math.ceil(cycles), int(moved[0]), int(moved[1]), int(moved[2]), exact=False)
+    tasks = math.prod(tasks_of(layer, policy, tiles[0])) * layer.channel_parts(tiles[0].channels)
+    blocks = layer.block_sizes(np.array([tile.nc for tile in tiles]), policy.batch == "apart")
+    if tasks <= MOST_TASKS:
+        return busiest(steps_of(layer, hardware, tiles, blocks), hardware.cores, double), True
+    # From the steps of one block of planes of each size, which repeat for all others.
+    found = np.zeros(len(tiles))
+    for place, tile in enumerate(tiles):
+        for size, count in zip(*np.unique(blocks[place], return_counts=True), strict=True):
+            steps = steps_of(layer, hardware, [tile], np.array([[size]]))
+            found[place] += count * float(busiest(steps, 1, double)[0]) / hardware.cores
+    return np.ceil(found), False
 
 
-def steps_of(
-    layer: Layer, hardware: Hardware, policy: Policy, tile: Tile, blocks: Array | None = None
-) -> Steps:
-    """Every step of every task, tasks in row-major order over blocks of planes, D, H and W."""
-    if blocks is None:
-        blocks = layer.bounds(tile.nc, policy.batch == "apart")
-    cuts = [axis.cut(o) for axis, o in zip(layer.axes, tile.spatial, strict=True)]
-    channels = layer.channels_of(blocks, tile.channels)  # (blocks, parts)
-    filters = blocks[:, 1] - blocks[:, 0]
-    item = layer.dtype.itemsize
-    ins = [cut.inputs for cut in cuts]
-    outs = [cut.outputs for cut in cuts]
-    load = _Transfer(
-        hardware, channels[:, None, None, None, :], ins, [axis.size for axis in layer.axes], item
-    )
-    store = _Transfer(
-        hardware, filters[:, None, None, None, None], outs, [axis.out for axis in layer.axes], item
-    )
-    stored, moved_out, bursts_out = store.cycles, store.bytes, store.bursts
+def steps_of(layer: Layer, hardware: Hardware, tiles: Sequence[Tile], blocks: Array) -> Steps:
+    """Every step of every task, tasks in row-major order over blocks of planes, D, H and W. `blocks` has the planes of
+    each block, a row per tile."""
+    inputs, outputs = _extents(layer, tiles)
+    channels = layer.channels_of(blocks, tiles[0].channels)  # (plans, blocks, parts)
+    parts = channels.shape[2]
+    item, sizes, outs = layer.dtype.itemsize, [a.size for a in layer.axes], [a.out for a in layer.axes]
+    run = partial(run_cycles, hardware)
+    load = _transfers(run, channels, inputs, sizes, item)
+    filters = blocks[:, :, None]
+    store = _transfers(run, filters, outputs, outs, item)
     if layer.indices:
-        second = _Transfer(
-            hardware,
-            filters[:, None, None, None, None],
-            outs,
-            [axis.out for axis in layer.axes],
-            layer.indices.itemsize,
-        )
-        stored, moved_out, bursts_out = (
-            stored + second.cycles,
-            moved_out + second.bytes,
-            bursts_out + second.bursts,
-        )
-    loaded, moved_in, bursts_in = load.cycles, load.bytes, load.bursts
-    shape = (*(len(filters),), *(cut.parts for cut in cuts), channels.shape[1])
-    share = np.ones((1, 1))
+        store = store + _transfers(run, filters, outputs, outs, layer.indices.itemsize)
     if layer.conv:
-        extra, extra_bytes, extra_bursts = _weights(layer, hardware, filters, tile)
-        positions = math.prod(shape[1:4])
-        loaded = loaded + extra[:, None, None, None, :]
-        moved_in, bursts_in = moved_in + extra_bytes * positions, bursts_in + extra_bursts * positions
-        starts = np.arange(0, layer.conv.group_channels, tile.channels)
-        share = (np.minimum(starts + tile.channels, layer.conv.group_channels) - starts)[
-            None
-        ] / layer.conv.group_channels
-    vectors = -(-outs[2] * item // hardware.vector_bytes)
-    grid = _grid(filters[:, None, None, None, None], [outs[0], outs[1], vectors])
-    work = grid * (layer.work / hardware.compute_per_cycle) * share[:, None, None, None, :]
-    compute = hardware.compute_startup_cycles + np.ceil(work - 1e-9)
-    tasks = math.prod(shape[:4])
-    last = np.zeros((tasks, shape[4]))
-    last[:, -1] = np.broadcast_to(stored, (*shape[:4], 1)).reshape(tasks)
-    return Steps(
-        np.broadcast_to(loaded, shape).reshape(tasks, -1),
-        np.broadcast_to(compute, shape).reshape(tasks, -1),
-        last,
-        moved_in,
-        moved_out,
-        bursts_in + bursts_out,
-    )
+        load = load + weight_cycles(run, layer, blocks, tiles[0].channels)[:, :, None]
+    vectors = -(-outputs[2] * item // hardware.vector_bytes)
+    boxes = _boxes(outputs[0], outputs[1], vectors) * (layer.work / hardware.compute_per_cycle)
+    grid = blocks[:, :, None, None] * boxes[:, None, :, None]
+    if layer.conv and parts > 1:
+        grid = grid * (layer.parts_of(tiles[0].channels) / layer.conv.group_channels)
+    compute = hardware.compute_startup_cycles + np.ceil(grid - 1e-9)
+    plans = len(tiles)
+    stored = np.zeros((plans, store.size // plans, parts))
+    stored[:, :, -1] = store.reshape(plans, -1)
+    return Steps(load.reshape(plans, -1, parts), compute.reshape(plans, -1, parts), stored)
 
 
-def _grid(planes: Array, extents: list[Array]) -> Array:
-    deep, high, wide = extents
-    return (
-        planes
-        * deep[None, :, None, None, None]
-        * high[None, None, :, None, None]
-        * wide[None, None, None, :, None]
-    )
-
-
-class _Transfer:
-    """Moving boxes of these planes and extents out of maps of the extents `whole`: cycles of each, and totals."""
-
-    def __init__(
-        self, hardware: Hardware, planes: Array, extents: list[Array], whole: list[int], item: int
-    ) -> None:
-        deep, high, wide = (
-            extent.reshape([-1 if axis == place else 1 for place in range(5)])
-            for axis, extent in enumerate(extents, 1)
-        )
-        elements = planes * deep * high * wide
-        rows = np.where(wide < whole[2], planes * deep * high, 0)
-        flat = np.where((wide == whole[2]) & (high < whole[1]), planes * deep, 0)
-        solid = np.where((wide == whole[2]) & (high == whole[1]), np.where(deep < whole[0], planes, 1), 0)
-        bursts = np.where(elements == 0, 0, rows + flat + solid)
-        self.cycles = transfer_cycles(hardware, bursts, elements * item)
-        self.bytes = int(elements.sum()) * item
-        self.bursts = int(bursts.sum())
-
-
-def transfer_cycles(hardware: Hardware, bursts: Array, nbytes: Array) -> Array:
-    """Of so many equal bursts that move so many bytes together."""
-    each = np.ceil(nbytes / np.maximum(bursts, 1) / hardware.dma_bytes_per_cycle)
-    cycles: Array = bursts * (hardware.dma_startup_cycles + each)
+def run_cycles(hardware: Hardware, nbytes: Array) -> Array:
+    """Of bursts of so many bytes each; none for none."""
+    each = hardware.dma_startup_cycles + np.ceil(nbytes / hardware.dma_bytes_per_cycle)
+    cycles: Array = np.where(nbytes > 0, each, 0.0)
     return cycles
 
 
-def _weights(layer: Layer, hardware: Hardware, filters: Array, tile: Tile) -> tuple[Array, int, int]:
-    """Loads of weights, and with the first part of the bias: cycles (blocks, parts), bytes and bursts per position."""
-    conv = layer.conv
-    assert conv is not None
+def _extents(layer: Layer, tiles: Sequence[Tile]) -> tuple[list[Array], list[Array]]:
+    """Inputs and outputs of the tiles along each axis, a row per plan."""
+    inputs, outputs = [], []
+    for place, axis in enumerate(layer.axes):
+        cuts = [axis.cut(tile.spatial[place]) for tile in tiles]
+        inputs.append(np.stack([cut.inputs for cut in cuts]))
+        outputs.append(np.stack([cut.outputs for cut in cuts]))
+    return inputs, outputs
+
+
+def _boxes(deep: Array, high: Array, wide: Array) -> Array:
+    """(plans, boxes): products over the three axes."""
+    boxes: Array = deep[:, :, None, None] * high[:, None, :, None] * wide[:, None, None, :]
+    return boxes.reshape(len(deep), -1)
+
+
+def _transfers(run: Run, planes: Array, extents: list[Array], whole: list[int], item: int) -> Array:
+    """(plans, blocks, boxes, parts): moving boxes of these extents out of maps of the extents `whole`, so many planes
+    (plans, blocks, parts) each."""
+    deep, high, wide = extents
+    area, volume = whole[2] * item, whole[1] * whole[2] * item
+    spread = planes[:, :, None, :]
+    boxes = _boxes(deep, high, run(wide * item))
+    if wide.max() < whole[2]:
+        return spread * boxes[:, None, :, None]
+    shape = len(deep), deep.shape[1], high.shape[1], wide.shape[1]
+    solid = (run(deep * volume) * (deep < whole[0]))[:, :, None, None]
+    flat = deep[:, :, None, None] * run(high * area)[:, None, :, None]
+    is_flat, is_row = (high < whole[1])[:, None, :, None], (wide < whole[2])[:, None, None, :]
+    boxes = np.where(is_row, boxes.reshape(shape), np.where(is_flat, flat, solid)).reshape(len(deep), -1)
+    cycles: Array = spread * boxes[:, None, :, None]
+    if deep.max() == whole[0] and high.max() == whole[1]:
+        are_whole = _boxes(deep == whole[0], high == whole[1], wide == whole[2])
+        cycles = cycles + run(spread * (whole[0] * volume)) * are_whole[:, None, :, None]
+    return cycles
+
+
+def weight_cycles(run: Run, layer: Layer, filters: Array, channels: int) -> Array:
+    """Loads of weights, and with the first part of the bias: as `filters`, with a last axis for the parts."""
+    assert layer.conv is not None
     item = layer.dtype.itemsize
-    starts = np.arange(0, conv.group_channels, tile.channels)
-    parts = np.minimum(starts + tile.channels, conv.group_channels) - starts
-    elements = filters[:, None] * parts[None] * conv.taps
-    bursts = np.broadcast_to(filters[:, None] if len(parts) > 1 else 1, elements.shape)
-    cycles = transfer_cycles(hardware, bursts, elements * item)
-    moved, count = int(elements.sum()) * item, int(bursts.sum())
+    part_bytes = layer.parts_of(channels) * layer.conv.taps * item
+    if len(part_bytes) == 1:
+        cycles = run(np.multiply.outer(filters, part_bytes))
+    else:  # filters' parts do not lie side by side
+        cycles = np.multiply.outer(filters, run(part_bytes))
     if layer.has_bias:
-        cycles[:, 0] += transfer_cycles(hardware, np.ones_like(filters), filters * item)
-        moved, count = moved + int(filters.sum()) * item, count + len(filters)
-    return cycles, moved, count
+        cycles[..., 0] += run(filters * item)
+    return cycles
 
 
-def busiest(steps: Steps, cores: int, double: bool) -> int:
-    """Cycles of the busiest core when task t runs on core t mod cores."""
-    tasks, parts = steps.load.shape
+def _traffic(layer: Layer, policy: Policy, tile: Tile) -> tuple[int, int, int]:
+    """Bytes in, bytes out and bursts of a whole plan."""
+    filters = layer.block_sizes(np.array([tile.nc]), policy.batch == "apart")[0]
+    inputs, outputs = _extents(layer, [tile])
+    channels = layer.channels_of(filters, tile.channels)
+    item = layer.dtype.itemsize
+
+    def bursts(planes: Array, extents: list[Array], whole: list[int]) -> int:
+        alike, counts = np.unique(planes, return_counts=True)
+        moved = _transfers(_is_any, alike[None, :, None], extents, whole, item)
+        return int(counts @ moved[0, :, :, 0].sum(1))
+
+    moved_in = int(channels.sum()) * math.prod(int(extent.sum()) for extent in inputs) * item
+    count = bursts(channels.ravel(), inputs, [a.size for a in layer.axes])
+    if layer.conv:
+        positions = math.prod(extent.size for extent in outputs)
+        weights = int(filters.sum()) * layer.conv.group_channels * layer.conv.taps
+        moved_in += (weights + (int(filters.sum()) if layer.has_bias else 0)) * item * positions
+        count += int(weight_cycles(_is_any, layer, filters, tile.channels).sum()) * positions
+    cell = item + (layer.indices.itemsize if layer.indices else 0)
+    stores = bursts(filters, outputs, [a.out for a in layer.axes])
+    return moved_in, layer.cells * cell, count + stores * (2 if layer.indices else 1)
+
+
+def _is_any(nbytes: Array) -> Array:
+    """One burst where there are bytes."""
+    return (nbytes > 0).astype(float)
+
+
+def busiest(steps: Steps, cores: int, double: bool) -> Array:
+    """Cycles of the busiest core of each plan, when task t runs on core t mod cores."""
+    plans, tasks, parts = steps.load.shape
     cores = min(cores, tasks)
     rounds = -(-tasks // cores)
     lanes = []
-    for array in (steps.load, steps.compute, steps.store):
-        full = np.zeros((rounds * cores, parts))
-        full[:tasks] = array
-        lanes.append(full.reshape(rounds, cores, parts).transpose(1, 0, 2).reshape(cores, rounds * parts))
+    for array in steps:
+        full = np.zeros((plans, rounds * cores, parts))
+        full[:, :tasks] = array
+        steps_of_cores = full.reshape(plans, rounds, cores, parts).transpose(0, 1, 3, 2)
+        lanes.append(steps_of_cores.reshape(plans, rounds * parts, cores))
     load, compute, store = lanes
     if not double:
-        return int((load + compute + store).sum(1).max())
+        alone: Array = (load + compute + store).sum(1).max(1)
+        return alone
     moved = np.zeros_like(load)
     moved[:, :-1] += load[:, 1:]
     moved[:, 1:] += store[:, :-1]
-    return int((load[:, 0] + np.maximum(compute, moved).sum(1) + store[:, -1]).max())
+    cycles: Array = (load[:, 0] + np.maximum(compute, moved).sum(1) + store[:, -1]).max(1)
+    return cycles

@@ -99,31 +99,42 @@ class Layer:
         Blocks of a convolution never mix parts of groups: `nc` beyond a group's filters is rounded down to whole
         groups.
         """
-        if self.conv is None and not apart:
-            starts = np.arange(0, self.planes, nc)
-            return np.stack((starts, np.minimum(starts + nc, self.planes)), 1)
-        per_image = self.planes // self.images
-        per_group = self.conv.group_filters if self.conv else per_image
-        if nc > per_group:
-            unit, step = per_image, nc // per_group * per_group
-        else:
-            unit, step = per_group, nc
-        inside = np.arange(0, unit, step)
-        one = np.stack((inside, np.minimum(inside + step, unit)), 1)
-        found: Array = (np.arange(0, self.planes, unit)[:, None, None] + one[None]).reshape(-1, 2)
+        (sizes,) = self.block_sizes(np.array([nc]), apart)
+        stops = np.cumsum(sizes)
+        found: Array = np.stack((stops - sizes, stops), 1)
         return found
 
-    def channels_of(self, blocks: Array, channels: int) -> Array:
-        """Input planes that each block takes at a time: rows are blocks, columns parts of the channels."""
-        filters = blocks[:, 1:] - blocks[:, :1]
+    def block_sizes(self, nc: Array, apart: bool = False) -> Array:
+        """Output planes of each block, one row for each of several `nc` that make equally many blocks."""
+        unit, step = np.full_like(nc, self.planes), nc
+        if self.conv:
+            per_group = self.conv.group_filters
+            several = nc > per_group
+            unit = np.where(several, self.conv.filters, per_group)
+            step = np.where(several, nc // per_group * per_group, nc)
+        elif apart:
+            unit = unit // self.images
+        inside = np.arange(-(-unit[0] // step[0])) * step[:, None]
+        one = np.minimum(step[:, None], unit[:, None] - inside)
+        found: Array = np.tile(one, (1, self.planes // int(unit[0])))
+        return found
+
+    def channels_of(self, filters: Array, channels: int) -> Array:
+        """Input planes that blocks of so many output planes take at a time: a last axis for the parts of the
+        channels."""
         if self.conv is None:
-            plain: Array = filters
-            return plain
+            return filters[..., None]
         groups = np.maximum(1, filters // self.conv.group_filters)
-        starts = np.arange(0, self.conv.group_channels, channels)
-        parts = np.minimum(starts + channels, self.conv.group_channels) - starts
-        planes: Array = groups * parts[None]
+        planes: Array = groups[..., None] * self.parts_of(channels)
         return planes
+
+    def parts_of(self, channels: int) -> Array:
+        """Input channels of a group that each part of a convolution has; a pool's planes are their own."""
+        if self.conv is None:
+            return np.ones(1, np.int64)
+        starts = np.arange(0, self.conv.group_channels, channels)
+        parts: Array = np.minimum(starts + channels, self.conv.group_channels) - starts
+        return parts
 
     def channel_parts(self, channels: int) -> int:
         """How many times a tile is loaded and added up."""

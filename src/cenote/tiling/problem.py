@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cenote.core.errors import CapacityError
-from cenote.tiling.cost import Cost, Footprint, cost_of, footprint, tasks_of
+from cenote.core.types import Array
+from cenote.tiling.cost import Cost, Footprint, cost_of, cycles_of, footprint, tasks_of
 from cenote.tiling.hardware import Hardware
 from cenote.tiling.layer import Layer, Tile
 from cenote.tiling.policy import Policy
@@ -59,12 +61,16 @@ class Problem:
     def cost(self, tile: Tile) -> Cost:
         return cost_of(self.layer, self.hardware, self.policy, tile)
 
+    def cycles(self, tiles: Sequence[Tile]) -> Array:
+        """Of the busiest core, as `cost` has them, with each of several tiles that make equal parts."""
+        return cycles_of(self.layer, self.hardware, self.policy, tiles)[0]
+
     def least_cycles(self) -> int:
         """Fewer than any plan takes: every output computed once, what is read and written moved once, in one burst."""
         layer, hardware = self.layer, self.hardware
         read = layer.planes if layer.conv is None else layer.conv.n * layer.conv.channels
         for axis in layer.axes:
-            read *= min(int(axis.high.max() - axis.low.min()), axis.cut(1).read)
+            read *= min(int(axis.high.max() - axis.low.min()), int(axis.cut(1).inputs.sum()))
         outputs = layer.cells
         item = layer.dtype.itemsize
         moved = (read + outputs) * item + (outputs * layer.indices.itemsize if layer.indices else 0)

@@ -12,23 +12,23 @@ from cenote.tiling.problem import TilingPlan
 def timeline(plan: TilingPlan, cores: int = 8, tasks: int = 12) -> list[Event]:
     """Events of the first cores, the first tasks of each."""
     parts = plan.layer.channel_parts(plan.tile.channels)
-    blocks = None
+    blocks = plan.layer.block_sizes(np.array([plan.tile.nc]), plan.policy.batch == "apart")
     if plan.tasks * parts > MOST_TASKS:
-        blocks = np.array([[0, min(plan.tile.nc, plan.layer.most_planes)]])
-    steps = steps_of(plan.layer, plan.hardware, plan.policy, plan.tile, blocks)
+        blocks = blocks[:, :1]
+    load, compute, store = (array[0] for array in steps_of(plan.layer, plan.hardware, [plan.tile], blocks))
     every = min(plan.hardware.cores, plan.tasks)
     copies = plan.policy.copies(plan.hardware)
     events: list[Event] = []
-    for core in range(min(cores, every, len(steps.load))):
-        mine = list(range(core, len(steps.load), every))[:tasks]
+    for core in range(min(cores, every, len(load))):
+        mine = list(range(core, len(load), every))[:tasks]
         clock = Clock(core, copies)
         for kind, step in order(len(mine) * parts, parts, copies):
             task, place, part = mine[step // parts], step // parts, step % parts
             if kind == "load":
-                clock.load(step, task, float(steps.load[task, part]))
+                clock.load(step, task, float(load[task, part]))
             elif kind == "compute":
-                clock.compute(step, place, task, float(steps.compute[task, part]))
+                clock.compute(step, place, task, float(compute[task, part]))
             else:
-                clock.store(step, place, task, float(steps.store[task, part]))
+                clock.store(step, place, task, float(store[task, part]))
         events += clock.events
     return events

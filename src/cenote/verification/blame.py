@@ -7,19 +7,17 @@ What is left is rounding, amplified on its way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from cenote.core.errors import FAULTS, CenoteError
 from cenote.core.types import Array
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
 from cenote.passes.cleanup import eliminate_dead
-from cenote.verification.errors import ALLOWED, Arrays, relative_error, widened
-from cenote.verification.peers import Feed, Stream
+from cenote.verification.errors import ALLOWED, Arrays, relative_error, steps_of, widened
 from cenote.verification.production import excused, reference64
+from cenote.verification.stream import Feed, Stream
 
 _SAME = 3e-5  # relative: what folded constants, rounded to float32, may change
 
@@ -34,10 +32,10 @@ class Fault:
 
 
 def import_fault(
-    graph: Graph, feed: Feed, value: str, stream: Callable[[Sequence[str]], Stream]
+    graph: Graph, feed: Feed, ends: Sequence[str], stream: Callable[[Sequence[str]], Stream]
 ) -> Fault | None:
-    """The first of the nodes that lead to a value which gives another result on the peer's values than the peer."""
-    part = eliminate_dead(graph.replace(outputs=(value,)))
+    """The first of the nodes that lead to some values which gives another result on the peer's values than the peer."""
+    part = eliminate_dead(graph.replace(outputs=tuple(ends)))
     made = [name for node in part.nodes for name in node.outputs if name]
     theirs = stream([*(declared.name for declared in part.inputs), *made])
     values: dict[str, Array] = dict(part.constants)
@@ -51,27 +49,22 @@ def import_fault(
         for position, name in enumerate(node.outputs):
             if not name:
                 continue
-            wanted = theirs.value(name) if name in theirs else None
-            if wanted is None:
+            given = theirs.value(name) if name in theirs else None
+            if given is None:
                 if outputs is None:
                     return None  # nothing is known behind it
                 values[name] = outputs[position]
                 continue
-            values[name] = wanted
-            error = 0.0 if outputs is None else relative_error(outputs[position], wanted)
-            if error > _allowed(wanted) and not _is_rounding(node, position, inputs, outputs, wanted):
+            values[name] = given
+            error = 0.0 if outputs is None else relative_error(outputs[position], given)
+            if error > max(ALLOWED.get(given.dtype.name, 0.0), steps_of(given, 1)) and not _is_rounding(
+                node, position, inputs, outputs, given
+            ):
                 return Fault(name, node, error)
         for name in set(node.inputs):
             if name and last[name] == index:
                 values.pop(name, None)
     return None
-
-
-def _allowed(wanted: Array) -> float:
-    """Of integers (quantised numbers) one step, since engines round halves differently."""
-    if wanted.dtype.kind in "iu" and wanted.dtype.itemsize <= 2 and wanted.size:
-        return 1.001 / max(1.0, float(np.abs(wanted.astype(np.float64)).max()))
-    return ALLOWED.get(wanted.dtype.name, 0.0)
 
 
 def _is_rounding(
@@ -89,7 +82,8 @@ def is_optimised_wrongly(
         got = _in_float64(optimised, feed, name)
     except (CenoteError, *FAULTS):
         return False
-    return relative_error(got if order is None else got.transpose(order), want) > _SAME
+    allowed = max(_SAME, steps_of(want, 2))
+    return relative_error(got if order is None else got.transpose(order), want) > allowed
 
 
 def _in_float64(graph: Graph, feed: Feed, value: str) -> Array:
@@ -116,22 +110,28 @@ def _wide(array: Array) -> Array:
 
 
 def turned(
-    name: str, known: Mapping[str, tuple[int, ...]], shape: tuple[int, ...]
+    name: str, known: Mapping[str, tuple[int, ...]], shape: tuple[int, ...], preferred: Container[str]
 ) -> tuple[str, tuple[int, ...] | None]:
-    """The imported value that a value of the plan is, and how the plan's axes are to be transposed to give it.
+    """The imported value that a value of the plan is, one of the `preferred` if possible, and how the plan's axes are
+    to be transposed to give it; "" if it is none.
 
-    Passes that move transposes give the moved map its name with a number behind it.
+    Passes that move transposes give the moved map its name with a number behind it, another layout one behind "@";
+    readers of channels-last files call what comes out of an operator "NAME/channels_first".
     """
-    if name in known:
-        return (name, None) if known[name] == shape else ("", None)
     stem = name.partition("@")[0]
-    if known.get(stem) == shape:
-        return stem, None  # the same in another layout
-    stem, _, number = name.rpartition(".")
+    base, dot, number = stem.rpartition(".")
     rank = len(shape)
-    if not number.isdigit() or stem not in known or rank < 3:
-        return "", None
-    for order in ((0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))):
-        if tuple(shape[axis] for axis in order) == known[stem]:
-            return stem, order
-    return "", None
+    found: tuple[str, tuple[int, ...] | None] = ("", None)
+    last, first = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
+    moved = base if dot and number.isdigit() else stem
+    candidates = [(stem, (None,)), (moved, (last, first)), (moved.removesuffix("/channels_first"), (last,))]
+    for each, orders in candidates:
+        for order in orders:
+            if each not in known or (order is not None and (rank < 3 or each == name)):
+                continue
+            read = shape if order is None else tuple(shape[axis] for axis in order)
+            if known[each] == read and (not found[0] or each in preferred):
+                if each in preferred:
+                    return each, order
+                found = each, order
+    return found

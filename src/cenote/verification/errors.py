@@ -47,6 +47,14 @@ def relative_error(got: Array, wanted: Array, least: float = 0.0) -> float:
     return difference / scale if scale else math.inf
 
 
+def steps_of(wanted: Array, steps: float) -> float:
+    """So many steps of a quantised value (integers of one or two bytes), relative to its largest; 0 of others: engines
+    round halves differently."""
+    if wanted.dtype.kind not in "iu" or wanted.dtype.itemsize > 2 or not wanted.size:
+        return 0.0
+    return (steps + 1e-3) / max(1.0, float(np.abs(wanted.astype(np.float64)).max()))
+
+
 def least_scale(inputs: Arrays) -> float:
     """What counts as nothing beside these inputs: a sum of theirs that cancels is not exact."""
     floats = [x for x in inputs if x is not None and x.size and is_float(x.dtype)]

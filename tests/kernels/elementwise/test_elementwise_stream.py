@@ -1,10 +1,11 @@
-"""Results written past the caches: any start in memory, any length, nothing outside."""
+"""Long rows, also past the caches: any start in memory, any length, nothing outside."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+import cenote.functional
 from cenote.core.types import TensorType
 from cenote.functional.dispatch import runner_for
 from cenote.kernels.elementwise import elementwise
@@ -15,8 +16,11 @@ from cenote.ops.values import hostile, seeded
 
 @pytest.mark.parametrize("offset", [0, 1, 5, 15])
 @pytest.mark.parametrize("shape", [(4096,), (16385,), (40000,), (3, 4099)])
-def test_bits_and_bounds(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], offset: int) -> None:
-    monkeypatch.setattr(elementwise, "STREAMED", 0)
+@pytest.mark.parametrize("streamed", [0, 1 << 30])
+def test_bits_and_bounds(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], offset: int, streamed: int
+) -> None:
+    monkeypatch.setattr(elementwise, "STREAMED", streamed)
     a, b = hostile(shape, seed=1), seeded(shape[-1:], 2)
     run = runner_for(Mul(), [TensorType(a.dtype, a.shape), TensorType(b.dtype, b.shape)], 1)
     memory = np.full(a.size + 64, 7.0, np.float32)
@@ -28,8 +32,21 @@ def test_bits_and_bounds(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
     assert (outside == 7.0).all()
 
 
-def test_narrower_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elementwise, "STREAMED", 0)
-    x = np.linspace(0, 255, 50001, dtype=np.float32)
+@pytest.mark.parametrize("streamed", [0, 1 << 30])
+@pytest.mark.parametrize("offset", [0, 3, 4])
+def test_narrower_results(monkeypatch: pytest.MonkeyPatch, streamed: int, offset: int) -> None:
+    monkeypatch.setattr(elementwise, "STREAMED", streamed)
+    x = np.linspace(0, 255, 50001, dtype=np.float32)[offset:]
     (y,) = runner_for(Cast(np.dtype(np.uint8)), [TensorType(x.dtype, x.shape)], 1)([x], None)
     assert np.array_equal(y, x.astype(np.uint8))
+
+
+def test_bits_do_not_depend_on_the_start() -> None:
+    """Elements before the first aligned vector get the bits that they get within one."""
+    memory = np.zeros(5000 + 16, np.float32)
+    x = seeded((5000,), 1) * 8
+    results = []
+    for offset in range(0, 16, 3):
+        memory[offset : offset + 5000] = x
+        results.append(np.asarray(cenote.functional.tanh(memory[offset : offset + 5000], threads=1)))
+    assert all(np.array_equal(results[0], y) for y in results)

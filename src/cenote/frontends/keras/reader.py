@@ -80,6 +80,8 @@ class _Importer:
         made = _Model(str(_entry(inner, "name", str)), inner, sequential=kind == "Sequential")
         for each in _entry(inner, "layers", list):
             self._add(made, each, stored, depth)
+        # Until Keras 2 a model within a model counts its making as its first call, which the file leaves out.
+        made.first_call = int(self.version < 3 and made.has_inputs())
         return made
 
     def _add(self, model: _Model, each: Any, stored: Stored, depth: int) -> None:
@@ -151,6 +153,12 @@ class _Model:
     sequential: bool
     layers: dict[str, Layer | _Model] = field(default_factory=dict)
     calls: dict[str, list[list[Place]]] = field(default_factory=dict)
+    first_call: int = 0  # the number that its first call has in the model around it
+
+    def has_inputs(self) -> bool:
+        """Whether the model says what it is called with."""
+        first = next(iter(self.layers.values()), None)
+        return not self.sequential or (isinstance(first, Layer) and _shape(first.config) is not None)
 
     def inputs(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Names and configurations of the inputs."""
@@ -206,10 +214,11 @@ class _Model:
 
     def _sources(self, key: tuple[str, int]) -> list[Place]:
         name, index = key
-        self._layer(name)
-        if not 0 <= index < len(self.calls[name]):
-            raise ModelError(f"layer '{name}' is called {len(self.calls[name])} times; call {index} is read")
-        return self.calls[name][index]
+        layer, calls = self._layer(name), self.calls[name]
+        first = layer.first_call if isinstance(layer, _Model) else 0
+        if not first <= index < first + len(calls):
+            raise ModelError(f"layer '{name}' is called {len(calls)} times; call {index - first} is read")
+        return calls[index - first]
 
     def _in_a_row(
         self, importer: _Importer, inputs: Sequence[Value], prefix: str

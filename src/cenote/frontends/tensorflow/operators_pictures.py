@@ -204,8 +204,9 @@ def _batch_to_space(site: Site) -> str:
     value: Value = spread.value
     for each in spread.waiting:
         inputs = [value, *each.inputs[1:]]
-        made = replace(each, inputs=inputs, windowed=windowed if each is convolutions[0] else None).decoded()
-        value = made[0]
+        own_window = windowed if each is convolutions[0] else None
+        name = f"{each.name}/whole"  # the node of the name computes in phases
+        value = replace(each, name=name, inputs=inputs, windowed=own_window).decoded()[0]
     assert isinstance(value, str)
     return value
 

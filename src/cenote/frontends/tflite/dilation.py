@@ -82,9 +82,10 @@ def gathered(spread: Spread, site: Site, operators: Mapping[str, Decode]) -> str
     windowed = pads, (spread.block[0] if count == 2 else 1, spread.block[-1])
     importer, value = site.importer, site.importer.real(spread.tensor)
     for each in spread.waiting:
-        again = replace(each, first=value, windowed=windowed if each is own else None)
+        name = f"{each.name}/whole"  # the tensor of the name is in phases
+        again = replace(each, name=name, first=value, windowed=windowed if each is own else None)
         value = _decoded(again, operators)
-        importer.give(each.outputs[0], value)
+        importer.give(each.outputs[0], value, name)
         value = importer.real(each.outputs[0])
     return value
 
@@ -95,6 +96,7 @@ def _decoded(site: Site, operators: Mapping[str, Decode]) -> str:
         shape, out = site.shape(0), site.importer.tensor(site.outputs[0]).shape
         if len(shape) != 4 or shape[1] != 1 or len(out) != 3:
             raise UnsupportedError(f"a RESHAPE from {list(shape)} to {list(out)} after SPACE_TO_BATCH_ND")
-        return site.builder.add("Squeeze", site.x(), site.builder.constant(np.array([1], np.int64)))
+        axis = site.builder.constant(np.array([1], np.int64))
+        return site.builder.add("Squeeze", site.x(), axis, name=site.name)
     made = operators[site.op](site)
     return made if isinstance(made, str) else made[0]

@@ -48,6 +48,12 @@ class Tensor:
     quantization: Quantization | None
     sparsity: Table | None
 
+    @property
+    def is_rounded(self) -> bool:
+        """Whether what is computed for it is rounded to the integers that it stores."""
+        element = self.element() if self.quantization is not None else None
+        return element is not None and element.kind in "iu" and element.itemsize < 4
+
     def element(self) -> np.dtype[Any]:
         if self.dtype is None:
             known = schema.OTHER_TYPES.get(self.kind, str(self.kind))
@@ -138,16 +144,18 @@ class Importer:
             self.builder.constant(np.array(point, tensor.element())),
         )
 
-    def give(self, number: int, value: str) -> None:
-        """Say what an operator has computed; a quantised tensor is rounded to what it can stand for."""
+    def wanted_name(self, number: int) -> str:
+        """What an operator's result is to be called: the tensor's name, unless it is still to be rounded."""
+        tensor = self.tensor(number)
+        return f"{tensor.name}/unrounded" if tensor.is_rounded else tensor.name
+
+    def give(self, number: int, value: str, name: str = "") -> None:
+        """Say what an operator has computed; a quantised tensor is rounded to what it can stand for (then it is called
+        `name`, by default as the tensor)."""
         tensor = self.tensor(number)
         if number in self.made:
             raise ModelError(f"tensor '{tensor.name}' is made twice")
-        if (
-            tensor.quantization is not None
-            and tensor.element().kind in "iu"
-            and tensor.element().itemsize < 4
-        ):
+        if tensor.is_rounded:
             scale, point = self._parameters(tensor)
-            value = self.builder.add("QuantizeLinear", value, scale, point, name=tensor.name)
+            value = self.builder.add("QuantizeLinear", value, scale, point, name=name or tensor.name)
         self.made[number] = value

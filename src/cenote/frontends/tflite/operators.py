@@ -15,17 +15,22 @@ from cenote.frontends.tflite.site import Decode, Site, plain
 
 
 def _activated(op: str) -> Decode:
-    return lambda site: site.activated(site.builder.add(op, *site.values()))
+    return lambda site: site.activated(lambda name: site.builder.add(op, *site.values(), name=name))
 
 
 def _conv(site: Site) -> str:
     """The kernel is (M, H, W, C / groups)."""
     weights = transposed(site.builder, site.x(1), (0, 3, 1, 2))
-    y = site.pictures().conv_of(
-        site.x(), weights, site.x(2), rank=4, strides=site.strides, padding=site.padding, pads=site.pads,
-        dilations=site.dilations, groups=0, name=site.name,
+    return _convolved(site, weights, 0)
+
+
+def _convolved(site: Site, weights: str, groups: int) -> str:
+    return site.activated(
+        lambda name: site.pictures().conv_of(
+            site.x(), weights, site.x(2), rank=4, strides=site.strides, padding=site.padding, pads=site.pads,
+            dilations=site.dilations, groups=groups, name=name,
+        )
     )  # fmt: skip
-    return site.activated(y)
 
 
 def _depthwise(site: Site) -> str:
@@ -39,26 +44,23 @@ def _depthwise(site: Site) -> str:
     groups = kernel[3] // max(
         1, int(site.option("depth_multiplier")) or kernel[3] // max(1, site.shape(0)[3])
     )
-    y = site.pictures().conv_of(
-        site.x(), weights, site.x(2), rank=4, strides=site.strides, padding=site.padding, pads=site.pads,
-        dilations=site.dilations, groups=groups, name=site.name,
-    )  # fmt: skip
-    return site.activated(y)
+    return _convolved(site, weights, groups)
 
 
 def _conv_3d(site: Site) -> str:
     """The kernel is (D, H, W, C, M)."""
-    y = site.pictures().conv(
-        site.x(),
-        site.x(1),
-        site.x(2),
-        rank=5,
-        strides=(int(site.option("stride_d")), *site.strides),
-        padding=site.padding,
-        dilations=(int(site.option("dilation_d")), *site.dilations),
-        name=site.name,
+    return site.activated(
+        lambda name: site.pictures().conv(
+            site.x(),
+            site.x(1),
+            site.x(2),
+            rank=5,
+            strides=(int(site.option("stride_d")), *site.strides),
+            padding=site.padding,
+            dilations=(int(site.option("dilation_d")), *site.dilations),
+            name=name,
+        )
     )
-    return site.activated(y)
 
 
 def _transposed_conv(site: Site) -> str:
@@ -66,17 +68,18 @@ def _transposed_conv(site: Site) -> str:
     shape = site.builder.known(site.stored(0))
     sizes = None if shape is None else [int(extent) for extent in shape.reshape(-1)[1:3]]
     kernel = transposed(site.builder, site.x(1), (1, 2, 0, 3))
-    y = site.pictures().conv_transpose(
-        site.x(2),
-        kernel,
-        site.x(3),
-        rank=4,
-        strides=site.strides,
-        padding=site.padding,
-        sizes=sizes,
-        name=site.name,
+    return site.activated(
+        lambda name: site.pictures().conv_transpose(
+            site.x(2),
+            kernel,
+            site.x(3),
+            rank=4,
+            strides=site.strides,
+            padding=site.padding,
+            sizes=sizes,
+            name=name,
+        )
     )
-    return site.activated(y)
 
 
 def _transposed_conv_with_bias(site: Site) -> str:
@@ -96,13 +99,34 @@ def _transposed_conv_with_bias(site: Site) -> str:
 
 def _pool(op: str) -> Decode:
     def decode(site: Site) -> str:
-        window = int(site.option("filter_height")), int(site.option("filter_width"))
-        y = site.pictures().pool(
-            op, site.x(), rank=4, window=window, strides=site.strides, padding=site.padding, name=site.name
-        )
-        return site.activated(y)
+        if op == "AveragePool" and site.importer.tensor(site.outputs[0]).is_rounded:
+            return site.activated(lambda name: _average_of_stored(site, name))
+        return site.activated(lambda name: _pooled(site, op, site.x(), name))
 
     return decode
+
+
+def _pooled(site: Site, op: str, x: str, name: str) -> str:
+    window = int(site.option("filter_height")), int(site.option("filter_width"))
+    return site.pictures().pool(
+        op, x, rank=4, window=window, strides=site.strides, padding=site.padding, name=name
+    )
+
+
+def _average_of_stored(site: Site, name: str) -> str:
+    """The mean of the integers as they are stored, a half rounded away from zero, as TensorFlow Lite does: of a window
+    of 2x2 every fourth mean ends in a half, and rounding it otherwise shifts the whole map."""
+    builder, quantization = site.builder, site.importer.tensor(site.number(0)).quantization
+    if quantization is None or quantization.scale.size != 1:
+        raise ModelError("an average pool of integers takes one scale")
+    mean = _pooled(site, "AveragePool", builder.cast(site.stored(0), np.dtype(np.float32)), f"{name}/mean")
+    half, point, scale = (
+        builder.constant(np.float32(number))
+        for number in (0.5, quantization.zero_point.reshape(-1)[0], quantization.scale.reshape(-1)[0])
+    )
+    size = builder.add("Floor", builder.add("Add", builder.add("Abs", mean), half))
+    rounded = builder.add("Mul", size, builder.add("Sign", mean))
+    return builder.add("Mul", builder.add("Sub", rounded, point), scale, name=name)
 
 
 def _linear(site: Site) -> str:
@@ -113,17 +137,18 @@ def _linear(site: Site) -> str:
     if len(weights) != 2:
         raise ModelError(f"weights of shape {list(weights)}")
     x, builder = site.x(), site.builder
-    if bool(site.option("keep_num_dims")) and site.rank() != 2:
-        y = builder.add("MatMul", x, transposed(builder, site.x(1), (1, 0)))
-        y = builder.add("Add", y, site.x(2)) if site.x(2) else y
-    else:
-        rows = (
-            x
-            if site.rank() == 2 and site.shape()[1] == weights[1]
-            else reshaped(builder, x, (-1, weights[1]))
-        )
-        y = builder.add("Gemm", rows, site.x(1), site.x(2), transB=1)
-    return site.activated(y)
+
+    def linear(name: str) -> str:
+        if bool(site.option("keep_num_dims")) and site.rank() != 2:
+            matrix = transposed(builder, site.x(1), (1, 0))
+            if not site.x(2):
+                return builder.add("MatMul", x, matrix, name=name)
+            return builder.add("Add", builder.add("MatMul", x, matrix), site.x(2), name=name)
+        is_matrix = site.rank() == 2 and site.shape()[1] == weights[1]
+        rows = x if is_matrix else reshaped(builder, x, (-1, weights[1]))
+        return builder.add("Gemm", rows, site.x(1), site.x(2), transB=1, name=name)
+
+    return site.activated(linear)
 
 
 def _batch_matmul(site: Site) -> str:
@@ -189,8 +214,7 @@ def _floor_remainder(site: Site) -> str:
 
 def _normalized(site: Site) -> str:
     """x / sqrt(sum of squares of its last axis)."""
-    y = site.builder.add("LpNormalization", site.x(), axis=-1, p=2)
-    return site.activated(y)
+    return site.activated(lambda name: site.builder.add("LpNormalization", site.x(), axis=-1, p=2, name=name))
 
 
 def _lrn(site: Site) -> str:

@@ -15,8 +15,8 @@ from cenote.frontends.tflite.site import Decode, Site
 
 
 def _concat(site: Site) -> str:
-    y = site.builder.add("Concat", *site.values(), axis=int(site.option("axis")), name=site.name)
-    return site.activated(y)
+    axis = int(site.option("axis"))
+    return site.activated(lambda name: site.builder.add("Concat", *site.values(), axis=axis, name=name))
 
 
 def _reshape(site: Site) -> str:
@@ -47,7 +47,7 @@ def _transpose(site: Site) -> str:
 
 
 def _names(site: Site) -> list[str]:
-    return [site.importer.tensor(number).name for number in site.outputs]
+    return [site.importer.wanted_name(number) for number in site.outputs]
 
 
 def _split(site: Site) -> Sequence[str]:

@@ -137,7 +137,8 @@ def _add(importer: Importer, operator: Table, codes: list[str], position: int) -
     try:
         fields = schema.OPTIONS.get(codes[code])
         options = None if fields is None else operator.table("builtin_options", fields)
-        values = decoded(_decoded, Site(codes[code], name, inputs, outputs, options, operator, importer))
+        wanted = importer.wanted_name(outputs[0])
+        values = decoded(_decoded, Site(codes[code], wanted, inputs, outputs, options, operator, importer))
         given: Mapping[int, str] = dict(
             zip(outputs, [values] if isinstance(values, str) else values, strict=False)
         )

@@ -26,10 +26,8 @@ class Site:
     operator: Table
     importer: Importer
     first: str = ""  # the value of the first input, where it is another than the tensor's
-    windowed: tuple[Sequence[tuple[int, int]], tuple[int, int]] | None = (
-        None  # pads and dilations that take the
-    )
-    # place of the options'
+    # Pads and dilations that take the place of the options'.
+    windowed: tuple[Sequence[tuple[int, int]], tuple[int, int]] | None = None
 
     @property
     def builder(self) -> GraphBuilder:
@@ -72,12 +70,16 @@ class Site:
     def pictures(self) -> ChannelsLast:
         return ChannelsLast(self.builder)
 
-    def activated(self, value: str) -> str:
-        """Through the activation that the operator has built in."""
+    def activated(self, make: Callable[[str], str]) -> str:
+        """What `make` makes under a name, through the activation that the operator has built in: the tensor's name is
+        that of the last."""
         number = int(self.option("activation"))
         if number not in schema.ACTIVATIONS:
             raise ModelError(f"activation {number}")
-        return fused(self.builder, value, schema.ACTIVATIONS[number], self.name)
+        activation = schema.ACTIVATIONS[number]
+        if not activation:
+            return make(self.name)
+        return fused(self.builder, make(f"{self.name}/linear"), activation, self.name)
 
     @property
     def pads(self) -> Sequence[tuple[int, int]]:

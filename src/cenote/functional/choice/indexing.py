@@ -179,7 +179,7 @@ def gather(
     out: A | None = None,
     threads: int | None = None,
 ) -> A:
-    """y[i][j][k] = input[index[i][j][k]][j][k] for dim 0, and so on: one element per index.
+    """y[i, j, k] = input[index[i, j, k], j, k] for dim 0, and so on: one element per index.
 
     `index` has as many axes as `input` and is no longer on any but `dim`; the result has its shape.
     """

@@ -89,7 +89,7 @@ def scatter(
     out: A | None = None,
     threads: int | None = None,
 ) -> A:
-    """A copy of `input` with y[index[i][j][k]][j][k] = src[i][j][k] for dim 0, and so on; `src` may be a number.
+    """A copy of `input` with y[index[i, j, k], j, k] = src[i, j, k] for dim 0, and so on; `src` may be a number.
 
     `index` has as many axes as `input` and is not larger than `src`, nor than `input` on the other axes. Of equal
     indices the last in row-major order stays, always (PyTorch does not say). `reduce` adds to, or multiplies, what is

@@ -208,7 +208,7 @@ def clamp(
 def to(input: A, dtype: Any, *, out: A | None = None, threads: int | None = None) -> A:
     """input in another element type: "float16", np.int8, "bfloat16", ... The rules are those of ops/elementwise/cast:
     rounding to nearest even; floats to integers cut toward zero, with what lies outside of 32 and 64 bits held at the
-    nearest end and NaN 0, and 8 and 16 bits the low bits of an int32; integers wrap around; bool is whether it
-    is not 0.
+    nearest end and NaN 0, and 8 and 16 bits the low bits of an int32, 0 beyond it; integers wrap around; bool is
+    whether it is not 0.
     """
     return cast(A, run("to", (input,), (type_name("to", dtype),), out, threads))

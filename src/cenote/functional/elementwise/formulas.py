@@ -269,6 +269,15 @@ for _name, _op in {
 
 
 @formula
+def round_decimals(r: Recorder, x: Traced, decimals: int) -> Traced:
+    if not is_float(x.dtype):
+        raise DTypeError(f"round: type {x.dtype} has no decimals; leave them out")
+    scale = r.scalar(10.0 ** (decimals if decimals > 0 else -decimals), x.dtype)
+    before, after = (Mul(), Div()) if decimals > 0 else (Div(), Mul())
+    return r.apply(after, r.apply(unary.Round(), r.apply(before, x, scale)), scale)
+
+
+@formula
 def neg(r: Recorder, x: Traced) -> Traced:
     return r.apply(unary.Neg(), x)
 

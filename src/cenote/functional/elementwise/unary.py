@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 import cenote.functional.elementwise.formulas  # noqa: F401  # enters the functions
+from cenote.functional.arguments import whole
 from cenote.functional.elementwise.recorder import run
 from cenote.functional.types import A
 
@@ -132,9 +133,17 @@ def ceil(input: A, *, out: A | None = None, threads: int | None = None) -> A:
     return cast(A, run("ceil", (input,), (), out, threads))
 
 
-def round(input: A, *, out: A | None = None, threads: int | None = None) -> A:  # torch's name
-    """Rounded to the nearest whole number, halves to the even one; integers stay."""
-    return cast(A, run("round", (input,), (), out, threads))
+def round(  # torch's name
+    input: A, *, decimals: int = 0, out: A | None = None, threads: int | None = None
+) -> A:
+    """Rounded to the nearest whole number, halves to the even one; integers stay.
+
+    decimals  of floats: as many places behind the point (negative: before it) are kept, by a product with the power of
+              ten and a division, each rounded to input's type. Raises DTypeError for integers.
+    """
+    if decimals == 0:
+        return cast(A, run("round", (input,), (), out, threads))
+    return cast(A, run("round_decimals", (input,), (whole("round", "decimals", decimals),), out, threads))
 
 
 def trunc(input: A, *, out: A | None = None, threads: int | None = None) -> A:

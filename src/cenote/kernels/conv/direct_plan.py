@@ -13,7 +13,7 @@ from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call, View
+from cenote.kernels.base import Argument, Call, Packed, View
 from cenote.kernels.conv.direct import ConvDirectSpec, widest
 from cenote.kernels.conv.tile_widths import tile_widths
 from cenote.kernels.elementwise.activations import Activation
@@ -159,7 +159,7 @@ class _FilterGroups:
             for width in cut.widths
         )  # fmt: skip
         weights = self._pack()
-        slab = weights.size // max(1, self.shape.groups * self.groups)
+        slab = weights.shape[1]
         bias = self._bias()
         numbers = {
             "entries": entries, "chunk": self._chunk(entries, slab), "rest": rest,
@@ -203,25 +203,32 @@ class _FilterGroups:
     def _pad(self, *steps: int) -> int:
         return sum(begin * step for (begin, _), step in zip(self.shape.pads, steps, strict=True))
 
-    def _pack(self) -> Array:
+    def _pack(self) -> Packed:
         """Weights in the order the kernel reads: (group, run, channel block, d, h, w, channel, block, lane)."""
-        shape, lanes = self.shape, self.lanes
-        filters, cg = shape.group_filters, shape.group_channels
-        wanted = self.groups * self.each * lanes
-        start = self.first * lanes
-        w = self.problem.weights.reshape(shape.groups, filters, cg, *shape.window)[:, start : start + wanted]
-        packed = np.zeros((shape.groups, wanted, cg, *shape.window), np.float32)
-        packed[:, : w.shape[1]] = w
-        packed = packed.reshape(shape.groups, self.groups, self.each, lanes, cg, *shape.window)
-        packed = packed.transpose(0, 1, 4, 5, 6, 7, 2, 3)  # group, run, channel, d, h, w, block, lane
+        rows = self.shape.groups * self.groups
+        return Packed(
+            (rows, self.shape.group_channels * self.shape.taps * self.each * self.lanes), self._packed
+        )
+
+    def _packed(self) -> Array:
+        shape, lanes, cg = self.shape, self.lanes, self.shape.group_channels
+        wanted, start = self.groups * self.each * lanes, self.first * lanes
+        w = self.problem.weights.reshape(shape.groups, shape.group_filters, cg, *shape.window)
+        w = w[:, start : start + wanted]
+        if w.shape[1] < wanted:
+            padded = np.zeros((shape.groups, wanted, cg, *shape.window), np.float32)
+            padded[:, : w.shape[1]] = w
+            w = padded
+        w = w.reshape(shape.groups, self.groups, self.each, lanes, cg, *shape.window)
         if self.problem.plain:
-            return np.ascontiguousarray(packed)
-        rows, taps = shape.groups * self.groups, shape.taps * self.each * lanes
-        parts = []
+            return np.ascontiguousarray(w.transpose(0, 1, 4, 5, 6, 7, 2, 3), np.float32)
+        taps = shape.taps * self.each * lanes
+        packed = np.empty((shape.groups, self.groups, cg * taps), np.float32)
         for begin in range(0, cg, lanes):
-            block = packed[:, :, begin : begin + lanes]
-            parts.append(block.transpose(0, 1, 3, 4, 5, 2, 6, 7).reshape(rows, block.shape[2] * taps))
-        return np.concatenate(parts, axis=1)
+            block = w[:, :, :, :, begin : begin + lanes].transpose(0, 1, 5, 6, 7, 4, 2, 3)
+            to = packed[:, :, begin * taps : begin * taps + block.shape[5] * taps]
+            to.reshape(block.shape)[...] = block
+        return packed
 
     def _bias(self) -> Array:
         shape, size = self.shape, self.groups * self.each * self.lanes

@@ -16,7 +16,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, I64
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
+from cenote.kernels.base import Argument, Call, KernelSpec, View, content_of, numbers_named, pointers_to
 
 MOST = 1 << 24  # weights: float32, in which they are numbered, has whole numbers up to here
 _PIECE = 16384  # numbers that a thread packs at a time
@@ -98,4 +98,5 @@ def unpacked_calls(calls: Iterable[Call], sources: Mapping[str, View], between: 
 def _table(call: Call, name: str) -> Array:
     """Which numbers a packed word of the call holds; none where it has no such word, or another tensor there."""
     packed = call.word(name) if any(word.name == name for word in call.spec.words) else None
-    return packed.ravel().astype(np.int32) if isinstance(packed, np.ndarray) else np.zeros(0, np.int32)
+    numbers = content_of(packed)
+    return np.zeros(0, np.int32) if numbers is None else numbers.ravel().astype(np.int32)

@@ -20,7 +20,7 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, I32, I64
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, TensorType
-from cenote.kernels.base import Argument, Call, KernelSpec, View
+from cenote.kernels.base import Argument, Call, KernelSpec, View, content_of
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def scaled_calls(calls: Sequence[Call], channels: int, scale: View, room: View) 
     if not calls:
         return []
     images = scale.shape[0]
-    packed = [call.word("weights") for call in calls]
-    flat = [array.reshape(-1) for array in packed if isinstance(array, np.ndarray)]
+    packed = [content_of(call.word("weights")) for call in calls]
+    flat = [array.reshape(-1) for array in packed if array is not None]
     total = sum(part.size for part in flat)
     runs, changed, start = [], [], 0
     for call, part in zip(calls, flat, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.base import Call, View
+from cenote.kernels.base import Argument, Call, Packed, View
 from cenote.kernels.conv.winograd import TABLE, WinogradSpec
 from cenote.kernels.conv.winograd_products import widths
 from cenote.kernels.conv.winograd_transforms import Filtering, filtering, shortened, transform_weights
@@ -20,6 +21,7 @@ from cenote.kernels.cost_model import peak_seconds, weight_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.tables import tiles_per_block
 
+_PIECE = 4096  # windows that are transformed at a time: their float64 values stay in the level 2 cache
 SKEW = 16  # floats between products, so that their streams do not meet in the same cache sets
 
 
@@ -194,21 +196,26 @@ class WinogradPlan:
             + corners * down * across
         )
 
-    def pack(self, weights: Array) -> Array:
+    def pack(self, weights: Array) -> Packed:
         """Weights (M, C, kh, kw) as U: (group, xi, channel, filter vector, lane), rounded once."""
         width = self.group_blocks * self.lanes
-        channels = weights.shape[1]
-        u = np.zeros((self.groups, self.products, self.channel_blocks * self.lanes, width), np.float32)
-        for group in range(self.groups):  # a group at a time: the float64 values stay in cache
-            part = weights[group * width : (group + 1) * width].transpose(2, 3, 1, 0)
+        shape = (self.groups, self.products, self.channel_blocks * self.lanes, width)
+        return Packed(shape, lambda: self._transformed(weights, np.zeros(shape, np.float32)))
+
+    def _transformed(self, weights: Array, u: Array) -> Array:
+        width, channels = u.shape[3], weights.shape[1]
+        piece = max(1, _PIECE // width)
+        for group, first in itertools.product(range(self.groups), range(0, channels, piece)):
+            part = weights[group * width : (group + 1) * width, first : first + piece].transpose(2, 3, 1, 0)
             taps = np.ascontiguousarray(part).reshape(*part.shape[:2], -1)
             product = transform_weights(taps, self.vertical, self.horizontal)
-            u[group, :, :channels, : part.shape[3]] = product.reshape(self.products, channels, -1)
+            to = u[group, :, first : first + part.shape[2], : part.shape[3]]
+            to[...] = product.reshape(self.products, *part.shape[2:])
         return u
 
     def calls(
         self,
-        u: Array,
+        u: Array | Packed,
         bias: Array | None,
         activation: Activation,
         x: View,
@@ -228,7 +235,7 @@ class WinogradPlan:
         above = pads[-2][0] * steps["x"][2] if len(pads) > 1 else 0
         source = x.at(-(above + pads[-1][0] * row))
         phases = ["input", "product"] if self.split else ["fused"]
-        pointers: dict[str, View | Array | None] = {
+        pointers: dict[str, Argument] = {
             "x": source,
             "u": u,
             "bias": offsets,
@@ -241,7 +248,7 @@ class WinogradPlan:
     def _call(
         self,
         phase: str,
-        pointers: dict[str, View | Array | None],
+        pointers: dict[str, Argument],
         steps: dict[str, tuple[int, int, int]],
         activation: Activation,
         residual: bool,

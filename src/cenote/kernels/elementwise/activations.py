@@ -76,12 +76,8 @@ class Activation:
         """
         if len(values) == 1:
             return [self.emit(kernel, values[0])]
-        lanes, joined = values[0].lanes, values[0]
-        for value in values[1:]:
-            done = joined.lanes
-            widened = kernel.shuffle(value, value, [*range(lanes), *[-1] * (done - lanes)])
-            joined = kernel.shuffle(joined, widened, range(done + lanes))
-        result = self.emit(kernel, joined)
+        lanes = values[0].lanes
+        result = self.emit(kernel, kernel.joined(values))
         return [kernel.shuffle(result, result, range(at, at + lanes)) for at in range(0, result.lanes, lanes)]
 
     def apply(self, array: Array) -> Array:

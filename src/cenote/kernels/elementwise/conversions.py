@@ -2,8 +2,8 @@
 
 to a float      round to nearest even, once; too large gives infinity
 float to int    toward zero. 32 and 64 bits: what lies outside is the nearest end of the type, NaN is 0.
-                8 and 16 bits: the low bits of the number as int32 (300.0 to uint8 is 44, -1.0 is 255), as NumPy,
-                torch and onnxruntime have it on x86-64
+                8 and 16 bits: the low bits of the number as int32 (300.0 to uint8 is 44, -1.0 is 255), 0 of what
+                int32 does not hold, as NumPy, torch and onnxruntime have it on x86-64
 int to int      the low bits
 to bool         whether it differs from 0 (so NaN is true)
 """
@@ -57,7 +57,8 @@ def odd_single(k: Kernel, value: Value) -> Value:
 def to_integer(k: Kernel, value: Value, wanted: Scalar) -> Value:
     """A float as an integer, never undefined."""
     if wanted.bits < 32:
-        return _saturated(k, value, I32).to(wanted)
+        held = k.absolute(value) < 2.0**31  # not NaN
+        return k.select(held, value.to(I32), k.constant(I32, 0, value.lanes)).to(wanted)
     return _saturated(k, value, wanted)
 
 

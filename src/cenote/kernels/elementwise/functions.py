@@ -26,6 +26,7 @@ INTEGER = frozenset(
     {"add", "sub", "mul", "max", "min", "neg", "abs", "sign"}
     | {"identity", "relu", "clip", "prelu", "max_scalar", "min_scalar", "clamp", "square", "cube", "where"}
     | {"quantized", "div", "floor_divide", "modulo", "remainder", "shift_left", "shift_right", "shrink"}
+    | {"power"}
     | {
         "equal",
         "different",
@@ -170,7 +171,7 @@ FORMULAS: dict[str, Formula] = {
     "sum": _sum,
     "mean": lambda kernel, *values: _sum(kernel, *values) / float(len(values)),
     "prelu": _prelu,
-    "power": math.power,
+    "power": lambda kernel, a, b: (math.power if a.type.is_float else integers.power)(kernel, a, b),
     "square": lambda kernel, x: x * x,
     "cube": lambda kernel, x: x * x * x,
     "square_root_power": _square_root_power,

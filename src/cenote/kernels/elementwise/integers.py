@@ -1,4 +1,4 @@
-"""Integer division, remainders and shifts without an undefined case.
+"""Integer division, remainders, powers and shifts without an undefined case.
 
 Division by zero gives 0, as does a remainder by zero; the lowest number divided by -1 wraps around to itself. Quotients
 of up to 32 bits are those of floats of at least 24 and 53 bits cut toward zero, which are exact: x86-64 has no vectors
@@ -7,8 +7,11 @@ of integer quotients, and one at a time takes 6 to 20 cycles each.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F32, F64, I32, U32, Value
+from cenote.kernels.elementwise.library import any_lane
 
 
 def quotient(k: Kernel, a: Value, b: Value) -> Value:
@@ -53,6 +56,38 @@ def floor_quotient(k: Kernel, a: Value, b: Value) -> Value:
         return result
     left = a - result * b
     return k.select(left.differs(0) & ((left ^ b) < 0) & b.differs(0), result - 1, result)
+
+
+def power(k: Kernel, a: Value, b: Value) -> Value:
+    """a to the power of b modulo 2^bits, by squaring; to a negative power 1 / a^|b| cut toward zero."""
+    one, zero = (k.constant(a.type, number, a.lanes) for number in (1, 0))
+    signed = a.type.kind == "int"
+    result, square = k.variable(one), k.variable(a)
+    left = k.variable(k.select(b < 0, zero, b) if signed else b)
+    done = 0
+    for upto in (
+        4,
+        8,
+        16,
+        32,
+        64,
+    ):  # most exponents have few bits: further ones are looked at where there are some
+        if upto > a.type.bits:
+            break
+        with ExitStack() as block:
+            if done:
+                block.enter_context(k.when(any_lane(k, left.value.differs(0))))
+            for _ in range(done, upto):
+                odd = (left.value & 1).differs(0)
+                result.value = k.select(odd, result.value * square.value, result.value)
+                square.value = square.value * square.value
+                left.value = left.value >> 1
+        done = upto
+    if not signed:
+        return result.value
+    sign = k.select((b & 1).equals(0), one, k.constant(a.type, -1, a.lanes))
+    inverse = k.select(a.equals(1), one, k.select(a.equals(-1), sign, zero))
+    return k.select(b < 0, inverse, result.value)
 
 
 def _inside(k: Kernel, a: Value, count: Value) -> tuple[Value, Value]:

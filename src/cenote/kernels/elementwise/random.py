@@ -23,6 +23,7 @@ from cenote.codegen.values import F32, F64, U8, U32, U64, Pointer, Scalar, Value
 from cenote.core.sizes import maximum, minimum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named
+from cenote.kernels.elementwise.quantiles import normal_quantile
 
 LANES = 16  # counters at a time, whatever the registers
 BLOCK = 4 * LANES
@@ -149,9 +150,10 @@ class DropoutSpec(KernelSpec):
 
 @dataclass(frozen=True)
 class UniformSpec(KernelSpec):
-    """y = low + u * width, u in [0, 1)."""
+    """y = low + u * width, u in [0, 1) or, `normal`, of the normal distribution with mean 0 and deviation 1."""
 
     dtype: np.dtype[Any]
+    normal: bool = False
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -166,7 +168,10 @@ class UniformSpec(KernelSpec):
         low, width = k.number("low").to(compute), k.number("width").to(compute)
 
         def body(place: Value, word: Value, lanes: int) -> None:
-            u = word.to(F64) * 2.0**-32 if compute is F64 else (word >> 8).to(F32) * 2.0**-24
+            if self.normal:
+                u = normal_quantile(k, (word.to(F64) + 0.5) * 2.0**-32).to(compute)
+            else:
+                u = word.to(F64) * 2.0**-32 if compute is F64 else (word >> 8).to(F32) * 2.0**-24
             y.store((u * width + low).to(y.element), place)
 
         for item in k.range(k.begin, k.end):
@@ -238,6 +243,15 @@ def uniform_call(y: View, seed: View, low: float, high: float) -> Call:
     total = math.prod(y.shape)
     words: dict[str, Argument] = {"y": y, "seed": seed, "low": low, "width": high - low, "count": total}
     return Call.named(UniformSpec(y.type.dtype), words, -(-total // PIECE), _grain(total), SCRATCH)
+
+
+def normal_call(y: View, seed: View, mean: float, deviation: float) -> Call:
+    """Numbers of a normal distribution."""
+    total = math.prod(y.shape)
+    words: dict[str, Argument] = {"y": y, "seed": seed, "low": mean, "width": deviation, "count": total}
+    return Call.named(
+        UniformSpec(y.type.dtype, normal=True), words, -(-total // PIECE), _grain(total), SCRATCH
+    )
 
 
 def bernoulli_call(x: View, y: View, seed: View) -> Call:

@@ -31,11 +31,18 @@ from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, is_float
 from cenote.kernels.base import Argument, Call, KernelSpec, View, dense_strides, numbers_named
 from cenote.kernels.elementwise.elementwise import vector_lanes
-from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, nested, position_count
+from cenote.kernels.strided_axes import (
+    axis_names,
+    axis_offsets,
+    axis_pointers,
+    axis_words,
+    nested,
+    position_count,
+)
 
 DEEP = 16  # terms of a partial sum
 WIDE = 4  # vectors side by side
-KINDS = ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum")
+KINDS = ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp")
 # float64 from the first term on: float32 may overflow where the result does not, and the logarithm of a sum that
 # almost cancels magnifies its error.
 EXACT = frozenset({"prod", "l2", "log_sum"})
@@ -46,8 +53,9 @@ INTEGER = frozenset({"sum", "max", "min", "prod", "l1", "sum_square"})
 class ReduceSpec(KernelSpec):
     """`kind` over `reduced` axes (of an `along` kernel the last of them is the run); `kept` outer axes stay.
 
-    A `partial` source has had its squares or absolute values taken; `finish` applies what follows the sum (a root,
-    a logarithm, the division by the count). `tail`: the columns may end in a part of a vector.
+    A `partial` source has had its squares, absolute values or powers taken; `finish` applies what follows the sum (a
+    root, a logarithm, the division by the count). `tail`: the columns may end in a part of a vector. Of "log_sum_exp"
+    `shift` holds the largest terms, as y lies: they are subtracted before powers are taken, and added to the logarithm.
     """
 
     kind: str
@@ -65,6 +73,9 @@ class ReduceSpec(KernelSpec):
     @property
     def words(self) -> tuple[Parameter, ...]:
         types = {"y": Scalar.of(self.result), "x": Scalar.of(self.source)}
+        if self.shifted:
+            wide = self.source == FLOAT64 == self.result  # either may be that of totals
+            types["shift"] = F64 if wide else F32
         pointers = (Parameter(name, type, pointer=True) for name, type in types.items())
         numbers = ["columns", "pieces", "piece_step", "piece_stride"]
         numbers += [f"{what}_r{axis}" for axis in range(self.reduced) for what in ("extent", "stride")]
@@ -74,22 +85,35 @@ class ReduceSpec(KernelSpec):
             *numbers_named([*numbers, *axis_names(self.kept, ("y", "x"))]),
         )
 
+    @property
+    def shifted(self) -> bool:
+        return self.kind == "log_sum_exp"
+
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
         step = self.lanes * self.width
         blocks = k.integer(1) if self.along else (k.number("columns") + step - 1) // step
         for item in k.range(k.begin, k.end):
             piece, rest = item % k.number("pieces"), item // k.number("pieces")
-            y, x = axis_pointers(k, self.kept, ("y", "x"), rest // blocks)
+            y, x, shift = self._pointers(k, rest // blocks)
             y = y + piece * k.number("piece_stride")
             low = piece * k.number("piece_step")
             high = low + k.number("piece_step")
             span = (low, k.select(high < k.number("extent_r0"), high, k.number("extent_r0")))
             if self.along:
-                y.store(self._finished(k, self._run(k, x, span)).to(y.element))
+                held = None if shift is None else _finite_or_zero(k, shift.load())
+                y.store(self._finished(k, self._run(k, x, span, held), held).to(y.element))
             else:
-                self._columns(k, y, x, rest % blocks * step, span)
+                self._columns(k, (y, x, shift), rest % blocks * step, span)
         return k
+
+    def _pointers(self, k: Kernel, index: Value) -> tuple[Pointer, Pointer, Pointer | None]:
+        """Where y, x and the shift are at a position of the outer axes."""
+        if not self.shifted:
+            y, x = axis_pointers(k, self.kept, ("y", "x"), index)
+            return y, x, None
+        to, at = axis_offsets(k, self.kept, ("y", "x"), index)
+        return k.pointer("y") + to, k.pointer("x") + at, k.pointer("shift") + to
 
     # ---- arithmetic -------------------------------------------------------------------------------------------
 
@@ -123,21 +147,25 @@ class ReduceSpec(KernelSpec):
             return k.minimum(a, b)
         return a * b if self.kind == "prod" else a + b
 
-    def term(self, k: Kernel, value: Value) -> Value:
+    def term(self, k: Kernel, value: Value, shift: Value | None) -> Value:
         value = value.to(self.compute)
         if self.partial:
             return value
+        if shift is not None:
+            return math.exp(k, value - k.splat(shift, value.lanes))
         if self.kind == "l1":
             return k.absolute(value)
         return value * value if self.kind in ("l2", "sum_square") else value
 
-    def _finished(self, k: Kernel, total: Value) -> Value:
+    def _finished(self, k: Kernel, total: Value, shift: Value | None) -> Value:
         if not self.finish:
             return total
         if self.kind == "mean":
             return total / k.splat(k.number("count"), total.lanes)
         if self.kind == "l2":
             return k.square_root(total)
+        if shift is not None:
+            return math.log(k, total) + shift.to(self.total)
         return math.log(k, total) if self.kind == "log_sum" else total
 
     def _fresh(self, k: Kernel, type: Scalar, lanes: int) -> Variable:
@@ -159,7 +187,7 @@ class ReduceSpec(KernelSpec):
             for (offset,) in nested(k, extents, [strides]):
                 yield offset + place * k.number("stride_r0")
 
-    def _run(self, k: Kernel, x: Pointer, span: tuple[Value, Value]) -> Value:
+    def _run(self, k: Kernel, x: Pointer, span: tuple[Value, Value], shift: Value | None) -> Value:
         lanes, outside = self.lanes, self.reduced - 1
         total, single = self._fresh(k, self.total, lanes), self._fresh(k, self.total, 1)
         begin, end = span if not outside else (k.integer(0), k.number(f"extent_r{outside}"))
@@ -171,15 +199,15 @@ class ReduceSpec(KernelSpec):
                 partial = [self._fresh(k, self.compute, lanes) for _ in range(WIDE)]
                 for place in k.range(first, first + block, WIDE * lanes):
                     for number, each in enumerate(partial):
-                        value = self.term(k, row.load(place + number * lanes, lanes))
+                        value = self.term(k, row.load(place + number * lanes, lanes), shift)
                         each.value = self.combine(k, each.value, value)
                 left, right = (self.combine(k, partial[i].value, partial[i + 1].value) for i in (0, 2))
                 self._join(k, total, self.combine(k, left, right))
             whole = begin + (end - begin) // lanes * lanes
             for place in k.range(blocks, whole, lanes):
-                self._join(k, total, self.term(k, row.load(place, lanes)))
+                self._join(k, total, self.term(k, row.load(place, lanes), shift))
             for place in k.range(whole, end):
-                self._join(k, single, self.term(k, row.load(place)))
+                self._join(k, single, self.term(k, row.load(place), shift))
         value = total.value
         while value.lanes > 1:
             half = value.lanes // 2
@@ -189,24 +217,28 @@ class ReduceSpec(KernelSpec):
 
     # ---- across -----------------------------------------------------------------------------------------------
 
-    def _columns(self, k: Kernel, y: Pointer, x: Pointer, column: Value, span: tuple[Value, Value]) -> None:
+    def _columns(self, k: Kernel, starts: Places, column: Value, span: tuple[Value, Value]) -> None:
         columns = k.number("columns")
         if not self.tail:
-            self._block(k, y + column, x + column, self.lanes, None, span)
+            self._block(k, _moved(starts, column), self.lanes, None, span)
             return
         with k.when(column + self.lanes <= columns):
-            self._block(k, y + column, x + column, self.lanes, None, span)
+            self._block(k, _moved(starts, column), self.lanes, None, span)
         with k.when(column + self.lanes > columns):
             if min(self.source.itemsize, self.result.itemsize) >= 4:
                 mask = k.tail_mask(columns - column, self.lanes)
-                self._block(k, y + column, x + column, self.lanes, mask, span)
+                self._block(k, _moved(starts, column), self.lanes, mask, span)
             else:
                 for place in k.range(column, columns):
-                    self._block(k, y + place, x + place, 1, None, span)
+                    self._block(k, _moved(starts, place), 1, None, span)
 
     def _block(
-        self, k: Kernel, y: Pointer, x: Pointer, lanes: int, mask: Value | None, span: tuple[Value, Value]
+        self, k: Kernel, starts: Places, lanes: int, mask: Value | None, span: tuple[Value, Value]
     ) -> None:
+        y, x, shift = starts
+        shifts: list[Value | None] = [None] * self.width
+        if shift is not None:
+            shifts = [_finite_or_zero(k, shift.load(n * lanes, lanes, mask)) for n in range(self.width)]
         totals = [self._fresh(k, self.total, lanes) for _ in range(self.width)]
         last = self.reduced - 1
         begin, end = span if not last else (k.integer(0), k.number(f"extent_r{last}"))
@@ -217,12 +249,26 @@ class ReduceSpec(KernelSpec):
                 for row in k.range(first, stop):
                     source = x + (offset + row * k.number(f"stride_r{last}"))
                     for number, each in enumerate(partial):
-                        value = self.term(k, source.load(number * lanes, lanes, mask))
+                        value = self.term(k, source.load(number * lanes, lanes, mask), shifts[number])
                         each.value = self.combine(k, each.value, value)
                 for total, each in zip(totals, partial, strict=True):
                     self._join(k, total, each.value)
         for number, total in enumerate(totals):
-            y.store(self._finished(k, total.value).to(y.element), number * lanes, mask)
+            y.store(self._finished(k, total.value, shifts[number]).to(y.element), number * lanes, mask)
+
+
+Places = tuple[Pointer, Pointer, Pointer | None]
+
+
+def _moved(starts: Places, column: Value) -> Places:
+    y, x, shift = starts
+    return y + column, x + column, None if shift is None else shift + column
+
+
+def _finite_or_zero(k: Kernel, value: Value) -> Value:
+    """What may be subtracted from all terms: an infinity would make NaN of equal ones."""
+    infinite = k.absolute(value).equals(float("inf"))
+    return k.select(infinite, k.constant(value.type, 0.0, value.lanes), value)
 
 
 SPLIT_FROM = 1 << 16  # elements from which a reduction to few outputs is split
@@ -264,16 +310,23 @@ def partial_type(kind: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type of the totals of pieces."""
     if not is_float(dtype):
         return dtype
-    return (FLOAT64 if dtype == FLOAT64 else FLOAT32) if kind in ("max", "min") else FLOAT64
+    return shift_type(dtype) if kind in ("max", "min") else FLOAT64
+
+
+def shift_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of the largest terms of a "log_sum_exp"."""
+    return FLOAT64 if dtype == FLOAT64 else FLOAT32
 
 
 def reduce_calls(
-    kind: str, axes: Sequence[ReduceAxis], x: View, y: View, pieces: int, partial: View | None, target: Target
-) -> list[Call]:
-    """The launches that reduce x to y; with more than one piece, by way of `partial` (pieces, outputs)."""
+    kind: str, axes: Sequence[ReduceAxis], x: View, y: View, pieces: int, partial: View | None, target: Target,
+    shift: View | None = None,
+) -> list[Call]:  # fmt: skip
+    """The launches that reduce x to y; with more than one piece, by way of `partial` (pieces, outputs). `shift`: the
+    largest terms, for "log_sum_exp"."""
     count = prod(axis.extent for axis in axes if axis.y is None)
     if pieces <= 1 or partial is None:
-        return _launch(kind, axes, x, y, count, target)
+        return _launch(kind, axes, x, y, count, target, shift=shift)
     kept = [axis.extent for axis in axes if axis.y is not None]
     dense = iter(dense_strides(kept))
     outputs = prod(kept)
@@ -285,13 +338,15 @@ def reduce_calls(
         for axis, stride in zip(axes, strides, strict=True)
         if stride is not None
     ]
-    made = _launch(kind, first, x, partial, count, target, pieces=partial.type.shape[0], stride=outputs)
-    return [*made, *_launch(kind, second, partial, y, count, target, is_partial=True)]
+    made = _launch(
+        kind, first, x, partial, count, target, pieces=partial.type.shape[0], stride=outputs, shift=shift
+    )
+    return [*made, *_launch(kind, second, partial, y, count, target, is_partial=True, shift=shift)]
 
 
 def _launch(
     kind: str, axes: Sequence[ReduceAxis], x: View, y: View, count: int, target: Target, *,
-    pieces: int = 1, stride: int = 0, is_partial: bool = False,
+    pieces: int = 1, stride: int = 0, is_partial: bool = False, shift: View | None = None,
 ) -> list[Call]:  # fmt: skip
     unit = x.layout.lanes or 1
     lanes = unit if unit > 1 else vector_lanes(x.type.dtype, target)
@@ -305,11 +360,8 @@ def _launch(
     outer = [(axis.extent, [axis.y or 0, axis.x]) for axis in kept]
     step = -(-reduced[0].extent // pieces)
     words: dict[str, Argument] = {
-        "count": count * 1.0,
-        "pieces": pieces,
-        "piece_step": step,
-        "piece_stride": stride,
-    }
+        "count": count * 1.0, "pieces": pieces, "piece_step": step, "piece_stride": stride,
+    }  # fmt: skip
     for index, axis in enumerate(reduced):
         words |= {f"extent_r{index}": axis.extent, f"stride_r{index}": axis.x}
     words |= axis_words(outer, ("y", "x"))
@@ -326,6 +378,8 @@ def _launch(
         items = position_count(outer) * blocks * pieces
         work = maximum(1, count // pieces * (1 if along else lanes * width))
         here: dict[str, Argument] = {"y": y.at(begin), "x": x.at(begin), "columns": end - begin}
+        if shift is not None:
+            here["shift"] = shift.at(begin)
         calls.append(Call.named(spec, words | here, items, grain=maximum(1, 65536 // work)))
     return calls
 

@@ -219,7 +219,7 @@ def index_strip(problem: PoolProblem, target: Target) -> int:
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     """Serves all windows, with indices."""
     geometry = problem.geometry
-    cut = Partition.of(geometry, index_strip(problem, target), default_band(geometry))
+    cut = Partition.of(geometry, index_strip(problem, target), default_band(problem, target))
     lanes = lanes_for(problem, cut, target, shuffled=(1, 2))
     if lanes is None:
         return None

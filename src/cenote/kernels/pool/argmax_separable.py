@@ -157,7 +157,7 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     if not geometry.is_flat or geometry.dilation[1:] != (1, 1):
         return None
     rows, width, stride = *geometry.window[1:], geometry.stride[2]
-    band = default_band(geometry)  # neighbouring bands both go across the rows they share
+    band = default_band(problem, target)  # neighbouring bands both go across the rows they share
     band = min(max(band, 2 * rows), geometry.out[1])
     cut = Partition.of(geometry, index_strip(problem, target), band)
     lanes = lanes_for(problem, cut, target, shuffled=(1, 2))

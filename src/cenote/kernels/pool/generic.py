@@ -96,7 +96,7 @@ def _once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value |
 def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     """Serves all windows."""
     geometry = problem.geometry
-    cut = Partition.of(geometry, strip_in_l1(problem, target), default_band(geometry))
+    cut = Partition.of(geometry, strip_in_l1(problem, target), default_band(problem, target))
     lanes = lanes_for(problem, cut, target)
     if lanes is None:
         return None

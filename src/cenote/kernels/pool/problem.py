@@ -231,10 +231,14 @@ class Partition:
         return min(end - begin for begin, end in edges)
 
 
-def default_band(geometry: Geometry) -> int:
-    """Output rows of an item: about GRAIN_BYTES of input, the whole plane if it is small."""
-    row = maximum(1, geometry.size[2] * geometry.stride[1] * 4)
-    rows = maximum(1, GRAIN_BYTES // row)
+def default_band(problem: PoolProblem, target: Target) -> int:
+    """Output rows of an item: as many as half of the level 2 cache holds with their input, evenly, as the planner of
+    tiles cuts planes for this CPU (docs/tiling.md); but enough items for 8 threads, if none is smaller than a grain."""
+    geometry, element = problem.geometry, problem.dtype.itemsize * problem.memory.step
+    read, written = geometry.size[2] * geometry.window[0] * element, geometry.out[2] * element
+    room = minimum(target.l2_bytes // 2, maximum(GRAIN_BYTES, problem.nbytes // 8))
+    overlap = geometry.reach(1) - geometry.stride[1]
+    rows = maximum(1, (room - overlap * read) // (geometry.stride[1] * read + written))
     pieces = -(-geometry.out[1] // rows)
     return -(-geometry.out[1] // pieces)
 

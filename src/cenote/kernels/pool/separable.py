@@ -225,7 +225,7 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     if planes * rows > MOST_ROWS:
         return None
     fused = is_fused(geometry, memory.step)
-    cut = Partition.of(geometry, strip_in_l1(problem, target), default_band(geometry))
+    cut = Partition.of(geometry, strip_in_l1(problem, target), default_band(problem, target))
     lanes = lanes_for(problem, cut, target, by_column=fused)
     if lanes is None:
         return None

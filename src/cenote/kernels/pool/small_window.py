@@ -284,7 +284,7 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
     lanes = _lanes(problem, target, left, right) if fits and left >= 0 else None
     if lanes is None:
         return None
-    cut = Partition.of(geometry, None, default_band(geometry))
+    cut = Partition.of(geometry, None, default_band(problem, target))
     shortest = geometry.out[1] - (cut.bands - 1) * cut.band
     spec = PoolSmallWindow(
         **spec_fields(problem, lanes, lanes),

@@ -6,6 +6,7 @@ all of it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from cenote.codegen.values import F32, Pointer, Scalar, Value
 from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array
-from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
+from cenote.kernels.base import Argument, Call, KernelSpec, Packed, View, numbers_named, pointers_to
 from cenote.kernels.lanes import transposed
 from cenote.kernels.strided_axes import Axis, axis_names, axis_pointers, axis_words, position_count
 
@@ -67,13 +68,21 @@ class Panels:
         """Whether the last group may have fewer columns."""
         return is_size(self.columns) or self.columns % self.width != 0
 
-    def pack(self, b: Array) -> Array:
+    def pack(self, b: Array) -> Packed:
         """Constant matrices (..., depth, columns) in panels."""
+        images = math.prod(b.shape[:-2])
+        return Packed((images * self.size,), lambda: self._packed(b))
+
+    def _packed(self, b: Array) -> Array:
         images = b.reshape(-1, self.depth, self.columns)
-        wide = np.zeros((len(images), self.depth, self.groups * self.width), np.float32)
-        wide[:, :, : self.columns] = images
-        panels = wide.reshape(len(images), self.depth, self.groups, self.width).transpose(0, 2, 1, 3)
-        return np.ascontiguousarray(panels).ravel()
+        panels = np.zeros((len(images), self.groups, self.depth, self.width), np.float32)
+        whole = self.columns // self.width
+        filled = whole * self.width
+        parts = images[:, :, :filled].reshape(len(images), self.depth, whole, self.width)
+        panels[:, :whole] = parts.transpose(0, 2, 1, 3)
+        if filled < self.columns:
+            panels[:, whole, :, : self.columns - filled] = images[:, :, filled:]
+        return panels.ravel()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array
-from cenote.kernels.base import Argument, Call, View
+from cenote.kernels.base import Argument, Call, Packed, View
 from cenote.kernels.conv.direct import widest
 from cenote.kernels.conv.tile_widths import TileWidths, tile_widths
 from cenote.kernels.elementwise.activations import Activation
@@ -49,7 +49,7 @@ class Product:
     b: Matrix
     y: Matrix
     axes: tuple[Axis, ...]
-    packed: Array | None = None
+    packed: Packed | None = None
     bias: View | Array | None = None
     residual: Matrix | None = None
     activation: Activation = field(default_factory=Activation)
@@ -110,7 +110,8 @@ class Product:
         if self.is_vector():
             yield self._vector(target)
             return
-        panels, axes, b = self.panels(target), self.axes, self.b.source
+        panels, axes = self.panels(target), self.axes
+        b: View | Array | Packed = self.b.source
         if self.packs(target):
             assert between is not None
             assert isinstance(b, View)
@@ -132,7 +133,9 @@ class Product:
             step = step * extent if differs else step
         return tuple(reversed(axes))
 
-    def _multiply(self, panels: Panels, b: View | Array, axes: tuple[Axis, ...], target: Target) -> Call:
+    def _multiply(
+        self, panels: Panels, b: View | Array | Packed, axes: tuple[Axis, ...], target: Target
+    ) -> Call:
         cut = self._tiles(panels, target)
         packed = b is not self.b.source
         y, a = _view(self.y), _view(self.a)

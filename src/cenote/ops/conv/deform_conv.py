@@ -1,9 +1,9 @@
-"""DeformConv: a convolution whose taps read the image at learned places; and Col2Im, columns added up to an image."""
+"""DeformConv: a convolution whose taps read the image at learned places."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +11,16 @@ import numpy as np
 from cenote.core.conv_geometry import output_size
 from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.pool_geometry import Pairs, extents, padding_pairs
-from cenote.core.types import Array, TensorType
-from cenote.kernels.elementwise.grid_sample import FAR
-from cenote.ops.base import Arrays, Op, Sample, Types
-from cenote.ops.checks import int64s, known_ints, read, require_kind, require_same_dtype
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, PLAIN, Array, TensorType
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.conv.deformed import Deformation, deformed_call
+from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.elementwise.elementwise import elementwise_call, operand_of, per_channel
+from cenote.kernels.sampling.taps import FAR
+from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
+from cenote.ops.checks import read, require_kind, require_same_dtype
+from cenote.ops.linear.product_lowerings import Strided, Terms, product_lowerings
 from cenote.ops.movement.grid_sample import interpolate
 from cenote.ops.values import narrow, seeded, wide
 
@@ -125,6 +131,46 @@ class DeformConv(Op):
             y = y + wide(bias).reshape(-1, *(1,) * len(out))
         return (narrow(y, result.dtype),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        """What the taps read as columns, and their products with the weights, in float32."""
+        x, w = present(inputs[0]), present(inputs[1])
+        (output,) = self.infer(*inputs)
+        if x.dtype != FLOAT32 or not output.size or not x.shape[1] or x.rank > 5:
+            return
+        strides, pads, dilations = self.geometry(x, w)
+        window, out = w.shape[2:], output.shape[2:]
+        before = [pad for pad, _ in pads]
+        how = Deformation.of(self.offset_groups, x.shape[2:], out, window, strides, before, dilations)
+        columns = TensorType(FLOAT32, (x.shape[0], x.shape[1], how.taps, how.places))
+        product = self._product(w, columns, output, target)
+        if product is None:
+            return
+
+        def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+            image, weights, offset, added, factors = (*views, None, None)[:5]
+            y, read, *more = made
+            calls = [deformed_call(present(image), present(offset), factors, read, how)]
+            calls += product.bind([weights, read], [y, *more])
+            if added is not None:
+                sums = [operand_of(y, y), per_channel(added, y)]
+                calls.append(elementwise_call("add", (), sums, y, target))
+            return calls
+
+        layouts = tuple(None if each is None else PLAIN for each in inputs)
+        seconds = product.seconds + pass_seconds(2 * columns.nbytes, 4 * columns.size)
+        yield Lowering("columns", layouts, (PLAIN,), bind, seconds, 4e-6, (columns, *product.temporaries))
+
+    def _product(
+        self, w: TensorType, columns: TensorType, output: TensorType, target: Target
+    ) -> Lowering | None:
+        """The products of the groups' weights with their columns, image by image."""
+        filters, depth, places = w.shape[0] // self.groups, math.prod(w.shape[1:]), columns.shape[3]
+        batch = (columns.shape[0], self.groups)
+        left = Strided((1, self.groups, filters, depth), (0, filters * depth, depth, 1))
+        terms = Terms(left, Strided.of((*batch, depth, places)), Strided.of((*batch, filters, places)))
+        kinds = (TensorType(FLOAT32, left.shape), TensorType(FLOAT32, terms.b.shape))
+        return next((each for each in product_lowerings(terms, kinds, target) if each.name == "panels"), None)
+
     def operations(self, outputs: Types, x: TensorType, w: TensorType, *rest: TensorType | None) -> int:
         return 2 * outputs[0].size * math.prod(w.shape[1:])
 
@@ -138,71 +184,16 @@ class DeformConv(Op):
         yield Sample(DeformConv(), plain, "no offsets")
         line = (seeded((1, 2, 9), 1), seeded((3, 2, 3), 2), seeded((1, 3, 7), 3) * 5)
         yield Sample(DeformConv(), line, "one axis")
+        far = (seeded((1, 2, 9, 8), 1), seeded((3, 2, 3, 3), 2), 1e3 * seeded((1, 18, 7, 6), 3))
+        far[2][0, 0, 0] = [np.nan, np.inf, -np.inf, 1e30, -1e30, 0]
+        yield Sample(DeformConv(), far, "far away")
+        depth = (seeded((1, 2, 4, 5, 6), 1), seeded((3, 2, 2, 2, 2), 2), seeded((1, 24, 3, 4, 5), 3))
+        yield Sample(DeformConv(), depth, "a volume")
+        many = (
+            seeded((3, 8, 20, 21), 1),
+            seeded((17, 8, 3, 3), 2),
+            seeded((3, 18, 20, 21), 3),
+            seeded((17,), 4),
+        )
+        yield Sample(DeformConv(pads=((1, 1), (1, 1))), many, "more than a run")
         yield Sample(DeformConv(), tuple(x[:0] if i != 1 else x for i, x in enumerate(plain)), "no images")
-
-
-@dataclass(frozen=True)
-class Col2Im(Op):
-    """Columns (N, C * taps, blocks) added up to images (N, C, *image): what unfolding an image gave, folded
-    back.
-
-    The blocks are those of a sliding window over the padded image, in row-major order (PyTorch's Fold).
-    """
-
-    strides: tuple[int, ...] = ()
-    pads: Pairs = ()
-    dilations: tuple[int, ...] = ()
-
-    name = "col2im"
-    operands = ("columns", "image_shape", "block_shape")
-    from_onnx = {"Col2Im": lambda node: read(Col2Im, node, "strides", "pads", "dilations")}
-
-    def geometry(
-        self, image: tuple[int, ...], block: tuple[int, ...]
-    ) -> tuple[tuple[int, ...], Pairs, tuple[int, ...], tuple[int, ...]]:
-        """Strides, pads, dilations and the number of blocks, one per spatial axis."""
-        rank = len(image)
-        strides = extents(self.name, "strides", self.strides, rank)
-        pads = padding_pairs(self.name, self.pads, rank)
-        dilations = extents(self.name, "dilations", self.dilations, rank)
-        reach = tuple((k - 1) * d + 1 for k, d in zip(block, dilations, strict=True))
-        return strides, pads, dilations, output_size(self.name, image, reach, strides, pads)
-
-    def types(self, columns: TensorType, image: TensorType, block: TensorType) -> Types:
-        require_kind(self.name, columns, "iuf", "columns")
-        extents, window = (
-            known_ints(self.name, image, 1, "image_shape"),
-            known_ints(self.name, block, 2, "block_shape"),
-        )
-        if len(extents) != len(window) or not window or min(extents) < 0 or min(window) < 1:
-            raise ShapeError(f"col2im: an image {list(extents)} has no blocks {list(window)}")
-        blocks, taps = self.geometry(extents, window)[3], math.prod(window)
-        if columns.rank != 3 or columns.shape[1] % taps or columns.shape[2] != math.prod(blocks):
-            raise ShapeError(f"col2im: {columns} must be (N, a multiple of {taps}, {math.prod(blocks)})")
-        return (TensorType(columns.dtype, (columns.shape[0], columns.shape[1] // taps, *extents)),)
-
-    def compute(self, columns: Array, image: Array, block: Array) -> Arrays:
-        (result,) = self.declared(columns, image, block)
-        extents, window = result.shape[2:], tuple(block.tolist())
-        strides, pads, dilations, blocks = self.geometry(extents, window)
-        values = wide(columns).reshape(*result.shape[:2], *window, *blocks)
-        padded = np.zeros(
-            (*result.shape[:2], *(e + sum(p) for e, p in zip(extents, pads, strict=True))), values.dtype
-        )
-        for tap in np.ndindex(*window):
-            begin = [t * d for t, d in zip(tap, dilations, strict=True)]
-            places = tuple(
-                slice(b, b + (n - 1) * s + 1, s) if n else slice(0, 0)
-                for b, n, s in zip(begin, blocks, strides, strict=True)
-            )
-            padded[(slice(None), slice(None), *places)] += values[(slice(None), slice(None), *tap)]
-        inner = tuple(slice(p[0], p[0] + e) for e, p in zip(extents, pads, strict=True))
-        return (narrow(padded[(slice(None), slice(None), *inner)], columns.dtype),)
-
-    @classmethod
-    def samples(cls) -> Iterable[Sample]:
-        yield Sample(Col2Im(), (seeded((2, 12, 6)), int64s((3, 4)), int64s((2, 2))))
-        op = Col2Im(strides=(2, 1), pads=((1, 0), (0, 2)), dilations=(2, 1))
-        yield Sample(op, (seeded((1, 12, 12)), int64s((6, 4)), int64s((2, 3))), "strides, pads, dilations")
-        yield Sample(Col2Im(), (seeded((1, 2, 4), dtype=np.int32), int64s((5,)), int64s((2,))), "one axis")
-        yield Sample(Col2Im(), (seeded((0, 4, 1)), int64s((2, 2)), int64s((2, 2))), "no images")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import ShapeError
-from cenote.core.types import Array, TensorType, is_float
-from cenote.ops.base import Sample, Types
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, FLOAT64, Array, TensorType, is_float
+from cenote.ops.base import Lowering, Sample, Types
 from cenote.ops.checks import broadcast_shapes, read, require_number
-from cenote.ops.elementwise.pointwise import Function, Pointwise, binary_samples
+from cenote.ops.elementwise.pointwise import Function, Pointwise, binary_samples, pointwise_lowerings
 from cenote.ops.family import operator
 from cenote.ops.values import seeded
 
@@ -68,7 +69,7 @@ def _power(base: Array, exponent: Array) -> Array:
         return np.power(base.astype(np.float64), exponent.astype(np.float64))
     power = np.power(base, np.where(exponent < 0, 0, exponent).astype(base.dtype))
     inverse = np.where(base == 1, 1, np.where(base == -1, np.where(exponent % 2 == 0, 1, -1), 0))
-    return np.where(exponent < 0, inverse, power)
+    return np.where(exponent < 0, inverse.astype(base.dtype), power)
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,25 @@ class Pow(Pointwise):
             name = _POWERS.get(float(exponent.value.reshape(())))
             if name is not None and self.infer(*inputs)[0].shape == base.shape:
                 return Function(name, (), (0,), 3e-7, 2)
-        return Function("power", (), (0, 1), 3e-7, 60) if base.dtype == exponent.dtype else None
+        return self._power(base, 1) if base.dtype == exponent.dtype else None
+
+    @staticmethod
+    def _power(base: TensorType, exponent: int) -> Function:
+        """The general formula."""
+        return Function("power", (), (0, exponent), 3e-7 if is_float(base.dtype) else 0.0, 60)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        """An exponent of another type that is one known number is given in the base's."""
+        base, exponent = self.arranged(inputs)
+        if self.function(inputs) is not None or exponent.value is None or exponent.size != 1:
+            yield from super().lowerings(inputs, target)
+            return
+        kind = FLOAT32 if is_float(base.dtype) else base.dtype
+        number = exponent.value.astype(kind)
+        if base.dtype != FLOAT64 and number.astype(np.float64) == exponent.value.astype(np.float64):
+            yield from pointwise_lowerings(
+                self._power(base, 2), inputs, self.infer(*inputs)[0], target, [number]
+            )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -108,6 +127,15 @@ class Pow(Pointwise):
             cls(), (np.array([2, -1, 3, -3], np.int32), np.array([3, -3, -1, 0], np.int32)), "Pow integers"
         )
         yield Sample(cls(), (np.array([1, 2, 3]), np.array([4, 0.5, 6], np.float32)), "Pow mixed")
+        yield Sample(cls(), (seeded((2, 9, 5)), np.array(4, np.int64)), "Pow by a whole number")
+        yield Sample(
+            cls(), (seeded((2, 9, 5), dtype=np.int32), np.array([3], np.int64)), "Pow by a whole number"
+        )
+        for dtype in (np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64):
+            ends = np.iinfo(dtype)
+            base = np.array([0, 1, 2, 3, 5, 7, 10, 127, ends.min, ends.max, ends.max - 4], dtype)
+            powers = np.array([0, 1, 2, 3, 7, 13, 31, 33, 63, 100, ends.max, ends.max - 1, ends.min], dtype)
+            yield Sample(cls(), (base[:, None], powers), "Pow integers of all sizes")
 
 
 class _Variadic(Pointwise):

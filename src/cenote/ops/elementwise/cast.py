@@ -37,10 +37,11 @@ class Cast(Pointwise):
 
     Floats round to nearest even, too large ones become infinite. Floats to integers of 32 and 64 bits truncate, what
     lies outside becomes the nearest end of the type, NaN 0; those to 8 and 16 bits are the low bits of the number as
-    int32 (300.0 is 44 as uint8), which NumPy, torch and onnxruntime give on x86-64. Integers wrap around; to bool,
-    everything but zero is true. Strings are read as numbers and written in the shortest form that reads back. To an
-    8-bit float, `saturate` gives the largest finite value where the data is larger (else infinity or NaN, whichever
-    the type has); `round_mode` says how to round to the type that holds only powers of two.
+    int32 (300.0 is 44 as uint8), 0 of what int32 does not hold, which NumPy, torch and onnxruntime give on x86-64.
+    Integers wrap around; to bool, everything but zero is true. Strings are read as numbers and written in the
+    shortest form that reads back. To an 8-bit float, `saturate` gives the largest finite value where the data is
+    larger (else infinity or NaN, whichever the type has); `round_mode` says how to round to the type that holds only
+    powers of two.
     """
 
     dtype: np.dtype[Any]
@@ -200,6 +201,8 @@ def _whole_numbers(data: Array, dtype: np.dtype[Any]) -> Array:
     held = np.dtype(np.int32) if dtype.itemsize < 4 else dtype
     limits = np.iinfo(held)
     values = np.nan_to_num(np.trunc(data.astype(np.float64)), nan=0.0)
+    if held != dtype:
+        values[np.abs(values) > limits.max] = 0.0
     above, below = values >= float(limits.max), values <= float(limits.min)
     inside = np.where(above | below, 0.0, values).astype(held)
     whole = np.where(above, limits.max, np.where(below, limits.min, inside)).astype(held)

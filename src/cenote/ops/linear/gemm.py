@@ -26,8 +26,8 @@ class Gemm(Fusible):
 
     C is optional and broadcasts to (M, N) by NumPy's rules. `stored` ("bfloat16", "float16"): constant weights of a
     one-row product are kept in that type, which halves what must be read and rounds each weight to 8 or 11 bits; sums
-    stay in float32. Types: floats, or int32/int64/uint32/uint64,
-    which wrap around; then alpha and beta must be whole numbers to be exact.
+    stay in float32. Types: floats, or integers, which wrap around; then alpha and beta must be whole numbers to be
+    exact.
     """
 
     alpha: float = 1.0

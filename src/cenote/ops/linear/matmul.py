@@ -18,7 +18,7 @@ from cenote.ops.epilogue import Fusible
 from cenote.ops.linear.product_lowerings import Strided, Terms, product_lowerings
 from cenote.ops.values import narrow, seeded, wide
 
-INTEGERS = ("int32", "int64", "uint32", "uint64")
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class MatMul(Fusible):
     order `permute_y` before it is stored. Nothing is copied for any of them: kernels read and write in steps. `bias`
     (N,) is added to every row; with `residual` a tensor of the result's shape is added too.
 
-    Types: floats, or int32/int64/uint32/uint64, which wrap around; for these alpha must be a whole number to be exact.
+    Types: floats, or integers, which wrap around; for these alpha must be a whole number to be exact.
     """
 
     permute_a: tuple[int, ...] = ()
@@ -166,9 +166,7 @@ def _fused_samples() -> Iterable[Sample]:
 def require_product_type(op: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype, if matrices of it can be multiplied; DTypeError otherwise."""
     if not is_float(dtype) and dtype.name not in INTEGERS:
-        raise DTypeError(
-            f"{op}: type {dtype} is not supported (floats, {', '.join(INTEGERS)}); cast the inputs first"
-        )
+        raise DTypeError(f"{op}: type {dtype} is not a float or integer type; cast the inputs first")
     return dtype
 
 

@@ -20,7 +20,7 @@ from cenote.ops.values import seeded
 
 @dataclass(frozen=True)
 class ChannelGather(Op):
-    """y[:, i] = inputs[t][:, c] with (t, c) = sources[i], for tensors (N, C_t, *spatial) that agree in all but C.
+    """Channel i of y is channel c of inputs[t], with (t, c) = sources[i]; tensors (N, C_t, *spatial) agree but in C.
 
     Made by a pass, never by a front end: a chain of Concat, Split and channel shuffles becomes one of these.
     """

@@ -14,8 +14,10 @@ from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
-from cenote.kernels.elementwise.grid_sample import FAR, grid_sample_call
+from cenote.kernels.elementwise.grid_sample import grid_sample_call
 from cenote.kernels.layout.copy import can_copy
+from cenote.kernels.sampling.grid_sample import grid_sample_general_call
+from cenote.kernels.sampling.taps import CUBIC, FAR, PER_AXIS
 from cenote.ops.base import Arrays, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import STRING, int64s, known_ints, one_of, read, require_kind
 from cenote.ops.elementwise.pointwise import error_of
@@ -23,7 +25,6 @@ from cenote.ops.values import narrow, seeded, wide
 
 MODES = ("linear", "nearest", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
-CUBIC = -0.75  # Keys' coefficient, as PyTorch and ONNX Runtime have it
 
 
 def _decode_grid_sample(node: Imported) -> Op:
@@ -78,30 +79,27 @@ class GridSample(Op):
         return (narrow(y, x.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        """Pictures by the nearest pixel or linearly; volumes, lines and the cubic mode have no kernel."""
+        """Pictures by the nearest pixel or linearly; lines, volumes and the cubic mode by a kernel for all of them."""
         (x, grid), (output,) = map(present, inputs), self.infer(*inputs)
-        if (
-            x.rank != 4
-            or self.mode == "cubic"
-            or self.pixels_moved
-            or not output.size
-            or not can_copy(x.dtype)
-        ):
+        if x.rank > 5 or not output.size or not can_copy(x.dtype):
             return
         nearest = self.mode == "nearest"
+        is_general = x.rank != 4 or self.mode == "cubic" or self.pixels_moved
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            source, places = map(present, views)
-            return [grid_sample_call(source, places, outputs[0], nearest, self.padding, self.align_corners)]
+            source, places, y = *map(present, views), outputs[0]
+            if not is_general:
+                return [grid_sample_call(source, places, y, nearest, self.padding, self.align_corners)]
+            how = (self.mode, self.padding, self.align_corners, self.pixels_moved)
+            return [grid_sample_general_call(source, places, y, *how)]
 
-        seconds = pass_seconds(x.nbytes + grid.nbytes + output.nbytes) + output.size * (
-            0.5e-9 if nearest else 2e-9
-        )
-        error = 0.0 if nearest else error_of(2e-6, x.dtype)
+        taps = PER_AXIS[self.mode] ** (x.rank - 2)
+        seconds = pass_seconds(x.nbytes + grid.nbytes + output.nbytes) + output.size * taps * 0.5e-9
+        error = 0.0 if nearest else error_of(2e-6 if self.mode == "linear" else 4e-6, x.dtype)
         yield Lowering("taps", (PLAIN, PLAIN), (PLAIN,), bind, seconds, error)
 
     def operations(self, outputs: Types, *inputs: TensorType) -> int:
-        taps: int = {"nearest": 1, "linear": 2, "cubic": 4}[self.mode] ** (outputs[0].rank - 2)
+        taps: int = PER_AXIS[self.mode] ** (outputs[0].rank - 2)
         return 2 * taps * outputs[0].size
 
     @classmethod
@@ -125,9 +123,19 @@ class GridSample(Op):
         yield Sample(GridSample("nearest"), (seeded((2, 3, 4, 5), dtype=np.int16), flat[1]))
         yield Sample(GridSample(), (seeded((1, 2, 3, 4, 5), 1), seeded((1, 2, 2, 3, 3), 2)), "volume")
         yield Sample(GridSample("cubic"), (seeded((1, 2, 7), 1), seeded((1, 5, 1), 2)), "line")
+        deep = (seeded((2, 2, 3, 4, 5), 1), 1.5 * seeded((2, 7, 8, 9, 3), 2))
+        for mode, padding in itertools.product(MODES, PADDINGS):
+            yield Sample(GridSample(mode, padding, mode == "linear"), deep, "more than a run")
+        for dtype in (np.float64, np.float16, "bfloat16"):
+            pair = tuple(value.astype(np.dtype(dtype)) for value in deep)
+            yield Sample(GridSample("linear", "reflection"), pair)
+            yield Sample(
+                GridSample("cubic"),
+                tuple(value[:, :, 0] if i == 0 else value[:, 0, ..., :2] for i, value in enumerate(pair)),
+            )
         bad = np.array([[[[np.nan, 0], [np.inf, 0], [1e30, -1e30]]]], np.float32)
         for padding in PADDINGS:
-            for mode in ("linear", "nearest"):
+            for mode in MODES:
                 yield Sample(GridSample(mode, padding), (seeded((1, 1, 3, 3)), bad), "far away")
         yield Sample(GridSample(), (seeded((0, 2, 3, 3), 1), seeded((0, 2, 2, 2), 2)))
 

@@ -18,12 +18,13 @@ from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, INT64, PLAIN, Array, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
-from cenote.kernels.elementwise.random import bernoulli_call, uniform_call
+from cenote.kernels.elementwise.random import bernoulli_call, normal_call, uniform_call
+from cenote.kernels.selection.draw import draw_call
 from cenote.ops.base import Arrays, Imported, Lowering, Op, Rewired, Sample, Types
 from cenote.ops.checks import as_ints, dtype_from_code, int64s, known_ints, require_float
 from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.random.dropout import SEED, check_seed
-from cenote.ops.random.philox import fresh_seed, seed_from_float, uniform
+from cenote.ops.random.philox import fresh_seed, normal, seed_from_float, uniform
 from cenote.ops.values import narrow, seeded, wide
 
 
@@ -41,6 +42,26 @@ class _Drawn(Op):
 
     def drawn(self, count: int, seed: int, dtype: np.dtype[Any]) -> Array:
         raise NotImplementedError(f"{type(self).__name__}.drawn")
+
+    def seeded_lowerings(
+        self,
+        inputs: Sequence[TensorType | None],
+        call: Callable[[View, View], Call],
+        weight: int,
+        error: float,
+    ) -> Iterator[Lowering]:
+        """The kernel of a call on the result and the seed, where there is one."""
+        shape, seed = (*inputs, None)[:2]
+        (y,) = self.infer(*inputs)
+        if seed is None or not y.size:
+            return
+
+        def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+            return [call(made[0], present(views[1]))]
+
+        first = PLAIN if self.like or present(shape).value is None else None
+        seconds = pass_seconds(y.nbytes, weight * y.size)
+        yield Lowering("philox", (first, PLAIN), (PLAIN,), bind, seconds, error_of(error, y.dtype))
 
     def types(self, shape: TensorType, seed: TensorType | None) -> Types:
         extents = shape.shape if self.like else known_ints(self.name, shape, 0, "shape")
@@ -77,17 +98,9 @@ class RandomUniform(_Drawn):
         return self.low + uniform(count, seed, dtype == FLOAT64) * (self.high - self.low)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        shape, seed = (*inputs, None)[:2]
-        (y,) = self.infer(*inputs)
-        if seed is None or not y.size:
-            return
-
-        def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
-            return [uniform_call(made[0], present(views[1]), self.low, self.high)]
-
-        first = PLAIN if self.like or present(shape).value is None else None
-        seconds = pass_seconds(y.nbytes, 10 * y.size)
-        yield Lowering("philox", (first, PLAIN), (PLAIN,), bind, seconds, error_of(3e-7, y.dtype))
+        yield from self.seeded_lowerings(
+            inputs, lambda y, seed: uniform_call(y, seed, self.low, self.high), 10, 3e-7
+        )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -114,8 +127,8 @@ class UnseededUniform(RandomUniform):
 
 @dataclass(frozen=True)
 class RandomNormal(_Drawn):
-    """Numbers of a normal distribution, in NumPy: Box and Muller's transform of two uniform ones each, which are those
-    of elements 2 e and 2 e + 1 (32 bits each, the first moved by half a step away from 0)."""
+    """Numbers of a normal distribution: element e is the number below which a share of (word e + 1/2) * 2^-32 lies, so
+    that none is further than 6.34 deviations from the mean."""
 
     mean: float = 0.0
     scale: float = 1.0
@@ -129,14 +142,19 @@ class RandomNormal(_Drawn):
     }
 
     def drawn(self, count: int, seed: int, dtype: np.dtype[Any]) -> Array:
-        first, second = uniform(2 * count, seed, True).reshape(count, 2).T
-        radius = np.sqrt(-2.0 * np.log(first + 2.0**-33))
-        return self.mean + self.scale * radius * np.cos(2.0 * np.pi * second)
+        return self.mean + self.scale * normal(count, seed)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        yield from self.seeded_lowerings(
+            inputs, lambda y, seed: normal_call(y, seed, self.mean, self.scale), 40, 3e-7
+        )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
-        yield Sample(cls(1.0, 0.5), (int64s((3, 33)), np.array([5], SEED)))
+        for dtype in (np.float32, np.float64, np.float16, "bfloat16"):
+            yield Sample(cls(1.0, 0.5, dtype=np.dtype(dtype)), (int64s((3, 333)), np.array([5], SEED)))
         yield Sample(cls(like=True), (seeded((2, 5), 1, np.float16), np.array([5], SEED)))
+        yield Sample(cls(like=True), (seeded((20000,)), np.array([5], SEED)))
 
 
 @dataclass(frozen=True)
@@ -214,7 +232,7 @@ class UnseededBernoulli(Bernoulli):
 
 @dataclass(frozen=True)
 class Multinomial(Op):
-    """`count` draws (with replacement) of a class for each row of x, which holds logarithms of chances, in NumPy.
+    """`count` draws (with replacement) of a class for each row of x, which holds logarithms of chances.
 
     Draw number n of row b takes the number of element b * count + n.
     """
@@ -248,9 +266,30 @@ class Multinomial(Op):
         chosen = (total[:, None, :] <= u[:, :, None]).sum(2)
         return (np.minimum(chosen, x.shape[1] - 1).astype(y.dtype),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, seed = (*inputs, None)[:2]
+        (y,) = self.infer(*inputs)
+        if seed is None or not y.size:
+            return
+
+        def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+            drawn, numbers = made
+            return [
+                uniform_call(numbers, present(views[1]), 0.0, 1.0),
+                draw_call(present(views[0]), numbers, drawn),
+            ]
+
+        seconds = pass_seconds(present(x).nbytes + y.nbytes, 40 * present(x).size + 30 * y.size)
+        numbers = (TensorType(FLOAT64, y.shape),)
+        yield Lowering("draws", (PLAIN, PLAIN), (PLAIN,), bind, seconds, temporaries=numbers)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield Sample(cls(5), (seeded((3, 7)), np.array([5], SEED)))
+        closed = np.array([[-np.inf, 0, -np.inf], [3, 3, -np.inf], [-1e4, 0, 1e4]], np.float32)
+        yield Sample(cls(333), (closed, np.array([6], SEED)), "classes without a chance")
+        for dtype in (np.float64, np.float16, "bfloat16"):
+            yield Sample(cls(100, INT64), (seeded((9, 130), 1, np.dtype(dtype)), np.array([7], SEED)))
         yield Sample(cls(2, INT64), (seeded((1, 1)), np.array([5], SEED)))
 
 

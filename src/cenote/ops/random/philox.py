@@ -20,6 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cenote.core.types import Array
+from cenote.kernels.elementwise.quantiles import EDGE, ENDS, MIDDLE, SHIFT, SPLIT
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -74,3 +75,17 @@ def seed_from_float(seed: float) -> int:
     if seed >= 0 and seed == int(seed) and seed < 2.0**64:
         return int(seed)
     return int(struct.unpack("<Q", struct.pack("<d", seed))[0])
+
+
+def normal(count: int, seed: int) -> Array:
+    """Numbers of the normal distribution (mean 0, deviation 1) of elements 0 to count - 1, in float64: a share of
+    (word + 1/2) * 2^-32 lies below each."""
+    share = (words(count, seed) + 0.5) * 2.0**-32
+    middle = share - 0.5
+    inner = EDGE - middle * middle
+    outer = np.sqrt(-np.log(np.minimum(share, 1 - share))) - SHIFT
+    near, far = (
+        np.polyval(above[::-1], x) / np.polyval(below[::-1], x)
+        for x, (above, below) in ((inner, MIDDLE), (outer, ENDS))
+    )
+    return np.where(np.abs(middle) <= SPLIT, middle * near, np.copysign(far, middle))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,14 @@ from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
-from cenote.kernels.elementwise.reduce import INTEGER, ReduceAxis, partial_type, pieces_of, reduce_calls
+from cenote.kernels.elementwise.reduce import (
+    INTEGER,
+    ReduceAxis,
+    partial_type,
+    pieces_of,
+    reduce_calls,
+    shift_type,
+)
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
 from cenote.ops.checks import normalize_axis, require
 from cenote.ops.elementwise.pointwise import error_of
@@ -72,31 +79,37 @@ class Reduction(Op):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "data")
-        if (
-            not self.kind
-            or not x.size
-            or not (is_float(x.dtype) or self.kind in INTEGER)
-            or x.dtype == np.bool_
-        ):
+        if not x.size or not (is_float(x.dtype) or self.kind in INTEGER):
             return
         axes = self.resolved(inputs)
         pieces = pieces_of(x.shape, axes, target)
         kept = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
         temporaries: tuple[TensorType, ...] = ()
         if pieces > 1:
-            temporaries = (TensorType(partial_type(self.kind, x.dtype), (pieces, *kept)),)
+            dtype = _as_number(x.dtype)
+            temporaries = (TensorType(partial_type(self.kind, dtype), (pieces, *kept)),)
+
+        shifted = self.kind == "log_sum_exp"
+        if shifted:
+            temporaries = (TensorType(shift_type(x.dtype), self.infer(*inputs)[0].shape), *temporaries)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            source, y, partial = present(views[0]), outputs[0], outputs[1] if pieces > 1 else None
-            return reduce_calls(
-                self.kind, self._view_axes(source, y, axes), source, y, pieces, partial, target
-            )
+            source, y, *more = (_as_bytes(view) for view in (present(views[0]), *outputs))
+            largest = more.pop(0) if shifted else None
+            partial, calls = more[0] if pieces > 1 else None, []
+            if largest is not None:
+                over = self._view_axes(source, largest, axes)
+                calls += reduce_calls(
+                    "max", over, source, largest, pieces, _as_largest(partial, x.dtype), target
+                )
+            over = self._view_axes(source, y, axes)
+            return [*calls, *reduce_calls(self.kind, over, source, y, pieces, partial, target, largest)]
 
         rest = (None,) * (len(inputs) - 1)
         seconds = pass_seconds(x.nbytes, x.size)
         error = error_of(0.0 if self.kind in ("max", "min") else 1e-6, x.dtype) if is_float(x.dtype) else 0.0
         yield Lowering("reduce", (PLAIN, *rest), (PLAIN,), bind, seconds, error, temporaries)
-        if 3 <= x.rank <= 5 and is_float(x.dtype) and self.keepdims and 1 not in axes:
+        if 3 <= x.rank <= 5 and is_float(x.dtype) and self.keepdims and 1 not in axes and not shifted:
             blocked = Layout(target.lanes(x.dtype))
 
             def bind_blocked(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
@@ -149,8 +162,27 @@ class Reduction(Op):
         yield Sample(cls((1,)), (hostile((4, 9, 5)),), f"{cls.name} special")
         if cls.name not in ("reduce_max", "reduce_min"):
             yield Sample(cls((1,)), (seeded((3, 0, 2)),), f"{cls.name} of nothing")
+        if cls.booleans:
+            for axes in ((1,), (0,), None):
+                yield Sample(cls(axes), (seeded((5, 41), 1, np.bool_),))
         for dtype in (np.float64, np.float16, "bfloat16", *((np.int32, np.int64) if cls.integers else ())):
             yield Sample(cls((1, 2)), (seeded((2, 9, 3), 1, np.dtype(dtype)),))
+
+
+def _as_number(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Truth values are numbers to kernels: the largest of 0 and 1 is "any", the smallest "all"."""
+    return np.dtype(np.uint8) if dtype == np.bool_ else dtype
+
+
+def _as_bytes(view: View) -> View:
+    return replace(view, type=TensorType(_as_number(view.type.dtype), view.shape))
+
+
+def _as_largest(partial: View | None, dtype: np.dtype[Any]) -> View | None:
+    """Room for the largest terms of pieces in that for their sums."""
+    if partial is None:
+        return None
+    return replace(partial, type=TensorType(partial_type("max", dtype), partial.shape))
 
 
 def _decode(node: Imported, op: type[Reduction]) -> Op | Rewired:
@@ -166,12 +198,10 @@ def _decode(node: Imported, op: type[Reduction]) -> Op | Rewired:
     return Rewired(op(tuple(int(axis) for axis in axes.reshape(-1)), keepdims, noop), (0,))
 
 
-def reduction(
-    onnx: str, reduced: Callable[..., Any], meaning: str, *, kernel: bool = True, **members: Any
-) -> type[Reduction]:
+def reduction(onnx: str, reduced: Callable[..., Any], meaning: str, **members: Any) -> type[Reduction]:
     """A reduction that ONNX calls `onnx`; `reduced` is its formula on NumPy's `axis` and `keepdims`."""
     made = operator(Reduction, onnx, meaning, reduced=staticmethod(reduced), **members)
-    made.kind = made.name.removeprefix("reduce_") if kernel else ""
+    made.kind = made.name.removeprefix("reduce_")
     made.from_onnx = {onnx: lambda node: _decode(node, made)}
     return made
 
@@ -220,6 +250,6 @@ ReduceLogSum = reduction(
     "Logarithm of the sum: NaN below 0, -infinity of nothing.", integers=False,
 )  # fmt: skip
 ReduceLogSumExp = reduction(
-    "ReduceLogSumExp", _log_sum_exp, "Logarithm of the sum of exponentials, without overflow.", kernel=False,
+    "ReduceLogSumExp", _log_sum_exp, "Logarithm of the sum of exponentials, without overflow.",
     integers=False,
 )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Reading between the elements of lines, pictures and volumes."""

@@ -1,0 +1,1 @@
+"""Operators of learning: features of classical models, steps of optimisers."""

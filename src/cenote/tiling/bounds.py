@@ -1,0 +1,125 @@
+"""Lower bounds of the cycles of many plans at once, and whether their tiles fit.
+
+Arrays are either along four axes (planes, D, H, W), for all combinations, or of one element per plan. Given the least
+numbers of groups of sizes, a bound holds for every plan of the group: all formulas grow with each of the numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cenote.core.types import Array
+from cenote.tiling.problem import Problem
+from cenote.tiling.sizes import AxisNumbers, PlaneNumbers
+
+Axes = tuple[AxisNumbers, AxisNumbers, AxisNumbers]
+
+
+def fitting(problem: Problem, planes: PlaneNumbers, axes: Axes) -> Array:
+    """Whether each tile fits into the buffer."""
+    deep, high, wide = axes
+    copies = problem.policy.copies(problem.hardware)
+    inputs = deep.span * high.span * wide.row
+    outputs = deep.size * high.size
+    taken = copies * (planes.planes * inputs + planes.weights + planes.filters * (outputs * wide.out_row))
+    taken = taken + planes.filters * planes.sums * (outputs * wide.sum_row)
+    fits: Array = taken + problem.policy.scratch <= problem.hardware.ub_bytes
+    return fits
+
+
+def least_cycles(problem: Problem, planes: PlaneNumbers, axes: Axes) -> Array:
+    """Cycles that no plan of these sizes beats.
+
+    The busiest core takes as long as the mean of all, and as long as its full tiles alone: of so many, one core has
+    its share rounded up; leaving out its other tiles saves time only.
+    """
+    deep, high, wide = axes
+    hardware = problem.hardware
+    tiles = deep.parts * high.parts * wide.parts
+    tasks = planes.count * tiles
+    cores = np.minimum(tasks, hardware.cores)
+    moved = _moved(problem, planes, axes, tiles)
+    speed = problem.layer.work / hardware.compute_per_cycle
+    rows = problem.layer.planes * problem.layer.axes[0].out * problem.layer.axes[1].out
+    computed = tasks * planes.passes * hardware.compute_startup_cycles + rows * speed * wide.vectors
+    vectors = deep.size * high.size * wide.one_vectors
+    compute = planes.passes * hardware.compute_startup_cycles + planes.filters * (vectors * speed)
+    store = _store(planes, axes)
+    loads = _load(planes, axes, "low"), _load(planes, axes, "dear")
+    full = planes.full * (deep.full * high.full * wide.full)
+    dearest = planes.full * (deep.dearest * high.dearest * wide.dearest)
+    counts = _share(full, tasks, cores), np.ceil(dearest / cores)
+    if problem.policy.copies(hardware) == 1:
+        bound = (moved + computed) / cores
+        for count, load in zip(counts, loads, strict=True):
+            bound = np.maximum(bound, count * (load + compute + store))
+    else:
+        bound = np.maximum(moved, computed) / cores
+        several = planes.passes > 1
+        for count, load in zip(counts, loads, strict=True):
+            bound = np.maximum(bound, _chain(count, load, compute, store, several))
+    result: Array = bound * (1 - 1e-9)
+    return result
+
+
+def _moved(problem: Problem, planes: PlaneNumbers, axes: Axes, tiles: Array) -> Array:
+    """Cycles of all copies together."""
+    deep, high, wide = axes
+    layer = problem.layer
+    depth, height = layer.axes[0].out, layer.axes[1].out
+    loads = deep.read * high.read * wide.loads + wide.solid * (
+        deep.read * high.loads + high.solid * deep.loads
+    )
+    stores = wide.stores * (depth * height) + wide.whole * (depth * high.stores + high.whole * deep.stores)
+    cycles: Array = planes.read * loads + layer.planes * stores
+    cycles = cycles + planes.solid_loads * (deep.solid * high.solid * wide.solid)
+    cycles = cycles + planes.solid_stores * (deep.whole * high.whole * wide.whole)
+    cycles += planes.weight_loads * tiles
+    return cycles
+
+
+def _load(planes: PlaneNumbers, axes: Axes, which: str) -> Array:
+    """Cycles of the loads of one full tile, of the inputs and weights of all channels. Where a tile may have all of an
+    axis its runs may be longer and fewer: then what is less."""
+    deep, high, _ = (getattr(axis, which) for axis in axes)
+    d_load, h_load, w_load = (getattr(axis, f"{which}_load") for axis in axes)
+    d_open, h_open, w_open = (getattr(axis, f"{which}_open") > 0 for axis in axes)
+    rows, flat = deep * high * w_load, deep * h_load
+    flat = np.where(h_open, flat, np.minimum(flat, d_load))
+    cycles = planes.one * np.where(w_open, rows, np.minimum(rows, flat))
+    cycles = np.where(d_open | h_open | w_open, cycles, np.minimum(cycles, planes.solid_load))
+    result: Array = cycles + planes.weight_load
+    return result
+
+
+def _store(planes: PlaneNumbers, axes: Axes) -> Array:
+    """Cycles of storing one full tile."""
+    deep, high, wide = axes
+    runs = np.where(
+        wide.whole == 0,
+        deep.size * high.size * wide.store,
+        np.where(high.whole == 0, deep.size * high.store, np.where(deep.whole == 0, deep.store, 0.0)),
+    )
+    cycles: Array = planes.filters * runs + planes.solid_store * (deep.whole * high.whole * wide.whole)
+    return cycles
+
+
+def _share(full: Array, tasks: Array, cores: Array) -> Array:
+    """Full tiles that some core has at least: their share rounded up; and of the cores that have a task more than the
+    others, one has no more than their share of those that are not full."""
+    rounds = np.ceil(tasks / cores)
+    busy = tasks - (rounds - 1) * cores
+    share: Array = np.maximum(np.ceil(full / cores), rounds - np.floor((tasks - full) / busy))
+    return share
+
+
+def _chain(count: Array, load: Array, compute: Array, store: Array, several: Array) -> Array:
+    """Cycles of so many equal tiles one after the other on a core with two buffers. Where a tile has `several` steps,
+    only that copies, and computations, follow each other."""
+    steady = np.maximum(compute, load + store)
+    first, last = np.maximum(compute, load), np.maximum(compute, store)
+    equal = load + store + np.where(count > 1, first + last + np.maximum(count - 2, 0) * steady, compute)
+    if not several.any():
+        return equal
+    apart: Array = count * np.maximum(compute, load + store)
+    return np.where(several, apart, equal)

@@ -1,0 +1,295 @@
+"""All candidate sizes of tiles as arrays: what an axis, and what the planes of a layer, come to with each size.
+
+Everything that a plan moves and computes is a sum of products of such numbers, one per axis. Sizes that cut an axis
+into equally many parts stand side by side and form a group, whose least numbers bound all of its members.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+
+from cenote.core.types import Array
+from cenote.tiling.axis import Axis
+from cenote.tiling.cost import run_cycles, sum_bytes, weight_cycles
+from cenote.tiling.layer import Layer, Tile
+from cenote.tiling.problem import Problem
+
+MOST_PARTS = 1 << 16
+"""Of an axis. Longer axes are searched from tiles of that many parts on, one size for each number of parts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """Arrays of one element per size."""
+
+    def change(self, function: Any) -> Self:
+        """With a function applied to each array."""
+        return type(self)(**{item.name: function(getattr(self, item.name)) for item in fields(self)})
+
+    def at(self, where: Array) -> Self:
+        """Of some sizes only."""
+        return self.change(lambda array: array[where])
+
+    def along(self, place: int) -> Self:
+        """With the sizes along one of four axes, to be combined with those of the other axes."""
+        shape = [1, 1, 1, 1]
+        shape[place] = -1
+        return self.change(lambda array: array.reshape(shape))
+
+    def least(self, starts: Array) -> Self:
+        """The least of each group."""
+        return self.change(lambda array: np.minimum.reduceat(array, starts))
+
+
+@dataclass(frozen=True, eq=False)
+class AxisNumbers(Numbers):
+    """Of an axis; a run is what is contiguous where this axis is the first one of which a tile has not all.
+
+    size, parts    outputs of a tile; tiles
+    full           tiles of all `size` outputs
+    span           inputs that the largest tile reads, as the buffer holds them
+    row, out_row, sum_row   bytes of a row of inputs, outputs with indices, and sums in the buffer (of W)
+    read           inputs that all tiles read together
+    loads, stores  cycles of a run of each tile that has not all of the axis, added up
+    solid, whole   tiles that read all of the axis; tiles that write all of it
+    vectors, one_vectors    vectors of all tiles' outputs; of one full tile's (of W)
+    dear, dearest  the most inputs that a full tile reads; how many full tiles read as many
+    dear_load, dear_open    cycles of a run of such a tile; 1 if it does not read all of the axis
+    low, low_load, low_open   the same of the least that a full tile reads; 1 if none reads all of the axis
+    store          cycles of a run that a full tile writes
+    """
+
+    size: Array
+    parts: Array
+    full: Array
+    span: Array
+    row: Array
+    out_row: Array
+    sum_row: Array
+    read: Array
+    loads: Array
+    stores: Array
+    solid: Array
+    whole: Array
+    vectors: Array
+    one_vectors: Array
+    dear: Array
+    dearest: Array
+    dear_load: Array
+    dear_open: Array
+    low: Array
+    low_load: Array
+    low_open: Array
+    store: Array
+
+
+@dataclass(frozen=True, eq=False)
+class PlaneNumbers(Numbers):
+    """Of the planes, and of the input channels that a convolution's tile takes at a time.
+
+    size, channels  as in `Tile`
+    filters        output planes of a full block
+    planes, weights   input planes and bytes of weights that the buffer has at a time
+    sums           1 where sums lie in the buffer
+    count, full    blocks; those that have all of `filters`
+    passes         parts of the channels
+    read           input planes of all blocks and parts together
+    one            input planes of a full block in all parts
+    solid_loads, solid_load     cycles where a tile reads whole volumes, of all blocks and of a full one, all parts
+    solid_stores, solid_store   the same of what is written
+    weight_loads, weight_load   cycles of weights, of all blocks and of a full one, all parts
+    """
+
+    size: Array
+    channels: Array
+    filters: Array
+    planes: Array
+    weights: Array
+    sums: Array
+    count: Array
+    full: Array
+    passes: Array
+    read: Array
+    one: Array
+    solid_loads: Array
+    solid_load: Array
+    solid_stores: Array
+    solid_store: Array
+    weight_loads: Array
+    weight_load: Array
+
+
+def axis_numbers(problem: Problem, place: int) -> AxisNumbers:
+    """Of D, H or W (0 to 2)."""
+    layer, hardware = problem.layer, problem.hardware
+    axis = layer.axes[place]
+    inner = layer.axes[place + 1 :]
+    item = layer.dtype.itemsize
+    in_bytes = item * math.prod(other.size for other in inner)
+    out_cells = math.prod(other.out for other in inner)
+
+    def run(count: Array, nbytes: int) -> Array:
+        return run_cycles(problem.hardware, count * nbytes)
+
+    def store_run(count: Array) -> Array:
+        second = run(count, out_cells * layer.indices.itemsize) if layer.indices else 0.0
+        cycles: Array = run(count, out_cells * item) + second
+        return cycles
+
+    size = _sizes(axis)
+    parts = -(-axis.out // size)
+    first = np.cumsum(parts) - parts
+    each = np.repeat(size, parts)
+    start = (np.arange(int(parts.sum())) - np.repeat(first, parts)) * each
+    stop = np.minimum(start + each, axis.out)
+    outputs, inputs = stop - start, axis.high[stop - 1] - axis.low[start]
+    full = outputs == each
+    dear = np.maximum.reduceat(np.where(full, inputs, 0), first)
+    low = np.minimum.reduceat(np.where(full, inputs, axis.size), first)
+    padded = problem.policy.pad_space == "padded"
+    span = axis.spans(size, padded)
+    block = hardware.block_bytes
+    index_bytes = layer.indices.itemsize if layer.indices else 0
+    sums = sum_bytes(layer, problem.policy, Tile(1, 1, 1, 1, 1))
+    return AxisNumbers(
+        size=size.astype(float),
+        parts=parts.astype(float),
+        full=(axis.out // size).astype(float),
+        span=span.astype(float),
+        row=np.ceil(span * item / block) * block,
+        out_row=(np.ceil(size * item / block) + np.ceil(size * index_bytes / block)) * block,
+        sum_row=np.ceil(size * sums / block) * block,
+        read=np.add.reduceat(inputs, first).astype(float),
+        loads=np.add.reduceat(np.where(inputs < axis.size, run(inputs, in_bytes), 0.0), first),
+        stores=np.add.reduceat(np.where(outputs < axis.out, store_run(outputs), 0.0), first),
+        solid=np.add.reduceat((inputs == axis.size).astype(float), first),
+        whole=(size == axis.out).astype(float),
+        vectors=np.add.reduceat(np.ceil(outputs * item / hardware.vector_bytes), first),
+        one_vectors=np.ceil(size * item / hardware.vector_bytes),
+        dear=dear.astype(float),
+        dearest=np.add.reduceat((full & (inputs == np.repeat(dear, parts))).astype(float), first),
+        dear_load=run(dear, in_bytes),
+        dear_open=(dear < axis.size).astype(float),
+        low=low.astype(float),
+        low_load=run(low, in_bytes),
+        low_open=(dear < axis.size).astype(float),
+        store=store_run(size),
+    )
+
+
+def _sizes(axis: Axis) -> Array:
+    if axis.out <= MOST_PARTS:
+        return np.arange(1, axis.out + 1)
+    fewest = -(-axis.out // MOST_PARTS)
+    return np.array([size for size in axis.sizes() if size >= fewest])
+
+
+def plane_numbers(problem: Problem) -> PlaneNumbers:
+    """Of all numbers of planes, for each number of input channels."""
+    layer, conv = problem.layer, problem.layer.conv
+    if conv is None:
+        unit = layer.planes // layer.images if problem.policy.batch == "apart" else layer.planes
+        size = np.arange(1, unit + 1) if unit <= MOST_PARTS else np.array(_representatives(unit))
+        return _plane_numbers(problem, size, np.full_like(size, unit), 0)
+    found = []
+    for channels in channel_sizes(layer):
+        inside = np.arange(1, conv.group_filters + 1)
+        several = np.arange(2, conv.groups + 1 if channels == conv.group_channels else 2)
+        size = np.concatenate((inside, several * conv.group_filters))
+        unit_of = np.where(size <= conv.group_filters, conv.group_filters, conv.filters)
+        found.append(_plane_numbers(problem, size, unit_of, channels))
+    return PlaneNumbers(
+        **{
+            item.name: np.concatenate([getattr(each, item.name) for each in found])
+            for item in fields(PlaneNumbers)
+        }
+    )
+
+
+def channel_sizes(layer: Layer) -> list[int]:
+    """Input channels of a group that a tile may take at a time: all, or in 2, 4, 8, ... parts; 0 for a pool."""
+    if layer.conv is None:
+        return [0]
+    found = [layer.conv.group_channels]
+    while found[-1] > 1:
+        found.append(-(-found[-1] // 2))
+    return found
+
+
+def _representatives(count: int) -> list[int]:
+    """The smallest size of each number of parts."""
+    root = int(np.sqrt(count)) + 1
+    spread = {*range(1, root + 1), *(max(1, count // k) for k in range(1, root + 1))}
+    return sorted({-(-count // parts) for parts in {-(-count // size) for size in spread}})
+
+
+def _plane_numbers(problem: Problem, size: Array, unit: Array, channels: int) -> PlaneNumbers:
+    """Blocks of `size` planes cut units of `unit` planes, of which the layer has several."""
+    layer, conv = problem.layer, problem.layer.conv
+    units = layer.planes // unit
+    full, tail = unit // size, unit % size
+    parts = layer.parts_of(channels)
+    alike, counts = np.unique(parts, return_counts=True)
+    per_group, group_channels = (conv.group_filters, conv.group_channels) if conv else (1, 1)
+    item, index = layer.dtype.itemsize, layer.indices.itemsize if layer.indices else 0
+    inputs, outputs = (
+        math.prod(extents) for extents in zip(*((a.size, a.out) for a in layer.axes), strict=True)
+    )
+    run = partial(run_cycles, problem.hardware)
+
+    def groups(filters: Array) -> Array:
+        shared: Array = np.maximum(filters > 0, filters // per_group)
+        return shared
+
+    def load(filters: Array) -> Array:
+        cycles: Array = run(np.multiply.outer(groups(filters), alike) * (inputs * item)) @ counts
+        return cycles
+
+    def store(filters: Array) -> Array:
+        return run(filters * (outputs * item)) + run(filters * (outputs * index))
+
+    def weight(filters: Array) -> Array:
+        none = np.zeros(len(filters))
+        return weight_cycles(run, layer, filters, channels).sum(1) if conv else none
+
+    def total(cycles: Callable[[Array], Array]) -> Array:
+        both: Array = units * (full * cycles(size) + cycles(tail)).astype(float)
+        return both
+
+    return PlaneNumbers(
+        size=size.astype(float),
+        channels=np.full(len(size), float(channels)),
+        filters=size.astype(float),
+        planes=(groups(size) * (channels or 1)).astype(float),
+        weights=_weight_bytes(problem, size, channels),
+        sums=np.full(len(size), float(sum_bytes(layer, problem.policy, Tile(1, 1, 1, 1, channels)) > 0)),
+        count=(units * -(-unit // size)).astype(float),
+        full=(units * full).astype(float),
+        passes=np.full(len(size), float(len(parts))),
+        read=total(lambda filters: groups(filters) * group_channels),
+        one=(groups(size) * group_channels).astype(float),
+        solid_loads=total(load),
+        solid_load=load(size),
+        solid_stores=total(store),
+        solid_store=store(size),
+        weight_loads=total(weight),
+        weight_load=weight(size),
+    )
+
+
+def _weight_bytes(problem: Problem, filters: Array, channels: int) -> Array:
+    layer, block = problem.layer, problem.hardware.block_bytes
+    if layer.conv is None:
+        return np.zeros(len(filters))
+    item = layer.dtype.itemsize
+    blocks = np.ceil(filters * channels * layer.conv.taps * item / block)
+    if layer.has_bias:
+        blocks = blocks + np.ceil(filters * item / block)
+    taken: Array = blocks * block
+    return taken

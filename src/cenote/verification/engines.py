@@ -1,0 +1,148 @@
+"""Engines to compare with, each imported when it is asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cenote.core.errors import ArgumentError, UnsupportedError
+from cenote.core.types import Array
+from cenote.graph.interpreter import evaluate
+from cenote.passes.cleanup import eliminate_dead
+from cenote.verification.stream import Feed, Subject
+
+
+class OnnxRuntime:
+    """ONNX Runtime without its optimisations, every value of the main graph an output."""
+
+    def __init__(self, subject: Subject) -> None:
+        import onnx
+        import onnxruntime  # type: ignore[import-untyped]  # it has no types
+
+        source = subject.source
+        model = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(os.fspath(source))
+        graph = model.graph
+        given = {output.name for output in graph.output}
+        made = [name for node in graph.node for name in node.output if name]
+        graph.output.extend(onnx.ValueInfoProto(name=name) for name in made if name not in given)
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.log_severity_level = 4
+        try:
+            content = model.SerializeToString()
+            del model, graph  # one copy less beside the session's
+            self.session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
+        except Exception as error:  # its own classes, and protobuf's for what is larger than 2 GB
+            raise UnsupportedError(f"onnxruntime cannot run the model: {error}") from error
+        self.known = frozenset(made)
+        self.inputs = {given.name for given in self.session.get_inputs()}
+
+    def values(self, feed: Feed, names: Sequence[str]) -> Mapping[str, Array]:
+        taken = {name: array for name, array in feed.items() if name in self.inputs}
+        try:
+            return dict(zip(names, self.session.run(list(names), taken), strict=True))
+        except Exception as error:
+            raise UnsupportedError(f"onnxruntime cannot run the model: {error}") from error
+
+
+class LiteRT:
+    """TensorFlow Lite's interpreter, which keeps all values of a run: its memory is theirs."""
+
+    def __init__(self, subject: Subject) -> None:
+        from ai_edge_litert.interpreter import (  # type: ignore[import-not-found]  # optional
+            Interpreter,
+            OpResolverType,
+        )
+
+        source, imported = subject.source, subject.imported
+        given = {"model_content": source} if isinstance(source, bytes) else {"model_path": os.fspath(source)}
+        plain = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        self.interpreter = Interpreter(
+            **given, experimental_preserve_all_tensors=True, experimental_op_resolver_type=plain
+        )
+        names: list[str] = []
+        try:
+            self.interpreter.allocate_tensors()
+            names = [detail["name"] for detail in self.interpreter.get_tensor_details()]
+        except RuntimeError:  # MediaPipe's operators are known to XNNPACK alone, which gives the outputs only
+            self.interpreter = Interpreter(**given)
+        signatures = self.interpreter.get_signature_list()
+        if subject.signature is not None and [*signatures] != [subject.signature]:
+            raise UnsupportedError("litert compares the first graph of a model, which has several signatures")
+        results = self.interpreter.get_output_details()
+        self.places = {
+            name: detail["index"] for name, detail in zip(imported.graph.outputs, results, strict=False)
+        }
+        for index, name in enumerate(names):
+            if name and names.count(name) == 1:  # of two tensors with one name, nobody knows which is meant
+                self.places.setdefault(name, index)
+        self.named = {
+            declared.name: detail
+            for declared, detail in zip(
+                imported.graph.inputs, self.interpreter.get_input_details(), strict=True
+            )
+        }
+        self.known = frozenset(self.places)
+        self.ran: int | None = None
+
+    def values(self, feed: Feed, names: Sequence[str]) -> Mapping[str, Array]:
+        try:
+            if self.ran != id(feed):
+                for name, detail in self.named.items():
+                    self.interpreter.resize_tensor_input(detail["index"], feed[name].shape)
+                self.interpreter.allocate_tensors()
+                for name, detail in self.named.items():
+                    self.interpreter.set_tensor(detail["index"], feed[name])
+                self.interpreter.invoke()
+                self.ran = id(feed)
+            return {name: self._tensor(name) for name in names}
+        except (RuntimeError, ValueError) as error:
+            raise UnsupportedError(f"litert cannot run the model: {error}") from error
+
+    def _tensor(self, name: str) -> Array:
+        found: Array = self.interpreter.get_tensor(self.places[name])
+        return found
+
+
+class Torch:
+    """The outputs of the network that the model was exported from: MODEL.pt2 (torch.export) or MODEL.pt (TorchScript)
+    beside it, called with the inputs in order."""
+
+    def __init__(self, subject: Subject) -> None:
+        import torch
+
+        source, imported = subject.source, subject.imported
+        stem = os.path.splitext(os.fspath(source))[0] if isinstance(source, str | os.PathLike) else ""
+        found = next((stem + end for end in (".pt2", ".pt") if stem and os.path.exists(stem + end)), None)
+        if found is None:
+            raise ArgumentError(f"against torch: there is no {stem or 'MODEL'}.pt2 or .pt beside the model")
+        self.torch = torch
+        if found.endswith("2"):
+            self.module: Any = torch.export.load(found).module()
+        else:
+            self.module = torch.jit.load(found)  # type: ignore[no-untyped-call]  # torch's
+        self.inputs = [declared.name for declared in imported.graph.inputs]
+        self.outputs = imported.graph.outputs
+        self.known = frozenset(self.outputs)
+
+    def values(self, feed: Feed, names: Sequence[str]) -> Mapping[str, Array]:
+        with self.torch.no_grad():
+            made = self.module(*(self.torch.from_numpy(np.array(feed[name])) for name in self.inputs))
+        given = made if isinstance(made, tuple | list) else (made,)
+        found = {name: tensor.numpy() for name, tensor in zip(self.outputs, given, strict=True)}
+        return {name: found[name] for name in names}
+
+
+class Reference:
+    """The operators' references, one after the other, each rounded to the type of its result."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.graph = subject.imported.graph
+        self.known = frozenset(self.graph.values())
+
+    def values(self, feed: Feed, names: Sequence[str]) -> Mapping[str, Array]:
+        needed = eliminate_dead(self.graph.replace(outputs=tuple(names)))
+        return evaluate(needed, feed)

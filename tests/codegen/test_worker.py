@@ -1,0 +1,89 @@
+"""Workers that are started before it is known what they are to compile."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cenote.codegen import jit, llvm, worker
+from cenote.kernels.driver import Driver
+from cenote.kernels.layout.memcpy import MemcpySpec
+
+TARGET = jit.named_target("generic")
+SOURCES = [MemcpySpec(), Driver("cenote_halt", TARGET)]
+
+
+@pytest.fixture
+def ready(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
+    monkeypatch.setattr(worker, "physical_cores", lambda: 2)
+    worker.start_early(["cenote.kernels.layout.memcpy"])
+    yield worker._ready
+    worker._end_ready()
+
+
+def compiled() -> dict[str, bytes]:
+    made = dict[str, bytes]()
+    assert worker.compile_in_processes(SOURCES, TARGET, made.__setitem__) == []
+    return made
+
+
+def expected() -> dict[str, bytes]:
+    return {source.symbol: llvm.object_code(source.emit(TARGET)) for source in SOURCES}
+
+
+def test_who_waits_is_asked_first(ready: list[subprocess.Popen[bytes]]) -> None:
+    processes = [*ready]
+    assert len(processes) == 2
+    worker.start_early([])
+    assert ready == processes, "no more than one a core"
+    assert compiled() == expected()
+    assert ready == processes[:1], "two kernels are worth one worker"
+    assert processes[1].returncode == 0
+    worker._end_ready()
+    assert not ready
+    assert processes[0].returncode is not None
+
+
+def test_who_has_died_is_replaced(ready: list[subprocess.Popen[bytes]]) -> None:
+    for process in ready:
+        process.kill()
+        process.wait()
+    assert compiled() == expected()
+    assert not ready
+
+
+def test_a_module_that_is_not_there_costs_nothing_but_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "physical_cores", lambda: 1)
+    worker.start_early(["cenote.no_such_module"])
+    worker._ready[0].wait()
+    assert compiled() == expected()
+
+
+def test_who_is_asked_nothing_ends() -> None:
+    code = "from cenote.codegen import worker; worker._PATIENCE = 0.05; worker.serve_forever()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.wait(60) == 0
+
+
+def test_workers_start_early_only_where_nothing_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = list[object]()
+    monkeypatch.setattr(worker, "start_early", asked.append)
+    monkeypatch.setattr(jit, "_addresses", {})
+    monkeypatch.setenv("CENOTE_CACHE", str(tmp_path))
+    monkeypatch.setattr(jit.bundle, "read", lambda symbol, target: None)
+    jit.prepare()
+    assert len(asked) == 1
+    with monkeypatch.context() as context:
+        context.setattr(jit.bundle, "read", lambda symbol, target: b"code")
+        jit.prepare()
+    jit.object_cache.write("cenote_run", jit.host_target(), b"code")
+    jit.prepare()
+    assert len(asked) == 1

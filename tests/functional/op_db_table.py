@@ -1,0 +1,157 @@
+"""All of PyTorch's own samples (op_db) of every function that cenote.functional has, counted.
+
+    python -m tests.functional.op_db_table [NAME ...]     prints the table; without names writes data/op_db_counts.txt
+
+The tests beside this file run a part of them for types other than float32; this runs every sample of every type that
+both have, and every error input. A difference is printed and makes the exit code 1.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cenote.functional as F
+from tests.functional import (
+    test_op_db,
+    test_op_db_elementwise,
+    test_op_db_movement,
+    test_op_db_normalization,
+    test_op_db_products,
+    test_op_db_random,
+    test_op_db_reductions,
+    test_op_db_sampling,
+    test_op_db_selection,
+)
+from tests.functional.test_op_db import op_db, torch
+
+COUNTS = Path(__file__).parents[1] / "data" / "op_db_counts.txt"
+# Entries of op_db that have the name of one of our functions and are something else.
+OTHERS = {
+    "unfold": "Tensor.unfold",
+    "linalg.norm": "of matrices",
+    "norm": "of matrices too; linalg.vector_norm is ours",
+}
+
+
+@dataclass
+class Count:
+    """What became of a function's samples."""
+
+    types: list[str] = field(default_factory=list)
+    passed: int = 0
+    errors: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    differences: list[str] = field(default_factory=list)
+
+    def line(self, name: str) -> str:
+        reasons = "; ".join(f"{count} {reason}" for reason, count in sorted(self.left_out.items()))
+        return f"{name}: {self.passed} samples of {len(set(self.types))} types, {self.errors} errors" + (
+            f", without {reasons}" if reasons else ""
+        )
+
+
+def family_of(op: Any) -> ModuleType | None:
+    """The tests that know how an entry is compared."""
+    if op.name in {pool.name for pool in test_op_db.POOLS}:
+        return test_op_db if hasattr(F, function_of(op)) else None
+    named = (
+        test_op_db_elementwise, test_op_db_movement, test_op_db_reductions, test_op_db_sampling, test_op_db_random,
+    )  # fmt: skip
+    for module in named:
+        if op.name in module.NAMES:
+            return module
+    if op.name in test_op_db_selection.SAMPLES:
+        return test_op_db_selection
+    if any(op is each for each in test_op_db_normalization.OPS):
+        return test_op_db_normalization
+    return test_op_db_products if op.name in test_op_db_products.NAMES else None
+
+
+def function_of(op: Any) -> str:
+    """The name of our function."""
+    for module in (test_op_db_reductions, test_op_db_movement):
+        if op.name in module.NAMES:
+            return str(module.NAMES[op.name])
+    return str(op.name.rpartition(".")[2])
+
+
+def count(op: Any, family: ModuleType, into: Count) -> None:
+    """Every sample of every type, and every error input."""
+    for kind in family.TYPES:
+        if getattr(torch, kind) not in op.supported_dtypes("cpu"):
+            continue
+        torch.manual_seed(0)
+        for number, sample in enumerate(op.sample_inputs("cpu", getattr(torch, kind), requires_grad=False)):
+            into.types.append(kind)
+            reason = _tried(
+                lambda s=sample, k=kind: family.compare(op, k, s), into, f"{kind} sample {number}"
+            )
+            into.passed += reason == ""
+    for number, error in enumerate(op.error_inputs("cpu") if op.error_inputs_func else ()):
+        reason = _tried(
+            lambda e=error: family.refuse(op, e), into, f"error input {number}: {error.error_regex}"
+        )
+        into.errors += reason == ""
+
+
+def _tried(call: Any, into: Count, what: str) -> str | None:
+    """Why it is left out, "" where it agrees, None where it does not."""
+    try:
+        reason = str(call())
+    except BaseException as error:  # what pytest.raises does not see is no Exception
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        text = " ".join(str(error).split())
+        into.differences.append(f"{what}: {type(error).__name__}: {text[:200]}")
+        return None
+    if reason:
+        into.left_out[reason] += 1
+    return reason
+
+
+def counts(names: list[str]) -> dict[str, Count]:
+    """By function, of those named or of all."""
+    found: dict[str, Count] = {}
+    for op in op_db:
+        name, family = function_of(op), family_of(op)
+        if family is None or (names and name not in names):
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            count(op, family, found.setdefault(name, Count()))
+    return found
+
+
+def unmapped() -> Iterator[str]:
+    """Entries of op_db that have the name of one of our functions, but no test."""
+    for op in op_db:
+        own = op.name.rpartition(".")[2]
+        other = op.name in OTHERS or op.name.startswith(("masked.", "sparse."))
+        if own in F.__all__ and family_of(op) is None and not other:
+            yield op.name
+
+
+def main() -> int:
+    found = counts(sys.argv[1:])
+    passed, errors = (sum(getattr(each, what) for each in found.values()) for what in ("passed", "errors"))
+    left = sum(sum(each.left_out.values()) for each in found.values())
+    head = f"# {passed:,} samples and {errors} error inputs of {len(found)} functions pass, {left} are left out; "
+    lines = [f"{head}torch {torch.__version__.partition('+')[0]}"]
+    lines += [each.line(name) for name, each in sorted(found.items())]
+    print("\n".join(lines))
+    wrong = [f"{name} {text}" for name, each in found.items() for text in each.differences]
+    print("\n".join(wrong))
+    if not sys.argv[1:] and not wrong:
+        COUNTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

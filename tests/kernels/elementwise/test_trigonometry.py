@@ -1,0 +1,53 @@
+"""Sines and cosines beside NumPy's in extended precision: the float32 way, the float64 one, and their border."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cenote.codegen.builder import Kernel
+from cenote.codegen.values import Value
+from cenote.core.types import Array
+from cenote.kernels.elementwise.trigonometry import FORMULAS
+from tests.codegen.test_math import run, ulps
+from tests.targets import TARGETS, Target
+
+RNG = np.random.default_rng(5)
+
+
+def angles() -> Array:
+    """Small ones, those near multiples of pi/2, which the reduction must get right, and some around its limit."""
+    multiples = (np.arange(-1020, 1021) * (np.pi / 2)).astype(np.float32)
+    near = [np.nextafter(multiples, np.float32(end)) for end in (-np.inf, np.inf)]
+    tiny = 10.0 ** RNG.uniform(-44, 0, 20_000) * RNG.choice((-1, 1), 20_000)
+    parts = [multiples, *near, tiny, RNG.uniform(-7, 7, 200_000), RNG.uniform(-1700, 1700, 200_000)]
+    special = [
+        0.0,
+        -0.0,
+        1600.0,
+        -1600.0,
+        np.nextafter(np.float32(1600), np.float32(np.inf)),
+        1e7,
+        -3e9,
+        1e30,
+    ]
+    return np.concatenate([*parts, special]).astype(np.float32)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_every_range(target: Target, name: str) -> None:
+    def emit(k: Kernel, x: Value) -> Value:
+        return FORMULAS[name](k, x)
+
+    emit.__name__ = name  # of the kernel
+    x = angles()
+    got = run(emit, [x], target)
+    truth = getattr(np, name)(x.astype(np.longdouble)).astype(np.float64)
+    assert ulps(got, truth) <= (1.3 if target.has_fma else 0.51)
+    ends = [0.0, -0.0, np.inf, -np.inf, np.nan]
+    with np.errstate(invalid="ignore"):
+        wanted = getattr(np, name)(np.array(ends, np.float32))
+    found = run(emit, [np.array(ends, np.float32)], target)
+    assert np.array_equal(found, wanted, equal_nan=True)
+    assert np.array_equal(np.signbit(found[:2]), np.signbit(wanted[:2]))
