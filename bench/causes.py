@@ -34,7 +34,7 @@ def main() -> None:
     chosen = [each for each in CAUSES if not arguments.causes or each.name in arguments.causes.split(",")]
     results = []
     for cause in chosen:
-        results.append(measured(cause, arguments.runs, arguments.seconds))
+        results.append(measured(cause, arguments.runs, arguments.seconds, arguments.busy))
         print(json.dumps(results[-1]), flush=True)
         write(folder, results)
 
@@ -43,15 +43,19 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     made.add_argument("--causes", default="", help="names (default: all)")
     made.add_argument("--runs", type=int, default=10, help="diagnoses of each sample (default: 10)")
+    made.add_argument(
+        "--busy", action="store_true", help="the machine is busy with other work: count it as none"
+    )
     made.add_argument("--seconds", type=float, default=1.0, help="of each profile (default: 1)")
     made.add_argument("--output", type=Path, help="folder for the reports (default: bench/.results/TIME)")
     return made
 
 
-def measured(cause: Cause, runs: int, seconds: float) -> dict[str, Any]:
+def measured(cause: Cause, runs: int, seconds: float, busy: bool = False) -> dict[str, Any]:
     """One row of the table."""
-    sick = [look(cause.planted(), seconds) for _ in range(runs)]
-    well = [look(cause.healthy(), seconds) for _ in range(runs)]
+    busy = busy and cause.name != "foreign"
+    sick = [look(cause.planted(), seconds, busy) for _ in range(runs)]
+    well = [look(cause.healthy(), seconds, busy) for _ in range(runs)]
     first = [each.findings[0].cause if each.findings else "" for each in sick]
     found = [finding for each in sick for finding in each.findings if finding.cause == cause.name]
     alarms = [
@@ -75,14 +79,16 @@ def measured(cause: Cause, runs: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def look(sample: Sample, seconds: float) -> Diagnosis:
-    """One diagnosis of a sample, in a model of its own."""
+def look(sample: Sample, seconds: float, busy: bool) -> Diagnosis:
+    """One diagnosis of a sample, in a model of its own. `busy`: what others do is not told to the rules."""
+    recorded = {**({"foreign_cores": 0.0, "steal_cores": 0.0} if busy else {}), **sample.recorded}
     with sample.around():
         model = changed(sample)()
         model.run(sample.inputs)
         with callers(model, sample):
             found = profile(model, sample.inputs, seconds=seconds)
-            found = replace(found, environment=replace(found.environment, **sample.recorded))
+            found = replace(found, environment=replace(found.environment, **recorded))
+            found = replace(found, steps=tuple(sample.told(step) for step in found.steps))
             return diagnose(
                 model, sample.inputs, changed=changed(sample), between=sample.between, measured=found
             )

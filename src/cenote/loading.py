@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cenote.codegen import jit
@@ -87,7 +87,9 @@ def load(
     """
     with refusals("loading a model"):
         if isinstance(source, str | os.PathLike) and is_plan_at(source):
-            return _load_plan(source, threads, denormals, shapes)
+            model = _load_plan(source, threads, denormals, shapes)
+            model._changed = partial(_plan_again, source, threads, denormals, shapes)
+            return model
         if is_plan_file(_start(source)):
             raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
         options = Options(resolve_threads(threads), precision, weights, tune, denormals, shapes)
@@ -97,18 +99,39 @@ def load(
 def load_pinned(source: Any, pins: Mapping[str, str], **options: Any) -> Model:
     """`load` with the algorithms of some nodes said: their names, as `cenote inspect` shows them, by the nodes'.
 
-    What `cenote diagnose --apply` writes into plan files. Raises ArgumentError where a node has no such algorithm, and
-    as `load`.
+    What `Model.treat` tries, and `cenote diagnose --apply` writes into plan files. Raises ArgumentError where there is
+    no such node or it has no such algorithm, and as `load`.
     """
     reading = {name: options.pop(name, None) for name in ("format", "signature")}
+    threads, precision = resolve_threads(options.pop("threads", None)), options.pop("precision", "fast")
     with refusals("loading a model"):
-        how = Options(
-            resolve_threads(options.pop("threads", None)),
-            options.pop("precision", "fast"),
-            **options,
-            pins=pins,
+        model = _load_graph(main_file(source), Options(threads, precision, **options, pins=pins), reading)
+    if plans := model.plans:  # of symbolic sizes there are none yet
+        nodes = {step.node for plan in plans for step in plan.describe().steps}
+        if unknown := sorted(set(pins) - nodes):
+            raise ArgumentError(f"pins: no step is of a node {', '.join(map(repr, unknown))}")
+    return model
+
+
+def _again(source: Any, options: Options, reading: Mapping[str, Any], **others: Any) -> Model:
+    """A model of the same source under other options: of `load`, or `pins`."""
+    if hasattr(source, "read"):
+        raise UnsupportedError(
+            "the model was read from an open file; load it by its path to try other options"
         )
-        return _load_graph(main_file(source), how, reading)
+    names = ("threads", "precision", "weights", "tune", "denormals", "shapes")
+    ways = {**{name: getattr(options, name) for name in names}, **reading, **others}
+    pins = {**options.pins, **ways.pop("pins", {})}
+    return load_pinned(source, pins, **ways)
+
+
+def _plan_again(path: Any, threads: Any, denormals: Any, shapes: Any, **others: Any) -> Model:
+    """A plan file's model under other options, of which it takes few."""
+    if fixed := sorted({*others} - {"threads", "denormals"}):
+        raise UnsupportedError(
+            f"{path} is a plan file, in which {', '.join(fixed)} cannot be changed; use the model it was made from"
+        )
+    return load(path, **{"threads": threads, "denormals": denormals, "shapes": shapes, **others})
 
 
 def unsupported(source: str | os.PathLike[str] | bytes) -> list[str]:
@@ -141,6 +164,7 @@ def _load_graph(source: Any, options: Options, reading: Mapping[str, Any]) -> Mo
         ways["shapes"] = without_bounds(options.shapes)
     cache_entry = cache_entry_of(source, ways)
     model = _found_or_made(source, options, reading, cache_entry)
+    model._changed = partial(_again, source, options, reading)
     if hasattr(source, "read"):
         return model
     graph = _graph_of(source, cache_entry, reading)

@@ -29,7 +29,7 @@ from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Shapes, Signature
 from cenote.runtime.threads import resolve_threads
 from cenote.sized import check_kept, compile_class, part_of, supply
-from cenote.stage import Options, Stage, Stages, no_plan_for, no_values
+from cenote.stage import Options, Stage, Stages, no_changes, no_plan_for, no_values
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -72,6 +72,7 @@ class Model(Described):
         self._signature = Signature(inputs, bounds)
         self._classes = Classes()
         self._of_values: Callable[[Sequence[str]], Model] = no_values  # the model that gives other values
+        self._changed: Callable[..., Model] = no_changes  # the model under other options
 
     @staticmethod
     def from_graph(

@@ -17,7 +17,7 @@ import numpy as np
 from cenote.core import settings
 from cenote.core.cached import cached_property
 from cenote.core.collector import collector_paused
-from cenote.core.errors import ArgumentError, InputError, ShapeError, shown
+from cenote.core.errors import ArgumentError, InputError, ShapeError, UnsupportedError, shown
 from cenote.core.locks import Guard, importing
 from cenote.core.options import DENORMALS, PRECISIONS, TUNINGS, WEIGHTS
 from cenote.core.types import Array, Declared, TensorType
@@ -223,6 +223,11 @@ def no_values(names: Sequence[str]) -> NoReturn:
         "outputs: the model's graph is not at hand to compile a plan that gives other values: a plan file holds none, "
         "and an open file is read once; load the model from its path"
     )
+
+
+def no_changes(**options: Any) -> NoReturn:
+    """What a model that `cenote.load` has not made does for other options. Raises UnsupportedError."""
+    raise UnsupportedError(f"{', '.join(options)}: the model was not made by cenote.load, which could make it anew")
 
 
 class Options:

@@ -9,7 +9,11 @@ from typing import Any
 
 from cenote.core.types import Array
 from cenote.diagnosis.context import Context
-from cenote.profile.data import Finding
+from cenote.profile.data import Finding, StepStats
+
+
+def _as_it_is(step: StepStats) -> StepStats:
+    return step
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,7 @@ class Sample:
     """A model and the way it is called. `model`: an onnx.ModelProto; `options`: those of `cenote.load`, and `pins`.
     `between`: what the program does before each call; `around`: what goes on as long as the model is measured;
     `callers`: others that call the model all the while; `recorded`: what stands in the environment, for what cannot be
-    brought about everywhere (a cgroup's quota)."""
+    brought about everywhere (a cgroup's quota); `told`: what a step's description says instead of the plan's."""
 
     model: Any
     inputs: Mapping[str, Array]
@@ -26,6 +30,7 @@ class Sample:
     around: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
     callers: int = 0
     recorded: Mapping[str, Any] = field(default_factory=dict)
+    told: Callable[[StepStats], StepStats] = _as_it_is
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from cenote.profile.measure import profile
 
 SECONDS = 1.0  # of an experiment, both sides together
 LEAST_SHARE = 0.05  # of the latency: what takes less is not worth a finding
+_WIDE_TYPES = ("f64", "i32", "i64", "u32", "u64")
 _LEAST_TURNS, _MOST_TURNS = 5, 200
 
 Changed = Callable[..., Any]
@@ -72,6 +73,11 @@ def _milliseconds(call: Callable[[], object]) -> float:
     begin = time.perf_counter_ns()
     call()
     return (time.perf_counter_ns() - begin) / 1e6
+
+
+def refused_for_type(step: StepStats) -> bool:
+    """Whether a step runs on the host because no kernel takes its numbers' type."""
+    return step.kind == "host" and any(name in step.reason for name in _WIDE_TYPES)
 
 
 @dataclass

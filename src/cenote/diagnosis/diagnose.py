@@ -19,7 +19,8 @@ from cenote.profile.measure import by_name, profile
 
 UNEXPLAINED = "unexplained"
 _PROFILE_SECONDS, _DEEP_SECONDS = 2.0, 5.0
-_NEAR = 0.7  # of a roof: the step does what the machine can
+_HEAVY, _FAR = 0.1, 0.5  # of the latency; of its roof
+_FOREIGN = 0.25  # cores that others may keep busy on a machine that counts as quiet
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Diagnosis:
         return text_of(self.profile, self.treatments)
 
     def _repr_html_(self) -> str:
-        return html_of(self.profile)
+        return html_of(self.profile, self.treatments)
 
     def to_dict(self) -> dict[str, Any]:
         """The profile as plain data (`cenote.profile/1`), and `treatments`."""
@@ -76,16 +77,24 @@ def _weight(finding: Finding) -> float:
     return (finding.gain_ms[1] if finding.gain_ms else 0.0) * finding.confidence + 1e-6 * finding.share
 
 
+def _is_quiet(found: Profile) -> bool:
+    taken = (found.environment.foreign_cores or 0.0) + (found.environment.steal_cores or 0.0)
+    return taken < _FOREIGN and (found.roofs is None or found.roofs.quiet)
+
+
 def _unexplained(found: Profile, findings: list[Finding]) -> list[Finding]:
-    """Heavy steps far from every roof that no finding is about."""
+    """Heavy steps far from every roof that no finding is about: on a quiet machine, for on another one they may be slow
+    because of others."""
+    if not _is_quiet(found):
+        return []
     named = {index for finding in findings for index in finding.steps}
     left = [
         step
         for step in found.heaviest()
-        if step.share >= 0.1
+        if step.share >= _HEAVY
         and step.index not in named
         and step.roof_share is not None
-        and step.roof_share < 0.5
+        and step.roof_share < _FAR
     ]
     return [
         Finding(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cenote.profile.data import Profile
+from cenote.profile.data import Profile, StepStats
 
 Gain = tuple[float, float, float]
 
@@ -43,3 +43,14 @@ def balanced(profile: Profile, index: int) -> float:
     """Milliseconds that a step would save if its work were spread evenly over the threads."""
     busy = profile.steps[index].busy_ms
     return max(busy) - sum(busy) / len(busy) if busy else 0.0
+
+
+def by_pieces(step: StepStats) -> float:
+    """What the thread with most pieces has, over the mean, where all pieces are alike."""
+    chunks, threads = -(-step.items // max(step.grain, 1)), max(len(step.busy_ms), 1)
+    return -(-chunks // threads) * threads / chunks
+
+
+def lost_by_pieces(step: StepStats) -> float:
+    """Milliseconds that the slowest thread would save with as many pieces as the others."""
+    return max(step.busy_ms, default=0.0) * (1 - 1 / by_pieces(step))

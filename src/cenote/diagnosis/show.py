@@ -1,64 +1,46 @@
-"""A diagnosis as text and as HTML."""
+"""A diagnosis as text and as a piece of a notebook."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from html import escape
 
 from cenote.diagnosis.cause import Treatment
 from cenote.profile.data import Finding, Profile
-
-
-def _gain(finding: Finding) -> str:
-    if finding.gain_ms is None:
-        return "-"
-    low, middle, high = finding.gain_ms
-    return f"{middle:.3g} ({low:.3g} to {high:.3g})"
-
-
-def _measured(finding: Finding) -> str:
-    return "-" if finding.measured_gain_ms is None else f"{finding.measured_gain_ms:.3g}"
-
-
-def _head(profile: Profile) -> str:
-    return f"{profile.model}: {profile.wall_ms:.4g} ms a call on {profile.threads} thread(s), {profile.processor}"
+from cenote.profile.table import head, milliseconds
 
 
 def text_of(profile: Profile, treatments: Sequence[Treatment]) -> str:
     """One finding after another, with what was tried."""
-    lines = [_head(profile)]
+    lines = [*head(profile)]
     if not profile.findings:
-        lines.append("nothing found that takes 5 % or more of it and could be otherwise")
+        lines += ["", "nothing found that takes 5 % of the latency and could be otherwise"]
     for number, finding in enumerate(profile.findings, 1):
-        lines += [
-            "",
-            f"{number}. {finding.cause}: {finding.share:.0%} of the latency, confidence {finding.confidence:.0%}",
-            f"   {finding.evidence}",
-            f"   do: {finding.action}",
-            f"   gain, ms: {_gain(finding)}"
-            + (f"; measured {_measured(finding)}" if finding.measured_gain_ms is not None else ""),
-        ]
-    for each in treatments:
-        words = ", ".join(f"{name}={value}" for name, value in each.options.items())
-        lines += [
-            "",
-            f"tried {words}: {'kept' if each.kept else 'left'} ({each.why}); gain {each.gain_ms[1]:.3g} ms",
-        ]
+        lines += ["", *_finding(number, finding)]
+    if treatments:
+        lines += ["", *(tried(each) for each in treatments)]
     return "\n".join(lines)
 
 
-def html_of(profile: Profile) -> str:
-    """A table for notebooks."""
-    cells = [
-        (
-            each.cause, f"{each.share:.0%}", each.evidence, each.action, _gain(each), _measured(each),
-        )
-        for each in profile.findings
-    ]  # fmt: skip
-    head = "".join(
-        f"<th>{name}</th>" for name in ("cause", "share", "evidence", "do", "gain, ms", "measured")
-    )
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells
-    )
-    return f"<p>{html.escape(_head(profile))}</p><table><tr>{head}</tr>{rows}</table>"
+def _finding(number: int, finding: Finding) -> Iterator[str]:
+    certain = f", confidence {finding.confidence:.0%}" if finding.confidence else ""
+    yield f"{number}. {finding.cause}: {finding.share:.0%} of the latency{certain}"
+    yield f"   {finding.evidence}"
+    yield f"   do: {finding.action}"
+    if finding.gain_ms is not None:
+        low, middle, high = (milliseconds(max(0.0, each)) for each in finding.gain_ms)
+        yield f"   would gain {middle} ({low} to {high})"
+    if finding.measured_gain_ms is not None:
+        yield f"   tried: gains {finding.measured_gain_ms:.3g} ms"
+
+
+def tried(each: Treatment) -> str:
+    """A line about a treatment."""
+    words = ", ".join(f"{name}={value}" for name, value in each.options.items())
+    return f"tried {words}: {'kept' if each.kept else 'left'} ({each.why}), gain {each.gain_ms[1]:.3g} ms"
+
+
+def html_of(profile: Profile, treatments: Sequence[Treatment]) -> str:
+    """The profile's accounts, findings and heaviest steps, and what was tried."""
+    rows = "".join(f"<li>{escape(tried(each))}</li>" for each in treatments)
+    return profile._repr_html_() + (f"<ul>{rows}</ul>" if rows else "")

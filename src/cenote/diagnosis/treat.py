@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from cenote.core.errors import CenoteError
+from cenote.core.errors import ArgumentError, CenoteError, shown
 from cenote.core.types import Array
 from cenote.diagnosis.cause import Treatment, options_of
 from cenote.diagnosis.context import Changed, paired
@@ -27,6 +28,8 @@ def treat(
     What changes results is tried only if `tolerance` (largest difference / largest value of an output) is not 0, and
     kept only within it. Returns the diagnosis with what was measured, and the model that is fastest.
     """
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < math.inf:
+        raise ArgumentError(f"tolerance: {shown(tolerance)} is no number from 0 on")
     arrays = by_name(model, inputs)
     best, kept = model, dict[str, Any]()
     expected = model.run(arrays)
@@ -51,6 +54,9 @@ def treat(
         findings[place] = replace(finding, measured_gain_ms=measured.middle)
         if keep:
             best, kept = other, _joined(kept, options)
+    if kept and not paired(lambda: model.run(arrays), lambda: best.run(arrays)).certain:
+        best = model  # what helped one by one does not help together
+        tried = [replace(each, kept=False, why="does not help together with the others") for each in tried]
     return Diagnosis(replace(diagnosis.profile, findings=tuple(findings)), tuple(tried)), best
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cenote.diagnosis.cause import Cause, Sample
-from cenote.diagnosis.context import Context
+from cenote.diagnosis.context import Context, refused_for_type
 from cenote.diagnosis.gains import gain
 from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding
@@ -18,7 +18,7 @@ def look(context: Context) -> Finding | None:
     steps = context.heavy(
         lambda step: (
             (step.dtype in SLOW and step.op.startswith(("conv", "gemm", "matmul", "linear")))
-            or (step.kind == "host" and any(name in step.reason for name in SLOW))
+            or refused_for_type(step)
         )
     )
     if not steps:
@@ -26,7 +26,7 @@ def look(context: Context) -> Finding | None:
     half = {step.index: 0.1 if step.kind == "host" else 0.5 for step in steps}
     return Finding(
         "dtype", tuple(step.index for step in steps), context.share(steps),
-        f"{steps[0].title} computes in {steps[0].dtype}" + (f": {steps[0].reason}" if steps[0].reason else ""),
+        f"{steps[0].title}: {steps[0].reason if steps[0].kind == 'host' else 'computes in ' + steps[0].dtype}",
         0.9, "cast the model to float32 (needs a tolerance)", gain(context.profile, half, doubt=0.5),
     )  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import gain
@@ -24,18 +26,24 @@ def look(context: Context) -> Finding | None:
 
 
 def _sample(turned: bool) -> Sample:
-    shape = (1, 64, 64, 64)
+    """Maps as rows of another length and back, thrice, where an exporter thinks of channels last."""
     nodes: list[Node] = []
     value = "x"
-    for index in range(3):
-        if turned:
-            nodes.append(
-                ("Transpose", [value], [f"t{index}"], {"perm": [0, 3, 1, 2] if index % 2 else [0, 2, 3, 1]})
-            )
-            value = f"t{index}"
-        nodes.append(("Softmax", [value], [f"s{index}"], {"axis": 3}))
-        value = f"s{index}"
-    return Sample(made(nodes, {"x": shape}, [value], {}), {"x": noise(*shape)})
+
+    def add(operator: str, *more: str, **attributes: object) -> None:
+        nonlocal value
+        made = f"v{len(nodes)}"
+        nodes.append((operator, [value, *more], [made], attributes))
+        value = made
+
+    for _ in range(3):
+        for perm, shape in (([0, 2, 3, 1], "rows"), ([0, 3, 1, 2], "maps")):
+            if turned:
+                add("Transpose", perm=perm)
+            add("Reshape", shape)
+        add("Relu")
+    constants = {"rows": np.array([1, 32, 128, 64]), "maps": np.array([1, 64, 64, 64])}
+    return Sample(made(nodes, {"x": (1, 64, 64, 64)}, [value], constants), {"x": noise(1, 64, 64, 64)})
 
 
 def planted() -> Sample:

@@ -34,7 +34,7 @@ def look(context: Context) -> Finding | None:
         "unfused", tuple(step.index for step in found), context.share(found),
         f"{found[0].title} passes once more over what the step before it has made",
         0.8, "in the model: do not give the value before the activation out, then both are one step",
-        gain(context.profile, {step.index: 0.0 for step in found}, doubt=0.3),
+        gain(context.profile, {step.index: 1 - min(step.roof_share or 0.5, 1.0) for step in found}, doubt=0.5),
     )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def _sample(also: bool) -> Sample:
     from onnx import helper
 
     model, inputs = convolution(8, 64, 112, kernel=1)
-    model.graph.node.append(helper.make_node("Sigmoid", ["y0"], ["y"], name="y"))
+    model.graph.node.append(helper.make_node("Relu", ["y0"], ["y"], name="y"))
     del model.graph.output[:]
     for name in ["y", "y0"] if also else ["y"]:
         model.graph.output.append(helper.make_tensor_value_info(name, 1, None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cenote.diagnosis.cause import Cause, Sample
-from cenote.diagnosis.context import Context
+from cenote.diagnosis.context import Context, refused_for_type
 from cenote.diagnosis.gains import gain
 from cenote.diagnosis.samples import model as made
 from cenote.diagnosis.samples import noise
@@ -12,7 +12,7 @@ from cenote.profile.data import Finding
 
 def look(context: Context) -> Finding | None:
     """Steps on the host, and what runs there between two stages."""
-    steps = context.heavy(lambda step: step.kind in ("host", "between"))
+    steps = context.heavy(lambda step: step.kind in ("host", "between") and not refused_for_type(step))
     if not steps:
         return None
     return Finding(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.gains import balanced
-from cenote.diagnosis.samples import convolution
+from cenote.diagnosis.gains import balanced, by_pieces, lost_by_pieces
+from cenote.diagnosis.samples import model as made
+from cenote.diagnosis.samples import noise
 from cenote.profile.data import Finding
 
+AXIS = np.array(1)
 UNEVEN = 1.15  # of the mean: what the slowest thread computes
 
 
@@ -17,14 +21,13 @@ def look(context: Context) -> Finding | None:
         return None
     steps = context.heavy(
         lambda step: (
-            step.items > 1
+            step.items > step.grain
             and step.kind == "kernel"
             and max(step.busy_ms) * len(step.busy_ms) > UNEVEN * sum(step.busy_ms)
-            and -(-step.items // max(step.grain, 1)) < 8 * len(step.busy_ms)
-            and min(step.busy_ms) > 0
+            and by_pieces(step) > UNEVEN
         )
     )
-    saved = sum(balanced(context.profile, step.index) for step in steps)
+    saved = sum(min(balanced(context.profile, step.index), lost_by_pieces(step)) for step in steps)
     if saved < 0.05 * context.profile.wall_ms:
         return None
     first = steps[0]
@@ -37,14 +40,17 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
+def _sample(rows: int) -> Sample:
+    graph = made([("CumSum", ["x", "axis"], ["y"], {})], {"x": (rows, 1 << 18)}, ["y"], {"axis": AXIS})
+    return Sample(graph, {"x": noise(rows, 1 << 18)}, {"threads": 2})
+
+
 def planted() -> Sample:
-    model, inputs = convolution(16, 48, 64, kernel=5)
-    return Sample(model, inputs, {"threads": 2})
+    return _sample(3)
 
 
 def healthy() -> Sample:
-    model, inputs = convolution(16, 64, 64, kernel=3)
-    return Sample(model, inputs, {"threads": 2})
+    return _sample(16)
 
 
 CAUSE = Cause("imbalance", look, planted, healthy)
