@@ -227,7 +227,9 @@ def no_values(names: Sequence[str]) -> NoReturn:
 
 def no_changes(**options: Any) -> NoReturn:
     """What a model that `cenote.load` has not made does for other options. Raises UnsupportedError."""
-    raise UnsupportedError(f"{', '.join(options)}: the model was not made by cenote.load, which could make it anew")
+    raise UnsupportedError(
+        f"{', '.join(options)}: the model was not made by cenote.load, which could make it anew"
+    )
 
 
 class Options:

@@ -110,7 +110,7 @@ class Pinned:
         names = [rival.option.name for rival in rivals]
         if wanted not in names:
             raise ArgumentError(
-                f"{node.title}: no algorithm '{wanted}' to pin it to; it has {', '.join(names)}"
+                f"pins: {node.title}: no algorithm '{wanted}' to pin it to; it has {', '.join(names)}"
             )
         return names.index(wanted), "pinned"
 

@@ -46,12 +46,14 @@ class Difference:
         return self.low, self.middle, self.high
 
 
-def paired(before: Callable[[], object], after: Callable[[], object], seconds: float = SECONDS) -> Difference:
-    """Calls of both in turns, after one of each that does not count."""
+def paired(
+    before: Callable[[], object], after: Callable[[], object], seconds: float | None = None
+) -> Difference:
+    """Calls of both in turns for so long (`SECONDS`), after one of each that does not count."""
     before()
     after()
     firsts, differences = list[float](), list[float]()
-    end = time.perf_counter() + seconds
+    end = time.perf_counter() + (SECONDS if seconds is None else seconds)
     while len(differences) < _MOST_TURNS:
         if len(differences) >= _LEAST_TURNS and time.perf_counter() > end:
             break
@@ -105,6 +107,12 @@ class Context:
         """Steps of this kind if they take enough of the latency together, else none."""
         found = self.steps(wanted)
         return found if self.share(found) >= LEAST_SHARE else []
+
+    def short_of_cores(self) -> float:
+        """Cores that are missing for this model's threads and what others run."""
+        environment = self.profile.environment
+        taken = (environment.foreign_cores or 0.0) + (environment.steal_cores or 0.0)
+        return self.profile.threads + taken - environment.cpus
 
     def gain_of(self, **options: Any) -> Difference | None:
         """What the model gains by other options; None where it cannot be had with them."""

@@ -15,11 +15,12 @@ Gain = tuple[float, float, float]
 
 def gain(profile: Profile, factors: Mapping[int, float], doubt: float = 0.2) -> Gain:
     """Milliseconds saved where each of these steps' computing takes so many times what it takes now (low, middle,
-    high). `doubt`: how far the middle may be off, relative to it; the noise of the steps is added."""
+    high). `doubt`: how far the middle may be off, relative to it; the noise of the steps is added. No group can save
+    more than it takes."""
     groups: dict[int, list[int]] = {}
     for step in profile.steps:
         groups.setdefault(step.group, []).append(step.index)
-    saved = noise = 0.0
+    saved = noise = most = 0.0
     for members in groups.values():
         if not any(index in factors for index in members):
             continue
@@ -35,8 +36,9 @@ def gain(profile: Profile, factors: Mapping[int, float], doubt: float = 0.2) -> 
             if step.index in factors:
                 noise += step.mad_ms * abs(1 - factor)
         saved += max(now) - max(then)
+        most += max(now)
     spread = abs(saved) * doubt + noise
-    return saved - spread, saved, saved + spread
+    return saved - spread, saved, min(saved + spread, most)
 
 
 def balanced(profile: Profile, index: int) -> float:
@@ -54,3 +56,8 @@ def by_pieces(step: StepStats) -> float:
 def lost_by_pieces(step: StepStats) -> float:
     """Milliseconds that the slowest thread would save with as many pieces as the others."""
     return max(step.busy_ms, default=0.0) * (1 - 1 / by_pieces(step))
+
+
+def at_best(step: StepStats) -> float:
+    """The share of the roof that the step reaches in the faster calls, which others have disturbed less."""
+    return (step.roof_share or 0.0) * step.ms / step.low_ms if step.low_ms else 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
+from cenote.diagnosis.gains import at_best
 from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding
 
@@ -13,14 +14,14 @@ NEAR = 0.7  # of the roof
 def look(context: Context) -> Finding | None:
     """Only Winograd's algorithm needs fewer multiply-adds than the plain sum, and `precision="exact"` forbids it."""
     steps = context.heavy(
-        lambda step: step.bound == "fma" and (step.roof_share or 0) >= NEAR and step.op.startswith("conv")
+        lambda step: step.bound == "fma" and at_best(step) >= NEAR and step.op.startswith("conv")
     )
     if not steps or context.profile.precision != "exact":
         return None
     tried = context.gain_of(precision="fast")
     if tried is None or not tried.certain:
         return None
-    least = min(step.roof_share or 0 for step in steps)
+    least = min(at_best(step) for step in steps)
     return Finding(
         "fma", tuple(step.index for step in steps), context.share(steps),
         f"convolutions compute at {least:.0%} and more of the multiply-add roof, without Winograd's algorithm",

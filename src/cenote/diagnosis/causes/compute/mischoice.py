@@ -43,10 +43,8 @@ def _chosen(step: StepStats) -> bool:
 
 
 def planted() -> Sample:
-    model, inputs = convolution(64, 64, 56, count=3)
-    return Sample(
-        model, inputs, {"threads": 1, "pins": {f"y{i}": "winograd_f2" for i in range(3)}}, told=_believed
-    )
+    pins = {f"y{i}": "winograd_f2" for i in range(3)}
+    return Sample(*convolution(64, 64, 56, count=3), {"threads": 1, "pins": pins}, told=_believed)
 
 
 def _believed(step: StepStats) -> StepStats:

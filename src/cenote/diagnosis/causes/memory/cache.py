@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
+from cenote.diagnosis.gains import at_best
 from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding
 
@@ -15,7 +16,7 @@ def look(context: Context) -> Finding | None:
     steps = context.heavy(
         lambda step: (
             step.bound in ("L2", "L3")
-            and (step.roof_share or 0) >= NEAR
+            and at_best(step) >= NEAR
             and step.operations > 0
             and step.op.startswith(("conv", "depthwise", "max_pool", "average_pool", "pool"))
         )
@@ -25,7 +26,7 @@ def look(context: Context) -> Finding | None:
     first = steps[0]
     return Finding(
         "cache", tuple(step.index for step in steps), context.share(steps),
-        f"{first.title} moves {first.bytes / 1e6:.1f} MB at {first.roof_share:.0%} of what {first.bound} gives",
+        f"{first.title} moves {first.bytes / 1e6:.1f} MB at {at_best(first):.0%} of what {first.bound} gives",
         0.7, "none: the layer does little with each number",
     )  # fmt: skip
 

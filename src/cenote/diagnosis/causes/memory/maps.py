@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.gains import gain
+from cenote.diagnosis.gains import at_best, gain
 from cenote.diagnosis.samples import Node, noise
 from cenote.diagnosis.samples import model as made
 from cenote.profile.data import Finding
@@ -18,7 +18,7 @@ def look(context: Context) -> Finding | None:
         lambda step: (
             step.kind == "kernel"
             and step.bound == "memory"
-            and (step.roof_share or 0) >= NEAR
+            and at_best(step) >= NEAR
             and step.read_bytes <= 4 * step.written_bytes
             and step.operations < 2 * step.bytes
         )

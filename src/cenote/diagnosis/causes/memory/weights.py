@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.gains import gain
+from cenote.diagnosis.gains import at_best, gain
 from cenote.diagnosis.samples import products
 from cenote.profile.data import Finding
 
@@ -18,7 +18,7 @@ def look(context: Context) -> Finding | None:
         lambda step: (
             step.op.startswith(("gemm", "matmul", "linear"))
             and step.bound in ("memory", "L3")
-            and (step.roof_share or 0) >= NEAR
+            and at_best(step) >= NEAR
             and step.operations < USES * step.read_bytes
             and step.read_bytes > 4 * step.written_bytes
         )

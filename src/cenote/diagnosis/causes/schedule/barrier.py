@@ -11,9 +11,9 @@ LEAST = 0.2  # of the latency: driver and waits
 
 
 def look(context: Context) -> Finding | None:
-    """Many short steps that depend on each other: one thread is tried."""
+    """Many short steps that depend on each other: one thread is tried. Where threads lack cores, that is the cause."""
     profile = context.profile
-    if profile.threads < 2:
+    if profile.threads < 2 or context.short_of_cores() > 0.25:
         return None
     meeting = profile.accounts.driver + profile.accounts.waits
     if meeting < LEAST * profile.wall_ms:

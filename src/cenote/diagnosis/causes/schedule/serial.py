@@ -12,6 +12,7 @@ from cenote.diagnosis.samples import noise
 from cenote.profile.data import Finding
 
 ALONE = 0.97  # of the computing is done by one thread
+LONG = 0.02  # milliseconds: shorter steps are one piece because meetings cost more
 AXIS = np.array(1, np.int64)
 
 
@@ -21,11 +22,13 @@ def look(context: Context) -> Finding | None:
         return None
     steps = context.heavy(
         lambda step: (
-            step.kind == "kernel" and sum(step.busy_ms) > 0 and max(step.busy_ms) > ALONE * sum(step.busy_ms)
+            step.kind == "kernel"
+            and step.items <= step.grain
+            and step.low_ms > LONG
+            and max(step.busy_ms) > ALONE * sum(step.busy_ms)
         )
     )
-    steps = [step for step in steps if step.ms > 0.02]
-    if context.share(steps) < 0.05:
+    if not steps:
         return None
     saved = sum(balanced(context.profile, step.index) for step in steps)
     first = steps[0]
@@ -39,12 +42,7 @@ def look(context: Context) -> Finding | None:
 
 def _sample(rows: int) -> Sample:
     shape = (rows, 1 << 18)
-    graph = made(
-        [("CumSum", ["x", "axis"], ["y"], {})],
-        {"x": shape},
-        ["y"],
-        {"axis": AXIS},
-    )
+    graph = made([("CumSum", ["x", "axis"], ["y"], {})], {"x": shape}, ["y"], {"axis": AXIS})
     return Sample(graph, {"x": noise(*shape)}, {"threads": 2})
 
 

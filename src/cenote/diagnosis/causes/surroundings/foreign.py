@@ -19,7 +19,7 @@ def look(context: Context) -> Finding | None:
     """Cores that others keep busy, and what the hypervisor takes, beside those that are left."""
     environment = context.profile.environment
     taken = (environment.foreign_cores or 0.0) + (environment.steal_cores or 0.0)
-    short = context.profile.threads + taken - environment.cpus
+    short = context.short_of_cores()
     if taken < LEAST or short <= LEAST / 2:
         return None
     share = min(0.9, short / environment.cpus)
