@@ -37,6 +37,7 @@ ROWS = (
     ("stage",),
     ("planned",),
     ("profile",),
+    ("diagnosis",),
     ("described",),
     ("model", "functional"),
     ("values",),

@@ -30,6 +30,7 @@ from cenote.model import Model
 
 if TYPE_CHECKING:
     from cenote import functional, tiling
+    from cenote.diagnosis.diagnose import Diagnosis
     from cenote.frontends.parameters.writer import extract
     from cenote.profile.comparison import Comparison, compare_profiles
     from cenote.profile.data import Profile
@@ -45,6 +46,7 @@ __all__ = [
     "CodegenError",
     "Comparison",
     "DTypeError",
+    "Diagnosis",
     "Info",
     "InputError",
     "MissingFileError",
@@ -74,6 +76,7 @@ def __dir__() -> list[str]:
 
 
 _ON_DEMAND = {
+    "Diagnosis": "cenote.diagnosis.diagnose",
     "Comparison": "cenote.profile.comparison",
     "compare_profiles": "cenote.profile.comparison",
     "Profile": "cenote.profile.data",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cenote.core.errors import InputError, shown
@@ -15,6 +15,7 @@ from cenote.stage import NoPlan, Options, Stages
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
+    from cenote.diagnosis.diagnose import Diagnosis
     from cenote.profile.data import Profile
 
 
@@ -29,6 +30,7 @@ class Described:
     _classes: Classes
     _stages: Stages
     _plans: Planned
+    _changed: Callable[..., Any]  # gives the model under other options: see `loading`
 
     @property
     def threads(self) -> int:
@@ -97,3 +99,30 @@ class Described:
             from cenote.profile.measure import profile
 
         return profile(self, inputs, seconds=seconds)
+
+    def diagnose(self, inputs: Any = None, *, deep: bool = False) -> Diagnosis:
+        """Why a call takes as long as it does on this machine: `print(model.diagnose(x))`.
+
+        A profile of two seconds, then rules, and experiments with the model under other options (other algorithms,
+        threads, denormals), about a second each: docs/why_is_it_slow.md. `inputs` as `profile` takes them. `deep`
+        profiles for five seconds and tries more. Raises as `profile`.
+        """
+        with importing():
+            from cenote.diagnosis.diagnose import diagnose
+
+        return diagnose(self, inputs, deep=deep, changed=self._changed)
+
+    def treat(
+        self, diagnosis: Diagnosis, inputs: Any = None, *, tolerance: float = 0.0
+    ) -> tuple[Diagnosis, Any]:
+        """Try what the findings of `diagnose` advise, each beside the model as it is; keep what helps beyond doubt.
+
+        Algorithms and threads change no more than rounding does. What changes results (`weights`, `precision`,
+        `denormals`) is tried only where `tolerance`, the largest difference of an output over its largest value, is
+        above 0, and kept only within it. Returns the diagnosis with measured gains and `treatments`, and the model that
+        is fastest (this one where nothing helped); `save` writes its plan. Raises ArgumentError for a bad `tolerance`.
+        """
+        with importing():
+            from cenote.diagnosis.treat import treat
+
+        return treat(diagnosis, self, inputs, self._changed, tolerance)

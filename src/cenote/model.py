@@ -26,7 +26,7 @@ from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Signature
 from cenote.runtime.threads import resolve_threads
 from cenote.sized import check_kept
-from cenote.stage import Options, no_values
+from cenote.stage import Options, no_changes, no_values
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -66,6 +66,7 @@ class Model(Described):
         self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
         self._of_values: Callable[[Sequence[str]], Model] = no_values  # the model that gives other values
         self._again: Again | str = "it was not made by cenote.load"  # or why it cannot be loaded again
+        self._changed: Callable[..., Model] = no_changes  # the model under other options
 
     @staticmethod
     def from_graph(

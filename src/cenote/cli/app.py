@@ -17,6 +17,7 @@ from cenote.cli.console import err, show_messages
 from cenote.cli.extract import extract
 from cenote.cli.info import info
 from cenote.cli.insight.compare import compare
+from cenote.cli.insight.diagnose import diagnose
 from cenote.cli.insight.profile import profile
 from cenote.cli.inspect import inspect
 from cenote.cli.run import run
@@ -36,6 +37,7 @@ app.command()(run)
 app.command()(inspect)
 app.command()(bench)
 app.command()(profile)
+app.command()(diagnose)
 app.command()(compare)
 app.command("compile")(compile_model)
 app.command()(tile)

@@ -167,7 +167,8 @@ class _Scheduler:
             return None, "", ()
         ranked = sorted(((self._total(node, option), index) for index, option in enumerate(options)))
         least, best = ranked[0][0], options[ranked[0][1]]
-        close = [(total, options[index]) for total, index in ranked if total <= _CLOSE * least]
+        most = math.inf if self._is_pinned(node) else _CLOSE * least
+        close = [(total, options[index]) for total, index in ranked if total <= most]
         rivals = [
             Rival(option, total - plain(option.seconds)) for total, option in close if option.alias is None
         ]
@@ -175,13 +176,18 @@ class _Scheduler:
             return best, "", ()
         decided = None
         if self.decide is not None and len(rivals) > 1:
-            decided = self.decide(node, self.graph.input_types(node), rivals[:_RIVALS])
+            shown = rivals if self._is_pinned(node) else rivals[:_RIVALS]
+            decided = self.decide(node, self.graph.input_types(node), shown)
         by_cost = [options[index] for _, index in ranked]
         if decided is None:
             others = _others(best, by_cost)
             return best, _estimates(best, others), others
         chosen = rivals[decided[0]].option
         return chosen, decided[1], _others(chosen, by_cost)
+
+    def _is_pinned(self, node: Node) -> bool:
+        """Whether the algorithm is said, however far it is from the best."""
+        return node.title in getattr(self.decide, "pins", ())
 
     def _total(self, node: Node, option: Lowering) -> float:
         seconds = plain(option.seconds)

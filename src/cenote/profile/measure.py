@@ -37,15 +37,15 @@ _SEED = 0
 Call = Callable[[], object]
 
 
-def profile(model: Any, inputs: Any = None, *, seconds: float = 2.0) -> Profile:
-    """See `Model.profile`."""
+def profile(model: Any, inputs: Any = None, *, seconds: float = 2.0, between: Call | None = None) -> Profile:
+    """See `Model.profile`. `between` is done before each call, and not counted: what the program does in between."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < math.inf:
         raise ArgumentError(f"seconds: {shown(seconds)} is no time to measure")
     arrays = by_name(model, inputs)
     model.run(arrays)  # compiles what has to be
     limits = roofs(threads_of(model))
     before = clock_ghz()
-    measured = measure(model, arrays, seconds)
+    measured = measure(model, arrays, seconds, between)
     environment = replace(measured.environment, clock_ghz=(before, clock_ghz()))
     return _profile_of(model, arrays, replace(measured, environment=environment), limits)
 
@@ -95,7 +95,9 @@ class Measurement:
     spans: tuple[Span, ...]
 
 
-def measure(model: Any, inputs: Mapping[str, Array], seconds: float) -> Measurement:
+def measure(
+    model: Any, inputs: Mapping[str, Array], seconds: float, between: Call | None = None
+) -> Measurement:
     """Call a model for so long."""
     model.run(inputs)
     key = next(reversed(model._stages))
@@ -107,12 +109,16 @@ def measure(model: Any, inputs: Mapping[str, Array], seconds: float) -> Measurem
             copy, parts = recorded_copy(model, key, recorder)
             session = _Session(lambda: copy.run(inputs), recorder, parts)  # noqa: B023  (used in this turn only)
             if session.warm_up():
-                return session.measure(seconds)
+                return session.measure(seconds, between or _nothing)
         finally:
             recorder.close()
         room *= 4
         if room > _MOST_ROOM:
             raise UnsupportedError(f"a call of this model has more than {_MOST_ROOM} chunks on a thread")
+
+
+def _nothing() -> None:
+    """What most programs do between two calls, as far as a profile knows."""
 
 
 class _Session:
@@ -132,7 +138,7 @@ class _Session:
         self.recorder.record(self.call)
         return self.recorder.filled <= 1
 
-    def measure(self, seconds: float) -> Measurement:
+    def measure(self, seconds: float, between: Call) -> Measurement:
         """Calls for so long, ordinary and recorded in turns."""
         self.recorder.settle()
         needed = self.recorder.filled  # of the log, for one call
@@ -141,9 +147,11 @@ class _Session:
         while len(self.ordinary) < _MOST_CALLS:
             if len(self.ordinary) >= _LEAST_CALLS and time.perf_counter() > end:
                 break
+            between()
             begin = time.perf_counter_ns()
             self.call()
             self.ordinary.append(time.perf_counter_ns() - begin)
+            between()
             self.recorder.record(self.call)
             if self.recorder.filled + 2 * needed > 1:
                 self._take()
