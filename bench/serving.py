@@ -1,11 +1,11 @@
 """`cenote serve` beside the same server with onnxruntime as its model. `python -m bench.serving --help`
 
 Needs kserve and onnxruntime in the environment that runs it. Per network and engine a fresh server process on this
-machine's loopback, its workers of one thread each; a process of clients beside it, a thread and a connection each, which
-send one picture as a binary tensor over HTTP, wait for the answer and send the next. Engines take turns, `--rounds` times;
-the table has medians over the rounds of requests per second and of the 50th and 99th percentile of a request's time.
-"bare" is one caller on one thread in a process without a server, and "overhead" what one client's median adds to it.
-Server and clients share the cores: with few of them the clients' work (some 0.3 ms a request) is part of what is seen.
+machine's loopback, its workers of one thread each; a process of clients beside it, a thread and a connection each,
+which send one picture as a binary tensor over HTTP, wait for the answer and send the next. Engines take turns,
+`--rounds` times; the table has medians over the rounds of requests per second and of the 50th and 99th percentile of a
+request's time. "bare" is one caller on one thread in a process without a server, and "overhead" what one client's
+median adds to it. Server and clients share the cores: with few of them, the clients' work is part of what is seen.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -167,25 +167,31 @@ def measured(engine: str, folder: Path, options: argparse.Namespace) -> dict[str
 def table(network: str, rounds: dict[str, list[dict[str, Any]]], counts: Sequence[int]) -> str:
     """Markdown of one network."""
 
-    def middle(engine: str, of: Callable[[dict[str, Any]], float]) -> float:
-        return float(median(of(each) for each in rounds[engine]))
+    def middle(engine: str, count: str, field: str) -> float:
+        return float(median(each[count][field] for each in rounds[engine]))
 
-    lines = [f"\n### {network}\n", "| clients | engine | requests/s | p50 ms | p99 ms |", "|---:|---|---:|---:|---:|"]
+    lines = [
+        f"\n### {network}\n",
+        "| clients | engine | requests/s | p50 ms | p99 ms |",
+        "|---:|---|---:|---:|---:|",
+    ]
     for count in map(str, counts):
         for engine in rounds:
-            cells = [middle(engine, lambda each, f=field: each[count][f]) for field in ("rate", "p50", "p99")]  # type: ignore[misc]
+            cells = [middle(engine, count, field) for field in ("rate", "p50", "p99")]
             lines.append(f"| {count} | {engine} | " + " | ".join(f"{cell:.1f}" for cell in cells) + " |")
     lines.append("")
     for engine in rounds:
-        alone = middle(engine, lambda each: each["bare"])
-        over = middle(engine, lambda each: each[str(counts[0])]["p50"] - each["bare"])
+        alone = median(each["bare"] for each in rounds[engine])
+        over = middle(engine, str(counts[0]), "p50") - alone
         lines.append(f"{engine}: bare call {alone:.2f} ms, overhead at {counts[0]} client {over:.2f} ms  ")
     return "\n".join(lines)
 
 
 def main() -> None:
     """The command line; --serve, --bare and --call are the processes that it starts."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", type=Path, default=MODELS, help="folder of NETWORK.onnx")
     parser.add_argument("--networks", nargs="+", default=NETWORKS)
     parser.add_argument("--engines", nargs="+", default=ENGINES)

@@ -35,13 +35,15 @@ ROWS = (
     ("plans",),
     ("sized",),
     ("stage",),
+    ("planned",),
     ("profile",),
+    ("diagnosis",),
     ("described",),
     ("model", "functional"),
     ("values",),
     ("loading",),
     ("verification", "serving"),
-    ("__init__", "backend", "torch"),
+    ("__init__", "backend", "torch", "ort"),
     ("cli",),
     ("__main__",),
 )
@@ -52,13 +54,24 @@ THIRD_PARTY = {
     "ml_dtypes": {"core", "kernels", "ops", "frontends"},
     "llvmlite": {"codegen"},
     "onnx": {"frontends"},
-    "google": {"frontends"},  # protobuf, which onnx is made of
+    "google": {"frontends", "serving"},  # protobuf, which onnx and gRPC are made of
     "torch": {"torch"},  # cenote.torch: for those who have it
     "typer": {"cli"},
     "rich": {"cli"},
 }
 # What a plan that is at hand does not need (front ends, what compiles) is imported by these when it is needed.
-WARM_START = {"plans", "stage", "sized", "described", "model", "values", "loading", "functional", "__init__"}
+WARM_START = {
+    "plans",
+    "stage",
+    "sized",
+    "planned",
+    "described",
+    "model",
+    "values",
+    "loading",
+    "functional",
+    "__init__",
+}
 APPLICATIONS = {"cli"}
 
 

@@ -1,6 +1,6 @@
 """A server for tests: as `cenote serve FOLDER`, but the model `gated` computes only while a file `open` is in FOLDER.
 
-    python gated_server.py FOLDER HTTP_PORT GRPC_PORT MAX_QUEUE
+python gated_server.py FOLDER HTTP_PORT GRPC_PORT MAX_QUEUE
 """
 
 from __future__ import annotations

@@ -63,7 +63,9 @@ def running(*command: str) -> Iterator[Server]:
     """A server of this command line, killed at the end if it still runs."""
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
-    with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        [sys.executable, *command], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         try:
             assert process.stdout
             line = process.stdout.readline()

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import cenote
 from cenote.cli.app import app
 from tests.serving.models import save_times
-from typer.testing import CliRunner
 
 
 def test_without_kserve_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

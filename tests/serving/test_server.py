@@ -59,7 +59,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("models")
     save_times(folder / "double" / "model.onnx", 2)
     save_times(folder / "triple" / "7" / "model.onnx", 3)
-    command = ("-m", "cenote", "serve", str(folder), "--http-port", "0", "--grpc-port", "0", "--max-batch", "8")
+    command = (
+        "-m",
+        "cenote",
+        "serve",
+        str(folder),
+        "--http-port",
+        "0",
+        "--grpc-port",
+        "0",
+        "--max-batch",
+        "8",
+    )
     with running(*command, "--workers", "2") as found:
         yield found
 
@@ -154,7 +165,9 @@ def test_json(server: Server) -> None:
     given = module.InferInput("x", [2, 4], "FP32")
     given.set_data_from_numpy(X, binary_data=False)
     for binary in (False, True):
-        found = triton.infer("double", [given], outputs=[module.InferRequestedOutput("y", binary_data=binary)])
+        found = triton.infer(
+            "double", [given], outputs=[module.InferRequestedOutput("y", binary_data=binary)]
+        )
         assert np.array_equal(found.as_numpy("y"), 2 * X)
 
 
@@ -169,11 +182,21 @@ def test_json(server: Server) -> None:
         (b'{"inputs": [{"name": "x"}]}', None),
         (b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32"}]}', None),
         (b'{"inputs": [{"name": "x", "shape": "ab", "datatype": "FP32", "data": [1]}]}', None),
+        (b'{"inputs": [{"name": "x", "shape": 4, "datatype": "FP32", "data": [1]}]}', None),
+        (b'{"inputs": [{"name": {}, "shape": [4], "datatype": "FP32", "data": [1]}]}', None),
+        (b'{"inputs": [{"name": "x", "shape": [1, 1], "datatype": 7, "data": [1]}], "id": 3}', None),
+        (b'{"inputs": [], "parameters": 3}', None),
         (b'{"inputs": []}abc', 14),
         (b'{"inputs": []}', 15),
         (b'{"inputs": []}', "many"),
-        (b'{"inputs": [{"name":"x","shape":[1],"datatype":"FP32","parameters":{"binary_data_size":9}}]}', None),
-        (b'{"inputs": [{"name":"x","shape":[1],"datatype":"FP32","parameters":{"binary_data_size":-1}}]}', None),
+        (
+            b'{"inputs": [{"name":"x","shape":[1],"datatype":"FP32","parameters":{"binary_data_size":9}}]}',
+            None,
+        ),
+        (
+            b'{"inputs": [{"name":"x","shape":[1],"datatype":"FP32","parameters":{"binary_data_size":-1}}]}',
+            None,
+        ),
     ],
 )
 @pytest.mark.parametrize("kind", ["application/octet-stream", "application/json"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -17,6 +17,7 @@ from cenote.serving.tensors import DATATYPES, array_of, described
 NUMERIC = sorted(DATATYPES.keys() - {"BYTES"})
 
 
+@settings(deadline=None)
 @given(
     st.data(), st.sampled_from(NUMERIC), arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 )
@@ -31,6 +32,12 @@ def test_bytes_and_numbers_give_the_array(data: st.DataObject, datatype: str, sh
         assert found.shape == x.shape
 
 
+def test_large_integers_keep_every_bit() -> None:
+    numbers = [1, 2**63 + 1, 2**64 - 1]  # NumPy's own choice for these is float64
+    assert array_of("x", "UINT64", [3], data=numbers).tolist() == numbers
+
+
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=4), max_size=4))
 def test_strings(texts: list[str]) -> None:
     raw = b"".join(len(each.encode()).to_bytes(4, "little") + each.encode() for each in texts)

@@ -20,7 +20,7 @@ from kserve.protocol.model_repository_extension import ModelRepositoryExtension
 from kserve.utils.numpy_codec import from_np_dtype
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from cenote.core.errors import CapacityError, CenoteError, MissingFileError, UnavailableError
+from cenote.core.errors import CapacityError, CenoteError, MissingFileError, UnavailableError, shown
 from cenote.core.version import __version__
 from cenote.serving.repository import Repository, Served
 from cenote.serving.tensors import array_of, described
@@ -169,8 +169,9 @@ def _request(body: bytes, json_length: str | None, model: str) -> InferRequest:
     words = orjson.loads(body[:at])
     inputs = []
     for each in words["inputs"]:
-        parameters = each.get("parameters") or {}
-        one = InferInput(each["name"], each["shape"], each["datatype"], each.get("data"), parameters)
+        parameters = _of_kind(each.get("parameters") or {}, dict)
+        name = _of_kind(each["name"], str)
+        one = InferInput(name, each["shape"], each["datatype"], each.get("data"), parameters)
         if (size := parameters.get("binary_data_size")) is not None:
             if type(size) is not int or not 0 <= size <= len(body) - at:
                 raise ValueError(
@@ -181,10 +182,19 @@ def _request(body: bytes, json_length: str | None, model: str) -> InferRequest:
         inputs.append(one)
     if at != len(body):
         raise ValueError(f"{len(body) - at} bytes are left over")
-    asked = [RequestedOutput(each["name"], each.get("parameters")) for each in words.get("outputs") or ()]
-    return InferRequest(
-        model, inputs, words.get("id"), parameters=words.get("parameters"), request_outputs=asked or None
-    )
+    asked = [
+        RequestedOutput(_of_kind(each["name"], str), _of_kind(each.get("parameters") or {}, dict))
+        for each in words.get("outputs") or ()
+    ]
+    parameters = _of_kind(words.get("parameters") or {}, dict)
+    identity = _of_kind(words.get("id") or "", str)
+    return InferRequest(model, inputs, identity, parameters=parameters, request_outputs=asked or None)
+
+
+def _of_kind(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"{shown(value)} stands where a {kind.__name__} is due")
+    return value
 
 
 class Extension(ModelRepositoryExtension):  # type: ignore[misc]

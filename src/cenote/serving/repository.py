@@ -14,6 +14,7 @@ from typing import Any
 from cenote.core.errors import CenoteError, MissingFileError, ModelError, UnavailableError
 from cenote.core.types import Array
 from cenote.loading import load as load_model
+from cenote.model import Model
 from cenote.runtime.threads import resolve_threads
 from cenote.serving.batcher import Batcher, Runs, why_alone
 
@@ -38,6 +39,12 @@ class Served:
 
     found: Found
     batcher: Batcher
+
+    def close(self) -> None:
+        """Answer what was accepted, then let the model's memory go."""
+        self.batcher.close()
+        if isinstance(self.batcher.model, Model):
+            self.batcher.model.close()
 
 
 class Repository:
@@ -137,18 +144,19 @@ class Repository:
         Raises what `find` and the load raise; the former one then stays.
         """
         with self._lock:
+            found = self.find(name)
             try:
-                found = self.find(name)
                 model = self._load(found.path)
                 served = Served(found, self._batcher(name, model))
             except CenoteError as error:
-                self._problems[name] = str(error)
-                raise error if name in str(error) else error.located(f"model '{name}'") from error
+                located = error.located(f"model '{name}'")
+                self._problems[name] = str(located)
+                raise located from error
             self._problems.pop(name, None)
             former, self._served[name] = self._served.get(name), served
             _log.info("%s: version %s is served", name, found.version)
             if former is not None:
-                former.batcher.close()
+                former.close()
             return served
 
     def load_all(self) -> None:
@@ -165,7 +173,7 @@ class Repository:
             served = self._served.pop(name, None)
             if served is None:
                 raise MissingFileError(f"model '{name}' is not loaded", name)
-            served.batcher.close()
+            served.close()
 
     def close(self) -> None:
         """Unload all: every accepted request is answered."""

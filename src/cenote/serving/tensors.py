@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,9 +30,7 @@ def described(declared: Declared) -> dict[str, Any]:
     return {"name": declared.name, "datatype": datatype, "shape": shape}
 
 
-def array_of(
-    name: str, datatype: str, shape: Sequence[int], data: Any = None, raw: bytes | None = None
-) -> Array:
+def array_of(name: str, datatype: str, shape: list[int], data: Any = None, raw: bytes | None = None) -> Array:
     """The array of a tensor: `raw` holds its elements in row-major, little-endian order, else `data` numbers, flat or
     nested. Raises InputError for whatever does not fit together."""
     dtype = DATATYPES.get(datatype)
@@ -41,8 +38,8 @@ def array_of(
         raise InputError(
             f"input '{name}': there is no datatype {shown(datatype)}; there are {', '.join(DATATYPES)}"
         )
-    if not all(type(extent) is int and extent >= 0 for extent in shape):
-        raise InputError(f"input '{name}': {shown(list(shape))} is no shape")
+    if not isinstance(shape, list) or not all(type(extent) is int and extent >= 0 for extent in shape):
+        raise InputError(f"input '{name}': {shown(shape)} is no shape")
     try:
         if datatype == "BYTES":
             array = np.array([each.decode() for each in _strings(raw, data)], object)
@@ -64,7 +61,12 @@ def _numbers(data: Any, dtype: np.dtype[Any]) -> Array:
     numbers = np.asarray(data).reshape(-1)
     if not numbers.size:
         return np.empty(0, dtype)
-    if numbers.dtype.kind not in _KINDS[dtype.kind]:
+    kinds = _KINDS[dtype.kind]
+    if dtype.kind in "iu" and numbers.dtype.kind in "fO":  # NumPy makes floats of [1, 2**63]
+        exact = np.array(data, object).reshape(-1)
+        if all(type(number) is int for number in exact):
+            numbers, kinds = exact, "O"
+    if numbers.dtype.kind not in kinds:
         raise ValueError(f"its numbers are {numbers.dtype}")
     if dtype.kind in "iu":
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
