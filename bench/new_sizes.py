@@ -3,7 +3,8 @@
 Each engine loads a network that takes any size, in a process of its own, and is given seeded sizes, one after another
 and turn about: the first run of the size, then more of the same, and one after a run of another size: this is what the
 first one costs where the size is known, by caches and by chance. The largest size is run before all others, so that
-what the process grows by afterwards is not the memory of a run but what is kept for each size.
+what the process grows by afterwards is not the memory of a run but what is kept for each size. Pages of files are
+counted apart: the weights of a class of sizes, in Cenote's cache, are mapped, and come in when its first size runs.
 
 Cenote's cache is a fresh one, which another process has filled before: it has loaded the network and run it at other
 sizes (`--prepare`). With `--prepare-same` it has run it at the very sizes that are measured, so that no kernel is
@@ -51,6 +52,7 @@ class Cost:
     back: list[float] = field(default_factory=list)
     work_beyond: list[float] = field(default_factory=list)
     growth: list[float] = field(default_factory=list)
+    mapped: list[float] = field(default_factory=list)
     compiled: int = 0
     error: float = 0.0
     foreign_cores: float = 0.0
@@ -82,7 +84,7 @@ class Contender:
     def __init__(self, spec: EngineSpec, network: AnySize, cost: Cost, cache: str) -> None:
         self.spec, self.network, self.cost = spec, network, cost
         self.process = EngineProcess(spec, cost.threads, {"CENOTE_CACHE": cache})
-        self.memory = 0.0
+        self.memory = (0.0, 0.0)
         self.answers: list[tuple[np.ndarray, ...]] = []
 
     def start(self, warm_up: Sequence[np.ndarray]) -> None:
@@ -106,7 +108,9 @@ class Contender:
 
     def finish(self) -> None:
         """What the sizes have left behind."""
-        self.cost.growth.append(self.process.call("memory") - self.memory)
+        own, mapped = self.process.call("memory")
+        self.cost.growth.append(own - self.memory[0])
+        self.cost.mapped.append(mapped - self.memory[1])
         self.cost.compiled = max(self.cost.compiled, self.process.call("compiled"))
 
 
@@ -197,7 +201,7 @@ def row(cost: Cost) -> list[str]:
     """A line of the table."""
     head = [f"{cost.network} T={cost.threads}", cost.engine]
     if cost.failure:
-        return [*head, *["-"] * 11]
+        return [*head, *["-"] * 12]
     figures = [
         f"{1e3 * value:.2f}"
         for values in (cost.beyond, cost.back_beyond, cost.by_size(cost.work_beyond))
@@ -209,6 +213,7 @@ def row(cost: Cost) -> list[str]:
         *figures,
         milliseconds(median(cost.steady)),
         f"{cost.each:.2f}",
+        f"{median(cost.mapped):.0f}",
         str(cost.compiled),
         f"{cost.error:.1e}{star}",
         f"{cost.foreign_cores:.1f}",
@@ -220,7 +225,7 @@ def markdown(costs: Sequence[Cost], given: argparse.Namespace) -> str:
     header = [
         "", "engine", "first - steady, ms: median", "95th percentile", "known size - steady: median", "95th percentile",
         "CPU time: median", "95th percentile",
-        "steady, ms: median", "MB kept per size", "kernels compiled", "error", "others",
+        "steady, ms: median", "MB kept per size", "MB of files in all", "kernels compiled", "error", "others",
     ]  # fmt: skip
     filled = "the same sizes" if given.prepare_same else f"{given.prepare} other sizes"
     failures = "".join(

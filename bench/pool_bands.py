@@ -50,22 +50,28 @@ def fixed_band(problem: PoolProblem, target: Target) -> int:
     return -(-geometry.out[1] // pieces)
 
 
-def with_band(case: PoolCase, band: Band, blocked: bool) -> tuple[Lowering | None, list[int]]:
-    """The case's fastest algorithm in plain memory, or in blocks, with the bands that it asked for."""
-    asked: list[int] = []
+def with_band(case: PoolCase, band: Band, blocked: bool) -> tuple[Lowering | None, int]:
+    """The case's fastest algorithm in plain memory, or in blocks, and its band."""
+    asked: dict[str, int] = {}
 
-    def noted(problem: PoolProblem, target: Target) -> int:
-        asked.append(int(band(problem, target)))
-        return asked[-1]
+    def noted(name: str) -> Band:
+        def function(problem: PoolProblem, target: Target) -> int:
+            rows = int(band(problem, target))
+            if problem.memory.step == 1 if not blocked else problem.fixed_step:
+                asked[name] = rows
+            return rows
+
+        return function
 
     kept = [module.default_band for module in MODULES]
     for module in MODULES:
-        module.default_band = noted
+        module.default_band = noted(module.__name__.rsplit(".", 1)[-1])
     try:
         x = TensorType.of("float32", case.shape)
         options = operator(case).lowerings((x,), jit.host_target())
         chosen = [o for o in options if o.inputs[0] is not None and o.inputs[0].is_blocked == blocked]
-        return min(chosen, key=lambda option: option.seconds, default=None), asked
+        best = min(chosen, key=lambda option: option.seconds, default=None)
+        return best, asked.get(best.name, 0) if best else 0
     finally:
         for module, function in zip(MODULES, kept, strict=True):
             module.default_band = function
@@ -75,8 +81,7 @@ def compare(case: PoolCase, blocked: bool, threads: int, seconds: float) -> floa
     """Planner's time over that of fixed bands; None where bands are equal."""
     chosen = [with_band(case, band, blocked) for band in (fixed_band, default_band)]
     (fixed, asked), (planned, other) = chosen
-    names = [module.__name__.rsplit(".", 1)[-1] for module in MODULES]
-    if fixed is None or planned is None or asked == other or fixed.name not in names:
+    if fixed is None or planned is None or asked == other:
         return None
     op, x = operator(case), TensorType.of("float32", case.shape)
     node = Node(op, ("x",), tuple(f"y{index}" for index, _ in enumerate(op.infer(x))))
@@ -92,8 +97,8 @@ def compare(case: PoolCase, blocked: bool, threads: int, seconds: float) -> floa
             best[kind] = min(best[kind], time.perf_counter() - start)
     layout = "blocked" if blocked else "plain"
     print(
-        f"{case.name:44} {layout:8} {fixed.name:18} {best[0] * 1e3:8.3f} {best[1] * 1e3:8.3f} ms  "
-        f"{best[1] / best[0]:.3f}", flush=True,
+        f"{case.name:44} {layout:8} {fixed.name:18} {asked:4} {other:4} rows {best[0] * 1e3:8.3f} "
+        f"{best[1] * 1e3:8.3f} ms  {best[1] / best[0]:.3f}", flush=True,
     )  # fmt: skip
     return best[1] / best[0]
 

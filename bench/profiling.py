@@ -70,6 +70,7 @@ def closure(names: list[str], folder: Path, threads: list[int], seconds: float) 
 
 _LATENCY = """
 import json, sys, time
+import numpy as np
 import cenote
 path, inputs, threads, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 model = cenote.load(path, threads=threads)

@@ -149,11 +149,12 @@ class Host:
         kernels: int = self.engine.compiled()
         return kernels
 
-    def memory(self) -> float:
-        """Resident size now, in megabytes, without what the C library keeps of memory that was given back."""
+    def memory(self) -> tuple[float, float]:
+        """Resident size now, in megabytes: memory of the process's own, without what the C library keeps of what was
+        given back, and pages of files, which processes share and the system may drop."""
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
-        return resident("VmRSS")
+        return resident("RssAnon"), resident("RssFile")
 
     def after_pauses(self, pause: float, bursts: int, calls: int) -> tuple[list[list[float]], bool]:
         """Rests so many seconds, then makes a burst of calls, several times: each call's seconds, and whether the last

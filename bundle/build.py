@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -25,6 +25,7 @@ import cenote
 from bundle.networks import SHAPES, names, network
 from cenote.codegen import bundle, jit, worker
 from cenote.codegen.worker import Source
+from cenote.compiler.constants import Constants
 from cenote.core.target import LEVELS, Target, choose_target, physical_cores
 
 TRIPLE = "x86_64-unknown-linux-gnu"
@@ -54,8 +55,8 @@ def noted(target: Target) -> Iterator[dict[str, Source]]:
     """Whatever is compiled meanwhile is for this target, and only noted: kernels by symbol."""
     found: dict[str, Source] = {}
 
-    def addresses(sources: Iterable[Source], _: Target) -> dict[str, int]:
-        wanted = {source.symbol: source for source in sources}
+    def addresses(sources: Iterable[Source], _: Target, rest: Iterable[Source] = ()) -> dict[str, int]:
+        wanted = {source.symbol: source for source in (*sources, *rest)}
         found.update(wanted)
         return dict.fromkeys(wanted, 64)
 
@@ -65,6 +66,7 @@ def noted(target: Target) -> Iterator[dict[str, Source]]:
         mock.patch.object(jit, "addresses", addresses),
         mock.patch.object(jit, "host_target", return_value=target),
         mock.patch.object(jit, "prepare"),
+        mock.patch.object(Constants, "packing", return_value=nullcontext()),  # nobody reads them
         mock.patch.dict(os.environ, CENOTE_CACHE="off"),
     ):
         found["cenote_call"] = driver.Driver("cenote_call", target)
@@ -72,11 +74,11 @@ def noted(target: Target) -> Iterator[dict[str, Source]]:
     driver.driver_abi.cache_clear()
 
 
-def kernels_of(name: str, target: Target) -> dict[str, Source]:
-    """The kernels of a network on such a machine."""
+def kernels_of(name: str, content: bytes, target: Target) -> dict[str, Source]:
+    """The kernels of a network, given as an ONNX file, on such a machine."""
     with noted(target) as found:
         # One thread: the kernels are nowhere, so nothing may run, not even a worker's end.
-        model = cenote.load(network(name), threads=1)
+        model = cenote.load(content, threads=1)
         for shape in SHAPES.get(name, ()):
             model.plan_for({model.inputs[0].name: shape})
     return found
@@ -99,9 +101,10 @@ def kernels_of_all(only: Iterable[str]) -> dict[str, dict[str, Source]]:
 
 def _kernels_by_level(name: str) -> dict[str, dict[str, Source]]:
     found: dict[str, dict[str, Source]] = {level: {} for level in LEVEL_NAMES}
+    content = network(name)
     for level in LEVEL_NAMES:
         for caches in CACHES:
-            found[level].update(kernels_of(name, described(level, caches)))
+            found[level].update(kernels_of(name, content, described(level, caches)))
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import cenote.functional as F
 
@@ -124,9 +125,29 @@ def sentence(name: str) -> str:
     return re.split(r"(?<=[^.][a-z0-9)\]²|])\. ", text)[0].rstrip(".:").replace("|", "\\|")
 
 
-def page() -> str:
-    """The page."""
-    lines = HEAD.splitlines()
+def samples(listing: Path) -> list[str]:
+    """How many of PyTorch's own samples pass; `listing` is what tests/functional/op_db_table.py wrote."""
+    head, *rows = listing.read_text(encoding="utf-8").splitlines()
+    lines = ["", "## PyTorch's own samples", "", f"{head.lstrip('# ')} (all types that both have)."]
+    lines += ["`python -m tests.functional.op_db_table` runs and counts them; what is left out, and why:"]
+    lines += ["", "| reason | samples and error inputs | functions |", "|---|---:|---|"]
+    left: dict[str, list[tuple[int, str]]] = {}
+    for row in rows:
+        name, _, told = row.partition(": ")
+        _, _, reasons = told.partition(", without ")
+        for reason in filter(None, reasons.split("; ")):
+            count, _, text = reason.partition(" ")
+            left.setdefault(text, []).append((int(count), name))
+    for text, found in sorted(left.items()):
+        lines.append(
+            f"| {text} | {sum(n for n, _ in found)} | {', '.join(f'`{name}`' for _, name in found)} |"
+        )
+    return lines
+
+
+def page(listing: Path) -> str:
+    """The page; `listing` has the counts of PyTorch's samples."""
+    lines = [*HEAD.splitlines(), *samples(listing)]
     for title, names in families():
         lines += ["", f"## {title}", "", "| function | |", "|---|---|"]
         lines += [f"| `{name}` | {sentence(name)} |" for name in names]

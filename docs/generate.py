@@ -16,6 +16,7 @@ from cenote.ops.pool.algorithms import PROBLEMS
 
 DOCS = Path(__file__).parent
 CASES = DOCS.parent / "tests" / "data" / "onnx_unsupported.txt"
+SAMPLES = DOCS.parent / "tests" / "data" / "op_db_counts.txt"
 POOLING = """# Pooling algorithms
 
 Made by `make docs` from `src/cenote/ops/pool/algorithms.py`. For each problem, every algorithm that serves it gives
@@ -93,7 +94,7 @@ def operators_page() -> str:
 
 def functions_page() -> str:
     """The list of functions on arrays."""
-    return _page_of("function_table")
+    return _page_of("function_table", SAMPLES)
 
 
 def signatures_page() -> str:

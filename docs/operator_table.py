@@ -21,6 +21,7 @@ from cenote.core.types import Array, TensorType, dtype_named, short_name
 from cenote.frontends.onnx_microsoft import NAMES
 from cenote.ops import DECODERS, operators
 from cenote.ops.base import Op, Sample, ShapeFromData
+from cenote.passes.widen import WORTH_IT
 
 TARGET = choose_target(LEVELS["x86-64-v4"], "x86_64-unknown-linux-gnu", "avx2")
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
@@ -32,6 +33,43 @@ FLOW = {
     "SequenceMap": "the body is compiled once",
     "Constant": "dense values",
 }
+DOUBLE = "float64, in which few networks compute"
+_INTEGER = "sums of quantised numbers, whose kernels are still to come"
+_SHAPES = "known when a model is planned, or as small as a shape"
+_COUNTED = (
+    "as many results as are found: kernels do the work between the parts of a program (`Op.run_on_host`)"
+)
+_VALUES = "values that are no tensors"
+_FFT = "NumPy's own transforms and solvers are compiled code"
+_CLASSIC = "training and features of classical models, a small part of any"
+_WRITTEN = "written out by other operators, which have kernels, where that can be said by them"
+_SEEDED = "a seed is drawn first, then the operator with a seed runs"
+_CONSTANT = "a kernel for constant weights, which is how fusing makes it"
+_BLAS = "products of float64 by the BLAS of NumPy; those of integers were not met"
+_RARE = "not met in the networks that were looked at"
+# Why operators, or types of them other than float64 alone, have no kernel.
+REASONS = {
+    "array_feature_extractor": _CLASSIC, "binarizer": _CLASSIC, "tf_idf_vectorizer": _CLASSIC, "adagrad": _CLASSIC,
+    "adam": _CLASSIC, "momentum": _CLASSIC, "negative_log_likelihood_loss": _CLASSIC,
+    "softmax_cross_entropy_loss": _CLASSIC,
+    "einsum": _WRITTEN, "spatial_pyramid_pool": _RARE, "gated_conv": _CONSTANT,
+    "unseeded_uniform": _SEEDED, "unseeded_normal": _SEEDED, "unseeded_bernoulli": _SEEDED,
+    "unseeded_multinomial": _SEEDED, "unseeded_dropout": _SEEDED, "fresh_seed": _SEEDED,
+    "conv_integer": _INTEGER, "matmul_integer": _INTEGER, "qlinear_conv": _INTEGER, "qlinear_matmul": _INTEGER,
+    "shape": _SHAPES, "size": _SHAPES, "range": _SHAPES, "constant_of_shape": _SHAPES, "eye_like": _SHAPES,
+    "window": _SHAPES, "mel_weight_matrix": _SHAPES, "affine_grid": _RARE, "bit_cast": _RARE,
+    "gemm": _BLAS, "matmul": _BLAS,
+    "non_zero": _COUNTED, "unique": _COUNTED, "compress": _COUNTED, "non_max_suppression": _COUNTED,
+    "dft": _FFT, "stft": _FFT, "det": _FFT,
+    **{f"sequence_{name}": _VALUES for name in ("construct", "empty", "at", "insert", "erase", "length")},
+    "split_to_sequence": _VALUES, "concat_from_sequence": _VALUES, "optional": _VALUES,
+    "optional_get_element": _VALUES, "optional_has_element": _VALUES,
+    **dict.fromkeys((
+        "channel_gather", "one_hot", "one_hot_of", "center_crop_pad", "tensor_scatter",
+        "fractional_max_pool", "median_pool", "stochastic_pool", "quantize_linear", "dropout", "nms", "reduce_mean",
+        "reduce_l2", "causal_conv_with_state", "linear_attention",
+    ), _RARE),
+}  # fmt: skip
 HEAD = """# Operators
 
 Made by `make docs` from the operators and their samples; [Add an operator](add_an_operator.md) says what those are.
@@ -41,7 +79,8 @@ Made by `make docs` from the operators and their samples; [Add an operator](add_
 - **kernel**: element types for which machine code is generated (with the layouts: c is channel-blocked memory); an
   error in parentheses is allowed against the float64 reference, relative to the largest output; without one the bits
   are equal.
-- **NumPy**: types that the reference computes, as a host step of the program.
+- **NumPy**: types that the reference computes, as a host step of the program; [below](#numpy) stands why.
+- Types "in f32" are computed in float32 and rounded where the model, or the function, gives them away.
 
 Types are those of the first input. What an operator means, and where it differs from ONNX or torch, stands
 [below](#meaning). Kernels and types are found by trying samples: one that is not listed may be accepted.
@@ -55,6 +94,7 @@ class Found:
     kernels: dict[str, float] = field(default_factory=dict)
     layouts: set[str] = field(default_factory=set)
     plain: set[str] = field(default_factory=set)
+    widened: set[str] = field(default_factory=set)
 
     def kernel_cell(self) -> str:
         by_error: dict[float, list[str]] = defaultdict(list)
@@ -65,11 +105,16 @@ class Found:
             " ".join(names) + (f" ({error:.0e})" if error else "")
             for error, names in sorted(by_error.items())
         )
+        wide = " ".join(short_name(dtype_named(name)) for name in DTYPES if name in self.widened)
+        text += f"; {wide} in f32" if wide else ""
         return f"{text}, {'+'.join(sorted(self.layouts))}" if text else "-"
 
     def numpy_cell(self) -> str:
-        names = [short_name(dtype_named(name)) for name in DTYPES if name in self.plain - set(self.kernels)]
-        return " ".join(names) or "-"
+        return " ".join(short_name(dtype_named(name)) for name in self.by_numpy()) or "-"
+
+    def by_numpy(self) -> list[str]:
+        """The types without a kernel."""
+        return [name for name in DTYPES if name in self.plain - set(self.kernels) - self.widened]
 
 
 def tried(op: type[Op]) -> Found:
@@ -84,6 +129,8 @@ def tried(op: type[Op]) -> Found:
         for name in DTYPES:
             if name not in found.kernels:
                 _try(sample, first.dtype, name, found)
+    if op in WORTH_IT and "float32" in found.kernels:
+        found.widened = {"float16", "bfloat16"} & found.plain - set(found.kernels)
     return found
 
 
@@ -157,6 +204,24 @@ def rows() -> Iterator[str]:
         yield f"| {op.name} | {found.kernel_cell()} | {found.numpy_cell()} |"
 
 
+def why_numpy() -> Iterator[str]:
+    """The operators, or types of them, that run as NumPy, by reason. KeyError for one without."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for op in operators():
+        found = tried(op)
+        names = ", ".join(name.rpartition(".")[2] for name in op.from_onnx) or op.name
+        types = found.by_numpy()
+        if found.kernels and not types:
+            continue
+        short = " ".join(short_name(dtype_named(name)) for name in types)
+        what = names if not found.kernels else f"{names} of {short}"
+        only_wide = bool(found.kernels) and types == ["float64"] and op.name not in REASONS
+        reasons[DOUBLE if only_wide else REASONS[op.name]].append(what)
+    yield "## NumPy"
+    yield ""
+    yield from (f"- {reason}: {', '.join(sorted(names))}." for reason, names in sorted(reasons.items()))
+
+
 def written_out() -> Iterator[str]:
     """Operators that are read as others."""
     functions = sorted(
@@ -217,6 +282,7 @@ def page(listing: Path) -> str:
     parts: Sequence[Iterator[str]] = (
         iter([HEAD.rstrip()]),
         rows(),
+        why_numpy(),
         written_out(),
         refused(listing),
         meanings(),

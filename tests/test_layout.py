@@ -35,6 +35,7 @@ ROWS = (
     ("plans",),
     ("sized",),
     ("stage",),
+    ("planned",),
     ("profile",),
     ("diagnosis",),
     ("described",),
@@ -42,7 +43,7 @@ ROWS = (
     ("values",),
     ("loading",),
     ("verification",),
-    ("__init__", "backend", "torch"),
+    ("__init__", "backend", "torch", "ort"),
     ("cli",),
     ("__main__",),
 )
@@ -59,7 +60,18 @@ THIRD_PARTY = {
     "rich": {"cli"},
 }
 # What a plan that is at hand does not need (front ends, what compiles) is imported by these when it is needed.
-WARM_START = {"plans", "stage", "sized", "described", "model", "values", "loading", "functional", "__init__"}
+WARM_START = {
+    "plans",
+    "stage",
+    "sized",
+    "planned",
+    "described",
+    "model",
+    "values",
+    "loading",
+    "functional",
+    "__init__",
+}
 APPLICATIONS = {"cli"}
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from cenote.core.errors import InputError, shown
 from cenote.core.locks import importing
 from cenote.core.types import Declared
+from cenote.planned import Planned
 from cenote.plans.format import Classes, StoredPlan
 from cenote.runtime.signature import Signature
-from cenote.stage import NoPlan, Options, Stage, Stages
+from cenote.stage import NoPlan, Options, Stages
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
@@ -23,11 +24,12 @@ class Described:
 
     inputs: tuple[Declared, ...]
     output_names: tuple[str, ...]
-    _declared_outputs: tuple[Declared, ...]
+    declared_outputs: tuple[Declared, ...]
     _options: Options
     _signature: Signature
     _classes: Classes
     _stages: Stages
+    _plans: Planned
     _changed: Callable[..., Any]  # gives the model under other options: see `loading`
 
     @property
@@ -49,7 +51,7 @@ class Described:
     def outputs(self) -> tuple[Declared, ...]:
         """Name, dtype and shape of each output: of the plan used last, before the first as the model declares them."""
         made = next(reversed(self._stages.values())).outputs if self._stages else {}
-        return tuple(made.get(declared.name, declared) for declared in self._declared_outputs)
+        return tuple(made.get(declared.name, declared) for declared in self.declared_outputs)
 
     @property
     def plan(self) -> Plan | StoredPlan | NoPlan:
@@ -72,7 +74,7 @@ class Described:
         if not isinstance(shapes, Mapping):
             like = "{'x': (1, 3, 8, 8)}"
             raise InputError(f"plan_for takes the shapes by input name, like {like}, not {shown(shapes)}")
-        return self._stage(self._signature.shapes(shapes)).plan
+        return self._plans.at(self._signature.shapes(shapes)).plan
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))
@@ -124,7 +126,3 @@ class Described:
             from cenote.diagnosis.treat import treat
 
         return treat(diagnosis, self, inputs, self._changed, tolerance)
-
-    def _stage(self, shapes: Any) -> Stage:
-        """The stage for inputs of these shapes."""
-        raise NotImplementedError

@@ -267,6 +267,12 @@ class Options:
         self.submodel: Callable[[Graph], Callable[[Sequence[Array]], Sequence[Array]]]
         self.changed = False  # a stage that follows another has a class that is not kept yet
 
+    def close(self) -> None:
+        """Let go of memory and weights."""
+        self.workplaces = Workplaces()
+        for name in ("compilation", "pool", "decide"):
+            self.__dict__.pop(name, None)
+
     def inside(self) -> Options:
         """The same for a graph inside of the model, of whose inputs the caller says nothing."""
         assert self.compilation, "what it makes is shared"

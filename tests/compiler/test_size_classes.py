@@ -58,6 +58,23 @@ def test_small_maps_are_no_class_of_their_own(sizes: list[tuple[int, int, int]],
     assert not model._own_stages(), "no size was compiled for itself"
 
 
+@pytest.mark.parametrize(("precision", "classes"), [("fast", 2), ("exact", 1)])
+@pytest.mark.parametrize("first", [(2, 5, 3), (2, 100, 150)])
+def test_what_is_best_for_small_inputs_does_not_serve_large_ones(
+    first: tuple[int, int, int], precision: str, classes: int
+) -> None:
+    """Winograd's algorithm is for large maps; without it, one plan is as good for all."""
+    model = cenote.load(network(), threads=1, precision=precision)  # type: ignore[call-overload]
+
+    def algorithms(n: int, h: int, w: int) -> list[str]:
+        return [step.label for step in model.plan_for({"x": (n, 16, h, w)}).program.steps]
+
+    assert algorithms(*first) == algorithms(2, 180, 180)  # 64,800 pixels
+    assert any("winograd" in label for label in algorithms(3, 200, 150)) == (precision == "fast")
+    assert algorithms(2, 400, 300) == algorithms(3, 200, 150)
+    assert len(model._classes.plans) == classes
+
+
 def test_classes_share_arena_and_scratch_memory() -> None:
     model = cenote.load(network(), threads=1)
     for size in (LARGE, (1, 30, 40), (1, 21, 17), (7, 10, 10)):

@@ -70,7 +70,7 @@ def change(tree: Any, draw: Draw) -> None:
     elif kind == "like":  # what another entry of that name holds
         alike = [(each, at) for each, at, called in every if called == name]
         source, at = alike[draw(st.integers(0, len(alike) - 1))]
-        if not _holds(source[at], holder):
+        if type(source[at]) is type(holder[key]) and not _holds(source[at], holder):
             holder[key] = source[at]
     else:
         holder[key] = _other(holder[key], draw)

@@ -148,6 +148,7 @@ def _joins(x: Any) -> Any:
     return [
         tf.concat([b, a], 3), tf.concat([x, x], -2), tf.stack([x, x + 1], 1), tf.stack([a, b], -1),
         *tf.unstack(x, axis=2)[:2], *tf.split(x, [1, 3], 3), *tf.unstack(x[:, :1], axis=1),
+        *tf.split(x, [2, -1, 1], 2),
     ]  # fmt: skip
 
 
@@ -167,6 +168,7 @@ def _gathers(x: Any) -> Any:
     values, places = tf.math.top_k(x, 3)
     return [
         tf.gather(x, [3, 0], axis=1), tf.gather(x, [[0, 1], [1, 0]]), tf.gather_nd(x, [[0, 1], [1, 2]]), values, places,
+        tf.gather(x, [[4, 0, 0], [1, 2, 3]], axis=1, batch_dims=1),
         tf.one_hot(tf.argmax(x, 3), 4, 2.0, -1.0), tf.one_hot(tf.argmax(x, 3), 4, axis=1),
     ]  # fmt: skip
 
@@ -174,6 +176,7 @@ def _gathers(x: Any) -> Any:
 def _pads(x: Any) -> Any:
     pads = [[0, 0], [1, 2], [0, 1], [1, 0]]
     return [tf.pad(x, pads), tf.pad(x, pads, constant_values=-1.5), tf.pad(x, pads, "REFLECT"),
+            tf.pad(x, [[0, 0], [5, 2], [0, 1], [4, 0]], "SYMMETRIC"), tf.pad(x, [[1, 0]] * 4, "SYMMETRIC"),
             tf.nn.conv2d(tf.pad(x, [[0, 0], [1, 2], [2, 1], [0, 0]]), _normal(3, 3, 4, 2), 2, "VALID")]  # fmt: skip
 
 

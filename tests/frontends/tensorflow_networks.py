@@ -285,10 +285,24 @@ def _net(x: Any) -> Any:
     return tf.matmul(tf.reduce_mean(y, [1, 2]), _weights(8, 5))
 
 
+def _thin(*shape: int) -> Any:
+    """Weights of which nine of ten are zero."""
+    return (_rng.standard_normal(shape) * (_rng.random(shape) < 0.1)).astype(np.float32)
+
+
+_SPARSE = _thin(3, 3, 4, 16), _thin(1, 1, 16, 16)
+
+
+def _sparse(x: Any) -> Any:
+    """Thin weights are stored without their zeros; an operator makes them dense."""
+    return tf.nn.conv2d(tf.nn.relu(tf.nn.conv2d(x, _SPARSE[0], 1, "SAME")), _SPARSE[1], 1, "SAME")
+
+
 _PICTURE = [[1, 9, 9, 3]]
 _MAP = [[1, 5, 6, 4]]
 LITE: dict[str, tuple[Any, Any, str]] = {
     "lite_half": (_net, _PICTURE, "half"),
+    "lite_sparse": (_sparse, _MAP, "sparse"),
     "lite_int8": (_net, _PICTURE, "int8"),
     "lite_int16": (_net, _PICTURE, "int16"),
     "lite_softmax_int8": (lambda x: tf.nn.softmax(x * 3.0), [[2, 9]], "int8"),
@@ -300,6 +314,7 @@ LITE: dict[str, tuple[Any, Any, str]] = {
     "lite_dilated": (lambda x: tf.nn.conv2d(x, _weights(3, 3, 4, 4), 1, "SAME", dilations=2), _MAP, ""),
     "lite_pads": (lambda x: (tf.pad(x, [[0, 0], [1, 2], [0, 1], [2, 0]]),
                              tf.pad(x, [[0, 0], [1, 2], [2, 1], [0, 0]], "REFLECT"),
+                             tf.pad(x, [[0, 0], [1, 5], [2, 1], [0, 4]], "SYMMETRIC"),
                              tf.pad(x, [[0, 0], [1, 0], [0, 1], [0, 0]], constant_values=2.5)), _MAP, ""),
     "lite_activations": (lambda x: (tf.nn.relu(x), tf.nn.relu6(x), tf.nn.elu(x), tf.nn.leaky_relu(x), tf.nn.sigmoid(x),
                                     x * tf.nn.relu6(x + 3) / 6, tf.nn.gelu(x), tf.nn.log_softmax(x)), _MAP, ""),

@@ -33,11 +33,7 @@ from tests.functional.test_op_db import op_db, torch
 
 COUNTS = Path(__file__).parents[1] / "data" / "op_db_counts.txt"
 # Entries of op_db that have the name of one of our functions and are something else.
-OTHERS = {
-    "unfold": "Tensor.unfold",
-    "linalg.norm": "of matrices",
-    "norm": "of matrices too; linalg.vector_norm is ours",
-}
+OTHERS = ("unfold", "linalg.norm", "norm", "to")  # of tensors, of matrices too, to devices
 
 
 @dataclass
@@ -125,7 +121,14 @@ def counts(names: list[str]) -> dict[str, Count]:
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            count(op, family, found.setdefault(name, Count()))
+            counted = found.setdefault(name, Count())
+            count(op, family, counted)
+        print(
+            counted.line(name),
+            *(f"\n    {text}" for text in counted.differences),
+            file=sys.stderr,
+            flush=True,
+        )
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,27 @@ def test_layer_norm_in_place_takes_no_memory() -> None:
     types = [TensorType.of(np.float16, shape) for shape in ((4096, 4096), (4096,), (4096,))]
     (lowering,) = LayerNormalization().lowerings(types, jit.host_target())
     assert not lowering.temporaries
+    for threads in (1, 2):
+        F.layer_norm(x, (4096,), weight, weight, out=x, threads=threads)
+        grown = high_water(lambda: F.layer_norm(x, (4096,), weight, weight, out=x, threads=threads))  # noqa: B023
+        assert grown <= (64 << 10) * threads
+
+
+def high_water(call: Callable[[], object]) -> int:
+    """Bytes by which the process grew at most while it ran: the system's own mark, set back before."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        pytest.skip("the system does not set its marks back")
+    before = resident("VmRSS")
+    call()
+    return resident("VmHWM") - before
+
+
+def resident(mark: str) -> int:
+    """One of the marks of this process, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(mark))
 
 
 def test_float16_statistics_neither_overflow_nor_lose_bits() -> None:

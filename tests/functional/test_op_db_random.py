@@ -48,6 +48,7 @@ def refuse(op: Any, error: Any) -> str:
     return ""
 
 
+@pytest.mark.filterwarnings("ignore:dropout2d")  # PyTorch's, about its own future
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("op", OPS, ids=lambda op: NAMES[op.name] + op.variant_test_name)
 def test_samples(op: Any, kind: str) -> None:

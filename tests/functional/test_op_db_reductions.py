@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import cenote.functional as F
@@ -84,3 +85,13 @@ ERRORS = [op for op in op_db if op.name in NAMES and op.error_inputs_func and no
 def test_error_inputs(op: Any) -> None:
     for error in op.error_inputs("cpu"):
         refuse(op, error)
+
+
+def test_sums_and_products_of_bool_as_bool() -> None:
+    """dtype=bool: whether one holds, and whether all do; of nothing False and True."""
+    x = np.array([[True, False], [True, True]])
+    assert F.sum(x, 0, dtype="bool").tolist() == [True, True]
+    assert F.prod(x, 0, dtype="bool").tolist() == [True, False]
+    nothing = np.zeros(0, np.bool_)
+    assert not F.sum(nothing, dtype="bool")
+    assert F.prod(nothing, dtype="bool")

@@ -223,6 +223,8 @@ def test_uniform_and_normal() -> None:
         assert abs((both(x) - x).mean() - mean) < 0.05
         free = model([helper.make_node(f"{name}Like", ["x"], ["y"], **numbers)], {"x": x})
         assert (free(x) != free(x)).any()
+        steps = [str(step) for step in free.plan.describe().steps if step.kind == "host"]
+        assert len(steps) == 1  # that draws the seed
 
 
 def test_normal_numbers_are_quantiles() -> None:

@@ -10,6 +10,8 @@ import pytest
 
 import cenote.functional as F
 from cenote.core.errors import ArgumentError, CenoteError, InputError, ShapeError
+from cenote.core.types import BFLOAT16
+from cenote.ops.sequence.recurrent import _Recurrent
 
 torch = pytest.importorskip("torch")
 
@@ -64,6 +66,23 @@ def test_float64_and_threads(name: str) -> None:
     narrow = [value.astype(np.float32) for value in (x.numpy(), *params)]
     one, two = (getattr(F, name)(narrow[0], None, narrow[1:], num_layers=2, threads=n)[0] for n in (1, 2))
     assert one.tobytes() == two.tobytes()
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "rnn_tanh"])
+def test_half_precision_runs_in_float32(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """float16 and bfloat16 give what float32 gives, rounded once a layer, and NumPy has no part in it."""
+    made = module(name, num_layers=2, bidirectional=True)
+    x, params = torch.randn((4, 2, 5)).numpy(), [value.detach().numpy() for value in made.parameters()]
+    monkeypatch.setattr(_Recurrent, "compute", None)
+    for dtype, error in ((np.float16, 2e-3), (BFLOAT16, 2e-2)):
+        half = [value.astype(dtype) for value in (x, *params)]
+        wide = [value.astype(np.float32) for value in half]
+        y, exact = (
+            getattr(F, name)(given[0], None, given[1:], True, 2, 0.0, False, True)[0]
+            for given in (half, wide)
+        )
+        assert y.dtype == dtype
+        np.testing.assert_allclose(y.astype(np.float32), exact, atol=error)
 
 
 def test_dropout_between_layers() -> None:

@@ -176,8 +176,8 @@ def recorded(target: Target) -> Iterator[set[str]]:
     """Compile for the target, but only note the text of what would be compiled. What was compiled must never run."""
     digests: set[str] = set()
 
-    def addresses(sources: Iterable[Any], _: Target) -> dict[str, int]:
-        wanted = list(sources)
+    def addresses(sources: Iterable[Any], _: Target, rest: Iterable[Any] = ()) -> dict[str, int]:
+        wanted = [*sources, *rest]
         digests.update(text_digest(source, target) for source in wanted)
         return {source.symbol: 64 for source in wanted}
 

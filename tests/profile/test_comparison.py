@@ -33,7 +33,7 @@ def simulated(
                 STEP, index=index, node=f"n{index}", ms=float(blocks.mean()), blocks_ms=times, share=share
             )
         )
-    return replace(PROFILE, steps=tuple(steps))
+    return replace(PROFILE, steps=tuple(steps), wall_ms=float(truth.sum()))
 
 
 def test_a_hundred_comparisons_with_itself_raise_at_most_one_false_alarm() -> None:
@@ -45,7 +45,7 @@ def test_a_hundred_comparisons_with_itself_raise_at_most_one_false_alarm() -> No
 def test_planted_changes_of_five_percent_are_found(factor: float) -> None:
     found = 0
     for seed in range(30):
-        slow = 20 + seed
+        slow = 44 + seed % 15
         result = compare_profiles(simulated(seed), simulated(seed + 500, {slow: factor}))
         found += [change.node for change in result.changes] == [f"n{slow}"]
         assert result.slower == any(change.change > 0 for change in result.changes)
@@ -57,8 +57,19 @@ def test_another_clock_is_no_change_of_steps() -> None:
     assert not result.changes
     assert result.drift == pytest.approx(0.1, abs=0.01)
     assert "have in common +10" in str(result)
-    slowed = compare_profiles(simulated(1), simulated(2, {40: 1.08}, drift=1.1))
-    assert [change.node for change in slowed.changes] == ["n40"]
+    slowed = compare_profiles(simulated(1), simulated(2, {50: 1.08}, drift=1.1))
+    assert [change.node for change in slowed.changes] == ["n50"]
+
+
+def test_differences_that_the_latency_does_not_notice_are_left_out() -> None:
+    assert not compare_profiles(simulated(1), simulated(2, {5: 1.2})).changes
+
+
+def test_a_busy_machine_adds_noise() -> None:
+    busy = replace(PROFILE.environment, foreign_cores=1.5)
+    after = replace(simulated(2, {50: 1.1}), environment=busy)
+    assert compare_profiles(simulated(1), replace(after, environment=PROFILE.environment)).changes
+    assert not compare_profiles(simulated(1), after).changes
 
 
 def test_what_is_too_noisy_to_tell_raises_no_alarm() -> None:

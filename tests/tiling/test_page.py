@@ -12,6 +12,7 @@ import pytest
 
 import cenote
 from tests.cli.conftest import Command, cenote_command
+from tests.tiling.volumes import residual_volumes
 
 __all__ = ["cenote_command"]
 
@@ -45,3 +46,27 @@ def test_commands_run(
 
 def test_there_are_commands() -> None:
     assert len(COMMANDS) == 3
+
+
+@pytest.mark.parametrize("strategy", ["three-stage", "search"])
+def test_a_network_of_volumes_has_a_page(strategy: str) -> None:
+    """Every row of the table leads to a picture, which equal layers share."""
+    model = cenote.tiling.plan_model(residual_volumes(), hardware="npu", strategy=strategy)
+    assert len(model.plans) == 21
+    assert all(plan.fits and plan.cycles >= plan.lower_bound for plan in model.plans)
+    page = cenote.tiling.page(model)
+    links = re.findall(r'href="#(p\d+)"', page)
+    pictures = re.findall(r'<figure id="(p\d+)"', page)
+    assert len(links) == len(model.plans) + 3
+    assert set(links) == set(pictures)
+    assert len(pictures) == len(set(pictures)) < len(model.plans)
+    assert f"{model.bytes_moved:,}" in page
+    assert f"{model.cycles:,}" in page
+
+
+def test_options_that_mean_nothing_are_refused(cenote_command: Command) -> None:
+    model = str(Path(cenote.__file__).parent / "data" / "fashion.onnx")
+    done = cenote_command("tile", model, "--kernel", "3")
+    assert (done.code, "--kernel means nothing to a model" in done.err) == (1, True)
+    done = cenote_command("tile", "maxpool", "--input", "1x1x8x8", "--kernel", "2", "--node", "pool")
+    assert (done.code, "--node means nothing to a layer" in done.err) == (1, True)

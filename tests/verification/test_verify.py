@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -104,3 +105,60 @@ def test_memory_is_bounded_by_running_the_peer_in_parts(
 )
 def test_relative_error(got: list[float], wanted: list[float], error: float) -> None:
     assert relative_error(np.array(got), np.array(wanted)) == error
+
+
+def quantised(path: Path) -> Path:
+    """Two linear layers with integers between them, whose roundings the second amplifies."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "a": rng.standard_normal((64, 64)).astype(np.float32),
+        "b": (rng.standard_normal((64, 8)) * 20).astype(np.float32),
+        "scale": np.float32(0.125),
+        "zero": np.int8(0),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["p"], "first"),
+        helper.make_node("QuantizeLinear", ["p", "scale", "zero"], ["q"], "round"),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["r"], "back"),
+        helper.make_node("MatMul", ["r", "b"], ["y"], "second"),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [256, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_roundings_to_integers_are_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What two engines round to different integers is not an error, whatever the layers behind make of it."""
+    from cenote.verification.engines import OnnxRuntime
+
+    values = OnnxRuntime.values
+
+    def otherwise(self: Any, feed: Any, names: Any) -> Any:
+        return values(self, {name: x * np.float32(1 + 5e-6) for name, x in feed.items()}, names)
+
+    monkeypatch.setattr(OnnxRuntime, "values", otherwise)
+    found = cenote.verify(quantised(tmp_path / "m.onnx"))
+    assert found.ok, str(found)
+    assert max(row.inherited or 0 for row in found.values) > 1e-4
+    assert "no wrong kernel and no wrong import" in str(found)
+
+
+def test_a_wrong_weight_among_integers_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from cenote.frontends.formats import import_model
+    from cenote.verification import verify as verifying
+
+    path = quantised(tmp_path / "m.onnx")
+    imported = import_model(path)
+    changed = imported.graph.constants["b"].copy()
+    changed[3, 3] += 5
+    graph = imported.graph.replace(constants={**imported.graph.constants, "b": changed})
+    monkeypatch.setattr(verifying, "import_model", lambda *_: replace(imported, graph=graph))
+    found = cenote.verify(path)
+    assert found.first is not None
+    assert (found.first.node, found.first.kind) == ("second", "import"), str(found)

@@ -62,7 +62,16 @@ def tile(
     """Plan tiles of a pool or convolution, or of all those of a model, for a machine with small buffers."""
     strategies: tuple[Any, ...] = ("three-stage", "search") if strategy == "both" else (strategy,)
     common: dict[str, Any] = {"hardware": hardware, **_policy(policy or ())}
+    given = {
+        "input": _numbers("--input", input), "kernel": _numbers("--kernel", kernel),
+        "stride": _numbers("--stride", stride), "padding": _padding(padding),
+        "dilation": _numbers("--dilation", dilation), "output": _numbers("--output", output),
+        "filters": filters, "groups": groups, "indices": indices, "fused": fused,
+        "ceil_mode": ceil_mode or None, "count_include_pad": count_include_pad or None,
+    }  # fmt: skip
+    wanted = {name: value for name, value in given.items() if value is not None}
     if input is None and (Path(what).exists() or "." in what):
+        _refuse(wanted, "a model, whose layers have their own")
         names: Any = dict(parse_shapes(shape or ()))
         models = [
             cenote.tiling.plan_model(what, strategy=kind, shapes=names, node=node, **common)
@@ -78,16 +87,9 @@ def tile(
             for model in models:
                 _show_model(model)
     else:
-        given = {
-            "input": _numbers("--input", input), "kernel": _numbers("--kernel", kernel),
-            "stride": _numbers("--stride", stride), "padding": _padding(padding),
-            "dilation": _numbers("--dilation", dilation), "output": _numbers("--output", output),
-            "filters": filters, "groups": groups, "indices": indices, "fused": fused,
-            "ceil_mode": ceil_mode or None, "count_include_pad": count_include_pad or None,
-        }  # fmt: skip
+        _refuse({"node": node, "shape": shape}, "a layer; it is for models")
         if input is None:
             raise cenote.ArgumentError(f"tile: '{what}' is no file; a layer needs --input")
-        wanted = {name: value for name, value in given.items() if value is not None}
         plans = [
             cenote.tiling.plan(what, dtype=dtype, strategy=kind, **wanted, **common) for kind in strategies
         ]
@@ -108,6 +110,12 @@ def tile(
     for plan in plans if simulate else ():
         result = _executed(plan, simulate)["simulated"]
         say(f"{plan.layer.title}, {plan.strategy}, executed: {result['verdict']}")
+
+
+def _refuse(given: dict[str, Any], what: str) -> None:
+    for name, value in given.items():
+        if value:
+            raise cenote.ArgumentError(f"tile: --{name.replace('_', '-')} means nothing to {what}")
 
 
 def _executed(plan: Any, wanted: bool) -> dict[str, Any]:
@@ -137,10 +145,12 @@ def _show(plan: Any) -> None:
     say(f"{found['operator']} on {plan.hardware.name}, {plan.strategy}: stage {found['stage']}")
     say("  tile     " + ", ".join(f"{name} {size}" for name, size in tile.items()))
     say("  parts    " + ", ".join(f"{name} {count}" for name, count in parts.items()))
-    say(f"  tasks    {found['tasks']:,} for {plan.hardware.cores} cores{'' if found['fed'] else ': too few'}")
+    cores = f"{plan.hardware.cores} core{'s' if plan.hardware.cores > 1 else ''}"
+    say(f"  tasks    {found['tasks']:,} for {cores}{'' if found['fed'] else ': too few'}")
     say(f"  buffer   {found['bytes']:,} of {plan.hardware.ub_bytes:,} bytes")
     say(f"  moved    {found['bytes_in']:,} bytes in, {found['bytes_out']:,} out, {found['bursts']:,} bursts")
-    say(f"  cycles   {found['cycles']:,} of the busiest core, at least {found['lower_bound']:,}")
+    best = "the optimum" if plan.is_optimal else f"no plan takes less than {found['lower_bound']:,}"
+    say(f"  cycles   {found['cycles']:,} of the busiest core; {best}")
 
 
 def _show_model(model: Any) -> None:

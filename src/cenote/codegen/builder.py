@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cenote.codegen import half
-from cenote.codegen.values import F32, F64, I32, I64, U8, Number, Pointer, Scalar, Value, index_vector
+from cenote.codegen.values import BOOL, F32, F64, I32, I64, U8, Number, Pointer, Scalar, Value, index_vector
 from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 
@@ -246,6 +246,17 @@ class Kernel:
         name = f"llvm.masked.load.v{lanes}{_suffix(type)}.p0"
         self.declare(name, f"{ir} (ptr, i32 immarg, {mask.ir}, {ir})")
         arguments = f"ptr {pointer.text}, i32 {type.nbytes}, {mask.ir} {mask.text}, {ir} zeroinitializer"
+        return self.assign(f"call {ir} @{name}({arguments})", type, lanes)
+
+    def gather(self, pointer: Pointer, offsets: Value, mask: Value | None = None) -> Value:
+        """Elements at offsets (i64), one per lane; lanes outside the mask are not read and come as zero."""
+        type, lanes = pointer.element, offsets.lanes
+        ir, places = type.vector(lanes), f"<{lanes} x ptr>"
+        at = self.assign(f"getelementptr {type.ir}, ptr {pointer.text}, {offsets.ir} {offsets.text}", I64, 1)
+        mask = mask or self.constant(BOOL, 1, lanes)
+        name = f"llvm.masked.gather.v{lanes}{_suffix(type)}.v{lanes}p0"
+        self.declare(name, f"{ir} ({places}, i32 immarg, {mask.ir}, {ir})")
+        arguments = f"{places} {at.text}, i32 {type.nbytes}, {mask.ir} {mask.text}, {ir} zeroinitializer"
         return self.assign(f"call {ir} @{name}({arguments})", type, lanes)
 
     def store(self, value: Value, pointer: Pointer, mask: Value | None = None) -> None:

@@ -115,23 +115,17 @@ def watching(progress: Progress) -> Iterator[None]:
         _watchers.remove(progress)
 
 
-def addresses(sources: Iterable[Source], target: Target) -> dict[str, int]:
+def addresses(sources: Iterable[Source], target: Target, rest: Iterable[Source] = ()) -> dict[str, int]:
     """Addresses of kernels by symbol: from this process, the disk cache, the package, or built now; loaded all at once.
 
-    Many at once are compiled by worker processes on all cores. Raises CodegenError when LLVM refuses a kernel or the
-    system forbids executable memory.
+    Many at once are compiled by worker processes on all cores. Of `rest`, those that are to be compiled are missing in
+    the answer: a thread has them compiled, and who asks for them meanwhile waits. Raises CodegenError when LLVM refuses
+    a kernel or the system forbids executable memory.
     """
-    wanted = {source.symbol: source for source in sources}
+    wanted, others = ({source.symbol: source for source in part} for part in (sources, rest))
     with _guard.lock:
         found: dict[str, bytes] = {}
-        missing: list[Source] = []
-        for symbol, source in wanted.items():
-            if (symbol, target) not in _addresses:
-                code = object_cache.read(symbol, target) or bundle.read(symbol, target)
-                if code is None:
-                    missing.append(source)
-                else:
-                    found[symbol] = code
+        missing, later = _sought(wanted.values(), target, found), _sought(others.values(), target, found)
         if found or missing:
             _log.debug(
                 "kernels for %s: %d found compiled, %d to compile", target.name, len(found), len(missing)
@@ -144,7 +138,41 @@ def addresses(sources: Iterable[Source], target: Target) -> dict[str, int]:
             )
             object_cache.prune()
         _remember(found, target)
-        return {symbol: _addresses[symbol, target] for symbol in wanted}
+        known = {
+            symbol: _addresses[symbol, target]
+            for symbol in (*wanted, *others)
+            if (symbol, target) in _addresses
+        }
+    if later:
+        _log.info("%d more kernels are compiled meanwhile", len(later))
+        _begin(later, target)
+    return known
+
+
+def _sought(sources: Iterable[Source], target: Target, found: dict[str, bytes]) -> list[Source]:
+    """Of the kernels that this process has not loaded those that are nowhere; object code of the others is `found`."""
+    missing = []
+    for source in sources:
+        if (source.symbol, target) not in _addresses and source.symbol not in found:
+            code = object_cache.read(source.symbol, target) or bundle.read(source.symbol, target)
+            if code is None:
+                missing.append(source)
+            else:
+                found[source.symbol] = code
+    return missing
+
+
+def _begin(sources: list[Source], target: Target) -> None:
+    """Have kernels compiled by a thread. What fails there fails again, and is told, where they are asked for."""
+
+    def work() -> None:
+        try:
+            addresses(sources, target)
+        except Exception as error:
+            _log.debug("kernels that were compiled ahead: %s", error)
+
+    with suppress(RuntimeError, MemoryError):  # no more threads: they are compiled when they are asked for
+        threading.Thread(target=work, name="cenote-compile-rest", daemon=True).start()
 
 
 def _compile(missing: list[Source], target: Target, found: dict[str, bytes]) -> None:

@@ -22,6 +22,11 @@ from cenote.ops.base import Alias, Lowering, Op
 from cenote.ops.reorder import Reorder
 
 _HOST = 2e-5  # seconds a host step costs beside its work
+# Elements of open extents, as pixels of a batch, from which inputs are large: half way from one picture of 96 x 96 to
+# one of 640 x 480. ResNet-18 planned for either took up to 2.9 times as long as need be for the other, by estimates; a
+# quarter longer at worst where plans for small and for large inputs are two.
+_LARGE = 1 << 16
+_MUCH = 0.3  # of a model's seconds by estimates
 
 BY_COST = "cost model"
 _CLOSE = 2.0  # times the cheapest: the cost model is not that wrong
@@ -116,11 +121,23 @@ class _Scheduler:
             if self.trace is not None and best is not None:
                 self.trace.adopt(self.asked[id(best)])
             self._commit(node, best, reason, rivals)
+        self._ask_how_large()
         outputs = tuple(self._in_layout(name, 0) for name in self.graph.outputs)
         if outputs != self.graph.outputs:
             self._rename_outputs(outputs)
         graph = self.graph.replace(nodes=tuple(self.nodes), types=self.types, layouts=self.layouts)
         return Schedule(graph, tuple(self.lowerings), tuple(self.reasons), tuple(self.rivals))
+
+    def _ask_how_large(self) -> None:
+        """Where extents are open, what was chosen holds for inputs on this side of a size, if much depends on it."""
+        chosen = [option for option in self.lowerings if option is not None]
+        by_size = sum(plain(option.seconds) for option in chosen if option.by_size)
+        if by_size <= _MUCH * sum(plain(option.seconds) for option in chosen):
+            return
+        shapes = [self.graph.types[declared.name].shape for declared in self.graph.inputs]
+        extents = [[extent for extent in shape if is_size(extent)] for shape in shapes]
+        if any(extents):
+            _ = sum(math.prod(each) for each in extents if each) < _LARGE  # a question of the trace
 
     # ---- candidates and their cost ----------------------------------------------------------------------------
 

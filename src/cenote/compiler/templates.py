@@ -137,6 +137,7 @@ def make_template(
         constants=tuple(parts.constants),
         driver=driver_abi(),
         threads=threads,
+        rest=launcher.rest,
     )
     return template, positions
 

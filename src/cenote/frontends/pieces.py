@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends.builder import GraphBuilder
 from cenote.frontends.strided_slice import TO_END, sliced
 
@@ -59,3 +60,50 @@ def reversed_along(builder: GraphBuilder, x: str, axes: Sequence[int], name: str
     """The elements of axes from last to first."""
     count = len(axes)
     return sliced(builder, x, [-1] * count, [-TO_END] * count, axes, [-1] * count, name)
+
+
+def mirrored(builder: GraphBuilder, x: str, pads: Sequence[Sequence[int]], name: str) -> str:
+    """Padded by (begin, end) elements per axis that repeat those at the border from there inwards, the border included
+    (SYMMETRIC); at most as many as the axis has."""
+    padded = [axis for axis, pair in enumerate(pads) if any(pair)]
+    for axis in padded:
+        begin, end = (int(count) for count in pads[axis])
+        parts = [x]
+        if begin:
+            parts.insert(0, sliced(builder, x, [begin - 1], [-TO_END], [axis], [-1], ""))
+        if end:
+            parts.append(sliced(builder, x, [-1], [-1 - end], [axis], [-1], ""))
+        x = builder.add("Concat", *parts, axis=axis, name=name if axis == padded[-1] else "")
+    return x
+
+
+def split(
+    builder: GraphBuilder, x: str, sizes: Sequence[int], axis: int, names: Sequence[str]
+) -> Sequence[str]:
+    """Parts of these sizes along an axis; one that is -1 takes what the others leave."""
+    if -1 not in sizes:
+        return builder.add_many("Split", (x, builder.constant(np.array(sizes, np.int64))), names, axis=axis)
+    if min(sizes) < -1 or [*sizes].count(-1) > 1 or len(names) != len(sizes):
+        raise ModelError(f"sizes {list(sizes)} of {len(names)} parts")
+    rest = [*sizes].index(-1)
+    made = []
+    for index, part in enumerate(names):
+        start, end = sum(sizes[:index]), sum(sizes[: index + 1])
+        if index >= rest:  # counted from the end
+            start = start if index == rest else -sum(sizes[index:])
+            end = -sum(sizes[index + 1 :]) or TO_END
+        made.append(sliced(builder, x, [start], [end], [axis], [1], part))
+    return made
+
+
+def gathered(builder: GraphBuilder, x: str, indices: str, axis: int, batch_dims: int, name: str) -> str:
+    """Elements along an axis by their indices, apart for each element of the first `batch_dims` axes."""
+    if not batch_dims:
+        return builder.add("Gather", x, indices, name=name, axis=axis)
+    if axis != batch_dims:
+        raise UnsupportedError(
+            f"axis {axis} with batch_dims {batch_dims}: only the axis behind them is supported"
+        )
+    last = builder.constant(np.array([-1], np.int64))
+    places = builder.cast(builder.add("Unsqueeze", indices, last), np.dtype(np.int64))
+    return builder.add("GatherND", x, places, name=name, batch_dims=batch_dims)

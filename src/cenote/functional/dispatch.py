@@ -60,9 +60,13 @@ class Prepared:
     def fits(self, arrays: Sequence[Array], out: Any) -> Sequence[Array] | None:
         """The arrays to write to where `out` is plainly right: the quick way past `check_out`, which says what is
         wrong. Memory that may overlap is looked at there."""
-        if self.moved or not (self.single or type(out) is tuple):
+        if self.moved:
             return None
-        targets = (out,) if self.single else out
+        if self.single:
+            return (out,) if self._takes(arrays, out) else None
+        if type(out) is not tuple:
+            return None
+        targets = out
         if len(targets) != len(self.outputs):
             return None
         others = list(arrays)
@@ -78,6 +82,18 @@ class Prepared:
                     return None
             others.append(target)
         return targets
+
+    def _takes(self, arrays: Sequence[Array], target: Any) -> bool:
+        """`fits` for one result: 2 us less than the general way."""
+        wanted = self.outputs[0]
+        if type(target) is not np.ndarray or target.shape != wanted.shape or target.dtype != wanted.dtype:
+            return False
+        if not target.flags.carray:
+            return False
+        for number, x in enumerate(arrays):
+            if (x is not target or number not in self.in_place) and np.may_share_memory(x, target):
+                return False
+        return True
 
     def __call__(self, arrays: Sequence[Array], out: Sequence[Array] | None) -> Any:
         """The outputs: one array, or a tuple. `out` must be row-major."""
@@ -105,12 +121,16 @@ def call(parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], ou
         except ValueError:
             return _convert_and_call(parser, arrays, arguments, out, threads)
         prepared = None
-        if len(arrays) == 1:  # nearly every call: 0.3 us less than the general way
+        if len(arrays) == 1:  # nearly every call has one array or two: 1 us less than the general way
             (x,) = arrays
             if type(x) is np.ndarray:
-                prepared = _kept.get((parser, said, (x.shape, x.strides, x.dtype)))
+                prepared = _kept.get((parser, said, x.shape, x.strides, x.dtype))
+        elif len(arrays) == 2:
+            x, y = arrays
+            if type(x) is np.ndarray is type(y):
+                prepared = _kept.get((parser, said, x.shape, x.strides, x.dtype, y.shape, y.strides, y.dtype))
         elif all(type(x) is np.ndarray for x in arrays):
-            prepared = _kept.get((parser, said, *[(x.shape, x.strides, x.dtype) for x in arrays]))
+            prepared = _kept.get(_key(parser, said, arrays))
         if prepared is not None:
             if out is None:
                 return prepared(arrays, None)
@@ -121,6 +141,11 @@ def call(parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], ou
         return _convert_and_call(parser, arrays, arguments, out, threads)
     except (MemoryError, OSError, RuntimeError) as error:
         raise_refusal(arguments[0], error)
+
+
+def _key(parser: Parser, said: bytes, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    """The signature of a call."""
+    return (parser, said, *[item for x in arrays for item in (x.shape, x.strides, x.dtype)])
 
 
 def _convert_and_call(
@@ -154,8 +179,7 @@ def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...
     """The prepared call of a signature, kept if it may be."""
     key = None
     if _is_plain((arguments, threads)):
-        signature = [(x.shape, x.strides, x.dtype) for x in arrays]
-        key = (parser, marshal.dumps((arguments, threads), 2), *signature)
+        key = _key(parser, marshal.dumps((arguments, threads), 2), arrays)
         if key in _kept:
             return _kept[key]
     count = None if threads is None else resolve_threads(threads)

@@ -26,9 +26,11 @@ def parse_dropout(
     x, seed = types
     chance = real(where, "p", p)
     check_chance(where, chance)
+    used = chance if flag(where, "training", training) else 0.0
+    if not used:
+        axes = None  # nothing is dropped, whatever the axes are
     if axes is not None and x.rank < axes:
         raise ShapeError(f"{where}: expected an input of at least {axes} axes, got {list(x.shape)}")
-    used = chance if flag(where, "training", training) else 0.0
     op = RandomDropout(used, axes, alpha, flag(where, "return_mask", with_mask))
     outputs = op.infer(x, seed)
     return Operation(op, (x.shape, seed.shape), tuple(y.shape for y in outputs))

@@ -31,6 +31,7 @@ from cenote.ops.reduction.cumulative import CumProd, CumSum
 _OPS: dict[str, Any] = {
     "sum": onnx.ReduceSum, "mean": onnx.ReduceMean, "prod": onnx.ReduceProd, "amax": onnx.ReduceMax,
     "amin": onnx.ReduceMin, "l1": onnx.ReduceL1, "l2": onnx.ReduceL2, "logsumexp": onnx.ReduceLogSumExp,
+    "any": onnx.ReduceMax, "all": onnx.ReduceMin,  # sums and products of bool as bool
 }  # fmt: skip
 _squared_distance = fused(lambda x, mean: (x - mean) * (x - mean))
 
@@ -62,6 +63,8 @@ def _reduced(
 ) -> Any:
     if dtype is not None:
         x = elementwise.to(x, type_name(where, dtype), threads=threads)
+        if _type(x) == np.bool_:
+            kind = {"sum": "any", "prod": "all"}.get(kind, kind)
     elif kind in ("sum", "prod") and not is_float(_type(x)) and _type(x) != np.int64:
         x = elementwise.to(x, "int64", threads=threads)
     return call(parse_reduction, (x,), (where, kind, dim, keepdim), out, threads)
@@ -69,6 +72,8 @@ def _reduced(
 
 def _type(x: Any) -> np.dtype[Any]:
     """The element type of any library's array."""
+    if type(x) is np.ndarray:
+        return x.dtype
     name = str(getattr(x, "dtype", "float32")).rpartition(".")[2]
     return named_type("reduction", name)
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from cenote.codegen import jit
 from cenote.codegen.worker import Source
+from cenote.core.sizes import plain
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.kernels.base import Argument, Call, Packed, View, word_of
+from cenote.kernels.base import Argument, Call, KernelSpec, Packed, View, word_of
 from cenote.kernels.driver import CALL_ARRAYS, direct_call, driver_sources
 from cenote.runtime.memory import address_of, aligned_bytes
 from cenote.runtime.steps import KernelStep, Slot
@@ -41,26 +42,41 @@ def with_constants(
 
 
 class Launcher:
-    """The kernels of some calls, compiled and loaded at once, the driver with them."""
+    """The kernels of some calls, compiled and loaded at once, the driver with them. Where a call may be of several,
+    those that the sizes at hand do not take are compiled afterwards, while others may run."""
 
     def __init__(self, calls: Iterable[Call], target: Target) -> None:
-        specs = dict.fromkeys(spec for call in calls for spec in call.specs)
-        sources: list[Source] = [*specs, *driver_sources(target)]
-        addresses = jit.addresses(sources, target)
+        calls = list(calls)
+        chosen = dict.fromkeys(_chosen(call) for call in calls)
+        others = dict.fromkeys(spec for call in calls for spec in call.specs if spec not in chosen)
+        sources: list[Source] = [*chosen, *driver_sources(target)]
+        addresses = jit.addresses(sources, target, others)
+        self._others, self._target = tuple(others), target
         # Many steps share a kernel, and making a symbol takes 10 us.
-        self._kernels = {spec: (symbol := spec.symbol, addresses[symbol]) for spec in specs}
+        self._kernels = {
+            spec: (symbol := spec.symbol, addresses.get(symbol, 0)) for spec in (*chosen, *others)
+        }
 
     def kernels(self, call: Call) -> list[tuple[str, int]]:
-        """Symbols and addresses of the kernels that a call may be of."""
+        """Symbols and addresses of the kernels that a call may be of; 0 is the address of one that `rest` will give."""
         return [self._kernels[spec] for spec in call.specs]
+
+    def rest(self) -> dict[str, int]:
+        """The addresses of kernels that the sizes at hand did not take, by symbol: waits until they are compiled."""
+        return jit.addresses(self._others, self._target)
 
     def step(self, call: Call, label: str = "", barrier: bool = True) -> KernelStep:
         """The step of a call whose arguments are numbers and places; labelled with the symbol if there is no label."""
-        symbol, address = self._kernels[call.spec]
+        symbol, address = self._kernels[_chosen(call)]
         words = tuple(word_of(argument) for argument in call.arguments)
         return KernelStep(
             label or symbol, symbol, address, words, call.items, call.grain, call.scratch, barrier
         )
+
+
+def _chosen(call: Call) -> KernelSpec:
+    """The kernel that a call is of for the sizes at hand."""
+    return call.specs[int(plain(call.chosen))]
 
 
 Runner = Callable[[Sequence[Array | None], Sequence[Array] | None], tuple[Array, ...]]

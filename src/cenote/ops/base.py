@@ -104,7 +104,8 @@ class Lowering:
     Kernels note input content that is not acceptable (an index out of range) in the last of the temporaries and
     never follow it; `check` then looks at that, after the calls, and raises the error.
 
-    `alias`: nothing is computed, the memory plan does it all.
+    `alias`: nothing is computed, the memory plan does it all. `by_size`: whether it is the best depends on how large
+    its inputs are, more than on anything else.
     """
 
     name: str
@@ -117,6 +118,7 @@ class Lowering:
     in_place: tuple[int, ...] = ()
     check: Check | None = None
     alias: Alias | None = None
+    by_size: bool = False
 
     @staticmethod
     def shared(alias: Alias, inputs: tuple[Layout | None, ...], outputs: tuple[Layout, ...]) -> Lowering:

@@ -22,6 +22,7 @@ from cenote.passes.fuse_products import add_to_products, fuse_products
 from cenote.passes.global_pools import recognize_global_pools
 from cenote.passes.normalizations import recognize_normalizations
 from cenote.passes.outputs import complete_outputs, forget_indices, own_outputs
+from cenote.passes.seeds import draw_seeds
 from cenote.passes.stacks import add_stacks
 from cenote.passes.transposes import sink_transposes
 from cenote.passes.widen import widen
@@ -35,6 +36,7 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         *((forbid_winograd,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
         say_groups,
+        draw_seeds,
         write_out_einsums,
         sink_transposes,
         widen,

@@ -182,7 +182,8 @@ class StoredModel:
 
     `tails` are what follows plans, by their shapes, where shapes depend on content.
     `source` is where the model that it was made from lay ("" for unknown), `content` the digest of that model, and
-    `external` names the files beside it that hold its weights, with the digest of each.
+    `external` names the files beside it that hold its weights, with the digest of each. `metadata` are the file's own
+    key-value pairs, `about` is what it says about itself.
     """
 
     inputs: tuple[Declared, ...]
@@ -196,6 +197,7 @@ class StoredModel:
     source: str = ""
     content: str = ""
     external: Mapping[str, str] = field(default_factory=dict)
+    about: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_plan_file(start: bytes) -> bool:

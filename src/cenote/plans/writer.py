@@ -58,6 +58,7 @@ def write(
     header = {
         "world": format.world(target), "inputs": [_declared_record(d) for d in model.inputs],
         "outputs": [_declared_record(d) for d in model.outputs], "metadata": dict(model.metadata),
+        "about": dict(model.about),
         "precision": model.precision, "weights": model.weights,
         "source": model.source, "content": model.content, "external": dict(model.external),
         "plans": stored, "sized": sized, "descriptions": [len(text) for text in texts],
@@ -89,6 +90,7 @@ def _objects(model: StoredModel, target: Target) -> dict[str, bytes]:
     while sized:
         _, plan = sized.pop()
         sized += list(plan.tail.classes.plans) if plan.tail is not None else []
+        plan.template.finish()
         kernels = [step for step in plan.template.steps if isinstance(step, KernelTemplate)]
         used |= {symbol for step in kernels for symbol, _ in step.kernels}
     symbols = sorted(used)

@@ -1,8 +1,9 @@
 """Two profiles beside each other, step by step, with noise in mind.
 
 A step's time is the mean of the quieter half of its blocks of calls, and its noise how far those differ, in both
-profiles, with what two loads of one model differ by for no reason (memory lies elsewhere). A step has changed when it
-differs by more than that, beside what all steps have in common (`drift`: another clock, mostly).
+profiles, with what two loads of one model differ by for no reason (memory lies elsewhere) and what a busy machine adds.
+A step has changed when it differs by more than that, beside what all steps have in common (`drift`: another clock), and
+when the latency notices: differences of less than 0.08 % of it are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from cenote.profile.table import milliseconds
 SCHEMA = "cenote.comparison/1"
 _LEAST = 0.03  # of a step's time: smaller differences are never called a change
 _LOADS = 0.006  # of a step's time: what two loads of one model differ by
-_MOMENT = 60e-6  # milliseconds that a step's time differs by for no reason
+_MOMENT = 200e-6  # milliseconds that a step's time differs by for no reason: steps of 10 us by 2 %
+_FOREIGN = 0.03  # of a step's time, for each core that others kept busy
+_NOTICED = 0.0008  # of the latency
 _SURE = 5.0  # times the noise: one false alarm in a million steps, were the noise normal
 _FEW_BLOCKS = 4  # below which nothing is known of the noise
 _NOTABLE_DRIFT = 0.02
@@ -81,7 +84,9 @@ def compare_profiles(before: Profile, after: Profile) -> Comparison:
     known = [(a, b) for a, b in pairs if _quiet(a) > 0 and _quiet(b) > 0]
     ratios = [math.log(_quiet(b) / _quiet(a)) for a, b in known if a.share > 0.002]
     drift = float(np.median(ratios)) if ratios else 0.0
-    steps = tuple(_change(a, b, drift) for a, b in known)
+    busy = max(each.environment.foreign_cores or 0.0 for each in (before, after))
+    least = _NOTICED * min(before.wall_ms, after.wall_ms)
+    steps = tuple(_change(a, b, drift, _FOREIGN * busy, least) for a, b in known)
     matched_a, matched_b = {a.index for a, _ in pairs}, {b.index for _, b in pairs}
     return Comparison(
         models=(before.model, after.model),
@@ -122,13 +127,15 @@ def _noise(step: StepStats) -> float:
     return (half[-1] - half[0]) / 2 / quiet
 
 
-def _change(a: StepStats, b: StepStats, drift: float) -> StepChange:
+def _change(a: StepStats, b: StepStats, drift: float, foreign: float, least: float) -> StepChange:
+    """`foreign`: noise that others add; `least`: milliseconds below which no difference matters."""
     before, after = _quiet(a), _quiet(b)
     change = math.log(after / before) - drift
     moment = _MOMENT / min(before, after)
-    noise = math.sqrt(_noise(a) ** 2 + _noise(b) ** 2 + _LOADS**2 + moment**2)
+    noise = math.sqrt(_noise(a) ** 2 + _noise(b) ** 2 + _LOADS**2 + moment**2 + foreign**2)
     algorithms = a.algorithm, b.algorithm
-    beyond = abs(change) > max(math.log1p(_LEAST), _SURE * noise)
+    noticed = abs(math.expm1(change)) * before > least
+    beyond = noticed and abs(change) > max(math.log1p(_LEAST), _SURE * noise)
     changed = beyond or algorithms[0] != algorithms[1]
     return StepChange(
         (a.index, b.index), a.title, algorithms, before, after, math.expm1(change), noise, changed

@@ -55,7 +55,7 @@ class StepStats:
     wall time of a host step. All steps and `accounts.python` add up to the recorded latency. `share` = ms / latency.
     `busy_ms`: computing, per thread. `group` counts the stretches between meetings of all threads: steps of one group
     run at the same time. `low_ms` is the tenth percentile of the recorded calls, `mad_ms` the median absolute
-    deviation, `blocks_ms` the medians of several blocks of calls one after another: what `compare` takes noise from.
+    deviation, `blocks_ms` the least of each of eight blocks of calls, one after another: what noise is taken from.
 
     `operations` are those of the operator (a multiply-add counts 2), `executed_operations` what the kernel really
     executes (Winograd: less; padding lanes: more), `read_bytes` and `written_bytes` what must be moved at least once,

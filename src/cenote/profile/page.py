@@ -25,7 +25,6 @@ _STYLE = """
 .cenote .key span { display: inline-block; width: .8em; height: .8em; margin: 0 .4em 0 1em; border-radius: 2px }
 .cenote svg text { font: 12px system-ui, sans-serif; fill: currentColor }
 .cenote svg .grid { stroke: #8883 } .cenote svg .roof { stroke: currentColor; stroke-width: 1.5 }
-.cenote svg .edge { stroke: #fff; stroke-width: .4; fill-opacity: .8 }
 """
 
 

@@ -136,7 +136,8 @@ def threads(profile: ProfileFields) -> str:
         colour = _WAIT if span.what == "wait" else COLOURS["host"] if span.what == "host" else _colour(step)
         what = "waits at" if span.what == "wait" else step.algorithm
         label = f"{what} {step.title}: {span.end_us - span.begin_us:.1f} µs from {span.begin_us:.1f}"
-        parts.append(_rect(x, 4 + 34 * span.thread, width, 28, colour, label))
+        faint = 0.7 if span.step % 2 else 1.0  # neighbours of one algorithm can be told apart
+        parts.append(_rect(x, 4 + 34 * span.thread, width, 28, colour, label, faint))
     parts.append(_text(70, 20 + 34 * count, "0"))
     parts.append(_text(_WIDTH - 70, 20 + 34 * count, milliseconds(end / 1e3)))
     return _svg(_WIDTH, 26 + 34 * count, parts)
@@ -171,7 +172,7 @@ def arena(profile: ProfileFields) -> str:
         label = (
             f"{block.name}: {block.nbytes:,} bytes at {block.offset:,}, steps {block.first} to {block.last}"
         )
-        parts.append(_rect(x, y, width, max(tall, 0.5), _PALETTE[index % len(_PALETTE)], label, edge=True))
+        parts.append(_rect(x, y, width, max(tall, 0.5), _PALETTE[index % len(_PALETTE)], label, 0.75))
     parts.append(_text(0, height + 16, f"steps 0 to {steps - 1}; up: {top:,} bytes"))
     return _svg(_WIDTH, height + 24, parts)
 
@@ -186,9 +187,9 @@ def _svg(width: int, height: int, parts: Sequence[str]) -> str:
 
 
 def _rect(
-    x: float, y: float, width: float, height: float, colour: str, label: str, edge: bool = False
+    x: float, y: float, width: float, height: float, colour: str, label: str, opacity: float = 1.0
 ) -> str:
-    style = ' class="edge"' if edge else ""
+    style = "" if opacity == 1 else f' fill-opacity="{opacity}"'
     place = f'x="{x:.2f}" y="{y:.1f}" width="{max(width, 0.3):.2f}" height="{height:.1f}"'
     return f'<rect {place} fill="{colour}"{style}>{_title(label)}</rect>'
 

@@ -70,7 +70,7 @@ def step_stats(
     low = np.percentile(every, 10, axis=0)
     middle = np.median(every, axis=0)
     deviation = np.median(np.abs(every - middle), axis=0)
-    blocks = [np.median(block, axis=0) for block in np.array_split(every, min(_BLOCKS, len(every)))]
+    blocks = [block.min(axis=0) for block in np.array_split(every, min(_BLOCKS, len(every)))]
     mean = {name: getattr(times, name)[usual].mean(axis=0) for name in ("kernels", "waits", "driver", "busy")}
     ms = every[usual].mean(axis=0)
     found: list[StepStats] = []

@@ -85,10 +85,15 @@ def _steps(profile: ProfileFields, top: int) -> Iterator[str]:
 def row(step: StepStats) -> tuple[str, ...]:
     """What a table shows of a step."""
     return (
-        str(step.index), _cut(step.title, _NODE), _cut(step.algorithm if step.kind != "host" else "host", _ALGORITHM),
+        str(step.index), _cut(step.title, _NODE), _cut(_how(step), _ALGORITHM),
         f"{step.ms:.4f}", f"{step.share:.1%}", balance(step), rate(step.operations, step),
         ratio(step), bandwidth(step), roof(step),
     )  # fmt: skip
+
+
+def _how(step: StepStats) -> str:
+    """The algorithm of a kernel, else the kind of step."""
+    return step.algorithm if step.kind == "kernel" else "host" if step.kind == "between" else step.kind
 
 
 def balance(step: StepStats) -> str:

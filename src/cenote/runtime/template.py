@@ -42,7 +42,7 @@ PlaceTemplate = tuple[
 @dataclass(frozen=True)
 class KernelTemplate:
     """A kernel step: the words of its record are those from `first` to `last`. It is one of several kernels, by symbol
-    and address."""
+    and address; 0 is that of one which may still be being compiled."""
 
     label: str
     kernels: tuple[tuple[str, int], ...]
@@ -89,7 +89,8 @@ class Sections:
 @dataclass(frozen=True)
 class Template:
     """A program without its sizes. `places` as in `Records`; `constants` come first among the program's, then the
-    arrays that formulas give. `threads`: what the program has unless there is too little work."""
+    arrays that formulas give. `threads`: what the program has unless there is too little work. `rest` waits for the
+    kernels that are still being compiled, and gives their addresses by symbol."""
 
     formulas: Formulas
     steps: tuple[KernelTemplate | HostTemplate, ...]
@@ -103,6 +104,17 @@ class Template:
     constants: tuple[Array, ...]
     driver: DriverAbi
     threads: int
+    rest: Callable[[], Mapping[str, int]] = dict
+
+    def finish(self) -> None:
+        """Wait until all kernels are there."""
+        if self._kernels.addresses.all():
+            return
+        found = self.rest()
+        kernels = [
+            kernel for step in self.steps if isinstance(step, KernelTemplate) for kernel in step.kernels
+        ]
+        self._kernels.addresses[:] = [address or found[symbol] for symbol, address in kernels]
 
     def at(self, dimensions: Dimensions, workplaces: Workplaces | None = None) -> Program | None:
         """The program for these symbolic dimensions; None where it does not hold for them.
@@ -121,10 +133,13 @@ class Template:
         items, grains, scratch, chosen = (
             numbers[first : first + count].copy() for first in (at.items, at.grains, at.scratch, at.chosen)
         )
+        chosen += kernels.first
+        if not kernels.addresses[chosen].all():
+            self.finish()
         hosts = {i: step.at(numbers) for i, step in enumerate(self.steps) if isinstance(step, HostTemplate)}
         records = Records(
             lambda: self._words(values, tables), at.items, self._shared.memory, kernels.starts,
-            kernels.addresses[kernels.first + chosen], items, grains, kernels.barriers,
+            kernels.addresses[chosen], items, grains, kernels.barriers,
             tuple(hosts[segment] if isinstance(segment, int) else segment for segment in kernels.segments),
         )  # fmt: skip
         alone = bool(numbers[at.alone])
@@ -189,7 +204,11 @@ class Template:
                 Slot(*memory_of[i], int(numbers[i])) if i in memory_of else int(numbers[i])
                 for i in range(step.first, step.last)
             )
-            symbol, address = step.kernels[int(numbers[at.chosen + row])]
+            number = int(numbers[at.chosen + row])
+            symbol, address = (
+                step.kernels[number][0],
+                int(self._kernels.addresses[self._kernels.first[row] + number]),
+            )
             items, grain, scratch = (int(numbers[begin + row]) for begin in (at.items, at.grains, at.scratch))
             steps.append(KernelStep(step.label, symbol, address, words, items, grain, scratch, step.barrier))
             row += 1

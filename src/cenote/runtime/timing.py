@@ -22,7 +22,6 @@ import numpy as np
 
 from cenote.core.cached import cached_property
 from cenote.core.types import Array
-from cenote.runtime import threads as threading_runtime
 from cenote.runtime.memory import address_of, aligned_bytes
 from cenote.runtime.program import Instance, Program
 from cenote.runtime.steps import HostStep
@@ -84,7 +83,7 @@ class Recorder:
         self.address = address_of(self._log)
         self.words = self._log.data  # reads and writes a word in 40 ns, where an array takes 100
         self._team: Team | None = None
-        self._workers = False
+        self._workers: Team | None = None
         self.clear()
 
     def clear(self) -> None:
@@ -114,7 +113,7 @@ class Recorder:
 
     def attend(self, team: Team) -> None:
         """This team's threads are among those recorded."""
-        self._team, self._workers = team, self._workers or team.threads > 1
+        self._team, self._workers = team, team if team.threads > 1 else self._workers
 
     def settle(self) -> None:
         """Wait until no worker writes any more: one that is late to the end of a run notes its wait afterwards."""
@@ -133,8 +132,8 @@ class Recorder:
 
     def close(self) -> None:
         """Give the memory back, as soon as no worker can be writing to it."""
-        if self._workers:
-            threading_runtime.retire(self.threads, self._log)
+        if self._workers is not None:
+            self._workers.graveyard.append(self._log)
 
 
 @dataclass(frozen=True)
@@ -157,26 +156,26 @@ class TimedProgram(Program):
         """Where among the steps a host step is, by its id."""
         return {id(step): index for index, step in enumerate(self.steps) if isinstance(step, HostStep)}
 
-    def _new_instance(self) -> Instance:
-        return TimedInstance(self, self)
+    def _new_instance(self, team: Team | None = None) -> Instance:
+        return TimedInstance(self, self, team)
 
 
 class TimedInstance(Instance):
     """An instance whose native calls and host steps are recorded while the recorder is on."""
 
-    def __init__(self, program: Program, timed: TimedProgram) -> None:
-        super().__init__(program)
+    def __init__(self, program: Program, timed: TimedProgram, team: Team | None) -> None:
+        super().__init__(program, team)
         self._timed, self._recorder, self._number = timed, timed.recorder, timed.number
-        self._team: Team | None = None
+        self._attended: Team | None = None
 
     def _run_segments(self, team: Team, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         recorder = self._recorder
         if not recorder.on:
             _run(self, team, inputs, outputs)
             return
-        if team is not self._team:  # its first run, mostly; what follows takes 0.3 us a run
+        if team is not self._attended:  # its first run, mostly; what follows takes 0.3 us a run
             recorder.attend(team)
-            self._team, self._control, self._field = team, team.control.data, team.abi.words["log"]
+            self._attended, self._control, self._field = team, team.control.data, team.abi.words["log"]
         control, place = self._control, self._field
         recorder.calls[-1].runs.append((self._number, recorder.words[HEADER]))
         control[place] = recorder.address  # no other run of the team is in progress

@@ -146,7 +146,7 @@ def _refuse_unused(kind: str, given: dict[str, Any]) -> None:
     for name, value in given.items():
         if name not in allowed and value not in (None, False, defaults.get(name, 0)):
             raise ArgumentError(
-                f"tiling.plan: {name} means nothing to {kind} (it takes {', '.join(sorted(allowed))})"
+                f"tiling.plan: {name} means nothing to {kind} (it takes {', '.join(sorted(allowed)) or 'none'})"
             )
 
 

@@ -55,9 +55,9 @@ def least_cycles(problem: Problem, planes: PlaneNumbers, axes: Axes) -> Array:
             bound = np.maximum(bound, count * (load + compute + store))
     else:
         bound = np.maximum(moved, computed) / cores
-        several = planes.passes > 1
+        last = hardware.compute_startup_cycles + planes.filters * (vectors * speed) * planes.last
         for count, load in zip(counts, loads, strict=True):
-            bound = np.maximum(bound, _chain(count, load, compute, store, several))
+            bound = np.maximum(bound, _chain(count, load, compute, store, planes.passes, last))
     result: Array = bound * (1 - 1e-9)
     return result
 
@@ -113,13 +113,15 @@ def _share(full: Array, tasks: Array, cores: Array) -> Array:
     return share
 
 
-def _chain(count: Array, load: Array, compute: Array, store: Array, several: Array) -> Array:
-    """Cycles of so many equal tiles one after the other on a core with two buffers. Where a tile has `several` steps,
-    only that copies, and computations, follow each other."""
+def _chain(count: Array, load: Array, compute: Array, store: Array, passes: Array, last: Array) -> Array:
+    """Cycles of so many equal tiles one after the other on a core with two buffers. Of tiles in several steps: only
+    that copies follow each other, with the `last` step's computation before the last store; and that computations do,
+    after the load of the first step, which is the longest."""
     steady = np.maximum(compute, load + store)
-    first, last = np.maximum(compute, load), np.maximum(compute, store)
-    equal = load + store + np.where(count > 1, first + last + np.maximum(count - 2, 0) * steady, compute)
-    if not several.any():
+    ends = np.maximum(compute, load) + np.maximum(compute, store)
+    equal = load + store + np.where(count > 1, ends + np.maximum(count - 2, 0) * steady, compute)
+    if passes.max() == 1:
         return equal
-    apart: Array = count * np.maximum(compute, load + store)
-    return np.where(several, apart, equal)
+    apart = np.maximum(count * (load + store) + last, count * compute + load / passes + store)
+    cycles: Array = np.where(passes > 1, apart, equal)
+    return cycles

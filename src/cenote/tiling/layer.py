@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from cenote.core import limits
 from cenote.core.conv_geometry import ConvShape
-from cenote.core.errors import ShapeError, UnsupportedError
+from cenote.core.errors import CapacityError, ShapeError, UnsupportedError
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Op
 from cenote.ops.conv.conv import Conv
@@ -163,6 +164,11 @@ def layer_of(
     assert x is not None
     if not y.size:
         raise ShapeError(f"tiling: {op.name} has an empty output {y}; there is nothing to tile")
+    if math.prod(y.shape[:2]) > limits.MOST_POSITIONS:
+        raise CapacityError(
+            f"tiling: {math.prod(y.shape[:2]):,} planes (N * C) are more than the {limits.MOST_POSITIONS:,} that are "
+            "supported; use a smaller input"
+        )
     conv = None
     if isinstance(op, Conv):
         w = inputs[1]

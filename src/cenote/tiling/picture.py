@@ -21,7 +21,8 @@ from cenote.tiling.problem import TilingPlan
 from cenote.tiling.timeline import timeline
 
 _WIDTH, _MAP, _LINE = 920, 300, 16
-_MOST_LINES = 64  # tile borders of an axis that are drawn
+_MOST_LINES, _CLOSEST = 64, 7.0  # tile borders of an axis that are drawn, and how far apart
+_LABEL = 12.0  # height that a line of text needs
 _SHADES = ("#dbeafe", "#93c5fd", "#3b82f6", "#1d4ed8", "#1e3a8a")  # read once, twice, ... five times and more
 _UNREAD = "#f3f4f6"
 _KINDS = {"load": "#0d9488", "compute": "#d97706", "store": "#7c3aed"}
@@ -37,7 +38,7 @@ def svg(plan: TilingPlan) -> str:
     second = top + map_height + 30
     third = second + buffer_height + 30
     height = third + cores_height + 20
-    title = f"{plan.layer.title} on {plan.hardware.name}: {plan.stage}, {plan.tasks} tasks, {plan.cycles:,} cycles"
+    title = f"{plan.layer.title} on {plan.hardware.name}: {plan.stage}, {plan.tasks:,} tasks, {plan.cycles:,} cycles"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
         f'viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" font-size="12">\n'
@@ -52,23 +53,44 @@ def svg(plan: TilingPlan) -> str:
 
 
 def page(model: NetworkPlan | Sequence[TilingPlan], title: str = "") -> str:
-    """An HTML page: a table of all layers with totals, and the pictures of different ones below."""
+    """An HTML page: a table of all layers with totals and the worst ones, and the pictures of different ones below."""
     plans = model.plans if isinstance(model, NetworkPlan) else tuple(model)
     title = title or (model.name if isinstance(model, NetworkPlan) else "Tiling")
-    rows = "\n".join(_row(number, plan) for number, plan in enumerate(plans))
     total = sum(plan.cycles for plan in plans)
+    moved = sum(plan.cost.bytes_in + plan.cost.bytes_out for plan in plans)
     shown: dict[tuple[object, ...], list[int]] = {}
     for number, plan in enumerate(plans):
-        shown.setdefault((plan.layer.op, plan.layer.inputs, plan.tile, plan.hardware), []).append(number)
+        layer = plan.layer
+        key = layer.op, layer.inputs, layer.fused, plan.tile, plan.hardware, plan.policy
+        shown.setdefault(key, []).append(number)
+    figure = {number: numbers[0] for numbers in shown.values() for number in numbers}
+    rows = "\n".join(_row(figure[number], plan, total) for number, plan in enumerate(plans))
+    worst = ", ".join(
+        f'<a href="#p{figure[number]}">{escape(plans[number].layer.title)}</a> ({_share(plans[number], total)})'
+        for number in sorted(range(len(plans)), key=lambda number: -plans[number].cycles)[:3]
+    )
     pictures = "\n".join(_figure([plans[n] for n in numbers], numbers[0]) for numbers in shown.values())
-    heads = ("layer", "operator", "input", "stage", "tile nc,d,h,w", "tasks", "bytes", "cycles", "share")
+    heads = (
+        "layer",
+        "operator",
+        "input",
+        "stage",
+        "tile nc,d,h,w",
+        "tasks",
+        "buffer, bytes",
+        "moved, bytes",
+        "cycles",
+    )
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>'
         f"{escape(title)}</title><style>body{{font-family:sans-serif;margin:2em}}td,th{{padding:2px 8px;"
-        "text-align:right}td:nth-child(-n+4),th:nth-child(-n+4){text-align:left}figure{margin:2em 0}</style></head>\n"
-        f"<body><h1>{escape(title)}</h1><p>{len(plans)} layers, {total:,} cycles</p>\n<table><tr>"
-        + "".join(f"<th>{head}</th>" for head in heads)
-        + f"</tr>\n{rows.replace('@', f'{max(1, total)}')}</table>\n{pictures}\n</body></html>\n"
+        "text-align:right}td:nth-child(-n+4),th:nth-child(-n+4){text-align:left}tfoot td{border-top:1px solid}"
+        "figure{margin:2em 0}table{border-collapse:collapse}</style></head>\n"
+        f"<body><h1>{escape(title)}</h1><p>{len(plans)} layers, {total:,} cycles. Most: {worst}</p>\n<table><thead><tr>"
+        + "".join(f"<th>{head}</th>" for head in (*heads, "share"))
+        + f"</tr></thead>\n<tbody>{rows}</tbody>\n<tfoot><tr><td>total</td><td></td><td></td><td></td><td></td>"
+        f"<td>{sum(plan.tasks for plan in plans):,}</td><td></td><td>{moved:,}</td><td>{total:,}</td><td></td></tr>"
+        f"</tfoot></table>\n{pictures}\n</body></html>\n"
     )
 
 
@@ -81,21 +103,25 @@ def _figure(plans: list[TilingPlan], number: int) -> str:
     )
 
 
-def _row(number: int, plan: TilingPlan) -> str:
+def _row(figure: int, plan: TilingPlan, total: int) -> str:
     tile = ",".join(map(str, (plan.tile.nc, *plan.tile.spatial)))
-    x = plan.layer.inputs[0]
     cells = (
-        f'<a href="#p{number}">{escape(plan.layer.title)}</a>',
+        f'<a href="#p{figure}">{escape(plan.layer.title)}</a>',
         escape(plan.layer.op.name),
-        escape(str(x)),
+        escape(str(plan.layer.inputs[0])),
         plan.stage,
         tile,
         f"{plan.tasks:,}",
         f"{plan.bytes:,}",
+        f"{plan.cost.bytes_in + plan.cost.bytes_out:,}",
         f"{plan.cycles:,}",
-        f'<meter value="{plan.cycles}" max="@"></meter>',
+        _share(plan, total),
     )
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _share(plan: TilingPlan, total: int) -> str:
+    return f"{plan.cycles / max(1, total):.1%}"
 
 
 class _Run(NamedTuple):
@@ -140,10 +166,11 @@ def _map(plan: TilingPlan) -> tuple[str, int]:
     parts += [_border(wide, plan.tile.w, scale, height, across=False)]
     legend_x = wide.size * scale + 24
     _, deep, h_parts, w_parts = plan.parts
+    across_depth = f", {deep} of the depth" if plan.layer.axes[0].out > 1 else ""
     words = [
         f"input map {high.size} x {wide.size}, output {high.out} x {wide.out}",
-        f"tile {plan.tile.h} x {plan.tile.w} outputs of {plan.tile.nc} planes",
-        f"{h_parts} x {w_parts} tiles of the map, {deep} of the depth",
+        f"tile {plan.tile.h} x {plan.tile.w} outputs of {plan.tile.nc} plane{'s' if plan.tile.nc > 1 else ''}",
+        f"{h_parts} x {w_parts} tiles of the map{across_depth}",
         f"{plan.bytes:,} of {plan.hardware.ub_bytes:,} bytes",
         "read how often, per map:",
     ]
@@ -169,7 +196,7 @@ def _merged(runs: list[_Run]) -> list[_Run]:
 def _border(axis: Axis, outputs: int, scale: float, length: float, across: bool) -> str:
     """Where tiles begin to read, as dashed lines."""
     starts = [int(axis.low[first]) for first in range(0, axis.out, outputs)][1:]
-    if len(starts) > _MOST_LINES:
+    if len(starts) > _MOST_LINES or (starts and scale * axis.size / len(starts) < _CLOSEST):
         return ""
     lines = []
     for start in starts:
@@ -186,41 +213,42 @@ def _scale(events: Iterable[Event]) -> float:
 
 
 def _buffer(plan: TilingPlan, events: list[Event]) -> tuple[str, int]:
-    """Spaces of the first core's buffer, as high as their bytes, and when a tile lies in each."""
+    """Spaces of the first core's buffer, as high as their bytes but no lower than their names, and when a tile lies in
+    each."""
     taken = plan.problem.footprint(plan.tile)
-    scale, height = _scale(events), 120.0
-    unit = height / plan.hardware.ub_bytes
-    parts = [f'<text x="0" y="-6">buffer of core 0: {plan.hardware.ub_bytes:,} bytes, over time</text>']
-    parts.append(f'<rect x="120" y="0" width="{_WIDTH - 140}" height="{height}" fill="{_UNREAD}"/>')
-    top = 0.0
+    scale = _scale(events)
     stays = _stays(events, taken.copies)
-    spaces = (
-        ("input", taken.input + taken.weights, "#5eead4"),
-        ("output", taken.output + taken.indices, "#c4b5fd"),
-    )
-    for name, size, colour in spaces:
-        for copy in range(taken.copies):
-            tall = size * unit
-            parts.append(f'<text x="0" y="{top + tall / 2 + 4:.1f}" font-size="10">{name} {copy}</text>')
-            for start, end, task in stays[name, copy]:
-                parts.append(
-                    f'<rect x="{120 + start * scale:.1f}" y="{top:.1f}" width="{max(0.5, (end - start) * scale):.1f}" '
-                    f'height="{tall:.1f}" fill="{colour}" stroke="white"><title>tile {task}: {size:,} bytes</title>'
-                    "</rect>"
-                )
-            top += tall
+    inputs, outputs = taken.input + taken.weights, taken.output + taken.indices
+    always = [(0.0, (_WIDTH - 140) / scale, None)]
+    spaces: list[tuple[str, int, str, Sequence[tuple[float, float, int | None]]]] = []
+    for name, size, colour in (("input", inputs, "#5eead4"), ("output", outputs, "#c4b5fd")):
+        spaces += [(f"{name} {copy}", size, colour, stays[name, copy]) for copy in range(taken.copies)]
     if taken.scratch:
-        tall = taken.scratch * unit
+        spaces.append(("sums, scratch", taken.scratch, "#fca5a5", always))
+    spaces.append(("free", max(0, plan.hardware.ub_bytes - taken.total), "none", ()))
+    parts = [f'<text x="0" y="-6">buffer of core 0: {plan.hardware.ub_bytes:,} bytes, over time</text>']
+    top = 0.0
+    for name, size, colour, times in spaces:
+        tall = max(_LABEL, size * 120.0 / plan.hardware.ub_bytes)
+        middle = top + tall / 2 + 3.5
         parts.append(
-            f'<rect x="120" y="{top:.1f}" width="{_WIDTH - 140}" height="{tall:.1f}" fill="#fca5a5"/>'
-            f'<text x="0" y="{top + tall / 2 + 4:.1f}" font-size="10">sums</text>'
+            f'<rect x="120" y="{top:.1f}" width="{_WIDTH - 140}" height="{tall:.1f}" fill="{_UNREAD}"/>'
+            f'<text x="0" y="{middle:.1f}" font-size="10">{name}</text>'
+            f'<text x="114" y="{middle:.1f}" font-size="10" text-anchor="end">{size:,}</text>'
         )
-    return "\n".join(parts) + "\n", round(height)
+        for start, end, task in times:
+            title = "" if task is None else f"<title>tile {task}: {size:,} bytes</title>"
+            parts.append(
+                f'<rect x="{120 + start * scale:.1f}" y="{top:.1f}" width="{max(0.5, (end - start) * scale):.1f}" '
+                f'height="{tall:.1f}" fill="{colour}" stroke="white">{title}</rect>'
+            )
+        top += tall
+    return "\n".join(parts) + "\n", round(top)
 
 
-def _stays(events: list[Event], copies: int) -> dict[tuple[str, int], list[tuple[float, float, int]]]:
+def _stays(events: list[Event], copies: int) -> dict[tuple[str, int], list[tuple[float, float, int | None]]]:
     """When tiles lie in each space: inputs from load to computation, outputs from computation to store."""
-    found: dict[tuple[str, int], list[tuple[float, float, int]]] = {
+    found: dict[tuple[str, int], list[tuple[float, float, int | None]]] = {
         (name, copy): [] for name in ("input", "output") for copy in range(copies)
     }
     loads = [event for event in events if event.kind == "load"]
@@ -238,7 +266,13 @@ def _cores(events: list[Event]) -> tuple[str, int]:
     """A line per core with its DMA engine above its vector unit."""
     cores = sorted({event.core for event in events})
     scale = _scale(events)
-    parts = ['<text x="0" y="-6">cores: first tasks of each; load, compute, store</text>']
+    last = max((event.end for event in events), default=0.0)
+    parts = ['<text x="0" y="-6">first tasks of cores:</text>']
+    for number, (kind, colour) in enumerate(_KINDS.items()):
+        x = 130 + 80 * number
+        parts.append(f'<rect x="{x}" y="-17" width="14" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 19}" y="-6">{kind}</text>')
+    parts.append(f'<text x="{_WIDTH - 20}" y="-6" text-anchor="end">0 to {last:,.0f} cycles</text>')
     for core in cores:
         y = core * (2 * _LINE + 6)
         parts.append(f'<text x="0" y="{y + _LINE + 4}">core {core}</text>')

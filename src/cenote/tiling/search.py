@@ -27,16 +27,16 @@ from cenote.tiling.three_stage import three_stage
 
 EXHAUSTIVE = 1_000_000
 TOLERANCE = 0.05
-EFFORT = 1 << 16
+EFFORT = 1 << 17
 MOST_EFFORT = 1 << 21
-TASKS = 8
-"""Members that are bounded, or as many times `TASKS` tasks of those that are costed, which take as long: 1 << 16 take
-some 30 ms."""
+"""Counted in members that are bounded, half a microsecond each; costing tiles together takes as long as `CALL` of them
+and another for `TASKS` tasks."""
+TASKS, CALL = 8, 256
 _FIRST, _MOST = 1 << 9, 1 << 15  # members that are bounded together: few at first, to have a good plan early
 _TOGETHER = 1 << 14  # tasks of plans that are costed together
 
 
-class _Space:
+class Space:
     """Candidate sizes, and their groups."""
 
     def __init__(self, problem: Problem) -> None:
@@ -107,16 +107,12 @@ class _Best:
     cycles: int
     looked: int = 0
     costed: int = 0
-    tasks: int = 0
+    effort: int = 0
 
     @property
     def below(self) -> float:
         """Cycles are whole numbers: a bound above this cannot lead to fewer."""
         return self.cycles - 1 + 1e-3
-
-    @property
-    def effort(self) -> int:
-        return self.looked + self.tasks // TASKS
 
     def take(self, problem: Problem, tiles: list[Tile], bounds: Array) -> None:
         """Cost tiles of one group, a few together at first, as long as their bounds are below."""
@@ -132,14 +128,14 @@ class _Best:
                 self.tile, self.cycles = some[place], int(cycles[place])
             first += count
             self.costed += count
-            self.tasks += count * tasks
+            self.effort += CALL + count * tasks // TASKS
 
 
 def search(problem: Problem) -> TilingPlan:
     """The plan of the fewest cycles. Raises CapacityError when not even one output fits."""
     first = three_stage(problem)
     best = _Best(first.tile, first.cycles)
-    space = _Space(problem)
+    space = Space(problem)
     groups, bounds = space.groups(best.below)
     lower = _open(space, groups, bounds, best)
     trace = (
@@ -154,7 +150,7 @@ def search(problem: Problem) -> TilingPlan:
     return TilingPlan(problem, "search", "search", best.tile, problem.cost(best.tile), lower, trace)
 
 
-def _open(space: _Space, groups: Array, bounds: Array, best: _Best) -> int:
+def _open(space: Space, groups: Array, bounds: Array, best: _Best) -> int:
     """Look into groups until no better member is left; cycles that no tile beats."""
     counts = np.ones(len(bounds), np.int64)
     for place in range(4):
@@ -172,6 +168,7 @@ def _open(space: _Space, groups: Array, bounds: Array, best: _Best) -> int:
         owner = np.searchsorted(ends, np.arange(first, stop), side="right")
         sizes = space.members(groups, np.arange(first, stop) - (ends - counts)[owner], owner)
         best.looked += stop - first
+        best.effort += stop - first
         for tiles, some in space.candidates(sizes, owner, best.below):
             near = best.cycles <= lower * (1 + TOLERANCE)
             if not is_small and best.effort >= (EFFORT if near else MOST_EFFORT):

@@ -98,7 +98,7 @@ class PlaneNumbers(Numbers):
     planes, weights   input planes and bytes of weights that the buffer has at a time
     sums           1 where sums lie in the buffer
     count, full    blocks; those that have all of `filters`
-    passes         parts of the channels
+    passes, last   parts of the channels; the last one's share of them
     read           input planes of all blocks and parts together
     one            input planes of a full block in all parts
     solid_loads, solid_load     cycles where a tile reads whole volumes, of all blocks and of a full one, all parts
@@ -115,6 +115,7 @@ class PlaneNumbers(Numbers):
     count: Array
     full: Array
     passes: Array
+    last: Array
     read: Array
     one: Array
     solid_loads: Array
@@ -272,6 +273,7 @@ def _plane_numbers(problem: Problem, size: Array, unit: Array, channels: int) ->
         count=(units * -(-unit // size)).astype(float),
         full=(units * full).astype(float),
         passes=np.full(len(size), float(len(parts))),
+        last=np.full(len(size), float(parts[-1] / parts.sum())),
         read=total(lambda filters: groups(filters) * group_channels),
         one=(groups(size) * group_channels).astype(float),
         solid_loads=total(load),

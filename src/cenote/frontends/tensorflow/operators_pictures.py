@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from cenote.core.errors import ModelError, UnsupportedError
-from cenote.frontends.builder import reshaped
 from cenote.frontends.tensorflow.nodes import Decode, Site, Spread, Value
 
 _GROUPS_OF_WEIGHTS = 0  # as many groups as the channels of x and of the weights say
@@ -82,10 +83,14 @@ def _conv_transpose(site: Site) -> str:
 
 
 def _bias(site: Site) -> str:
-    bias = site.input(1)
-    if site.channels_first:
-        bias = reshaped(site.builder, bias, (-1, 1, 1))
-    return site.builder.add("Add", site.input(0), bias, name=site.name)
+    x, bias = site.values()[:2]
+    if not site.channels_first:
+        return site.builder.add("Add", x, bias, name=site.name)
+    content = site.need(
+        1, "the bias"
+    )  # along axis 1 of as many as there are, which only a normalisation says
+    zeros, ones = (site.builder.constant(np.full_like(content, number)) for number in (0, 1))
+    return site.builder.add("BatchNormalization", x, ones, bias, zeros, ones, name=site.name, epsilon=0.0)
 
 
 def _batch_norm(site: Site) -> Sequence[str]:

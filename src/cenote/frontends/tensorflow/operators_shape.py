@@ -58,10 +58,7 @@ def _split(site: Site) -> Sequence[str]:
 
 def _split_v(site: Site) -> Sequence[str]:
     sizes, axis = site.numbers(1, "the sizes"), site.number(2, "the axis")
-    if -1 in sizes:
-        raise UnsupportedError("a size of -1 among the sizes is not supported")
-    given = site.builder.constant(np.array(sizes, np.int64))
-    return site.builder.add_many("Split", (site.input(0), given), _parts(site, len(sizes)), axis=axis)
+    return pieces.split(site.builder, site.input(0), sizes, axis, _parts(site, len(sizes)))
 
 
 def _pack(site: Site) -> str:
@@ -119,7 +116,7 @@ def _pad(mode: str) -> Decode:
         if mode == "mirror":
             kind = {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}[site.text("mode")]
         if kind == "symmetric":
-            raise UnsupportedError("padding by SYMMETRIC reflection is not supported")
+            return pieces.mirrored(site.builder, site.input(0), pads.tolist(), site.name)
         flat = site.builder.constant(pads.astype(np.int64).T.reshape(-1))
         value = [site.input(2)] if len(site.inputs) > 2 else []
         return site.builder.add("Pad", site.input(0), flat, *value, name=site.name, mode=kind)
@@ -163,9 +160,9 @@ def _rank(site: Site) -> str:
 
 def _gather(site: Site) -> str:
     axis = site.number(2, "the axis") if len(site.inputs) > 2 else 0
-    if site.integer("batch_dims", 0):
-        raise UnsupportedError("batch_dims other than 0 is not supported")
-    return site.builder.add("Gather", site.input(0), site.input(1), name=site.name, axis=axis)
+    return pieces.gathered(
+        site.builder, site.input(0), site.input(1), axis, site.integer("batch_dims", 0), site.name
+    )
 
 
 def _gather_nd(site: Site) -> str:

@@ -30,7 +30,8 @@ class Quantization:
         if self.scale.size > 1:
             shape[self.axis] = self.scale.size
         shifted = stored.astype(np.float64) - self.zero_point.reshape(shape)
-        return (shifted * self.scale.astype(np.float64).reshape(shape)).astype(np.float32)
+        with np.errstate(over="ignore"):  # of a scale near the largest number: infinity
+            return (shifted * self.scale.astype(np.float64).reshape(shape)).astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cenote.core.errors import ModelError, UnsupportedError
+from cenote.core.errors import ModelError
 from cenote.core.types import dtype_named
 from cenote.frontends import pieces
 from cenote.frontends.strided_slice import TO_END, apply_strided, as_int64, sliced, strided
@@ -58,9 +58,8 @@ def _split(site: Site) -> Sequence[str]:
 
 
 def _split_v(site: Site) -> Sequence[str]:
-    sizes = site.builder.constant(np.array(site.numbers(1, "the sizes"), np.int64))
     (axis,) = site.numbers(2, "the axis")
-    return site.builder.add_many("Split", (site.x(), sizes), _names(site), axis=axis)
+    return pieces.split(site.builder, site.x(), site.numbers(1, "the sizes"), axis, _names(site))
 
 
 def _pack(site: Site) -> str:
@@ -102,7 +101,8 @@ def _padded(site: Site, mode: str, value: Sequence[str]) -> str:
 
 def _mirror_pad(site: Site) -> str:
     if int(site.option("mode")):
-        raise UnsupportedError("padding by SYMMETRIC reflection is not supported")
+        pads = site.builder.need(site.stored(1), "the paddings")
+        return pieces.mirrored(site.builder, site.x(), pads.reshape(-1, 2).tolist(), site.name)
     return _padded(site, "reflect", ())
 
 
@@ -146,9 +146,8 @@ def _densify(site: Site) -> str:
 
 
 def _gather(site: Site) -> str:
-    if int(site.option("batch_dims")):
-        raise UnsupportedError("batch_dims other than 0 is not supported")
-    return site.builder.add("Gather", site.x(), site.stored(1), name=site.name, axis=int(site.option("axis")))
+    axis, batch_dims = int(site.option("axis")), int(site.option("batch_dims"))
+    return pieces.gathered(site.builder, site.x(), site.stored(1), axis, batch_dims, site.name)
 
 
 def _arg(op: str) -> Decode:

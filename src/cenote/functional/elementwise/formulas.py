@@ -3,6 +3,7 @@ and for `fused` functions alike."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -225,12 +226,18 @@ def named_type(where: str, name: str) -> np.dtype[Any]:
     return found
 
 
+@cache
+def _canonical(where: str, name: str) -> str:
+    """NumPy's name of the type of a name: NumPy takes 5 us to tell it."""
+    return named_type(where, name).name
+
+
 def type_name(where: str, dtype: Any) -> str:
     """The name of an element type that a caller gives."""
     if isinstance(dtype, str):
-        return named_type(where, dtype).name
+        return _canonical(where, dtype)
     try:
-        return named_type(where, np.dtype(dtype).name).name
+        return _canonical(where, np.dtype(dtype).name)
     except TypeError:
         raise ArgumentError(f"{where}: dtype {shown(dtype)} is not an element type of NumPy") from None
 

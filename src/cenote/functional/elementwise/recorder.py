@@ -211,6 +211,8 @@ def operation_of(recorder: Recorder, result: Traced) -> Operation:
 
 def run(name: str, operands: Sequence[Any], arguments: Sequence[Any], out: Any, threads: Any) -> Any:
     """A function of FORMULAS on arrays and numbers, at least one of them an array, or on recorded values."""
+    if len(operands) == 1 and type(operands[0]) is np.ndarray:  # 2 us less than the general way
+        return call(parse_formula, tuple(operands), (name, (None,), *arguments), out, threads)
     for x in operands:
         if isinstance(x, Traced):
             if out is not None or threads is not None:

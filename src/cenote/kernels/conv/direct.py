@@ -76,7 +76,8 @@ class ConvDirectSpec(KernelSpec):
     `unroll`: channels (or columns of the window, for a plain input) per tap; `ragged`: some taps have fewer channels;
     `flat_x`, `flat_y`: pixels lie one after the other in x, or in y and the residual, so that their addresses are
     constants; `residual`: a tensor is added before the activation; `joined`: a tile may span images or depths; `clip`:
-    y is a plain matrix whose columns past `columns` are not touched. Sizes decide `width` under 42 pixels (`cut`),
+    y is a plain matrix whose columns past `columns` are not touched; `scattered`: behind the offsets the table has each
+    tap's place among the weights. Sizes decide `width` under 42 pixels (`cut`),
     `blocks` under 4 (`block_runs`), and `joined`: tiles of several images only where a map has under 24 pixels.
     """
 
@@ -90,6 +91,7 @@ class ConvDirectSpec(KernelSpec):
     activation: Activation
     joined: bool = False
     clip: bool = False
+    scattered: bool = False
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -223,6 +225,9 @@ class _Emitter:
         for entry in k.range(taps.begin, taps.end):
             offset = k.pointer("table").load(entry).to(I64)
             now = weights.at
+            if self.spec.scattered:
+                place = k.pointer("table").load(k.number("entries") + entry).to(I64)
+                now = taps.slab + place * (self.spec.unroll * self.row)
             for channel in range(self.spec.unroll):
                 self.multiply(accumulators, origins, offset, channel, now, channel * self.row)
             weights.move(self.spec.unroll * self.row)

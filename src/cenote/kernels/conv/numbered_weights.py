@@ -69,17 +69,24 @@ def unpacked_calls(calls: Iterable[Call], sources: Mapping[str, View], between: 
     starts, total = {}, 0
     for name in sources:
         starts[name] = total
-        total += sum(_table(call, name).size for call in bound)
+        total += sum(
+            {id(call.word(name)): _table(call, name).size for call in bound if _has(call, name)}.values()
+        )
     at = dict(starts)
     changed: list[Call] = []
+    placed: dict[tuple[str, int], View] = {}  # what several calls read is packed once
     for call in bound:
         moved = call
         for name in sources:
             table = _table(call, name)
-            if table.size:
-                moved = moved.changed(**{name: between.at(at[name])})
+            if not table.size:
+                continue
+            key = (name, id(call.word(name)))
+            if key not in placed:
+                placed[key] = between.at(at[name])
                 tables[name].append(table)
                 at[name] += table.size
+            moved = moved.changed(**{name: placed[key]})
         changed.append(moved)
     packing = []
     for name, source in sources.items():
@@ -95,8 +102,11 @@ def unpacked_calls(calls: Iterable[Call], sources: Mapping[str, View], between: 
     return [*packing, *changed]
 
 
+def _has(call: Call, name: str) -> bool:
+    return any(word.name == name for word in call.spec.words)
+
+
 def _table(call: Call, name: str) -> Array:
     """Which numbers a packed word of the call holds; none where it has no such word, or another tensor there."""
-    packed = call.word(name) if any(word.name == name for word in call.spec.words) else None
-    numbers = content_of(packed)
+    numbers = content_of(call.word(name)) if _has(call, name) else None
     return np.zeros(0, np.int32) if numbers is None else numbers.ravel().astype(np.int32)

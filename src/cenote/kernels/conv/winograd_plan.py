@@ -22,6 +22,11 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.tables import tiles_per_block
 
 _PIECE = 4096  # windows that are transformed at a time: their float64 values stay in the level 2 cache
+_USED = {  # by each phase
+    "input": ("x", "v"),
+    "product": ("u", "bias", "residual", "y", "v"),
+    "fused": ("x", "u", "bias", "residual", "y"),
+}
 SKEW = 16  # floats between products, so that their streams do not meet in the same cache sets
 
 
@@ -269,7 +274,8 @@ class WinogradPlan:
         transformed = {"input": self.channel_blocks, "product": self.filter_blocks}
         blocks = transformed.get(phase, self.channel_blocks + self.filter_blocks)
         executed = self.transform_operations(blocks) + (0 if is_input else self.product_operations)
-        return Call.named(spec, {**pointers, **numbers}, items, scratch=scratch, operations=executed)
+        used = {name: place if name in _USED[phase] else None for name, place in pointers.items()}
+        return Call.named(spec, {**used, **numbers}, items, scratch=scratch, operations=executed)
 
     def numbers(self, phase: str) -> dict[str, int]:
         """The numbers of a launch, but for the tensors' strides."""

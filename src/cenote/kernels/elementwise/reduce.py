@@ -31,6 +31,7 @@ from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, is_float
 from cenote.kernels.base import Argument, Call, KernelSpec, View, dense_strides, numbers_named
 from cenote.kernels.elementwise.elementwise import vector_lanes
+from cenote.kernels.reduce_axes import ReduceAxis, joined
 from cenote.kernels.strided_axes import (
     axis_names,
     axis_offsets,
@@ -196,16 +197,11 @@ class ReduceSpec(KernelSpec):
             row = x + offset
             blocks = begin + (end - begin) // block * block
             for first in k.range(begin, blocks, block):
-                partial = [self._fresh(k, self.compute, lanes) for _ in range(WIDE)]
-                for place in k.range(first, first + block, WIDE * lanes):
-                    for number, each in enumerate(partial):
-                        value = self.term(k, row.load(place + number * lanes, lanes), shift)
-                        each.value = self.combine(k, each.value, value)
-                left, right = (self.combine(k, partial[i].value, partial[i + 1].value) for i in (0, 2))
-                self._join(k, total, self.combine(k, left, right))
+                self._join(k, total, self._partial(k, row, (first, first + block), WIDE, shift))
             whole = begin + (end - begin) // lanes * lanes
-            for place in k.range(blocks, whole, lanes):
-                self._join(k, total, self.term(k, row.load(place, lanes), shift))
+            for first in k.range(blocks, whole, DEEP * lanes):
+                part = (first, k.min_drop_nan(first + DEEP * lanes, whole))
+                self._join(k, total, self._partial(k, row, part, 1, shift))
             for place in k.range(whole, end):
                 self._join(k, single, self.term(k, row.load(place), shift))
         value = total.value
@@ -214,6 +210,20 @@ class ReduceSpec(KernelSpec):
             low, high = k.shuffle(value, value, range(half)), k.shuffle(value, value, range(half, 2 * half))
             value = self.combine(k, low, high)
         return self.combine(k, value, single.value)
+
+    def _partial(
+        self, k: Kernel, row: Pointer, part: tuple[Value, Value], width: int, shift: Value | None
+    ) -> Value:
+        """A part of a row, `width` vectors side by side."""
+        sums = [self._fresh(k, self.compute, self.lanes) for _ in range(width)]
+        for place in k.range(*part, width * self.lanes):
+            for number, each in enumerate(sums):
+                value = self.term(k, row.load(place + number * self.lanes, self.lanes), shift)
+                each.value = self.combine(k, each.value, value)
+        values = [each.value for each in sums]
+        while len(values) > 1:
+            values = [self.combine(k, a, b) for a, b in zip(values[::2], values[1::2], strict=True)]
+        return values[0]
 
     # ---- across -----------------------------------------------------------------------------------------------
 
@@ -276,27 +286,18 @@ PIECE = 1 << 15  # elements of a piece, at least
 FEW = 8  # items that keep threads busy
 
 
-@dataclass(frozen=True)
-class ReduceAxis:
-    """One axis of x: `y` is its stride in the output, or None when it is reduced."""
-
-    extent: int
-    x: int
-    y: int | None
-
-
 def pieces_of(shape: Sequence[int], axes: Sequence[int], target: Target) -> int:
     """Into how many pieces a reduction of a plain tensor is split: a matter of its shape alone."""
     size = prod(shape)
     strides = dense_strides(shape)
-    joined = _joined(
+    dense = joined(
         [ReduceAxis(extent, strides[axis], None if axis in axes else 0) for axis, extent in enumerate(shape)],
         strict=False,
     )
-    reduced = [axis.extent for axis in joined if axis.y is None]
-    kept = [axis.extent for axis in joined if axis.y is not None]
+    reduced = [axis.extent for axis in dense if axis.y is None]
+    kept = [axis.extent for axis in dense if axis.y is not None]
     items = prod(kept)
-    if kept and joined[-1].y is not None:
+    if kept and dense[-1].y is not None:
         items = prod(kept[:-1]) * -(-kept[-1] // (WIDE * target.lanes()))
     # Many items, as of most means over pictures, are told by the channels: no question about sizes.
     if not reduced or items >= FEW or size < SPLIT_FROM:
@@ -350,12 +351,12 @@ def _launch(
 ) -> list[Call]:  # fmt: skip
     unit = x.layout.lanes or 1
     lanes = unit if unit > 1 else vector_lanes(x.type.dtype, target)
-    joined = _joined(axes, strict=True)
-    reduced = [axis for axis in joined if axis.y is None] or [ReduceAxis(1, 0, None)]
-    kept = [axis for axis in joined if axis.y is not None]
-    along = unit == 1 and (not joined or (joined[-1].y is None and joined[-1].x == 1))
+    dense = joined(axes, strict=True)
+    reduced = [axis for axis in dense if axis.y is None] or [ReduceAxis(1, 0, None)]
+    kept = [axis for axis in dense if axis.y is not None]
+    along = unit == 1 and (not dense or (dense[-1].y is None and dense[-1].x == 1))
     columns = unit
-    if not along and joined and joined[-1].y == unit == joined[-1].x:
+    if not along and dense and dense[-1].y == unit == dense[-1].x:
         columns *= kept.pop().extent
     outer = [(axis.extent, [axis.y or 0, axis.x]) for axis in kept]
     step = -(-reduced[0].extent // pieces)
@@ -382,19 +383,3 @@ def _launch(
             here["shift"] = shift.at(begin)
         calls.append(Call.named(spec, words | here, items, grain=maximum(1, 65536 // work)))
     return calls
-
-
-def _joined(axes: Sequence[ReduceAxis], strict: bool) -> list[ReduceAxis]:
-    """Axes of more than one element; neighbours that are both reduced or both kept, and dense, are one."""
-    joined: list[ReduceAxis] = []
-    for axis in axes:
-        if axis.extent == 1:
-            continue
-        last = joined[-1] if joined else None
-        if last is not None and (last.y is None) == (axis.y is None) and last.x == axis.x * axis.extent:
-            dense = axis.y is None or not strict or last.y == axis.y * axis.extent
-            if dense:
-                joined[-1] = ReduceAxis(last.extent * axis.extent, axis.x, axis.y)
-                continue
-        joined.append(axis)
-    return joined

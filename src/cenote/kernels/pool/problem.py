@@ -123,8 +123,7 @@ class PoolProblem:
 
     `geometry` are the windows; with `bounds` instead, ranges (begin, end) of planes, rows and columns (geometry then
     holds sizes alone). `index` asks for the indices of maxima too. `fixed_step`: memory.step is the same for every
-    shape (the target's lanes), so it may be part of the machine code. `nan`, `norm` and `rounding` as in PoolSpec.
-    """
+    shape (the target's lanes), so it may be part of the machine code. `nan`, `norm` and `rounding` as in PoolSpec."""
 
     reduction: str
     dtype: np.dtype[Any]

@@ -1,4 +1,4 @@
-"""Lines, pictures and volumes read at places given by a grid, in all modes: what elementwise/grid_sample.py does not.
+"""Lines, pictures and volumes read at places given by a grid, in all modes: what pictures.py does not.
 
 for item in begin .. end:                    emitted; an item is a run of places of one image
     for place in the run:                    emitted

@@ -277,12 +277,7 @@ def _samples() -> Iterator[Sample]:
     yield _sample("pointwise, one pixel", Conv(residual=True), (3, 20, 1, 1), 9, (1, 1))
     yield _sample("pointwise, stride 2", Conv((2, 2)), (1, 24, 15, 14), 17, (1, 1))
     yield _sample("stride 3, window 2", Conv((3, 3)), (1, 9, 11, 10), 8, (2, 2))
-    yield _sample("dilated", Conv(pads=two, dilations=(2, 2)), (1, 8, 10, 9), 16, (3, 3))
-    yield _sample("dilated, strided", Conv((2, 1), ((3, 1), (0, 2)), (3, 2)), (1, 10, 13, 12), 8, (3, 3))
-    far = ((8, 8), (8, 8))
-    yield _sample("dilated beyond the map", Conv(pads=far, dilations=(8, 8)), (1, 16, 6, 5), 24, (3, 3))
-    far = ((9, 10), (7, 3))
-    yield _sample("dilated beyond one end", Conv((2, 2), far, (8, 7)), (1, 16, 6, 7), 24, (3, 3))
+    yield from _dilated_samples()
     yield _sample("asymmetric pads", Conv(pads=((0, 2), (3, 1))), (1, 8, 5, 6), 24, (3, 4))
     yield _sample("same upper", Conv((2, 2), auto_pad="SAME_UPPER"), (1, 8, 9, 8), 16, (3, 3))
     yield _sample("same lower", Conv((2, 2), auto_pad="SAME_LOWER"), (1, 8, 8, 9), 16, (4, 3))
@@ -302,6 +297,9 @@ def _samples() -> Iterator[Sample]:
     )
     yield _sample("groups of 4, twice the filters", Conv(pads=one, groups=3), (1, 12, 6, 6), 24, (3, 3))
     yield _sample("groups of 3", Conv(pads=one, groups=4), (2, 12, 7, 7), 20, (3, 3))
+    yield _sample("groups of 20", Conv(pads=one, groups=2, activation=RELU), (2, 40, 6, 5), 32, (3, 3))
+    yield _sample("groups of 20, residual", Conv(groups=3, residual=True), (1, 60, 4, 7), 96, (1, 1))
+    yield _sample("groups of 37 for 9", Conv((2, 1), one, groups=4), (2, 148, 7, 5), 36, (3, 3))
     yield _sample("1-D", Conv((2,), ((2, 1),)), (2, 10, 25), 12, (5,))
     yield _sample("1-D depthwise", Conv(pads=((1, 1),), groups=9), (1, 9, 12), 9, (3,))
     yield _sample("1-D, many channels", Conv(pads=((1, 1),)), (2, 17, 30), 24, (3,))
@@ -314,3 +312,26 @@ def _samples() -> Iterator[Sample]:
     yield _sample("empty batch", Conv(pads=one), (0, 8, 6, 6), 8, (3, 3))
     yield _sample("window of the padded map", Conv(), (1, 12, 4, 4), 16, (4, 4))
     yield _sample("all padding", Conv(pads=((3, 3), (3, 3))), (1, 3, 1, 1), 8, (2, 2))
+
+
+def _dilated_samples() -> Iterator[Sample]:
+    two = ((2, 2), (2, 2))
+    yield _sample("dilated", Conv(pads=two, dilations=(2, 2)), (1, 8, 10, 9), 16, (3, 3))
+    yield _sample("dilated, strided", Conv((2, 1), ((3, 1), (0, 2)), (3, 2)), (1, 10, 13, 12), 8, (3, 3))
+    far = ((8, 8), (8, 8))
+    yield _sample("dilated beyond the map", Conv(pads=far, dilations=(8, 8)), (1, 16, 6, 5), 24, (3, 3))
+    far = ((9, 10), (7, 3))
+    yield _sample("dilated beyond one end", Conv((2, 2), far, (8, 7)), (1, 16, 6, 7), 24, (3, 3))
+    far = ((4, 4), (5, 5))
+    yield _sample(
+        "dilated, in regions", Conv(pads=far, dilations=(4, 5), activation=RELU), (2, 32, 7, 6), 40, (3, 3)
+    )
+    yield _sample("dilated, in regions of few", Conv(pads=((3, 2),), dilations=(3,)), (1, 32, 5), 17, (3,))
+    far = ((6, 6), (6, 6))
+    yield _sample(
+        "dilated, in regions, residual",
+        Conv(pads=far, dilations=(6, 6), residual=True),
+        (1, 48, 16, 16),
+        64,
+        (3, 3),
+    )

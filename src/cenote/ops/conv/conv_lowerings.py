@@ -14,9 +14,10 @@ from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.conv.depthwise import depthwise_call, suits
 from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls, merge_groups
-from cenote.kernels.conv.transposed import transpose_calls, transpose_halo
+from cenote.kernels.conv.groups_apart import apart_calls, inputs_apart, outputs_apart
+from cenote.kernels.conv.regions import region_calls, share_of_taps
 from cenote.kernels.conv.winograd_plan import WinogradPlan
-from cenote.kernels.cost_model import moved_seconds, peak_seconds
+from cenote.kernels.cost_model import conversion_seconds, moved_seconds, peak_seconds
 from cenote.kernels.layout.reorder import pad_call
 from cenote.ops.base import Bind, Lowering
 from cenote.ops.epilogue import Epilogue
@@ -53,7 +54,9 @@ def conv_lowerings(
             return
     elif suits(shape, target.lanes()) and near:
         yield _depthwise(shape, weights, bias, inputs, fused, target)
-    yield from _direct(shape, weights, bias, inputs, fused, target)
+    by_size = not exact and bool(_winograd_tiles(shape))
+    for option in _direct(shape, weights, bias, inputs, fused, target):
+        yield dataclasses.replace(option, by_size=by_size)
     if not exact:
         yield from _winograd(shape, weights[:, :, 0], bias, inputs, fused, target)
 
@@ -101,6 +104,7 @@ WINOGRAD_TILES: dict[tuple[int, ...], tuple[tuple[int, int], ...]] = {
     (1, 7): ((1, 2),),
     (7, 1): ((2, 1),),
 }
+_WORTH_REGIONS = 0.8  # of the plain sum's taps
 LEAST_CHANNELS = 16  # below, transforms cost more than they save
 
 
@@ -132,18 +136,23 @@ def _winograd(
 ) -> Iterator[Lowering]:
     """Stride 1, no dilation, one group, on maps at least as large as a tile: where sizes are not known yet, on those at
     hand. Smaller maps are one shorter tile."""
-    simple = (
-        shape.rank < 3 and shape.groups == 1 and set(shape.strides) == {1} and set(shape.dilations) == {1}
-    )
-    if not simple or min(shape.channels, shape.filters) < LEAST_CHANNELS or not shape.n:
-        return
     size = shape.deep()
-    for mv, mh in WINOGRAD_TILES.get(size.window[1:], ()):
+    for mv, mh in _winograd_tiles(shape):
         if fused.pool and (shape.rank != 2 or mv % 2 or mh % 2):
             continue
         if plain_size(size.out[1]) >= mv and plain_size(size.out[2]) >= mh:
             plan = WinogradPlan(_flat_shape(size), mv, mh, target, fused.pool)
             yield _winograd_tile(plan, shape, weights, bias, inputs, fused)
+
+
+def _winograd_tiles(shape: ConvShape) -> tuple[tuple[int, int], ...]:
+    """Outputs per tile that a convolution's window and channels allow."""
+    simple = (
+        shape.rank < 3 and shape.groups == 1 and set(shape.strides) == {1} and set(shape.dilations) == {1}
+    )
+    if not simple or min(shape.channels, shape.filters) < LEAST_CHANNELS or not shape.n:
+        return ()
+    return WINOGRAD_TILES.get(shape.deep().window[1:], ())
 
 
 def _flat_shape(deep: ConvShape) -> ConvShape:
@@ -175,13 +184,14 @@ def _winograd_tile(
     # Rounding errors are two to three times those of a plain sum (tests/kernels/conv/test_winograd.py measures them).
     return Lowering(
         name,
-        _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes),
+        layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes),
         (Layout(lanes),),
         bind,
         plan.seconds(),
         4 * summation_tolerance(shape),
         temporaries,
         in_place=() if fused.residual is None else (fused.residual,),
+        by_size=True,
     )
 
 
@@ -208,7 +218,7 @@ def _depthwise(
     seconds = maximum(peak_seconds(shape.operations, target, 0.6), moved_seconds(moved))
     return Lowering(
         "depthwise" if alone else "grouped",
-        _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes),
+        layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes),
         (Layout(lanes),),
         bind,
         seconds,
@@ -217,7 +227,7 @@ def _depthwise(
     )
 
 
-def _layouts(
+def layouts(
     inputs: Sequence[TensorType | None], x: Layout, residual: int | None, lanes: int
 ) -> tuple[Layout | None, ...]:
     """x as asked, the residual blocked, weights and bias repacked."""
@@ -245,13 +255,31 @@ def _direct(
     seconds = peak_seconds(merged.operations * padded_filters, target, _efficiency(shape, lanes))
     yield Lowering(
         "direct",
-        _layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes),
+        layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes),
         (Layout(lanes),),
         _bind_direct(problem, fused, target),
         seconds,
         tolerance,
         in_place=in_place,
     )
+    share = share_of_taps(problem.shape, lanes)
+    if share <= _WORTH_REGIONS:
+
+        def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+            residual = None if fused.residual is None else inputs[fused.residual]
+            return list(region_calls(problem, present(inputs[0]), outputs[0], residual, target))
+
+        yield Lowering(
+            "direct_regions",
+            layouts(inputs, Layout(lanes), fused.residual, lanes),
+            (Layout(lanes),),
+            bind,
+            seconds * share / 0.9,
+            tolerance,
+            in_place=in_place,
+        )
+    if merged.groups < shape.groups and shape.group_channels >= lanes:
+        yield from _apart(shape, weights, bias, inputs, fused, target)
     if shape.channels < lanes and shape.groups == 1:
         yield _plain(shape, problem, inputs, fused, target, tolerance)
 
@@ -292,6 +320,41 @@ def _bind_direct(problem: DirectProblem, fused: Epilogue, target: Target) -> Bin
     return bind
 
 
+def _apart(
+    shape: ConvShape,
+    weights: Array,
+    bias: Array | None,
+    inputs: Sequence[TensorType | None],
+    fused: Epilogue,
+    target: Target,
+) -> Iterator[Lowering]:
+    """Groups that fill no whole vectors, each in blocks of its own."""
+    lanes = target.lanes()
+    inside, outside = inputs_apart(shape, lanes), outputs_apart(shape, lanes)
+    if fused.residual is not None and outside is not None:
+        return
+    problem = DirectProblem(shape.deep(), weights, bias, fused.activation)
+
+    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
+        residual = None if fused.residual is None else inputs[fused.residual]
+        y, *memory = outputs
+        return list(apart_calls(shape, problem, present(inputs[0]), y, memory, residual, target))
+
+    temporaries = [TensorType(FLOAT32, (blocks.elements,)) for blocks in (inside, outside) if blocks]
+    padded = -(-shape.group_filters // lanes) * lanes / max(1, shape.group_filters)
+    seconds = peak_seconds(shape.operations * padded, target, _efficiency(shape, lanes))
+    yield Lowering(
+        "direct_apart",
+        layouts(inputs, PLAIN, fused.residual, lanes),
+        (PLAIN if outside else Layout(lanes),),
+        bind,
+        seconds + sum(conversion_seconds(2 * each.nbytes) for each in temporaries),
+        summation_tolerance(shape),
+        tuple(temporaries),
+        in_place=() if fused.residual is None else (fused.residual,),
+    )
+
+
 def _plain(
     shape: ConvShape,
     problem: DirectProblem,
@@ -321,46 +384,11 @@ def _plain(
     seconds = peak_seconds(operations, target, _efficiency(shape, lanes, plain=True))
     return Lowering(
         "direct_plain",
-        _layouts(inputs, PLAIN, fused.residual, lanes),
+        layouts(inputs, PLAIN, fused.residual, lanes),
         (Layout(lanes),),
         bind,
         seconds + moved_seconds(temporary.nbytes * needs_copy),
         tolerance,
         temporaries=(temporary,) if needs_copy else (),
         in_place=() if fused.residual is None else (fused.residual,),
-    )
-
-
-MOST_PHASES = 256  # calls of a transposed convolution: one per output phase, the product of the strides
-
-
-def transpose_lowerings(
-    shape: ConvShape, inputs: Sequence[TensorType | None], fused: Epilogue, target: Target
-) -> Iterator[Lowering]:
-    """Candidates for a transposed convolution in float32 with constant weights and bias."""
-    weights, bias = constant(inputs, 1), constant(inputs, fused.bias)
-    if (
-        weights is None
-        or (fused.bias is not None and bias is None)
-        or not weights.size
-        or 0 in (*shape.out, shape.n)
-    ):
-        return
-    if math.prod(shape.strides) > MOST_PHASES or 0 in shape.size:
-        return
-    lanes, deep = target.lanes(), shape.deep()
-    taps = weights.reshape(*weights.shape[:2], *deep.window)
-
-    def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-        x = present(inputs[0])
-        return list(transpose_calls(deep, taps, bias, fused.activation, x, outputs[0], target))
-
-    operations = 2 * shape.n * shape.channels * math.prod(shape.size) * shape.group_filters * shape.taps
-    yield Lowering(
-        "phases",
-        _layouts(inputs, Layout(lanes, transpose_halo(shape)), None, lanes),
-        (Layout(lanes),),
-        bind,
-        peak_seconds(operations, target, 0.8),
-        summation_tolerance(shape),
     )

@@ -16,8 +16,8 @@ from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Arrays, Box, Lowering, Sample, Types
 from cenote.ops.checks import read, require_same_dtype
-from cenote.ops.conv.conv_lowerings import transpose_lowerings
 from cenote.ops.conv.run_time_weights import packed_sizes, run_time_weight_lowerings
+from cenote.ops.conv.transpose_lowerings import transpose_lowerings
 from cenote.ops.epilogue import Epilogue, Fusible
 from cenote.ops.values import narrow, seeded, wide
 

@@ -9,14 +9,15 @@ from math import prod
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.selection.one_hot import one_hot_call, one_hot_rows
-from cenote.ops.base import Arrays, Bind, Lowering, Op, OpenShape, Sample, Types
+from cenote.kernels.sequence.reverse import reverse_call
+from cenote.ops.base import Arrays, Bind, Check, Lowering, Op, OpenShape, Sample, Types
 from cenote.ops.checks import int64s, known, normalize_axis, read, require_kind
 from cenote.ops.movement.compaction import WORTH_KERNELS, chosen, coordinates, is_number, sorting
 from cenote.ops.movement.index_lowerings import noted, places_of, rule_of
@@ -295,6 +296,17 @@ class OneHotOf(Op):
 
 
 @dataclass(frozen=True)
+class LengthCheck(Check):
+    """The kernel noted, per step and sample, whether the sample's length is out of range, and the length."""
+
+    steps: int
+
+    def raise_if_wrong(self, found: Array) -> None:
+        length = int(found[np.flatnonzero(found[:, 0])[0], 1])
+        raise InputError(f"reverse_sequence: length {length} is not within 0 to {self.steps}")
+
+
+@dataclass(frozen=True)
 class ReverseSequence(Op):
     """The first length[i] elements of sample i reversed along the time axis, the rest as they are."""
 
@@ -323,8 +335,26 @@ class ReverseSequence(Op):
             result[sample, :length] = source[sample, :length][::-1]
         return (y,)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x = present(inputs[0])
+        if not x.size or not can_copy(x.dtype):
+            return
+        steps = x.shape[self.time_axis]
+
+        def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+            y, noted_lengths = made
+            return [reverse_call(present(views[0]), present(views[1]), y, noted_lengths, self.batch_axis)]
+
+        found = TensorType(INT64, (x.shape[0] * x.shape[1], 2))
+        seconds = pass_seconds(2 * x.nbytes)
+        yield Lowering(
+            "rows", (PLAIN, PLAIN), (PLAIN,), bind, seconds, temporaries=(found,), check=LengthCheck(steps)
+        )
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield Sample(ReverseSequence(), (seeded((4, 3, 2)), int64s((4, 0, 3))))
+        yield Sample(ReverseSequence(0, 1), (seeded((3, 9, 37)), int64s((9, 1, 6))))
+        yield Sample(ReverseSequence(), (seeded((9, 3, 2, 5), dtype=np.bool_), int64s((2, 9, 6))))
         yield Sample(ReverseSequence(0, 1), (seeded((2, 5), dtype=np.int8), int64s((1, 5))))
         yield Sample(ReverseSequence(0, 1), (seeded((0, 5)), int64s(())))

@@ -14,9 +14,9 @@ from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
-from cenote.kernels.elementwise.grid_sample import grid_sample_call
 from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.sampling.grid_sample import grid_sample_general_call
+from cenote.kernels.sampling.pictures import grid_sample_call
 from cenote.kernels.sampling.taps import CUBIC, FAR, PER_AXIS
 from cenote.ops.base import Arrays, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import STRING, int64s, known_ints, one_of, read, require_kind
@@ -115,6 +115,10 @@ class GridSample(Op):
                 )
             yield Sample(GridSample(mode, "reflection"), (flat[0][:, :, :1, :1], flat[1]), "one pixel")
             yield Sample(GridSample(mode, "reflection", True), (flat[0][:, :, :1], flat[1]), "one row")
+        rows = (seeded((2, 3, 9, 11), 1), 1.3 * seeded((2, 5, 37, 2), 2))
+        rows[1][0, 0, :4] = [[np.nan, 0], [np.inf, -1], [1e30, -1e30], [-0.0, np.nan]]
+        for mode, padding in itertools.product(("linear", "nearest"), PADDINGS):
+            yield Sample(GridSample(mode, padding, padding == "zeros"), rows, "rows of more than a vector")
         for dtype in (np.float64, np.float16, "bfloat16"):
             pair = tuple(value.astype(np.dtype(dtype)) for value in (flat[0], flat[1] * 1.5))
             for padding in PADDINGS:

@@ -1,6 +1,5 @@
 """Pools that slide a window: what all of them share (fields, shapes, regions, the walk over windows of the references),
-and the two that compare: the largest and the smallest value of each window, with indices.
-"""
+and the two that compare: the largest and the smallest value of each window, with indices."""
 
 from __future__ import annotations
 

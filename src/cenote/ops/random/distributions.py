@@ -1,7 +1,7 @@
 """Tensors of random numbers: uniform, normal, Bernoulli, multinomial.
 
 With a seed a run gives the same numbers every time and on every machine (`ops/random/philox.py` says which); without
-one each run draws others, in NumPy. The generator is ours: frameworks draw other numbers for the same seed.
+one each run draws others. The generator is ours: frameworks draw other numbers for the same seed.
 """
 
 from __future__ import annotations
@@ -30,6 +30,26 @@ from cenote.ops.values import narrow, seeded, wide
 
 def _key(seed: Array | None) -> int:
     return fresh_seed() if seed is None else int(seed.reshape(-1)[0])
+
+
+@dataclass(frozen=True)
+class FreshSeed(Op):
+    """A seed that nobody knows, another one in each run: for operators whose node names none."""
+
+    name = "fresh_seed"
+    operands = ()
+    pure = False
+
+    def types(self) -> Types:
+        return (TensorType(SEED, (1,)),)
+
+    def compute(self) -> Arrays:
+        return (np.array([fresh_seed()], SEED),)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        yield Sample(cls(), (), "one")
+        yield Sample(cls(), (), "another")
 
 
 class _Drawn(Op):

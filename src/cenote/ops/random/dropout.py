@@ -139,7 +139,7 @@ class Dropout(Op):
     """ONNX's: the data unchanged and, `with_mask`, a mask of ones; in training mode as RandomDropout with p = ratio.
 
     `mask_like_data` gives the mask the data's type (bool otherwise). The seed is one uint64; without it each run draws
-    other numbers, in NumPy.
+    other numbers.
     """
 
     with_mask: bool = False

@@ -15,12 +15,12 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.reduce import (
     INTEGER,
-    ReduceAxis,
     partial_type,
     pieces_of,
     reduce_calls,
     shift_type,
 )
+from cenote.kernels.reduce_axes import ReduceAxis
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
 from cenote.ops.checks import normalize_axis, require
 from cenote.ops.elementwise.pointwise import error_of

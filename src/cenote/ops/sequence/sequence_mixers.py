@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
-from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, FLOAT64, PLAIN, Array, TensorType
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.elementwise.expression import Expression, Step
+from cenote.kernels.sequence.rotary import RULE, rotary_call
+from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import checked_indices, one_of, read, require_index, require_kind, require_same_dtype
+from cenote.ops.elementwise.pointwise import Function, error_of, pointwise_lowerings
+from cenote.ops.movement.index_lowerings import noted
 from cenote.ops.values import narrow, seeded, wide
 
 RULES = ("linear", "gated", "delta", "gated_delta")
@@ -37,9 +44,19 @@ class SwiGLU(Op):
         gate = wide(a)
         return (narrow(gate / (1 + np.exp(-self.alpha * gate)) * wide(b), a.dtype),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        (y,) = self.infer(*inputs)
+        gate = Step("swish", (0,), FLOAT64 if y.dtype == FLOAT64 else FLOAT32, (self.alpha,))
+        product = Expression(2, (gate, Step("mul", (2, 1), y.dtype)))
+        yield from pointwise_lowerings(Function(product, (), (0, 1), 1e-6, 20), inputs, y, target)
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield Sample(SwiGLU(), (seeded((2, 3), 1), seeded((2, 3), 2)))
+        for dtype in (np.float64, "bfloat16"):
+            yield Sample(
+                SwiGLU(), (seeded((2, 9, 5), 1, np.dtype(dtype)), seeded((2, 9, 5), 2, np.dtype(dtype)))
+            )
         yield Sample(SwiGLU(1.7), (seeded((5,), 1, np.float16), seeded((5,), 2, np.float16)))
         yield Sample(SwiGLU(), (seeded((0, 3), 1), seeded((0, 3), 2)))
 
@@ -275,6 +292,31 @@ class RotaryEmbedding(Op):
         y = y.transpose(0, 2, 1, 3) if x.ndim == 4 else y.reshape(x.shape)
         return (narrow(y, x.dtype),)
 
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, cosines, _, positions = self.arranged(inputs)
+        if not x.size or not cosines.size:
+            return
+        heads = x.shape[1] if x.rank == 4 else self.heads
+        places = x.shape[0] * (x.shape[2] if x.rank == 4 else x.shape[1])
+        temporaries: tuple[TensorType, ...] = ()
+        check = None
+        if positions is not None:
+            found, check = noted(self.name, positions, places, cosines.shape[:1], RULE)
+            temporaries = (found,)
+
+        def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+            source, cosine, sine, index = (*views, None)[:4]
+            row = made[1] if temporaries else None
+            tables = (present(cosine), present(sine))
+            half = tables[0].shape[-1]
+            return [rotary_call(present(source), *tables, index, made[0], row, heads, half, self.interleaved)]
+
+        layouts = tuple(None if each is None else PLAIN for each in inputs)
+        seconds = pass_seconds(2 * x.nbytes, 4 * x.size)
+        yield Lowering(
+            "turned", layouts, (PLAIN,), bind, seconds, error_of(1e-6, x.dtype), temporaries, check=check
+        )
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         x, tables = seeded((2, 3, 5, 8)), (seeded((2, 5, 4), 1), seeded((2, 5, 4), 2))
@@ -284,3 +326,9 @@ class RotaryEmbedding(Op):
             yield Sample(RotaryEmbedding(turned=4, interleaved=interleaved), (x, *rows), "positions")
         flat = x.transpose(0, 2, 1, 3).reshape(2, 5, 24)
         yield Sample(RotaryEmbedding(heads=3), (flat, *tables), "three axes")
+        for dtype in (np.float32, np.float64, np.float16, "bfloat16"):
+            wide_heads = (seeded((2, 3, 7, 80), 1), seeded((11, 37), 2), seeded((11, 37), 3))
+            given = tuple(each.astype(np.dtype(dtype)) for each in wide_heads)
+            yield Sample(
+                RotaryEmbedding(turned=74), (*given, np.arange(14).reshape(2, 7) % 11 - 3), "wide heads"
+            )

@@ -1,0 +1,94 @@
+"""Dilated convolutions without the taps that see padding: the map in regions, each with the part of the window that
+lies inside the input for all of it.
+
+With a dilation of 12 on a map of 16x16, the middle of the map sees one tap of 3x3, its corners four and its edges two:
+2.25 taps a pixel instead of 9, and no border of zeros around the input, which would be six times the map. All regions
+read the same packed weights, by a table of the taps they have.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from cenote.core.conv_geometry import ConvShape
+from cenote.core.sizes import is_size
+from cenote.core.target import Target
+from cenote.kernels.base import Call, View
+from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls
+from cenote.kernels.layout.reorder import deep_strides
+
+
+@dataclass(frozen=True)
+class AxisPart:
+    """Output places begin..end of an axis, which see the taps first..last."""
+
+    begin: int
+    end: int
+    first: int
+    last: int
+
+    @property
+    def seen(self) -> int:
+        """Taps of all places together."""
+        return (self.end - self.begin) * (self.last - self.first + 1)
+
+
+def axis_parts(shape: ConvShape, axis: int) -> list[AxisPart]:
+    """The parts of an axis (of stride 1), in order; none where some place sees no tap."""
+    size, window, step, pad = shape.size[axis], shape.window[axis], shape.dilations[axis], shape.pads[axis][0]
+    parts: list[AxisPart] = []
+    for place in range(shape.out[axis]):
+        inside = [tap for tap in range(window) if 0 <= place + tap * step - pad < size]
+        if not inside:
+            return []
+        if parts and (parts[-1].first, parts[-1].last) == (inside[0], inside[-1]):
+            parts[-1] = replace(parts[-1], end=place + 1)
+        else:
+            parts.append(AxisPart(place, place + 1, inside[0], inside[-1]))
+    return parts
+
+
+def share_of_taps(shape: ConvShape, lanes: int) -> float:
+    """How much of the plain sum is left of a deep convolution; 1 where regions do not suit it."""
+    known = not any(map(is_size, (*shape.size, *shape.out, *(end for pair in shape.pads for end in pair))))
+    simple = shape.groups == 1 and shape.group_channels % lanes == 0 and set(shape.strides) == {1}
+    if not known or not simple or max(shape.dilations) == 1 or min((0, *itertools.chain(*shape.pads))) < 0:
+        return 1.0
+    shares = [sum(part.seen for part in axis_parts(shape, axis)) for axis in range(3)]
+    return math.prod(shares) / (shape.pixels * shape.taps) or 1.0
+
+
+def region_calls(
+    problem: DirectProblem, x: View, y: View, residual: View | None, target: Target
+) -> Iterator[Call]:
+    """The calls of a convolution for which `share_of_taps` is below 1; x needs no border."""
+    shape, independent = problem.shape, False
+    problem = replace(problem, packed={}, pixels=shape.pixels * shape.n)
+    for parts in itertools.product(*(axis_parts(shape, axis) for axis in range(3))):
+        begins = [part.begin for part in parts]
+        inside = [
+            part.begin + part.first * step - pads[0]
+            for part, step, pads in zip(parts, shape.dilations, shape.pads, strict=True)
+        ]
+        taps = itertools.product(*(range(part.first, part.last + 1) for part in parts))
+        _, high, wide = shape.window
+        small = replace(
+            shape,
+            out=tuple(part.end - part.begin for part in parts),
+            window=tuple(part.last - part.first + 1 for part in parts),
+            pads=((0, 0),) * 3,
+        )
+        region = replace(problem, shape=small, taps=tuple((d * high + h) * wide + w for d, h, w in taps))
+        there = None if residual is None else _moved(residual, begins)
+        for call in direct_calls(region, _moved(x, inside), _moved(y, begins), there, target):
+            yield replace(call, independent=independent)
+            independent = True
+
+
+def _moved(view: View, places: list[int]) -> View:
+    """The view from a place on."""
+    steps = deep_strides(view)[2:]
+    return view.at(sum(place * step for place, step in zip(places, steps, strict=True)))

@@ -1,0 +1,31 @@
+"""Axes of a tensor that is reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ReduceAxis:
+    """One axis of x: `y` is its stride in the output, or None when it is reduced."""
+
+    extent: int
+    x: int
+    y: int | None
+
+
+def joined(axes: Sequence[ReduceAxis], strict: bool) -> list[ReduceAxis]:
+    """Axes of more than one element; neighbours that are both reduced or both kept, and dense, are one."""
+    found: list[ReduceAxis] = []
+    for axis in axes:
+        if axis.extent == 1:
+            continue
+        last = found[-1] if found else None
+        if last is not None and (last.y is None) == (axis.y is None) and last.x == axis.x * axis.extent:
+            dense = axis.y is None or not strict or last.y == axis.y * axis.extent
+            if dense:
+                found[-1] = ReduceAxis(last.extent * axis.extent, axis.x, axis.y)
+                continue
+        found.append(axis)
+    return found

@@ -1,0 +1,45 @@
+"""The list of PyTorch's samples that pass (data/op_db_counts.txt) against what there is to count."""
+
+from __future__ import annotations
+
+import re
+
+from tests.functional import op_db_table
+from tests.functional.test_op_db import op_db, torch
+
+# Pools with thousands of samples, all of which `test_op_db` runs in float32: they may be missing in the list.
+LONG = {"max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d"}
+
+
+def test_every_function_that_op_db_has_is_counted() -> None:
+    """No entry with the name of one of our functions is without a comparison, and each has passed samples."""
+    assert not list(op_db_table.unmapped())
+    head, *rows = op_db_table.COUNTS.read_text(encoding="utf-8").splitlines()
+    counted = {row.partition(":")[0] for row in rows}
+    if head.endswith(f"torch {torch.__version__.partition('+')[0]}"):
+        wanted = {op_db_table.function_of(op) for op in op_db if op_db_table.family_of(op) is not None}
+        assert counted <= wanted
+        assert wanted - counted <= LONG
+    for row in rows:
+        found = re.match(r"(\w+): (\d+) samples of (\d+) types, (\d+) errors", row)
+        assert found, row
+        assert int(found[2]) >= int(found[3]) >= 1
+
+
+def test_a_difference_is_counted_as_one() -> None:
+    """What the table is made with does see a wrong answer and an error that is none."""
+    from tests.functional import test_op_db_elementwise as family
+
+    op = next(op for op in op_db if op.name == "neg")
+    sample = next(iter(op.sample_inputs("cpu", torch.float32)))
+    into = op_db_table.Count()
+    original = family.F.neg
+    try:
+        family.F.neg = family.F.abs
+        assert (
+            op_db_table._tried(lambda: family.compare(op, "float32", sample), into, "a wrong answer") is None
+        )
+    finally:
+        family.F.neg = original
+    assert len(into.differences) == 1
+    assert op_db_table._tried(lambda: family.compare(op, "float32", sample), into, "a right one") == ""
