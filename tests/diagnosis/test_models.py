@@ -101,10 +101,9 @@ def test_a_model_can_be_had_under_other_options(layer: tuple[Path, dict[str, Any
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.name)
 def test_samples_load_and_run(cause: Cause, kind: str) -> None:
     sample: Sample = getattr(cause, kind)()
-    onnx.checker.check_model(sample.model)
     small = sample.model.ByteSize() + sum(array.nbytes for array in sample.inputs.values()) < LARGE
     if not small or cause.name == "faults":
-        return  # checked, not run
+        pytest.skip("large: bench.causes runs it")
     options = {**sample.options}
     pins = options.pop("pins", {})
     content = sample.model.SerializeToString()

@@ -6,17 +6,17 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+from cenote.codegen import cache
+from cenote.core import settings
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding
-from cenote.profile.info import info
 
 
 def look(context: Context) -> Finding | None:
     """Whether there is a cache; a call's latency does not suffer, each start does."""
-    cache = info().cache
-    problem = cache.problem or ("" if cache.folder else "the cache is off")
+    problem = "the cache is off" if settings.cache_folder() is None else cache.problem()
     if not problem:
         return None
     return Finding(
