@@ -54,11 +54,6 @@ class Described:
         return tuple(made.get(declared.name, declared) for declared in self.declared_outputs)
 
     @property
-    def declared_outputs(self) -> tuple[Declared, ...]:
-        """Name, dtype and shape of each output as the model declares them: a shape may be None, or have names."""
-        return self._declared_outputs
-
-    @property
     def plan(self) -> Plan | StoredPlan | NoPlan:
         """The plan used last: steps, kernels, arena; `print(model.plan)`. False (`NoPlan`) before there is one."""
         return next(reversed(self._stages.values())).plan if self._stages else NoPlan()
