@@ -41,7 +41,7 @@ ROWS = (
     ("values",),
     ("loading",),
     ("verification",),
-    ("__init__", "backend", "torch"),
+    ("__init__", "backend", "ray", "torch"),
     ("cli",),
     ("__main__",),
 )
