@@ -1,6 +1,7 @@
 # make run    the shortest way to see it work: the model inside the package looks at its pictures
 # make test   the whole test suite
 # make targets  the test suite once for each instruction set that this CPU runs
+# make pythons  the test suite under each Python from 3.11 on that is installed here, free-threaded ones too
 # make fuzz   random cases that must not crash, hang or answer wrongly: MINUTES=10, or ARGS="--full"
 # make check  formatting, lint, types, layout of the source
 # make wheel  wheels in dist/: cenote, with compiled kernels of common networks (takes minutes), and cenote-runtime
@@ -22,7 +23,7 @@ ARGS ?=
 # How long `make fuzz` takes.
 MINUTES ?= 10
 
-.PHONY: run test targets fuzz check format bench docs wheel clean
+.PHONY: run test targets pythons fuzz check format bench docs wheel clean
 
 run: $(VENV)/.run
 	$(BIN)/cenote run $(ARGS)
@@ -36,6 +37,15 @@ test: $(VENV)/.test
 targets: $(VENV)/.test
 	set -e; for target in $$($(BIN)/python -m tests.targets); do \
 		echo "CENOTE_TARGET=$$target"; CENOTE_TARGET=$$target $(BIN)/python -m pytest -n $(JOBS) $(ARGS); done
+
+# What the optional oracles (torch, onnxruntime) lack for a Python is skipped by the tests that want it.
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14 python3.14t
+pythons:
+	set -e; for p in $(PYTHONS); do \
+		$$p -c 'import sys' 2>/dev/null || { echo "$$p: not installed here"; continue; }; \
+		test -d .venv-$$p || $$p -m venv .venv-$$p; echo "$$p"; \
+		.venv-$$p/bin/python -m pip --disable-pip-version-check install --quiet -e . pytest pytest-xdist hypothesis scipy; \
+		.venv-$$p/bin/python -m pytest -n $(JOBS) $(ARGS); done
 
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ARGS)

@@ -108,6 +108,14 @@ def test_using_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         exec(program, namespace)
 
 
+def test_from_onnxruntime() -> None:
+    programs = PROGRAM.findall((DOCS / "from_onnxruntime.md").read_text(encoding="utf-8"))
+    assert len(programs) == 2
+    namespace: dict[str, Any] = {}
+    for program in programs:
+        exec(program, namespace)
+
+
 def test_looking_inside_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     programs = PROGRAM.findall((DOCS / "verify.md").read_text(encoding="utf-8"))

@@ -35,13 +35,15 @@ ROWS = (
     ("plans",),
     ("sized",),
     ("stage",),
+    ("planned",),
     ("profile",),
+    ("diagnosis",),
     ("described",),
     ("model", "functional"),
     ("values",),
     ("loading",),
     ("verification",),
-    ("__init__", "backend", "ray", "torch"),
+    ("__init__", "backend", "ray", "torch", "ort"),
     ("cli",),
     ("__main__",),
 )
@@ -58,7 +60,18 @@ THIRD_PARTY = {
     "rich": {"cli"},
 }
 # What a plan that is at hand does not need (front ends, what compiles) is imported by these when it is needed.
-WARM_START = {"plans", "stage", "sized", "described", "model", "values", "loading", "functional", "__init__"}
+WARM_START = {
+    "plans",
+    "stage",
+    "sized",
+    "planned",
+    "described",
+    "model",
+    "values",
+    "loading",
+    "functional",
+    "__init__",
+}
 APPLICATIONS = {"cli"}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import os
-import pickle
 import threading
 import weakref
 from typing import Any
@@ -183,11 +182,9 @@ def test_bad_input_is_named(network: cenote.Model, name: str) -> None:
         call(network)
 
 
-def test_a_model_is_copied_by_sharing_and_not_pickled(network: cenote.Model) -> None:
+def test_a_model_is_copied_by_sharing(network: cenote.Model) -> None:
     assert copy.copy(network) is network
     assert copy.deepcopy({"model": network})["model"] is network
-    with pytest.raises(TypeError, match=r"cannot be pickled.*Load it in every process"):
-        pickle.dumps(network)
 
 
 @pytest.mark.parametrize("batch", [0, 1])

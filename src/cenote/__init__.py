@@ -30,7 +30,10 @@ from cenote.model import Model
 
 if TYPE_CHECKING:
     from cenote import functional, tiling
+    from cenote.diagnosis.diagnose import Diagnosis
     from cenote.frontends.parameters.writer import extract
+    from cenote.profile.comparison import Comparison, compare_profiles
+    from cenote.profile.data import Profile
     from cenote.profile.info import Info, info
     from cenote.profile.stored import CachedFile, cache_contents, clear_cache
     from cenote.verification.verify import Verification, verify
@@ -41,18 +44,22 @@ __all__ = [
     "CapacityError",
     "CenoteError",
     "CodegenError",
+    "Comparison",
     "DTypeError",
+    "Diagnosis",
     "Info",
     "InputError",
     "MissingFileError",
     "Model",
     "ModelError",
+    "Profile",
     "ShapeError",
     "UnsupportedError",
     "Verification",
     "__version__",
     "cache_contents",
     "clear_cache",
+    "compare_profiles",
     "extract",
     "functional",
     "info",
@@ -69,6 +76,10 @@ def __dir__() -> list[str]:
 
 
 _ON_DEMAND = {
+    "Diagnosis": "cenote.diagnosis.diagnose",
+    "Comparison": "cenote.profile.comparison",
+    "compare_profiles": "cenote.profile.comparison",
+    "Profile": "cenote.profile.data",
     "Info": "cenote.profile.info",
     "info": "cenote.profile.info",
     "CachedFile": "cenote.profile.stored",

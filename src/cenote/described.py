@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cenote.core.errors import InputError, shown
 from cenote.core.locks import importing
 from cenote.core.types import Declared
+from cenote.planned import Planned
 from cenote.plans.format import Classes, StoredPlan
 from cenote.runtime.signature import Signature
-from cenote.stage import NoPlan, Options, Stage, Stages
+from cenote.stage import NoPlan, Options, Stages
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
+    from cenote.diagnosis.diagnose import Diagnosis
     from cenote.profile.data import Profile
 
 
@@ -22,11 +24,13 @@ class Described:
 
     inputs: tuple[Declared, ...]
     output_names: tuple[str, ...]
-    _declared_outputs: tuple[Declared, ...]
+    declared_outputs: tuple[Declared, ...]
     _options: Options
     _signature: Signature
     _classes: Classes
     _stages: Stages
+    _plans: Planned
+    _changed: Callable[..., Any]  # gives the model under other options: see `loading`
 
     @property
     def threads(self) -> int:
@@ -47,7 +51,7 @@ class Described:
     def outputs(self) -> tuple[Declared, ...]:
         """Name, dtype and shape of each output: of the plan used last, before the first as the model declares them."""
         made = next(reversed(self._stages.values())).outputs if self._stages else {}
-        return tuple(made.get(declared.name, declared) for declared in self._declared_outputs)
+        return tuple(made.get(declared.name, declared) for declared in self.declared_outputs)
 
     @property
     def plan(self) -> Plan | StoredPlan | NoPlan:
@@ -70,7 +74,7 @@ class Described:
         if not isinstance(shapes, Mapping):
             like = "{'x': (1, 3, 8, 8)}"
             raise InputError(f"plan_for takes the shapes by input name, like {like}, not {shown(shapes)}")
-        return self._stage(self._signature.shapes(shapes)).plan
+        return self._plans.at(self._signature.shapes(shapes)).plan
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))
@@ -96,6 +100,29 @@ class Described:
 
         return profile(self, inputs, seconds=seconds)
 
-    def _stage(self, shapes: Any) -> Stage:
-        """The stage for inputs of these shapes."""
-        raise NotImplementedError
+    def diagnose(self, inputs: Any = None, *, deep: bool = False) -> Diagnosis:
+        """Why a call takes as long as it does on this machine: `print(model.diagnose(x))`.
+
+        A profile of two seconds, then rules, and experiments with the model under other options (other algorithms,
+        threads, denormals), about a second each: docs/why_is_it_slow.md. `inputs` as `profile` takes them. `deep`
+        profiles for five seconds and tries more. Raises as `profile`.
+        """
+        with importing():
+            from cenote.diagnosis.diagnose import diagnose
+
+        return diagnose(self, inputs, deep=deep, changed=self._changed)
+
+    def treat(
+        self, diagnosis: Diagnosis, inputs: Any = None, *, tolerance: float = 0.0
+    ) -> tuple[Diagnosis, Any]:
+        """Try what the findings of `diagnose` advise, each beside the model as it is; keep what helps beyond doubt.
+
+        Algorithms and threads change no more than rounding does. What changes results (`weights`, `precision`,
+        `denormals`) is tried only where `tolerance`, the largest difference of an output over its largest value, is
+        above 0, and kept only within it. Returns the diagnosis with measured gains and `treatments`, and the model that
+        is fastest (this one where nothing helped); `save` writes its plan. Raises ArgumentError for a bad `tolerance`.
+        """
+        with importing():
+            from cenote.diagnosis.treat import treat
+
+        return treat(diagnosis, self, inputs, self._changed, tolerance)

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cenote.codegen import jit
@@ -22,7 +22,9 @@ from cenote.core.errors import (
 )
 from cenote.core.locks import importing
 from cenote.core.options import Denormals, Precision, Tune, Weights
-from cenote.model import Model
+from cenote.model import Again, Model
+from cenote.planned import Interface
+from cenote.plans import fingerprint
 from cenote.plans.cache import CacheEntry, cache_entry_of
 from cenote.plans.format import is_plan_at, is_plan_file
 from cenote.runtime.bounds import without_bounds
@@ -33,7 +35,6 @@ from cenote.values import ModelsOfValues
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from cenote.core.types import Declared
     from cenote.frontends.formats import Format
     from cenote.graph.graph import Graph, OwnedGraph
 
@@ -92,13 +93,79 @@ def load(
     no valid model or cannot be read, UnsupportedError for a valid one that Cenote cannot run (the message names the
     node), ArgumentError for a bad argument, CapacityError where there is not enough memory.
     """
+    ways = locals()  # the arguments, as they are given
+    del ways["source"]
+    return _load(source, ways, {})
+
+
+def load_pinned(source: Any, pins: Mapping[str, str], **options: Any) -> Model:
+    """`load` with the algorithms of some nodes said: their names, as `cenote inspect` shows them, by the nodes'.
+
+    What `Model.treat` tries, and `cenote diagnose --apply` writes into plan files. Raises ArgumentError where there is
+    no such node or it has no such algorithm, UnsupportedError for a plan file (its algorithms are chosen), as `load`.
+    """
+    return _load(source, {**(load.__kwdefaults__ or {}), **options}, pins)
+
+
+def _load(source: Any, ways: dict[str, Any], pins: Mapping[str, str]) -> Model:
+    """`load`, and what loads the model again."""
     with refusals("loading a model"):
-        if isinstance(source, str | os.PathLike) and is_plan_at(source):
-            return _load_plan(source, threads, denormals, shapes)
-        if is_plan_file(_start(source)):
-            raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
-        options = Options(resolve_threads(threads), precision, weights, tune, denormals, shapes)
-        return _load_graph(main_file(source), options, {"format": format, "signature": signature})
+        model = _loaded(source, dict(ways), pins)
+    model._again = _again(source, model, ways, pins)
+    model._changed = partial(_changed, source, ways, pins)
+    return model
+
+
+def _loaded(source: Any, ways: dict[str, Any], pins: Mapping[str, str]) -> Model:
+    if isinstance(source, str | os.PathLike) and is_plan_at(source):
+        if pins:
+            raise UnsupportedError(f"{source} is a plan file: its algorithms are chosen; use its model")
+        return _load_plan(source, ways["threads"], ways["denormals"], ways["shapes"])
+    if is_plan_file(_start(source)):
+        raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
+    reading = {name: ways.pop(name) for name in ("format", "signature")}
+    options = Options(resolve_threads(ways.pop("threads")), **ways, pins=pins)
+    model = _load_graph(main_file(source), options, reading)
+    if pins and (plans := model.plans):  # of symbolic sizes there are none yet
+        nodes = {step.node for plan in plans for step in plan.describe().steps}
+        if unknown := sorted(set(pins) - nodes):
+            raise ArgumentError(f"pins: no step is of a node {', '.join(map(repr, unknown))}")
+    return model
+
+
+def _again(source: Any, model: Model, ways: dict[str, Any], pins: Mapping[str, str]) -> Again | str:
+    """What loads the model again, where its pickle is read; or why nothing can."""
+    if hasattr(source, "read"):
+        return "it was read from an open file; load it from its path or its bytes"
+    if not isinstance(source, str | os.PathLike):
+        return load_again, (source, "", ways, pins)
+    path = os.path.abspath(source)
+    return load_again, (path, "" if is_plan_at(path) else model.content, ways, pins)
+
+
+def load_again(source: Any, content: str, ways: Mapping[str, Any], pins: Mapping[str, str]) -> Model:
+    """`load` for a pickle. `content`: the digest that a file must have, if it is known.
+
+    Raises ModelError where the file has changed since, and as `load`.
+    """
+    if content and os.path.isfile(path := main_file(source)) and fingerprint.of_file(path) != content:
+        raise ModelError(f"{source} has changed since the model was pickled; load it, and pickle that")
+    return _load(source, dict(ways), pins)
+
+
+def _changed(source: Any, ways: Mapping[str, Any], pins: Mapping[str, str], **others: Any) -> Model:
+    """A model of the same source under other options: of `load`, or `pins`."""
+    if hasattr(source, "read"):
+        raise UnsupportedError(
+            "the model was read from an open file; load it by its path to try other options"
+        )
+    pins = {**pins, **others.pop("pins", {})}
+    plan = isinstance(source, str | os.PathLike) and is_plan_at(source)
+    if plan and (fixed := sorted({*others} - {"threads", "denormals"})):
+        raise UnsupportedError(
+            f"{source} is a plan file, in which {', '.join(fixed)} cannot be changed; use the model it was made from"
+        )
+    return _load(source, {**ways, **others}, pins)
 
 
 def unsupported(source: str | os.PathLike[str] | bytes) -> list[str]:
@@ -125,6 +192,8 @@ def _load_graph(source: Any, options: Options, reading: Mapping[str, Any]) -> Mo
     """The model of a source, and what gives the values inside it; `reading` says how the file is to be read."""
     ways = {"precision": options.precision, "weights": options.weights, "tune": options.tune}
     ways |= {name: str(value) for name, value in reading.items() if value is not None}
+    if options.pins:
+        ways["pins"] = repr(sorted(options.pins.items()))
     if options.shapes:
         ways["shapes"] = without_bounds(options.shapes)
     cache_entry = cache_entry_of(source, ways)
@@ -154,8 +223,8 @@ def _found_or_made(
         return Model.from_stored(stored, options, cache_entry, cache(_graph_of(source, cache_entry, reading)))
     start = time.perf_counter()
     jit.prepare()
-    graph, outputs, metadata = _imported(source, cache_entry, reading)
-    model = Model.from_graph(graph, outputs, metadata, options, cache_entry)
+    graph, interface = _imported(source, cache_entry, reading)
+    model = Model.from_graph(graph, interface, options, cache_entry)
     _log.info("%s: not in the cache, prepared in %.2f s", shown, time.perf_counter() - start)
     return model
 
@@ -163,8 +232,8 @@ def _found_or_made(
 @collector_paused()
 def _imported(
     source: Any, cache_entry: CacheEntry | None, reading: Mapping[str, Any]
-) -> tuple[OwnedGraph, Mapping[str, Declared], Mapping[str, str]]:
-    """The graph of a model, the outputs that declare a type, and its metadata."""
+) -> tuple[OwnedGraph, Interface]:
+    """The graph of a model, and its interface with the outputs that have a type."""
     with importing():
         from cenote.frontends.formats import import_model
         from cenote.graph.graph import OwnedGraph
@@ -172,7 +241,8 @@ def _imported(
     imported = import_model(source, reading["format"], reading["signature"])
     if cache_entry is not None:
         cache_entry.note_external(imported.external)
-    return OwnedGraph(imported.graph), imported.outputs, imported.metadata
+    outputs = tuple(imported.outputs.values())
+    return OwnedGraph(imported.graph), Interface((), outputs, imported.metadata, imported.about)
 
 
 def _graph_of(source: Any, cache_entry: CacheEntry | None, reading: Mapping[str, Any]) -> Callable[[], Graph]:

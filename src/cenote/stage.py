@@ -17,7 +17,7 @@ import numpy as np
 from cenote.core import settings
 from cenote.core.cached import cached_property
 from cenote.core.collector import collector_paused
-from cenote.core.errors import ArgumentError, InputError, ShapeError, shown
+from cenote.core.errors import ArgumentError, InputError, ShapeError, UnsupportedError, shown
 from cenote.core.locks import Guard, importing
 from cenote.core.options import DENORMALS, PRECISIONS, TUNINGS, WEIGHTS
 from cenote.core.types import Array, Declared, TensorType
@@ -28,7 +28,7 @@ from cenote.sized import compile_class, part_after
 if TYPE_CHECKING:
     from cenote.compiler.compile import Compilation, Plan
     from cenote.compiler.constants import ConstantPool
-    from cenote.compiler.tune import Tuner
+    from cenote.compiler.schedule import Decide
     from cenote.graph.cut import Finding
     from cenote.graph.graph import Graph, Node, OwnedGraph
     from cenote.graph.loops import Body
@@ -225,6 +225,13 @@ def no_values(names: Sequence[str]) -> NoReturn:
     )
 
 
+def no_changes(**options: Any) -> NoReturn:
+    """What a model that `cenote.load` has not made does for other options. Raises UnsupportedError."""
+    raise UnsupportedError(
+        f"{', '.join(options)}: the model was not made by cenote.load, which could make it anew"
+    )
+
+
 class Options:
     """What all stages of a model share."""
 
@@ -236,6 +243,7 @@ class Options:
         tune: str = "cached",
         denormals: str | None = None,
         shapes: Mapping[str, Any] | None = None,
+        pins: Mapping[str, str] | None = None,
     ) -> None:
         if precision not in PRECISIONS:
             raise ArgumentError(
@@ -250,6 +258,7 @@ class Options:
         self.threads, self.precision, self.weights, self.tune = threads, precision, weights, tune
         self.denormals = settings.DENORMALS.choice() if denormals is None else denormals
         self.shapes = {} if shapes is None else shapes  # of inputs, as far as the caller says them
+        self.pins = {} if pins is None else dict(pins)  # nodes whose algorithm is said: its name
         self.guard = Guard()
         self.workplaces = (
             Workplaces()
@@ -257,6 +266,12 @@ class Options:
         # What makes a model of a loop's body: arrays in, arrays out. `model.py` puts it here.
         self.submodel: Callable[[Graph], Callable[[Sequence[Array]], Sequence[Array]]]
         self.changed = False  # a stage that follows another has a class that is not kept yet
+
+    def close(self) -> None:
+        """Let go of memory and weights."""
+        self.workplaces = Workplaces()
+        for name in ("compilation", "pool", "decide"):
+            self.__dict__.pop(name, None)
 
     def inside(self) -> Options:
         """The same for a graph inside of the model, of whose inputs the caller says nothing."""
@@ -275,12 +290,12 @@ class Options:
         return Compilation(self.threads, exact, self.weights, self.pool, self.decide)
 
     @cached_property
-    def decide(self) -> Tuner:
+    def decide(self) -> Decide:
         """Chooses between algorithms."""
         with importing():
-            from cenote.compiler.tune import Tuner
+            from cenote.compiler.tune import Pinned, Tuner
 
-        return Tuner(self.tune)
+        return Pinned(self.pins, Tuner(self.tune)) if self.pins else Tuner(self.tune)
 
     @cached_property
     def pool(self) -> ConstantPool:

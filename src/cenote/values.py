@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cenote.core.errors import InputError, shown
 from cenote.core.locks import Guard, importing
 from cenote.model import Model
+from cenote.planned import Interface
 from cenote.plans.cache import CacheEntry
 from cenote.stage import Options
 
@@ -61,7 +62,7 @@ class ModelsOfValues:
         with importing():
             from cenote.graph.graph import OwnedGraph
 
-        return Model.from_graph(OwnedGraph(self._cut(names)), {}, {}, self._options, entry)
+        return Model.from_graph(OwnedGraph(self._cut(names)), Interface((), ()), self._options, entry)
 
     def _cut(self, names: tuple[str, ...]) -> Graph:
         """The graph with these values as outputs."""

@@ -52,7 +52,9 @@ def test_every_source_gives_the_same_graph(tmp_path: Path) -> None:
         sources = [path, str(path), content, bytearray(content), io.BytesIO(content), file, proto]
         loaded = [load_onnx(source) for source in sources]  # type: ignore[arg-type]
     assert len({str(item.graph) for item in loaded}) == 1
-    assert all(dict(item.metadata) == {"author": "me"} and item.producer == "tests" for item in loaded)
+    assert all(
+        dict(item.metadata) == {"author": "me"} and item.about["producer_name"] == "tests" for item in loaded
+    )
     np.testing.assert_array_equal(evaluate(loaded[0].graph, {"x": X})["y"], X + 1)
 
 
@@ -64,7 +66,7 @@ def test_declared_inputs_and_outputs() -> None:
     )
     loaded = load_onnx(proto)
     assert [str(item) for item in loaded.graph.inputs] == ["x: float32[N,3,?,4]", "z: float64[?]"]
-    assert list(loaded.outputs) == ["y"]
+    assert list(map(str, loaded.outputs.values())) == ["y: float32[N,3,?,4]", "q: float64[?]"]
     assert loaded.graph.outputs == ("y", "q")
 
 
@@ -409,3 +411,38 @@ def test_truth_values_other_than_0_and_1_are_refused(
     name = next(iter(attributes))
     proto = model([node(operator, inputs, ["y"], name="odd", **attributes)])
     refused(proto, ModelError, "'odd'", f"'{name}' must be 0 or 1, got {attributes[name]}")
+
+
+@pytest.mark.parametrize(
+    ("declared", "found"),
+    [
+        (None, "y: float32[N,8,?,15]"),
+        ((None, None, None, None), "y: float32[N,8,?,15]"),
+        (("M", 8, "rows", "columns"), "y: float32[M,8,rows,15]"),
+        (("N", 8, "N", 15), "y: float32[N,8,N,15]"),  # nothing is open: nothing is inferred
+        (("N", 9, "rows", 15), "y: float32[N,9,rows,15]"),  # wrong: what is declared stays
+    ],
+)
+def test_what_outputs_leave_open_is_inferred(
+    declared: tuple[int | str | None, ...] | None, found: str
+) -> None:
+    weights = {"w": np.zeros((8, 40, 3, 3), np.float32)}  # large: its content is not at hand then
+    proto = model(
+        [node("Conv", ["x", "w"], ["y"], strides=[2, 2])],
+        [value("x", ("N", 40, "H", 32))],
+        [value("y", declared)],
+        weights,
+    )
+    for source in (proto, proto.SerializeToString()):
+        assert str(load_onnx(source).outputs["y"]) == found
+
+
+def test_a_file_says_what_it_is() -> None:
+    proto = model(
+        [node("Relu", ["x"], ["y"])], producer_name="tests", producer_version="3", model_version=7, domain="d"
+    )
+    proto.doc_string, proto.graph.doc_string = "a model", "a graph"
+    assert dict(load_onnx(proto).about) == {
+        "producer_name": "tests", "producer_version": "3", "graph_name": proto.graph.name, "domain": "d",
+        "description": "a model", "graph_description": "a graph", "version": "7",
+    }  # fmt: skip

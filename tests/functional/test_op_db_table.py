@@ -7,7 +7,6 @@ import re
 from tests.functional import op_db_table
 from tests.functional.test_op_db import op_db, torch
 
-
 # Pools with thousands of samples, all of which `test_op_db` runs in float32: they may be missing in the list.
 LONG = {"max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d"}
 

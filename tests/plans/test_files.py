@@ -19,18 +19,18 @@ from cenote.plans.format import MAGIC, StalePlanError
 
 
 def small_model(path: Path, batch: int | str = 1) -> Path:
-    """Conv, MaxPool, a host step (Einsum), Flatten, Gemm."""
+    """Conv, MaxPool, a host step (Einsum along a diagonal), Flatten, Gemm."""
     rng = np.random.default_rng(0)
     weights = {
         "w": rng.standard_normal((12, 3, 3, 3)).astype(np.float32),
-        "axis": np.array(3),
+        "ones": np.ones((12, 12), np.float32),
         "v": rng.standard_normal((12 * 4 * 4, 5)).astype(np.float32),
         "b": rng.standard_normal(5).astype(np.float32),
     }
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
         helper.make_node("MaxPool", ["a"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
-        helper.make_node("Einsum", ["p"], ["c"], equation="...->..."),
+        helper.make_node("Einsum", ["p", "ones"], ["c"], equation="nchw,cc->nchw"),
         helper.make_node("Flatten", ["c"], ["f"]),
         helper.make_node("Gemm", ["f", "v", "b"], ["y"]),
     ]

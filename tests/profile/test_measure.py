@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import cenote
-from cenote.core.errors import ArgumentError, InputError
+from cenote.core.errors import ArgumentError, InputError, UnsupportedError
 from cenote.profile.data import Profile
 
 DATA = "src/cenote/data/fashion.onnx"
@@ -89,3 +91,63 @@ def test_wrong_arguments_are_refused(model: cenote.Model) -> None:
     if any(not isinstance(n, int) for n in model.inputs[0].shape or ()):
         with pytest.raises(InputError, match="shapes are not known"):
             model.profile()
+
+
+def network(nodes: list[onnx.NodeProto], outputs: list[tuple[str, int]], **constants: Any) -> bytes:
+    """A model of one input x [1, 8, 16, 16]."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 16, 16])
+    ys = [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs]
+    held = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "g", [x], ys, held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+
+
+def test_what_runs_on_the_host_between_stages_is_a_step() -> None:
+    weights = np.random.default_rng(0).standard_normal((8, 8, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "conv", pads=[1] * 4),
+        helper.make_node("Relu", ["c"], ["r"], "relu"),
+        helper.make_node("NonZero", ["r"], ["z"], "nonzero"),
+        helper.make_node("Cast", ["z"], ["f"], "cast", to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["f", "f"], ["y"], "square"),
+    ]
+    model = cenote.load(network(nodes, [("y", TensorProto.FLOAT)], w=weights), threads=1)
+    x = {"x": np.random.default_rng(1).standard_normal((1, 8, 16, 16)).astype(np.float32)}
+    before = model.run(x)
+    found = model.profile(x, seconds=0.02)
+    np.testing.assert_array_equal(model.run(x)["y"], before["y"])
+    kinds = [step.kind for step in found.steps]
+    assert "between" in kinds
+    assert found.stages >= 2
+    assert found.accounts.host > 0
+    assert all(step.ms > 0 for step in found.steps if step.kind == "between")
+    total = sum(step.ms for step in found.steps) + found.accounts.python
+    assert total == pytest.approx(found.recorded_ms)
+    assert {step.stage for step in found.steps} == set(range(found.stages))
+    assert found.table(0)
+    assert "<svg" in found.html()
+
+
+def test_host_steps_have_their_time() -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"], "relu"),
+        helper.make_node("Det", ["r"], ["d"], "det"),
+        helper.make_node("Neg", ["d"], ["y"], "neg"),
+    ]
+    model = cenote.load(network(nodes, [("y", TensorProto.FLOAT)]), threads=2, denormals="flush")
+    found = model.profile(seconds=0.02)
+    hosts = [step for step in found.steps if step.kind == "host"]
+    assert hosts
+    assert sum(step.ms for step in hosts) == pytest.approx(found.accounts.host)
+    assert all(step.kernels_ms == 0 and step.roof_share is None for step in hosts)
+    assert {"host", "kernel"} <= {span.what for span in found.timeline}
+
+
+def test_more_chunks_than_the_log_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = cenote.load(DATA, threads=1)
+    monkeypatch.setattr("cenote.profile.measure._ROOM", 4)
+    found = model.profile(picture(model), seconds=0.02)
+    assert found.calls >= 3
+    monkeypatch.setattr("cenote.profile.measure._MOST_ROOM", 8)
+    with pytest.raises(UnsupportedError, match="chunks"):
+        model.profile(picture(model), seconds=0.02)

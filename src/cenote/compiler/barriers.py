@@ -40,12 +40,29 @@ class StepKind(StrEnum):
 
 
 @dataclass(frozen=True)
+class Work:
+    """What a step does: `operations` of its part of the operator, those `executed` (other algorithms, padding lanes),
+    bytes that it must have `read` and `written` at least once, and what it computes in. Numbers may be Sizes."""
+
+    operations: int = 0
+    executed: int = 0
+    read: int = 0
+    written: int = 0
+    dtype: str = "float32"
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return self.operations, self.executed, self.read, self.written
+
+
+@dataclass(frozen=True)
 class Origin:
-    """Where a step comes from: its node's index in the schedule, and the lowering's name."""
+    """Where a step comes from: its node's index in the schedule, the lowering's name, and what the step does."""
 
     node: int
     kind: StepKind
     algorithm: str = ""
+    work: Work = Work()
 
 
 @dataclass

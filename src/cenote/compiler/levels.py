@@ -22,6 +22,7 @@ def in_ranks(scheduled: Schedule) -> tuple[Schedule, tuple[int, ...]]:
         ready.update(dict.fromkeys(node.outputs, needed if alias else needed + 1))
     order = sorted(range(len(ranks)), key=ranks.__getitem__)
     reasons = tuple(scheduled.reasons[i] for i in order) if scheduled.reasons else ()
+    rivals = tuple(scheduled.rivals[i] for i in order) if scheduled.rivals else ()
     nodes = tuple(graph.nodes[i] for i in order)
     lowerings = tuple(scheduled.lowerings[i] for i in order)
-    return Schedule(graph.replace(nodes=nodes), lowerings, reasons), tuple(ranks[i] for i in order)
+    return Schedule(graph.replace(nodes=nodes), lowerings, reasons, rivals), tuple(ranks[i] for i in order)

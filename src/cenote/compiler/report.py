@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from cenote.compiler.barriers import Origin, StepKind
 from cenote.compiler.html import plan_html
-from cenote.compiler.memory import MemoryPlan
+from cenote.compiler.memory import MemoryPlan, temporary_name
 from cenote.compiler.schedule import BY_COST, Schedule
+from cenote.core.sizes import plain
 from cenote.core.types import short_name
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Alias, Op
@@ -33,6 +34,10 @@ class StepDescription:
     pieces, `grain` of them at a time; `barrier`: all threads meet after it. `reason` says why a host step is one, and
     of a kernel, where there were several algorithms to choose from, why this one: what the cost model estimates for it
     and its rivals, or what was measured.
+
+    What it does: `operations` of its part of the operator and those that the kernel executes, multiply-adds counted as
+    2; `read_bytes` and `written_bytes` that must be moved at least once; `dtype`, what it computes in. `seconds`: what
+    the cost model gives the node's lowering on one thread; `rivals`: what it gives other lowerings, by name.
     """
 
     kind: str
@@ -46,18 +51,58 @@ class StepDescription:
     barrier: bool = True
     scratch_bytes: int = 0
     reason: str = ""
+    operations: int = 0
+    executed_operations: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    dtype: str = "float32"
+    seconds: float = 0.0
+    rivals: tuple[tuple[str, float], ...] = ()
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> StepDescription:
+        """What `as_dict` gave. Numbers that depended on sizes are texts in JSON."""
+        whole = {name: int(data[name]) for name in _WORK}
+        rivals = tuple((name, seconds) for name, seconds in data["rivals"])
+        return StepDescription(**{**data, **whole, "rivals": rivals})
+
+
+_WORK = ("operations", "executed_operations", "read_bytes", "written_bytes")
+
+
+@dataclass(frozen=True)
+class BlockDescription:
+    """A buffer of the arena: `nbytes` bytes from `offset`, from the step `first` to the step `last`."""
+
+    name: str
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> BlockDescription:
+        """What `as_dict` gave. Numbers that depended on sizes are texts in JSON."""
+        return BlockDescription(**{**data, "offset": int(data["offset"]), "nbytes": int(data["nbytes"])})
 
 
 @dataclass(frozen=True)
 class MemoryDescription:
     """Bytes. `arena` holds all intermediate values, `peak` is the largest set of them alive at once (no plan can need
-    less), `constants` are the weights as kernels want them, `scratch` is what each thread has besides."""
+    less), `constants` are the weights as kernels want them, `scratch` is what each thread has besides. `blocks`: what
+    lies where in the arena, and when."""
 
     arena: int
     peak: int
     constants: int
     scratch: int
     buffers: int
+    blocks: tuple[BlockDescription, ...] = ()
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> MemoryDescription:
+        """What `as_dict` gave."""
+        return MemoryDescription(**{**data, "blocks": tuple(map(BlockDescription.from_dict, data["blocks"]))})
 
 
 @dataclass(frozen=True)
@@ -85,7 +130,8 @@ class PlanDescription:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        return asdict(self)
+        found: dict[str, Any] = _plain(self)
+        return found
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> PlanDescription:
@@ -95,10 +141,10 @@ class PlanDescription:
             inputs=tuple(data["inputs"]),
             outputs=tuple(data["outputs"]),
             threads=data["threads"],
-            steps=tuple(StepDescription(**step) for step in data["steps"]),
+            steps=tuple(map(StepDescription.from_dict, data["steps"])),
             free=tuple((name, reason) for name, reason in data["free"]),
             kernels=tuple((symbol, count) for symbol, count in data["kernels"]),
-            memory=MemoryDescription(**data["memory"]),
+            memory=MemoryDescription.from_dict(data["memory"]),
             between=tuple(data["between"]),
             guards=data["guards"],
         )
@@ -125,6 +171,13 @@ class PlanDescription:
         return plan_html(self.head, self.rows, self.notes, self.kernels)
 
 
+def _plain(value: Any) -> Any:
+    """Dicts instead of dataclasses. Nothing is copied, as `asdict` does: a Size cannot be."""
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
+
+
 def describe_plan(
     schedule: Schedule,
     memory: MemoryPlan,
@@ -149,6 +202,7 @@ def describe_plan(
             constants=sum({id(array): array.nbytes for array in program.constants}.values()),
             scratch=program.scratch_bytes,
             buffers=len(memory.buffers),
+            blocks=tuple(_blocks(graph, memory, origins)),
         ),
         between=tuple(f"{node.title}: {node.op}" for node in between),
     )
@@ -170,10 +224,18 @@ def _steps(schedule: Schedule, program: Program, origins: Sequence[Origin]) -> I
         elif origin.kind is StepKind.HOST:
             made = replace(made, reason=_why_host(schedule.graph, node))
         elif schedule.reasons:
-            made = replace(made, reason=schedule.reasons[origin.node])
+            made = replace(made, reason=schedule.reasons[origin.node], rivals=schedule.rivals[origin.node])
         if isinstance(step, KernelStep):
+            option, work = schedule.lowerings[origin.node], origin.work
+            known = origin.kind is StepKind.KERNEL and option is not None
             made = replace(
                 made,
+                operations=work.operations,
+                executed_operations=work.executed,
+                read_bytes=work.read,
+                written_bytes=work.written,
+                dtype=work.dtype,
+                seconds=plain(option.seconds) if known and option is not None else 0.0,
                 kernel=step.symbol,
                 items=step.items,
                 grain=step.grain,
@@ -181,6 +243,22 @@ def _steps(schedule: Schedule, program: Program, origins: Sequence[Origin]) -> I
                 scratch_bytes=step.scratch,
             )
         yield made
+
+
+def _blocks(graph: Graph, memory: MemoryPlan, origins: Sequence[Origin]) -> Iterator[BlockDescription]:
+    """The buffers of the arena, with the steps of the nodes that touch them."""
+    times: dict[str, tuple[int, int]] = {}
+    for number, origin in enumerate(origins):
+        node = graph.nodes[origin.node]
+        roots = {
+            memory.buffer_of[name].root for name in (*node.inputs, *node.outputs) if name in memory.buffer_of
+        }
+        roots |= {temporary_name(origin.node, i) for i in range(len(memory.temporaries.get(origin.node, ())))}
+        for root in roots:
+            times[root] = (times.get(root, (number,))[0], number)
+    for buffer in memory.buffers:
+        if buffer.slot is not None and buffer.slot.kind == "arena" and buffer.root in times:
+            yield BlockDescription(buffer.root, buffer.slot.offset, buffer.nbytes, *times[buffer.root])
 
 
 def _value(graph: Graph, name: str) -> str:

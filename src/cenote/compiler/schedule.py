@@ -33,13 +33,21 @@ _CLOSE = 2.0  # times the cheapest: the cost model is not that wrong
 _RIVALS = 3
 
 
+Estimates = tuple[tuple[str, float], ...]
+"""Names of lowerings and the seconds that the cost model gives them."""
+
+
 @dataclass(frozen=True)
 class Schedule:
-    """A graph with a lowering per node (None: a host step). Layouts give lanes; halos come with the memory plan."""
+    """A graph with a lowering per node (None: a host step). Layouts give lanes; halos come with the memory plan.
+
+    Per node, where there was a choice: `reasons` why this lowering, `rivals` the other algorithms with their estimates.
+    """
 
     graph: Graph
     lowerings: tuple[Lowering | None, ...]
-    reasons: tuple[str, ...] = ()  # per node: why this lowering, where there was a choice
+    reasons: tuple[str, ...] = ()
+    rivals: tuple[Estimates, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,16 +62,19 @@ class Rival:
 Decide = Callable[[Node, Sequence[TensorType | None], Sequence[Rival]], tuple[int, str] | None]
 
 
-def _estimates(best: Lowering, ranked: Sequence[Lowering]) -> str:
-    """The estimate of the best and of its first rivals; empty where there are none."""
+def _others(best: Lowering, ranked: Sequence[Lowering]) -> Estimates:
+    """The first rivals of the best."""
     others: dict[str, float] = {}
     for option in ranked:
         if option.name != best.name and option.alias is None:
-            others.setdefault(option.name, option.seconds)
-    if not others:
-        return ""
-    rivals = ", ".join(f"{shown_seconds(seconds)} {name}" for name, seconds in list(others.items())[:_RIVALS])
-    return f"{BY_COST}: {shown_seconds(best.seconds)} against {rivals}"
+            others.setdefault(option.name, plain(option.seconds))
+    return tuple(others.items())[:_RIVALS]
+
+
+def _estimates(best: Lowering, others: Estimates) -> str:
+    """The estimate of the best and of its rivals; empty where there are none."""
+    rivals = ", ".join(f"{shown_seconds(seconds)} {name}" for name, seconds in others)
+    return f"{BY_COST}: {shown_seconds(best.seconds)} against {rivals}" if others else ""
 
 
 def shown_seconds(seconds: float) -> str:
@@ -88,6 +99,7 @@ class _Scheduler:
         self.nodes: list[Node] = []
         self.lowerings: list[Lowering | None] = []
         self.reasons: list[str] = []
+        self.rivals: list[Estimates] = []
         self.converted: dict[tuple[str, int], str] = {}
         self.trace = trace
         self.asked: dict[int, Mapping[str, bool]] = {}  # questions, by the id of the candidate
@@ -105,16 +117,16 @@ class _Scheduler:
 
     def run(self) -> Schedule:
         for index, node in enumerate(self.graph.nodes):
-            best, reason = self._choose(node, self.candidates[index])
+            best, reason, rivals = self._choose(node, self.candidates[index])
             if self.trace is not None and best is not None:
                 self.trace.adopt(self.asked[id(best)])
-            self._commit(node, best, reason)
+            self._commit(node, best, reason, rivals)
         self._ask_how_large()
         outputs = tuple(self._in_layout(name, 0) for name in self.graph.outputs)
         if outputs != self.graph.outputs:
             self._rename_outputs(outputs)
         graph = self.graph.replace(nodes=tuple(self.nodes), types=self.types, layouts=self.layouts)
-        return Schedule(graph, tuple(self.lowerings), tuple(self.reasons))
+        return Schedule(graph, tuple(self.lowerings), tuple(self.reasons), tuple(self.rivals))
 
     def _ask_how_large(self) -> None:
         """Where extents are open, what was chosen holds for inputs on this side of a size, if much depends on it."""
@@ -149,24 +161,33 @@ class _Scheduler:
             self.trace.adopt(guards)
         yield from made
 
-    def _choose(self, node: Node, options: Sequence[Lowering]) -> tuple[Lowering | None, str]:
-        """The cheapest option and why, or the one that `decide` picks among those that cost little more."""
+    def _choose(self, node: Node, options: Sequence[Lowering]) -> tuple[Lowering | None, str, Estimates]:
+        """The cheapest option, or the one that `decide` picks among those that cost little more; why, and rivals."""
         if not options:
-            return None, ""
+            return None, "", ()
         ranked = sorted(((self._total(node, option), index) for index, option in enumerate(options)))
         least, best = ranked[0][0], options[ranked[0][1]]
-        close = [(total, options[index]) for total, index in ranked if total <= _CLOSE * least]
+        most = math.inf if self._is_pinned(node) else _CLOSE * least
+        close = [(total, options[index]) for total, index in ranked if total <= most]
         rivals = [
             Rival(option, total - plain(option.seconds)) for total, option in close if option.alias is None
         ]
         if best.alias is not None:
-            return best, ""
+            return best, "", ()
         decided = None
         if self.decide is not None and len(rivals) > 1:
-            decided = self.decide(node, self.graph.input_types(node), rivals[:_RIVALS])
+            shown = rivals if self._is_pinned(node) else rivals[:_RIVALS]
+            decided = self.decide(node, self.graph.input_types(node), shown)
+        by_cost = [options[index] for _, index in ranked]
         if decided is None:
-            return best, _estimates(best, [options[index] for _, index in ranked])
-        return rivals[decided[0]].option, decided[1]
+            others = _others(best, by_cost)
+            return best, _estimates(best, others), others
+        chosen = rivals[decided[0]].option
+        return chosen, decided[1], _others(chosen, by_cost)
+
+    def _is_pinned(self, node: Node) -> bool:
+        """Whether the algorithm is said, however far it is from the best."""
+        return node.title in getattr(self.decide, "pins", ())
 
     def _total(self, node: Node, option: Lowering) -> float:
         seconds = plain(option.seconds)
@@ -215,7 +236,7 @@ class _Scheduler:
 
     # ---- commitment -------------------------------------------------------------------------------------------
 
-    def _commit(self, node: Node, option: Lowering | None, reason: str) -> None:
+    def _commit(self, node: Node, option: Lowering | None, reason: str, rivals: Estimates) -> None:
         wanted = option.inputs if option else (PLAIN,) * len(node.inputs)
         inputs = []
         for name, layout in zip(node.inputs, wanted, strict=True):
@@ -230,7 +251,7 @@ class _Scheduler:
         if option is not None and option.alias is Alias.PARTS:
             self._commit_parts(node, option)
         else:
-            self._append(node, option, reason)
+            self._append(node, option, reason, rivals)
 
     def _commit_parts(self, node: Node, option: Lowering) -> None:
         """Outputs of the graph cannot lie in another value's memory: they get a copy of their part."""
@@ -245,10 +266,11 @@ class _Scheduler:
                 lanes = self.layouts[name].lanes
                 self._derive(part, name, Reorder(), self._reorder_option(self.types[name], lanes, lanes))
 
-    def _append(self, node: Node, option: Lowering | None, reason: str = "") -> None:
+    def _append(self, node: Node, option: Lowering | None, reason: str = "", rivals: Estimates = ()) -> None:
         self.nodes.append(node)
         self.lowerings.append(option)
         self.reasons.append(reason)
+        self.rivals.append(rivals)
 
     def _in_layout(self, name: str, lanes: int) -> str:
         """The value's name in a layout, converting it once if need be."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,9 +81,9 @@ def lifetimes(steps: Sequence[PendingStep], levels: Sequence[int]) -> dict[str, 
 
 
 def make_template(
-    parts: Assembled, launcher: Launcher, trace: Trace, threads: int, shown: Mapping[str, TensorType]
+    parts: Assembled, launcher: Launcher, trace: Trace, threads: int, shown: Iterable[Any]
 ) -> tuple[Template, dict[str, int]]:
-    """The template of steps whose numbers come from a trace, and where among its numbers the extents of the types
+    """The template of steps whose numbers come from a trace, and where among the numbers of its description those
     `shown` lie, by their formulas."""
     numbers = _Numbers()
     places: dict[Memory, list[int]] = {}
@@ -120,12 +120,12 @@ def make_template(
     )
     inputs = tuple(_type(type, numbers) for type in parts.inputs)
     outputs = tuple(_type(type, numbers) for type in parts.outputs)
-    extents = {code_of(n): n for type in shown.values() for n in type.shape if is_size(n)}
-    positions = {code: numbers.add(extent) for code, extent in extents.items()}
+    described = [*dict.fromkeys(code_of(number) for number in shown if is_size(number))]
+    positions = {code: index for index, code in enumerate(described)}
     distinct: dict[str, int] = {}
     wanted = [distinct.setdefault(code_of(value), len(distinct)) for value in numbers.values]
     template = Template(
-        formulas=Formulas.compile(trace.source(list(distinct), parts.tables), trace.objects),
+        formulas=Formulas.compile(trace.source(list(distinct), parts.tables, described), trace.objects),
         steps=steps,
         base=np.array(numbers.base, np.int64),
         positions=np.array(numbers.positions, np.int64),
@@ -161,5 +161,5 @@ def _host(step: HostStep, numbers: _Numbers, constants: int) -> HostTemplate:
 
 
 def with_positions(text: str, positions: Mapping[str, int]) -> str:
-    """A text in which formulas stand in double braces, with their positions among a template's numbers instead."""
+    """A text in which formulas stand in double braces, with their positions among a description's numbers instead."""
     return re.sub(r"\{\{(.+?)\}\}", lambda found: f"{{{{{positions[found[1]]}}}}}", text)

@@ -12,14 +12,14 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from cenote.codegen import cache, jit
 from cenote.compiler.compile import Plan, assemble
-from cenote.compiler.schedule import Rival, Schedule, shown_seconds
+from cenote.compiler.schedule import Decide, Rival, Schedule, shown_seconds
 from cenote.core.errors import ArgumentError, CenoteError
 from cenote.core.options import TUNINGS
 from cenote.core.sizes import is_size, plain
@@ -95,6 +95,24 @@ def _content(plan: Plan, declared: Declared) -> Array:
     if declared.dtype == np.float32:
         block.view(np.float32)[:] = np.random.default_rng(0).random(block.nbytes // 4, np.float32) - 0.5
     return block
+
+
+class Pinned:
+    """Decides for nodes whose algorithm is said (`pins`: its name by the node's); `otherwise` for the others."""
+
+    def __init__(self, pins: Mapping[str, str], otherwise: Decide) -> None:
+        self.pins, self.otherwise = pins, otherwise
+
+    def __call__(self, node: Node, types: Types, rivals: Sequence[Rival]) -> tuple[int, str] | None:
+        wanted = self.pins.get(node.title)
+        if wanted is None:
+            return self.otherwise(node, types, rivals)
+        names = [rival.option.name for rival in rivals]
+        if wanted not in names:
+            raise ArgumentError(
+                f"pins: {node.title}: no algorithm '{wanted}' to pin it to; it has {', '.join(names)}"
+            )
+        return names.index(wanted), "pinned"
 
 
 class Tuner:

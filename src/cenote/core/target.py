@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -92,7 +93,7 @@ def processor() -> str:
 
 @cache
 def physical_cores() -> int:
-    """Physical cores that affinity and the cgroup's quota let this process use: the default number of threads."""
+    """Physical cores that affinity and the quotas of control groups let this process use: the default of threads."""
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
     cores = set()
     for cpu in allowed:
@@ -102,18 +103,64 @@ def physical_cores() -> int:
             cores.add((package, (folder / "core_id").read_text().strip()))
         except OSError:
             cores.add(("", str(cpu)))
-    return max(1, min(len(cores), _quota()))
+    return max(1, int(min(len(cores), cpu_quota())))
 
 
-def _quota() -> int:
-    """Whole CPUs of the cgroup's quota; very many when there is none."""
+# How many CPUs' time the control groups of the process leave it: a container's limit, or a service's. Version 2 has one
+# tree of groups, in which a group's `cpu.max` holds for all below it; version 1 a tree per controller, with
+# `cpu.cfs_quota_us` and `cpu.cfs_period_us`; a system may have both. Where a tree is mounted, and which part of it a
+# container sees, is in the process's `mountinfo`; which group the process is in, in its `cgroup`.
+
+
+def cpu_quota(process: Path = Path("/proc/self")) -> float:
+    """CPUs (1.5: three halves of one) by the tightest limit from the process's groups up to those it can see; infinite
+    without one, and where the system does not tell."""
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        if quota != "max":
-            return max(1, int(quota) // int(period))
+        groups = (process / "cgroup").read_text(encoding="utf-8").splitlines()
+        mounts = (process / "mountinfo").read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
-        pass
-    return 1 << 16
+        return math.inf
+    limits = [_limit(folder) for folder in _folders(groups, mounts)]
+    return min(limits, default=math.inf)
+
+
+def _folders(groups: list[str], mounts: list[str]) -> Iterator[Path]:
+    """The folders of the process's groups, and of those above, as far as they are mounted."""
+    for group in groups:
+        _, _, rest = group.partition(":")
+        controllers, _, path = rest.partition(":")
+        for root, point in _mounts(mounts, controllers):
+            inside = path == root or path.startswith(f"{root.rstrip('/')}/")
+            below = path[len(root) :].strip("/") if inside and ".." not in path else ""
+            folder = point / below
+            yield from (folder, *(parent for parent in folder.parents if parent.is_relative_to(point)))
+
+
+def _mounts(mounts: list[str], controllers: str) -> Iterator[tuple[str, Path]]:
+    """Which group is mounted where, of the tree with these controllers: none for version 2."""
+    kind = "cgroup" if controllers else "cgroup2"
+    if controllers and "cpu" not in controllers.split(","):
+        return
+    for mount in mounts:
+        left, _, right = mount.partition(" - ")
+        places, what = left.split(), right.split()
+        if len(places) < 5 or len(what) < 3 or what[0] != kind:
+            continue
+        if not controllers or "cpu" in what[2].split(","):
+            yield places[3], Path(places[4].replace("\\040", " "))
+
+
+def _limit(folder: Path) -> float:
+    """CPUs that a group may use; infinite where it has no limit."""
+    try:
+        if (folder / "cpu.max").exists():
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota = (folder / "cpu.cfs_quota_us").read_text()
+            period = (folder / "cpu.cfs_period_us").read_text()
+        return int(quota) / int(period) if int(quota) > 0 and int(period) > 0 else math.inf
+    except (OSError, ValueError):  # "max"
+        return math.inf
 
 
 # What each level has beyond the baseline, in LLVM's names: the levels of the System V ABI's x86-64 supplement. Code is

@@ -183,9 +183,9 @@ class Trace:
         self.guard(f"{code_of(size)} == {size.value}", True, fixed=True)
         return size.value
 
-    def source(self, codes: Sequence[str], arrays: Sequence[str]) -> str:
+    def source(self, codes: Sequence[str], arrays: Sequence[str], shown: Sequence[str] = ()) -> str:
         """Python that defines `numbers(d)`: None unless the guards answer as they did, else the values of these
-        formulas, numbers and arrays."""
+        formulas, numbers and arrays; and `shown(d)`: numbers that only descriptions show."""
         least = [f"1 <= d[{index}] <= {_MOST}" for index in range(self.dimensions)]
         lines = ["def numbers(d):", f"    if not ({' and '.join(least) or 'True'}): return None"]
         made: set[int] = set()
@@ -202,7 +202,10 @@ class Trace:
             assign(needed)
             lines.append(f"    if {'not ' if answer else ''}({question}): return None")
         assign(self._needed([*codes, *arrays]))
-        return "\n".join((*lines, f"    return [{', '.join(codes)}], [{', '.join(arrays)}]", ""))
+        lines += [f"    return [{', '.join(codes)}], [{', '.join(arrays)}]", "def shown(d):"]
+        made.clear()
+        assign(self._needed(shown))
+        return "\n".join((*lines, f"    return [{', '.join(shown)}]", ""))
 
     def _needed(self, codes: Sequence[str]) -> set[int]:
         """The unknowns that formulas need, and those that these need themselves."""

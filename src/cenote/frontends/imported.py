@@ -13,12 +13,14 @@ from cenote.graph.graph import Graph
 class ImportedModel:
     """A model as its file has it.
 
-    `outputs` are the outputs that declare a type, by name; `metadata` the file's own key-value pairs;
-    `producer` the program that wrote it; `external` the files beside the model that hold weights.
+    `outputs` are the outputs whose type is declared or follows from the inputs', by name; `metadata` the file's own
+    key-value pairs; `about` what it says about itself: "producer_name" (the program that wrote it), "producer_version",
+    "graph_name", "domain", "description", "graph_description", "version", as far as it does; `external` the files
+    beside the model that hold weights.
     """
 
     graph: Graph
     outputs: Mapping[str, Declared] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
-    producer: str = ""
+    about: Mapping[str, str] = field(default_factory=dict)
     external: tuple[str, ...] = ()

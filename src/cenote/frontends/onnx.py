@@ -22,6 +22,7 @@ from cenote.core.types import Declared, Dimension
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.onnx_nodes import Importer
 from cenote.frontends.onnx_order import where
+from cenote.frontends.onnx_outputs import declared_outputs
 from cenote.frontends.onnx_schema import STANDARD, check_opset, domain_of, opset_range
 from cenote.frontends.onnx_scope import Scope
 from cenote.frontends.onnx_tensors import Tensors, dtype_of
@@ -135,14 +136,27 @@ def _import(model: Any, contents: Contents, folder: Path | None, problems: list[
             raise ModelError(f"output '{name}' of the graph is made by no node")
     if len(set(outputs)) != len(outputs):
         raise ModelError(f"an output of the graph is listed twice ({', '.join(outputs)})")
-    declared = [_declared(v, f"output '{v.name}'") for v in graph.output if v.type.WhichOneof("value")]
     return ImportedModel(
         Graph(tuple(inputs), outputs, tuple(importer.nodes), importer.constants, name=graph.name or "graph"),
-        {item.name: item for item in declared},
+        declared_outputs(model, _declared),
         {item.key: item.value for item in model.metadata_props},
-        f"{model.producer_name} {model.producer_version}".strip(),
+        _about(model),
         tuple(importer.tensors.external),
     )
+
+
+def _about(model: Any) -> dict[str, str]:
+    """What the file says about itself."""
+    texts = {
+        "producer_name": model.producer_name,
+        "producer_version": model.producer_version,
+        "graph_name": model.graph.name,
+        "domain": model.domain,
+        "description": model.doc_string,
+        "graph_description": model.graph.doc_string,
+        "version": str(model.model_version) if model.model_version else "",
+    }
+    return {name: text for name, text in texts.items() if text}
 
 
 def _not_text(message: Any) -> bytes | None:

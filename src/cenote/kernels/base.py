@@ -203,7 +203,8 @@ class Call:
     An array among them, or a Packed, is a constant that the lowering prepared; None is a null pointer. `items` is
     the number of independent pieces, `grain` how many of them a thread takes at a time (about 20 to 100 us of work),
     `scratch` the bytes each thread needs. `independent`: it may run at the same time as the call before it of the
-    same lowering, and as those that may run at the same time as that one.
+    same lowering, and as those that may run at the same time as that one. `operations`: those that the kernel executes,
+    padding lanes included and multiply-adds counted as 2, where they are not the operator's; 0: not said.
     """
 
     spec: KernelSpec
@@ -214,6 +215,7 @@ class Call:
     independent: bool = False
     variants: tuple[KernelSpec, ...] = ()
     chosen: int = 0
+    operations: int = 0
 
     def among(self, variants: tuple[KernelSpec, ...], chosen: int) -> Call:
         """The call of one of several kernels with the same words: which, is known when the sizes are."""
@@ -228,14 +230,20 @@ class Call:
 
     @staticmethod
     def named(
-        spec: KernelSpec, words: Mapping[str, Argument], items: int = 1, grain: int = 1, scratch: int = 0
+        spec: KernelSpec,
+        words: Mapping[str, Argument],
+        items: int = 1,
+        grain: int = 1,
+        scratch: int = 0,
+        operations: int = 0,
     ) -> Call:
         """A call whose words are given by the names of the spec's parameters. TypeError where they are not the same."""
         names = [parameter.name for parameter in spec.words]
         if len(words) != len(names) or any(name not in words for name in names):
             missing, unknown = sorted({*names} - {*words}), sorted({*words} - {*names})
             raise TypeError(f"{type(spec).__name__}: words missing: {missing}, unknown: {unknown}")
-        return Call(spec, tuple(words[name] for name in names), items, grain, scratch)
+        arguments = tuple(words[name] for name in names)
+        return Call(spec, arguments, items, grain, scratch, operations=operations)
 
     def word(self, name: str) -> Argument:
         """The word of a name."""

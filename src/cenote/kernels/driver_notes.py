@@ -45,7 +45,7 @@ define internal i64 @ticks() nounwind noinline {
 """,
     "arm": """
 define internal i64 @ticks() nounwind noinline {
-  %r = call i64 asm sideeffect "isb\0Amrs $0, cntvct_el0", "=r,~{memory}"()
+  %r = call i64 asm sideeffect "isb\\0Amrs $0, cntvct_el0", "=r,~{memory}"()
   ret i64 %r
 }
 """,

@@ -27,8 +27,9 @@ from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.files import open_regular
 from cenote.core.locks import importing
 from cenote.core.target import Target
-from cenote.core.types import Array, Declared
+from cenote.core.types import Declared
 from cenote.core.version import __version__
+from cenote.runtime.formulas import Formulas
 from cenote.runtime.program import Program, Workplaces
 from cenote.runtime.steps import KernelStep
 from cenote.runtime.template import Template
@@ -89,9 +90,9 @@ class StoredPlan:
 
 @dataclass(frozen=True)
 class SizedPlan:
-    """A plan for all sizes of a class: the program's template and its description, JSON in which numbers of the
-    template stand as {{position}}. `made_with`: the shapes of inputs that it was compiled for first. `inputs` and
-    `outputs` name the program's; where shapes depend on content, `tail` is what follows."""
+    """A plan for all sizes of a class: the program's template and its description, JSON in which numbers that
+    depend on the sizes stand as {{position}}. `made_with`: the shapes of inputs that it was first compiled for.
+    `inputs` and `outputs` name the program's; where shapes depend on content, `tail` is what follows."""
 
     template: Template
     text: bytes
@@ -106,8 +107,10 @@ class SizedPlan:
         made = self.template.at(numbers, workplaces)
         if made is None:
             return None
-        same = tuple(type.shape for type in made[0].inputs) == self.made_with
-        return _PlanOfSizes(made[0], self.text, self.template, made[1], self.graph if same else None)
+        same = tuple(type.shape for type in made.inputs) == self.made_with
+        return _PlanOfSizes(
+            made, self.text, self.template.formulas, tuple(numbers), self.graph if same else None
+        )
 
 
 @dataclass
@@ -143,16 +146,16 @@ class Tail:
 
 @dataclass(frozen=True)
 class _PlanOfSizes(StoredPlan):
-    """A plan for some sizes of a class, for which the template's formulas have these values."""
+    """A plan for some sizes of a class: formulas of its description's numbers, and the sizes."""
 
-    template: Template
-    values: Array
+    formulas: Formulas
+    dimensions: tuple[int, ...]
     graph: Graph | None
 
     @cached_property
     def description(self) -> PlanDescription:
         """Steps, kernels, host steps, memory."""
-        numbers = self.template.numbers(self.values)
+        numbers = self.formulas.shown(self.dimensions)
         text = _POSITION.sub(lambda found: str(numbers[int(found[1])]), self.text.decode())
         found = StoredPlan(self.program, text.encode()).description
         steps = [
@@ -179,7 +182,8 @@ class StoredModel:
 
     `tails` are what follows plans, by their shapes, where shapes depend on content.
     `source` is where the model that it was made from lay ("" for unknown), `content` the digest of that model, and
-    `external` names the files beside it that hold its weights, with the digest of each.
+    `external` names the files beside it that hold its weights, with the digest of each. `metadata` are the file's own
+    key-value pairs, `about` is what it says about itself.
     """
 
     inputs: tuple[Declared, ...]
@@ -193,6 +197,7 @@ class StoredModel:
     source: str = ""
     content: str = ""
     external: Mapping[str, str] = field(default_factory=dict)
+    about: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_plan_file(start: bytes) -> bool:

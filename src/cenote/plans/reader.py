@@ -170,6 +170,15 @@ class _Reader:
             records.refuse("it names unknown options")
         external = records.texts(header["external"], "files with weights")
         metadata = records.texts(header["metadata"], "metadata")
+        about = records.texts(header["about"], "what it says about itself")
         return StoredModel(
-            inputs, outputs, metadata, plans=plans, sized=sized, tails=tails, external=external, **fields
+            inputs,
+            outputs,
+            metadata,
+            plans=plans,
+            sized=sized,
+            tails=tails,
+            external=external,
+            about=about,
+            **fields,
         )

@@ -58,6 +58,7 @@ def write(
     header = {
         "world": format.world(target), "inputs": [_declared_record(d) for d in model.inputs],
         "outputs": [_declared_record(d) for d in model.outputs], "metadata": dict(model.metadata),
+        "about": dict(model.about),
         "precision": model.precision, "weights": model.weights,
         "source": model.source, "content": model.content, "external": dict(model.external),
         "plans": stored, "sized": sized, "descriptions": [len(text) for text in texts],

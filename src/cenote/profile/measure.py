@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,11 @@ from cenote.core.target import processor
 from cenote.core.types import Array, Declared
 from cenote.core.version import __version__
 from cenote.profile.collect import Collected, collect
-from cenote.profile.data import Accounts, Profile, Span
+from cenote.profile.data import Accounts, ArenaBlock, Profile, Span
 from cenote.profile.environment import Environment, Watch
+from cenote.profile.measure_roofs import clock_ghz, roofs
 from cenote.profile.recording import Part, recorded_copy
+from cenote.profile.roofs import Roofs
 from cenote.profile.steps import Times, step_stats
 from cenote.profile.timeline import timeline
 from cenote.runtime.timing import Recorder
@@ -35,13 +37,22 @@ _SEED = 0
 Call = Callable[[], object]
 
 
-def profile(model: Any, inputs: Any = None, *, seconds: float = 2.0) -> Profile:
-    """See `Model.profile`."""
+def profile(model: Any, inputs: Any = None, *, seconds: float = 2.0, between: Call | None = None) -> Profile:
+    """See `Model.profile`. `between` is done before each call, and not counted: what the program does in between."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < math.inf:
         raise ArgumentError(f"seconds: {shown(seconds)} is no time to measure")
     arrays = by_name(model, inputs)
-    measured = measure(model, arrays, seconds)
-    return _profile_of(model, arrays, measured)
+    model.run(arrays)  # compiles what has to be
+    limits = roofs(threads_of(model))
+    before = clock_ghz()
+    measured = measure(model, arrays, seconds, between)
+    environment = replace(measured.environment, clock_ghz=(before, clock_ghz()))
+    return _profile_of(model, arrays, replace(measured, environment=environment), limits)
+
+
+def threads_of(model: Any) -> int:
+    """Those of the plans that the last call used."""
+    return max(int(plan.program.threads) for plan in model.plans)
 
 
 def by_name(model: Any, inputs: Any) -> dict[str, Array]:
@@ -84,11 +95,13 @@ class Measurement:
     spans: tuple[Span, ...]
 
 
-def measure(model: Any, inputs: Mapping[str, Array], seconds: float) -> Measurement:
+def measure(
+    model: Any, inputs: Mapping[str, Array], seconds: float, between: Call | None = None
+) -> Measurement:
     """Call a model for so long."""
-    model.run(inputs)  # compiles what has to be
+    model.run(inputs)
     key = next(reversed(model._stages))
-    threads = max(stage.plan.program.threads for stage in model._stages[key].chain)
+    threads = threads_of(model)
     room = _ROOM
     while True:
         recorder = Recorder(room, threads)
@@ -96,12 +109,16 @@ def measure(model: Any, inputs: Mapping[str, Array], seconds: float) -> Measurem
             copy, parts = recorded_copy(model, key, recorder)
             session = _Session(lambda: copy.run(inputs), recorder, parts)  # noqa: B023  (used in this turn only)
             if session.warm_up():
-                return session.measure(seconds)
+                return session.measure(seconds, between or _nothing)
         finally:
             recorder.close()
         room *= 4
         if room > _MOST_ROOM:
             raise UnsupportedError(f"a call of this model has more than {_MOST_ROOM} chunks on a thread")
+
+
+def _nothing() -> None:
+    """What most programs do between two calls, as far as a profile knows."""
 
 
 class _Session:
@@ -112,6 +129,7 @@ class _Session:
         self.ordinary: list[int] = []
         self.pieces: list[Collected] = []
         self.spans: tuple[Span, ...] = ()
+        self.shown = 0  # calls of the batch that the timeline is of
 
     def warm_up(self) -> bool:
         """First calls, cold; False where the log has no room for one."""
@@ -120,7 +138,7 @@ class _Session:
         self.recorder.record(self.call)
         return self.recorder.filled <= 1
 
-    def measure(self, seconds: float) -> Measurement:
+    def measure(self, seconds: float, between: Call) -> Measurement:
         """Calls for so long, ordinary and recorded in turns."""
         self.recorder.settle()
         needed = self.recorder.filled  # of the log, for one call
@@ -129,9 +147,11 @@ class _Session:
         while len(self.ordinary) < _MOST_CALLS:
             if len(self.ordinary) >= _LEAST_CALLS and time.perf_counter() > end:
                 break
+            between()
             begin = time.perf_counter_ns()
             self.call()
             self.ordinary.append(time.perf_counter_ns() - begin)
+            between()
             self.recorder.record(self.call)
             if self.recorder.filled + 2 * needed > 1:
                 self._take()
@@ -149,11 +169,13 @@ class _Session:
         if recorder.calls and recorder.filled <= 1:
             notes = [recorder.notes(thread) for thread in range(recorder.threads)]
             self.pieces.append(collect(recorder.calls, notes, self.parts, recorder.threads))
-            self.spans = timeline(recorder.calls, notes, self.parts)
+            if len(recorder.calls) > self.shown:
+                self.shown = len(recorder.calls)
+                self.spans = timeline(recorder.calls, notes, self.parts)
         recorder.clear()
 
 
-def _profile_of(model: Any, inputs: Mapping[str, Array], measured: Measurement) -> Profile:
+def _profile_of(model: Any, inputs: Mapping[str, Array], measured: Measurement, limits: Roofs) -> Profile:
     recorded, ordinary = measured.recorded, measured.ordinary
     usual = between_quartiles(recorded.wall)
     times = Times.of(recorded)
@@ -178,9 +200,22 @@ def _profile_of(model: Any, inputs: Mapping[str, Array], measured: Measurement) 
         spread=float((quartiles[2] - quartiles[0]) / 2 / quartiles[1]),
         accounts=accounts,
         environment=measured.environment,
-        steps=step_stats(measured.parts, times, usual, latency),
+        steps=step_stats(measured.parts, times, usual, latency, limits),
+        roofs=limits,
         stages=len(measured.parts),
         timeline=measured.spans,
+        arena=_arena(measured.parts),
+    )
+
+
+def _arena(parts: Sequence[Part]) -> tuple[ArenaBlock, ...]:
+    """What lies where in the arenas, and from which of all steps to which."""
+    return tuple(
+        ArenaBlock(
+            each.name, part.stage, each.offset, each.nbytes, part.first + each.first, part.first + each.last
+        )
+        for part in parts
+        for each in part.description.memory.blocks
     )
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from cenote.compiler.report import StepDescription
 from cenote.core.types import Array
 from cenote.profile.collect import Collected
-from cenote.profile.data import Kind, StepStats
+from cenote.profile.fields import Kind, Rival, StepStats
 from cenote.profile.recording import Part
+from cenote.profile.roofs import Roofs
 
 _BLOCKS = 8  # of calls one after another
 
@@ -42,13 +43,34 @@ class Times:
         return total
 
 
-def step_stats(parts: Sequence[Part], times: Times, usual: Array, latency: float) -> tuple[StepStats, ...]:
+def nearest_roof(work: StepDescription, busy_ms: Sequence[float], roofs: Roofs) -> tuple[str, float | None]:
+    """What bounds a step's time from below, and the least time that this allows / the time that it took while its
+    threads computed. "" and None where nothing is known of its work."""
+    total = sum(busy_ms)
+    if total <= 0 or work.kind != "kernel":
+        return "", None
+    active = min(len(busy_ms), max(1, round(total / max(busy_ms))))
+    least: list[tuple[float, str]] = []
+    gigaops = roofs.gigaops(work.dtype, active)
+    if gigaops and work.executed_operations:
+        least.append((work.executed_operations / gigaops / 1e9, "fma"))
+    if moved := roofs.transfer_seconds(work.read_bytes, work.written_bytes, active):
+        least.append(moved)
+    if not least:
+        return "", None
+    seconds, name = max(least)
+    return name, seconds / (total / active / 1e3)
+
+
+def step_stats(
+    parts: Sequence[Part], times: Times, usual: Array, latency: float, roofs: Roofs
+) -> tuple[StepStats, ...]:
     """All steps in their order. `usual`: the calls whose mean counts, which take `latency` milliseconds."""
     every = times.all
     low = np.percentile(every, 10, axis=0)
     middle = np.median(every, axis=0)
     deviation = np.median(np.abs(every - middle), axis=0)
-    blocks = [np.median(block, axis=0) for block in np.array_split(every, min(_BLOCKS, len(every)))]
+    blocks = [block.min(axis=0) for block in np.array_split(every, min(_BLOCKS, len(every)))]
     mean = {name: getattr(times, name)[usual].mean(axis=0) for name in ("kernels", "waits", "driver", "busy")}
     ms = every[usual].mean(axis=0)
     found: list[StepStats] = []
@@ -56,16 +78,24 @@ def step_stats(parts: Sequence[Part], times: Times, usual: Array, latency: float
     for part in parts:
         for description in [*part.steps, *([_between(part)] if part.between >= 0 else [])]:
             at = len(found)
+            busy = tuple(mean["busy"][at].tolist())
+            bound, share = nearest_roof(description, busy, roofs)
             found.append(
                 StepStats(
                     index=at, stage=part.stage, kind=cast(Kind, description.kind), node=description.node,
                     op=description.op, algorithm=description.algorithm, output=description.output, ms=float(ms[at]),
                     share=float(ms[at]) / latency, kernels_ms=float(mean["kernels"][at]),
                     waits_ms=float(mean["waits"][at]), driver_ms=float(mean["driver"][at]),
-                    busy_ms=tuple(mean["busy"][at].tolist()), group=group, low_ms=float(low[at]),
+                    busy_ms=busy, group=group, low_ms=float(low[at]),
                     mad_ms=float(deviation[at]), blocks_ms=tuple(float(block[at]) for block in blocks),
                     kernel=description.kernel, items=description.items, grain=description.grain,
-                    reason=description.reason,
+                    reason=description.reason, dtype=description.dtype, operations=description.operations,
+                    executed_operations=description.executed_operations, read_bytes=description.read_bytes,
+                    written_bytes=description.written_bytes,
+                    bytes=description.read_bytes + description.written_bytes,
+                    estimate_ms=description.seconds * 1e3 if description.seconds else None,
+                    bound=bound, roof_share=share,
+                    rivals=tuple(Rival(name, seconds * 1e3) for name, seconds in description.rivals),
                 )
             )  # fmt: skip
             group += description.barrier

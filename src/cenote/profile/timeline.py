@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from cenote.profile.collect import Stretch, stretches, tick_of
-from cenote.profile.data import Span
+from cenote.profile.fields import Span
 from cenote.profile.recording import Part
 from cenote.runtime.timing import NO_STEP, Call, Notes
 

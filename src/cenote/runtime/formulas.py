@@ -43,7 +43,7 @@ class Formulas:
     """Generated code and the things it names: functions, as "module:name", operators and arrays.
 
     The code defines `numbers(d)`, which gives a list of whole numbers and one of arrays, or None for dimensions that a
-    guard refuses; `d` are the symbolic dimensions in order.
+    guard refuses, and `shown(d)`, the whole numbers of a description; `d` are the symbolic dimensions in order.
     """
 
     source: str
@@ -81,6 +81,10 @@ class Formulas:
         except _NO_ANSWER:
             return None
         return found
+
+    def shown(self, dimensions: Dimensions) -> list[int]:
+        """The numbers of a description, for dimensions that fit."""
+        return [int(number) for number in self._made["shown"](dimensions)]
 
 
 def _compiled(source: str) -> CodeType:

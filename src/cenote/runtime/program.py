@@ -1,7 +1,7 @@
 """A program: plain data that says which kernels run, in which order, on which memory. It knows no graph.
 
 `Program` is shared and immutable; an `Instance` is one set of memory to run it on. Several Python threads that run
-a one-thread program at once get an instance each; on a team programs take turns, and one instance is enough.
+a one-thread program at once get an instance each; on a team programs take turns, and one instance per team is enough.
 
 A run can be interrupted by an exception (Ctrl-C): native code comes back to Python every 50 ms. The job is then given
 up, and instance and team are as good as new.
@@ -10,8 +10,9 @@ up, and instance and team are as good as new.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -143,22 +144,28 @@ class Program:
                 self._free.append(instance)
 
     def _run_on_team(self, inputs: Sequence[Array], out: Sequence[Array] | None) -> list[Array]:
-        team = threading_runtime.team(self.threads, self.driver)
+        team = threading_runtime.team_at_rest(self.threads, self.driver)
         with team.guard.lock:
-            if team.busy:  # by this very thread: a signal handler or a host step runs a model during a run
+            if team.runner:  # this very thread: a signal handler or a host step runs a model during a run
                 return self._on_one_thread.run(inputs, out)
-            team.busy = True
+            team.runner = get_ident()
             try:
                 team.reserve_scratch(self.scratch_bytes)
-                instance = self._instance()
-                try:
-                    results = instance.run(inputs, out, team)
-                finally:
-                    self._free.append(instance)
+                results = self._instance_on(team).run(inputs, out, team)
                 team.free_tables()
                 return results
             finally:
-                team.busy = False
+                team.runner = 0
+
+    def _instance_on(self, team: Team) -> Instance:
+        """The team's instance: its step table belongs to the team. The caller holds the team's lock."""
+        for instance in self._free:
+            if instance.team is team:
+                return instance
+        with refusals("memory to run a model on"):
+            made = self._new_instance(team)
+        self._free[:] = [*(each for each in self._free if each.team is None or not each.team.lost), made]
+        return made
 
     def _instance(self) -> Instance:
         try:
@@ -167,8 +174,8 @@ class Program:
             with refusals("memory to run a model on"):
                 return self._new_instance()
 
-    def _new_instance(self) -> Instance:
-        return Instance(self)
+    def _new_instance(self, team: Team | None = None) -> Instance:
+        return Instance(self, team)
 
     @cached_property
     def _on_one_thread(self) -> Program:
@@ -182,27 +189,28 @@ class Program:
 
     def prepare(self) -> None:
         """Make the first instance now, so that the first inference touches no new memory."""
-        if not self._free:
-            self._free.append(self._new_instance())
         if self.threads == 1:
+            if not self._free:
+                self._free.append(self._new_instance())
             return
         team = threading_runtime.team(self.threads, self.driver)
         with team.guard.lock:
-            if team.busy:
+            self._instance_on(team)
+            if team.runner:
                 return
-            team.busy = True
+            team.runner = get_ident()
             try:
                 team.hire()
                 team.reserve_scratch(self.scratch_bytes)
             finally:
-                team.busy = False
+                team.runner = 0
 
 
 class Instance:
     """Memory and argument records of one run at a time."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, team: Team | None = None) -> None:
+        self.program, self.team = program, team
         self._build_records(program.records)
         # On one thread an instance runs on the calling thread and shares nothing: no lock, no waiting.
         self._place: Workplace | None = None
@@ -274,11 +282,10 @@ class Instance:
             program.workplaces.give(place)
         return outputs
 
-    def __del__(self, retire: Callable[[int, Array], None] = threading_runtime.retire) -> None:
+    def __del__(self) -> None:
         """A worker that was late may still be reading the step table: the team frees it when none is."""
-        program = self.program
-        if program.threads > 1 and hasattr(self, "_table"):
-            retire(program.threads, self._table)
+        if self.team is not None and hasattr(self, "_table"):
+            self.team.graveyard.append(self._table)  # atomic: a finaliser must not wait for the lock
 
     def _run_segments(self, team: Team, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         driver, control, table = self.program.driver, team.address, self._table_address

@@ -116,11 +116,8 @@ class Template:
         ]
         self._kernels.addresses[:] = [address or found[symbol] for symbol, address in kernels]
 
-    def at(
-        self, dimensions: Dimensions, workplaces: Workplaces | None = None
-    ) -> tuple[Program, Array] | None:
-        """The program for these symbolic dimensions, and the values of the formulas; None where it does not hold for
-        them.
+    def at(self, dimensions: Dimensions, workplaces: Workplaces | None = None) -> Program | None:
+        """The program for these symbolic dimensions; None where it does not hold for them.
 
         `workplaces`: those of the model; without, the program has its own.
         """
@@ -159,7 +156,7 @@ class Template:
         )
         # They would be worked out from the steps.
         vars(program).update(records=records, scratch_bytes=int(scratch.max(initial=0)))
-        return program, values
+        return program
 
     def numbers(self, values: Array) -> Array:
         """All numbers, from the values of the formulas."""

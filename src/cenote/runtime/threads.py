@@ -1,8 +1,9 @@
 """Teams of threads that run native programs.
 
 A team's workers are threads that live inside one native call (`cenote_work`), without the GIL, asleep between jobs. One
-program runs on a team at a time: two models on the same cores take turns instead of trampling each other. After a fork
-the child has none of its parent's threads, so it starts with no teams.
+program runs on a team at a time: two models on the same cores take turns instead of trampling each other. There are as
+many teams of a size as the cores hold, so callers wait for each other only when none is free. After a fork the child
+has none of its parent's threads, so it starts with no teams.
 
 What a worker may touch outlives it: its own frame owns the control block, scratch and step tables are only replaced
 when no job uses them, and code is never unmapped. At exit the workers are told to leave.
@@ -91,7 +92,8 @@ class Team:
     def __init__(self, threads: int, abi: DriverAbi) -> None:
         self.threads, self.abi = threads, abi
         self.guard = Guard()
-        self.busy = False  # a run is in progress, by the holder of the guard
+        self.runner = 0  # the thread whose run is in progress, which holds the guard
+        self.family: list[Team] = [self]  # all of this size, the first one first; shared by them
         self.lost = False  # in a forked child: the workers are in the parent
         words = abi.size if threads == 1 else abi.team_size
         self.control = aligned_bytes(words * 8, "a thread team").view(np.int64)
@@ -169,7 +171,7 @@ def resolve_threads(threads: int | None) -> int:
 
 
 def team(threads: int, abi: DriverAbi) -> Team:
-    """The process's team of so many threads."""
+    """The process's first team of so many threads."""
     found = _teams.get(threads)
     if found is None:
         with _teams_guard.lock:
@@ -181,29 +183,49 @@ def team(threads: int, abi: DriverAbi) -> Team:
     return found
 
 
-def retire(threads: int, table: Array, teams: dict[int, Team] = _teams) -> None:
-    """Hand a step table that nobody will run again to its team. Works while the interpreter takes modules apart."""
-    found = teams.get(threads)
-    if found is not None:
-        found.graveyard.append(table)  # list.append is atomic: a finaliser must not wait for the lock
+def team_at_rest(threads: int, abi: DriverAbi) -> Team:
+    """The team for a run: one without a run, a new one while there are cores for it, else one to wait for.
+
+    Of a thread that runs a program already, its own team: it must not wait for another thread, which may wait for it.
+    """
+    first = team(threads, abi)
+    if not first.runner:
+        return first
+    family, caller = first.family, _thread.get_ident()
+    for each in family:
+        if each.runner == caller:
+            return each
+    for each in family:
+        if not each.runner:
+            return each
+    if len(family) < physical_cores() // threads:
+        with _teams_guard.lock:
+            if len(family) < physical_cores() // threads:
+                another = Team(threads, abi)
+                another.family = family
+                family.append(another)
+                another.hire()
+                return another
+    return family[caller // 64 % len(family)]  # identifiers are addresses
 
 
 def _dismiss_all() -> None:
     """At exit: workers must be out of native code before the interpreter takes itself apart."""
-    for each in list(_teams.values()):
+    for each in [each for first in list(_teams.values()) for each in first.family]:
         lock = each.guard.lock
         if lock.acquire(
             timeout=_LEAVING
         ):  # a daemon thread may be in the middle of a run: then they stay, safely
-            if not each.busy:
+            if not each.runner:
                 each.dismiss()
             lock.release()
 
 
 def _forget_teams() -> None:
     """In a forked child, which has none of the parent's threads."""
-    for each in _teams.values():
-        each.lost = True
+    for first in _teams.values():
+        for each in first.family:
+            each.lost = True
     _teams.clear()
 
 

@@ -22,7 +22,6 @@ import numpy as np
 
 from cenote.core.cached import cached_property
 from cenote.core.types import Array
-from cenote.runtime import threads as threading_runtime
 from cenote.runtime.memory import address_of, aligned_bytes
 from cenote.runtime.program import Instance, Program
 from cenote.runtime.steps import HostStep
@@ -81,12 +80,10 @@ class Recorder:
         log = aligned_bytes((HEADER + self._stride * threads) * 8, "the notes of a profile")
         self._log = log.view(np.int64)
         self._log[0] = self._stride * 8
-        self._address = address_of(self._log)
-        self._words = self._log.data  # reads and writes a word in 40 ns, where an array takes 100
+        self.address = address_of(self._log)
+        self.words = self._log.data  # reads and writes a word in 40 ns, where an array takes 100
         self._team: Team | None = None
-        self._control = self._words
-        self._field = 0
-        self._workers = False
+        self._workers: Team | None = None
         self.clear()
 
     def clear(self) -> None:
@@ -107,24 +104,16 @@ class Recorder:
             made.begin, made.end = begin, time.perf_counter_ns()
         finally:
             self.on = False
-        made.notes = self._words[HEADER]
+        made.notes = self.words[HEADER]
 
     @property
     def filled(self) -> float:
         """The part of its room that the busiest thread needed; above 1 notes were lost."""
         return float(self._log[HEADER :: self._stride][: self.threads].max()) / self.room
 
-    def attach(self, team: Team, program: int) -> None:
-        """Let this team's next native calls note what they do. The caller holds the team's lock."""
-        if team is not self._team:
-            self._team, self._workers = team, self._workers or team.threads > 1
-            self._control, self._field = team.control.data, team.abi.words["log"]
-        self.calls[-1].runs.append((program, self._words[HEADER]))
-        self._control[self._field] = self._address
-
-    def detach(self) -> None:
-        """No notes of the calls that follow."""
-        self._control[self._field] = 0
+    def attend(self, team: Team) -> None:
+        """This team's threads are among those recorded."""
+        self._team, self._workers = team, team if team.threads > 1 else self._workers
 
     def settle(self) -> None:
         """Wait until no worker writes any more: one that is late to the end of a run notes its wait afterwards."""
@@ -143,8 +132,8 @@ class Recorder:
 
     def close(self) -> None:
         """Give the memory back, as soon as no worker can be writing to it."""
-        if self._workers:
-            threading_runtime.retire(self.threads, self._log)
+        if self._workers is not None:
+            self._workers.graveyard.append(self._log)
 
 
 @dataclass(frozen=True)
@@ -167,31 +156,40 @@ class TimedProgram(Program):
         """Where among the steps a host step is, by its id."""
         return {id(step): index for index, step in enumerate(self.steps) if isinstance(step, HostStep)}
 
-    def _new_instance(self) -> Instance:
-        return TimedInstance(self, self)
+    def _new_instance(self, team: Team | None = None) -> Instance:
+        return TimedInstance(self, self, team)
 
 
 class TimedInstance(Instance):
     """An instance whose native calls and host steps are recorded while the recorder is on."""
 
-    def __init__(self, program: Program, timed: TimedProgram) -> None:
-        super().__init__(program)
-        self._timed = timed
+    def __init__(self, program: Program, timed: TimedProgram, team: Team | None) -> None:
+        super().__init__(program, team)
+        self._timed, self._recorder, self._number = timed, timed.recorder, timed.number
+        self._attended: Team | None = None
 
     def _run_segments(self, team: Team, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        recorder = self._timed.recorder
+        recorder = self._recorder
         if not recorder.on:
-            super()._run_segments(team, inputs, outputs)
+            _run(self, team, inputs, outputs)
             return
-        recorder.attach(team, self._timed.number)
+        if team is not self._attended:  # its first run, mostly; what follows takes 0.3 us a run
+            recorder.attend(team)
+            self._attended, self._control, self._field = team, team.control.data, team.abi.words["log"]
+        control, place = self._control, self._field
+        recorder.calls[-1].runs.append((self._number, recorder.words[HEADER]))
+        control[place] = recorder.address  # no other run of the team is in progress
         try:
-            super()._run_segments(team, inputs, outputs)
+            _run(self, team, inputs, outputs)
         finally:
-            recorder.detach()
+            control[place] = 0
 
     def _run_host(self, step: HostStep, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         begin = time.perf_counter_ns()
         super()._run_host(step, inputs, outputs)
-        if self._timed.recorder.on:
+        if self._recorder.on:
             number, end = self._timed.host_numbers[id(step)], time.perf_counter_ns()
-            self._timed.recorder.calls[-1].hosts.append(HostRun(self._timed.number, number, begin, end))
+            self._recorder.calls[-1].hosts.append(HostRun(self._number, number, begin, end))
+
+
+_run = Instance._run_segments

@@ -40,7 +40,8 @@ def load_keras(source: Source, problems: list[str] | None = None) -> ImportedMod
             if value is None:
                 raise UnsupportedError(f"output '{name}' depends on what is not supported")
             named[name if name not in named else f"{name}.{len(named)}"] = value.name
-        return ImportedModel(importer.builder.graph(named, model.name), {}, {}, f"Keras {version}")
+        about = {"producer_name": "Keras", "producer_version": version}
+        return ImportedModel(importer.builder.graph(named, model.name), {}, {}, about)
 
 
 def _entry(config: Any, name: str, kind: type) -> Any:

@@ -82,7 +82,8 @@ def load_pairs(folder: Path) -> ImportedModel:
         except CenoteError as error:
             raise error.located(path.name) from None
     return ImportedModel(
-        chain.builder.graph({"output": chain.value}, folder.name), producer="config and values files"
+        chain.builder.graph({"output": chain.value}, folder.name),
+        about={"producer_name": "config and values files"},
     )
 
 

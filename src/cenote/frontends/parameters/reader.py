@@ -54,7 +54,9 @@ def load_layers(path: Path) -> ImportedModel:
     if not all(isinstance(value, str) for value in metadata.values()):
         raise metadata.fail("metadata is texts by name")
     outputs = {each.name: each for each in map(_declared, root.list("declared_outputs", Record))}
-    return ImportedModel(graph, outputs, dict(metadata), "cenote extract", tuple(values.files))
+    return ImportedModel(
+        graph, outputs, dict(metadata), {"producer_name": "cenote extract"}, tuple(values.files)
+    )
 
 
 def _declared(record: Record) -> Declared:

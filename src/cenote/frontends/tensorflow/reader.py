@@ -170,7 +170,7 @@ def _imported(
     declared: dict[str, Declared] = {}
     external = () if checkpoint is None else tuple(map(str, _files(checkpoint, folders)))
     built = importer.builder.graph(made, "graph")
-    return ImportedModel(built, declared, {}, "TensorFlow", external)
+    return ImportedModel(built, declared, {}, {"producer_name": "TensorFlow"}, external)
 
 
 def _files(checkpoint: Checkpoint, folders: Iterable[Path]) -> list[str]:

@@ -53,7 +53,12 @@ def load_tflite(
         outputs[name if name not in outputs else f"{name}.{number}"] = importer.stored(number)
     if not outputs:
         raise ModelError("the model has no outputs")
-    return ImportedModel(importer.builder.graph(outputs, graph["name"] or "graph"), {}, {}, "TensorFlow Lite")
+    return ImportedModel(
+        importer.builder.graph(outputs, graph["name"] or "graph"),
+        {},
+        {},
+        {"producer_name": "TensorFlow Lite"},
+    )
 
 
 def _operator_name(code: Table) -> str:

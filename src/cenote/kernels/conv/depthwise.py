@@ -226,4 +226,5 @@ def depthwise_call(
         "table": computed(row_table, window, steps, origin),
         **numbers,
     }  # fmt: skip
-    return Call.named(specs[0], words, items, grain).among(specs, cut.chosen)
+    executed = 2 * shape.n * shape.pixels * packed.size
+    return Call.named(specs[0], words, items, grain, operations=executed).among(specs, cut.chosen)

@@ -186,7 +186,9 @@ class _FilterGroups:
             "table": table,
             "residual": None if self.residual is None else self._first_block(self.residual),
         }
-        return Call.named(specs[0], {**pointers, **numbers}, items, grain).among(specs, cut.chosen)
+        executed = 2 * self.images * self.pixels * slab * self.shape.groups * self.groups
+        call = Call.named(specs[0], {**pointers, **numbers}, items, grain, operations=executed)
+        return call.among(specs, cut.chosen)
 
     def _first_block(self, view: View) -> View:
         return view.at(self.first * view.strides[1])

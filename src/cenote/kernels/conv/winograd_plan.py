@@ -22,6 +22,11 @@ from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.tables import tiles_per_block
 
 _PIECE = 4096  # windows that are transformed at a time: their float64 values stay in the level 2 cache
+_USED = {  # by each phase
+    "input": ("x", "v"),
+    "product": ("u", "bias", "residual", "y", "v"),
+    "fused": ("x", "u", "bias", "residual", "y"),
+}
 SKEW = 16  # floats between products, so that their streams do not meet in the same cache sets
 
 
@@ -160,16 +165,26 @@ class WinogradPlan:
 
     def seconds(self) -> float:
         """Estimate: products at 88 % of peak or at the memory's speed for the weights, and the transforms."""
-        lanes = self.lanes
-        per_tile = 2 * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
-        products = per_tile * self._tile_products()
+        lanes, products = self.lanes, self.product_operations
         weights = 4 * self.products * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
         passes = 1 if self.split or weights <= self.target.l3_bytes // 2 else maximum(1, self.blocks)
-        per_tile = 5 * self.products * (self.channel_blocks + self.filter_blocks)  # vector instructions
-        transforms = peak_seconds(per_tile * self.tiles * lanes * 2, self.target, 0.5)
+        blocks = self.channel_blocks + self.filter_blocks
+        transforms = peak_seconds(2 * self.transform_operations(blocks), self.target, 0.5)
         return (
             maximum(peak_seconds(products, self.target, 0.88), weight_seconds(weights * passes)) + transforms
         )
+
+    @property
+    def product_operations(self) -> int:
+        """Multiply-adds of the products, padding lanes included, each counted as 2."""
+        lanes = self.lanes
+        per_tile = 2 * self.channel_blocks * self.groups * self.group_blocks * lanes * lanes
+        return per_tile * self._tile_products()
+
+    def transform_operations(self, blocks: int) -> int:
+        """Operations of the transforms of so many blocks of channels and filters, about: 5 vector instructions per
+        product."""
+        return 5 * self.products * blocks * self.tiles * self.lanes
 
     def _tile_products(self) -> int:
         """Products times the tiles that have them."""
@@ -256,7 +271,11 @@ class WinogradPlan:
         scratch = numbers["table_bytes"] + numbers["temporary_bytes"] + numbers["v_bytes"]
         scratch += 0 if is_input else numbers["bundle"] * numbers["m_group"] * 4
         items = self.blocks * numbers["group_parts"]
-        return Call.named(spec, {**pointers, **numbers}, items, scratch=scratch)
+        transformed = {"input": self.channel_blocks, "product": self.filter_blocks}
+        blocks = transformed.get(phase, self.channel_blocks + self.filter_blocks)
+        executed = self.transform_operations(blocks) + (0 if is_input else self.product_operations)
+        used = {name: place if name in _USED[phase] else None for name, place in pointers.items()}
+        return Call.named(spec, {**used, **numbers}, items, scratch=scratch, operations=executed)
 
     def numbers(self, phase: str) -> dict[str, int]:
         """The numbers of a launch, but for the tensors' strides."""

@@ -128,7 +128,9 @@ class AttentionProblem:
         seconds = maximum(1, band * width * self.keys * (self.depth + self.columns)) / _MACS_PER_SECOND
         items = position_count(self.axes) * bands
         grain = maximum(1, minimum(math.floor(_PIECE / seconds), -(-items // 8)))
-        yield Call.named(spec, words, items, grain, scratch)
+        pairs = position_count(self.axes) * self.queries * keys.groups * keys.width
+        executed = 2 * pairs * (self.depth + values.groups * values.width)
+        yield Call.named(spec, words, items, grain, scratch, executed)
 
     def _few_call(self, q: View, k: View, v: View, mask: View | None, y: View, target: Target) -> Call:
         """One query of one pair of matrices at a time."""

@@ -169,7 +169,9 @@ class Product:
         )
         per_item = maximum(1, band * width * panels.width * self.k) / _MACS_PER_SECOND
         grain = maximum(1, minimum(math.floor(_PIECE / per_item), -(-items // 8)))
-        return Call.named(specs[0], words, items, grain, scratch).among(specs, cut.chosen)
+        executed = 2 * position_count(axes) * self.m * panels.groups * panels.width * self.k
+        call = Call.named(specs[0], words, items, grain, scratch, executed)
+        return call.among(specs, cut.chosen)
 
     def _vector(self, target: Target) -> Call:
         y = _view(self.y)

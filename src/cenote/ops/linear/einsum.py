@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ class Einsum(Op):
 
     def operations(self, outputs: Types, *inputs: TensorType) -> int:
         sizes, rest = self.extents(inputs)
-        return int(np.prod([*sizes.values(), *rest], dtype=np.float64)) * max(len(inputs), 1)
+        return math.prod([*sizes.values(), *rest]) * max(len(inputs), 1)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

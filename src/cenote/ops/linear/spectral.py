@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.sizes import plain
 from cenote.core.types import FLOAT32, Array, TensorType
 from cenote.ops.base import Arrays, Imported, Op, Rewired, Sample, Types
 from cenote.ops.checks import (
@@ -188,7 +189,7 @@ class DFT(Op):
         return (narrow(np.stack((spectrum.real, spectrum.imag), -1), x.dtype),)
 
     def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
-        return 5 * outputs[0].size * max(outputs[0].size, 2).bit_length()
+        return 5 * outputs[0].size * max(plain(outputs[0].size), 2).bit_length()
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

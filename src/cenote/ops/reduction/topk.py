@@ -74,7 +74,7 @@ class TopK(Op):
         yield from order_lowerings(x, count, self.axis, self.largest, (None,))
 
     def operations(self, outputs: Types, x: TensorType, k: TensorType) -> int:
-        return x.size * (max(x.shape[self.axis] - 1, 1).bit_length() if x.rank else 1)
+        return x.size * (max(plain(x.shape[self.axis]) - 1, 1).bit_length() if x.rank else 1)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:

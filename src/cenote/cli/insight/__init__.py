@@ -1,0 +1,1 @@
+"""Commands about a model's speed."""

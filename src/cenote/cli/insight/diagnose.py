@@ -1,0 +1,84 @@
+"""`cenote diagnose`: why a model is slow, and what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import cenote
+from cenote.cli.bench import filled
+from cenote.cli.console import err, say, say_json, waiting
+from cenote.cli.inputs import read_inputs
+from cenote.cli.options import DenormalsOption, Input, Json, PrecisionOption, Shape, Threads, TuneOption
+from cenote.cli.preprocess import Preprocess
+from cenote.cli.shapes import complete_shapes, parse_shapes, shapes_of
+
+
+def diagnose(
+    model: Annotated[
+        Path, typer.Argument(help="A model or a plan file.", metavar="MODEL", show_default=False)
+    ],
+    shape: Shape = None,
+    input: Input = None,
+    threads: Threads = None,
+    precision: PrecisionOption = "fast",
+    denormals: DenormalsOption = None,
+    tune: TuneOption = "cached",
+    deep: Annotated[bool, typer.Option("--deep", help="Measure longer, and try more.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Try what the findings advise; keep what helps beyond doubt.")
+    ] = False,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            "--tolerance",
+            min=0.0,
+            help="With --apply: how far outputs may differ, relative to their largest value. 0: nothing is tried that "
+            "changes them by more than rounding.",
+        ),
+    ] = 0.0,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="With --apply: write what helped as a plan file.", show_default=False
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say why a model takes as long as it does, what could be done, and how much that would gain."""
+    if output is not None and not apply:
+        raise typer.BadParameter("a plan is written of what --apply found", param_hint="--output")
+    given = parse_shapes(shape or ())
+    with waiting(f"loading {model.name}"):
+        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune, denormals=denormals)
+        real = read_inputs(loaded, input or (), Preprocess())
+        shapes = complete_shapes(loaded, given, shapes_of(real))
+        loaded.plan_for(shapes)
+    inputs = filled(loaded, shapes, real)
+    found = loaded.diagnose(inputs, deep=deep)
+    found = replace(found, profile=replace(found.profile, model=model.name))
+    best = loaded
+    if apply:
+        found, best = loaded.treat(found, inputs, tolerance=tolerance)
+    if as_json:
+        say_json(found.to_dict())
+    else:
+        say(str(found))
+    if output is not None:
+        best.save(output, model)
+        how = "".join(f", {option}" for option in _of_loading(loaded, best))
+        err().print(
+            f"written: {output}{f' (load it with{how[1:]})' if how else ''}", markup=False, soft_wrap=True
+        )
+
+
+def _of_loading(before: cenote.Model, after: cenote.Model) -> Iterator[str]:
+    """Options that helped and that plan files do not hold."""
+    if after.threads != before.threads:
+        yield f"threads={after.threads}"
+    if after.denormals != before.denormals:
+        yield f'denormals="{after.denormals}"'

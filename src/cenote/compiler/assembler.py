@@ -1,0 +1,308 @@
+"""Binds lowerings to memory: the steps of a program, on their way into it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from operator import is_not
+
+from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, Work, levels_of
+from cenote.compiler.constants import ConstantPool, Constants
+from cenote.compiler.memory import MemoryPlan, temporary_name
+from cenote.compiler.offsets import settle_offsets
+from cenote.compiler.placement import Buffer
+from cenote.compiler.schedule import Schedule
+from cenote.compiler.templates import Assembled, lifetimes, make_template
+from cenote.compiler.work import Operand, works_of
+from cenote.core.computed import SizedArray, Table
+from cenote.core.errors import errors_at
+from cenote.core.sizes import code_of, plain
+from cenote.core.target import Target
+from cenote.core.trace import Trace
+from cenote.core.types import PLAIN, Array, TensorType
+from cenote.graph.graph import Node
+from cenote.kernels.base import Argument, Call, View, present
+from cenote.kernels.driver import driver_abi
+from cenote.kernels.launch import Launcher, with_constants
+from cenote.kernels.layout.copy import can_copy
+from cenote.kernels.layout.reorder import zero_halo_call
+from cenote.ops.base import Alias, Bind, Lowering
+from cenote.ops.reorder import Reorder
+from cenote.runtime.program import Program
+from cenote.runtime.steps import HostStep, Slot
+from cenote.runtime.template import Template
+
+_log = logging.getLogger(__name__)
+
+
+class Assembler:
+    """Binds lowerings to memory and makes the program.
+
+    It owns `weights` and `binds` and drops each after its last use, so that memory never holds all weights twice.
+    """
+
+    def __init__(
+        self,
+        scheduled: Schedule,
+        memory: MemoryPlan,
+        target: Target,
+        pool: ConstantPool,
+        weights: dict[str, Array],
+        binds: list[Bind | None],
+        trace: Trace | None,
+    ) -> None:
+        self.scheduled, self.graph, self.lowerings = scheduled, scheduled.graph, scheduled.lowerings
+        self.memory, self.target, self.weights, self.binds = memory, target, weights, binds
+        self.trace, self.constants = trace, Constants(pool)
+        self.tables: dict[str, int] = {}  # arrays that depend on sizes: their formulas, numbered
+        self.weight_names = list(weights)
+        self.weight_slots: dict[str, Slot] = {}
+        self.outputs = set(self.graph.outputs)
+        self.halos: dict[int, list[Buffer]] = {}  # buffers with a halo, by the first step that touches them
+        for buffer in memory.buffers:
+            if any(begin or end for begin, end in buffer.halo):
+                self.halos.setdefault(buffer.step, []).append(buffer)
+        self.last_use = {name: i for i, node in enumerate(self.graph.nodes) for name in node.inputs}
+        self.steps: list[PendingStep] = []
+
+    def make_steps(self) -> None:
+        """Bind every node."""
+        for index, (node, option) in enumerate(zip(self.graph.nodes, self.lowerings, strict=True)):
+            self._zero_halos(index)
+            with errors_at(node.where):
+                self._add_node(index, node, option)
+            for name in node.inputs:
+                if self.last_use[name] == index and name not in self.outputs:
+                    self.weights.pop(name, None)
+
+    def program(self, threads: int, alone: bool) -> Program:
+        """The program of the steps."""
+        barriers = self._barriers(self._side_by_side())
+        launcher = self._launcher()
+        steps = tuple(
+            launcher.step(step.call, step.label, barrier) if step.call is not None else present(step.host)
+            for step, barrier in zip(self.steps, barriers, strict=True)
+        )
+        return Program(
+            steps=steps,
+            inputs=tuple(self.graph.types[declared.name] for declared in self.graph.inputs),
+            outputs=tuple(bare(self.graph.type_of(name)) for name in self.graph.outputs),
+            constants=tuple(self.constants.arrays),
+            arena_bytes=self.memory.arena_bytes,
+            driver=driver_abi(),
+            threads=1 if alone else threads,
+            alone=alone,
+        )
+
+    def template(
+        self, threads: int, seconds: float, worth: float, trace: Trace
+    ) -> tuple[Template, dict[str, int]]:
+        """The template of the steps, and where numbers of its description lie, by their formulas. Below `worth` seconds
+        of work it runs on one thread."""
+        levels = self._side_by_side()
+        arena = settle_offsets(self.memory.buffers, lifetimes(self.steps, levels), trace)
+        launcher = self._launcher()
+        parts = Assembled(
+            self.steps, self._barriers(levels), [self.graph.types[declared.name] for declared in self.graph.inputs],
+            [bare(self.graph.type_of(name)) for name in self.graph.outputs], self.constants.arrays,
+            list(self.tables), arena,
+            trace.unknown(f"int({code_of(seconds)} < {worth})", int(plain(seconds) < worth), 0, 1),
+        )  # fmt: skip
+        return make_template(parts, launcher, trace, threads, self._shown())
+
+    def _shown(self) -> Iterator[int]:
+        """The numbers of the plan's description that may be Sizes."""
+        for type in self.graph.types.values():
+            yield from type.shape
+        for step in self.steps:
+            yield from step.origin.work.numbers
+        for buffer in self.memory.buffers:
+            yield buffer.nbytes
+            yield present(buffer.slot).offset
+
+    def _launcher(self) -> Launcher:
+        """The kernels of all calls, found or compiled while weights are packed."""
+        with self.constants.packing():
+            return Launcher((step.call for step in self.steps if step.call is not None), self.target)
+
+    def _side_by_side(self) -> list[int]:
+        """Move steps to earlier ones that they need not wait for; the levels of the steps then, rising."""
+        levels = levels_of(self.steps)
+        order = sorted(range(len(levels)), key=levels.__getitem__)
+        self.steps = [self.steps[i] for i in order]
+        return [levels[i] for i in order]
+
+    def _barriers(self, levels: Sequence[int]) -> list[bool]:
+        """After which steps all threads meet."""
+        return [*(a != b for a, b in itertools.pairwise(levels)), True] if levels else []
+
+    # ---- steps on their way ---------------------------------------------------------------------------------------
+
+    def _zero_halos(self, step: int) -> None:
+        for buffer in self.halos.get(step, ()):
+            view = self.memory.views[buffer.root]
+            label, origin = f"zero halo of {buffer.root}", Origin(step, StepKind.HALO)
+            zeros = PendingStep(label, origin, zero_halo_call(view), None, halo_of=buffer.root)
+            zeros.writes.append(_whole(buffer))
+            self.steps.append(zeros)
+
+    def _add_node(self, index: int, node: Node, option: Lowering | None) -> None:
+        bind, self.binds[index] = self.binds[index], None
+        if index in self.memory.aliased:
+            return
+        if option is not None and option.alias is Alias.VIEW:  # it could not share memory after all
+            option = self._copy(node)
+            bind = None if option is None else option.bind
+        if option is None or bind is None:
+            self._add_host(index, node)
+            return
+        if option.alias is not None:
+            return
+        inputs = [self._input(name) for name in node.inputs]
+        outputs = [self.memory.views[name] for name in node.outputs if name]
+        temporaries, batch = self.memory.temporaries.get(index, ()), 0
+        calls = list(bind(inputs, [*outputs, *temporaries]))
+        works = self._works(index, node, calls)
+        for number, (call, work) in enumerate(zip(calls, works, strict=True)):
+            batch = batch if call.independent else number
+            call = self._kept(call)
+            origin = Origin(index, StepKind.KERNEL, option.name, work)
+            step = PendingStep(f"{node.title}: {option.name}", origin, call, None, batch=batch)
+            step.reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights]
+            step.writes = [self._extent_of(name) for name in node.outputs if name]
+            step.writes += self._of_temporaries(index)
+            self.steps.append(step)
+        if option.check is not None:
+            noted = temporaries[-1]
+            check = HostStep(
+                f"{node.title}: check", option.check, ((noted.slot, noted.type),), (), node.where
+            )
+            looks = self._of_temporaries(index)
+            self.steps.append(PendingStep(check.label, Origin(index, StepKind.CHECK), None, check, looks))
+
+    def _works(self, index: int, node: Node, calls: Sequence[Call]) -> list[Work]:
+        """What the calls of a node do. What that asks of sizes decides nothing."""
+        views, outputs = self.memory.views, [name for name in node.outputs if name]
+        weights = {name for name in node.inputs if name in self.weights}
+        inputs = [
+            Operand(
+                Extent(views[name].slot, 1) if name in weights else self._extent_of(name),
+                views[name].type.nbytes,
+            )
+            for name in dict.fromkeys(node.inputs)
+            if name
+        ]
+        made = [Operand(self._extent_of(name), views[name].type.nbytes) for name in outputs]
+        between = self.memory.temporaries.get(index, ())
+        sizes = [view.type.nbytes for view in between]
+        temporaries = [
+            Operand(extent, size) for extent, size in zip(self._of_temporaries(index), sizes, strict=True)
+        ]
+        with contextlib.nullcontext() if self.trace is None else self.trace.apart():
+            types = [self.graph.types[name] for name in outputs]
+            return works_of(node.op, self.graph.input_types(node), types, calls, inputs, made, temporaries)
+
+    def _input(self, name: str) -> View | None:
+        """The view of an input, with its content if it is a constant."""
+        if not name:
+            return None
+        view, content = self.memory.views[name], self.weights.get(name)
+        if isinstance(content, SizedArray):
+            return replace(view, slot=self._table(content.code()))
+        return view if content is None else replace(view, type=TensorType.known(content))
+
+    def _kept(self, call: Call) -> Call:
+        """Arrays move into the program's constants at once, so that what they were made from can go."""
+
+        def placed(argument: Argument) -> Argument:
+            if isinstance(argument, Table):
+                return View(TensorType.of(argument.value.dtype, ()), PLAIN, (), self._table(argument.code))
+            if not isinstance(argument, View) or argument.slot.kind != "constant":
+                return argument
+            slot = self._weight(self.weight_names[argument.slot.index])
+            return replace(argument, slot=Slot(slot.kind, slot.index, argument.slot.offset))
+
+        arguments = [placed(argument) for argument in call.arguments]
+        if any(map(is_not, arguments, call.arguments)):
+            call = replace(call, arguments=tuple(arguments))
+        return with_constants(call, self.constants.add, self.constants.add_packed)
+
+    def _copy(self, node: Node) -> Lowering | None:
+        """The kernel of a view that could not share memory; None for elements that no kernel moves."""
+        source, result = self.memory.views[node.inputs[0]], self.memory.views[node.outputs[0]]
+        if not can_copy(source.type.dtype):
+            return None
+        for option in Reorder().lowerings((source.type,), self.target):
+            layout = option.inputs[0]
+            if (
+                layout
+                and layout.lanes == source.layout.lanes
+                and option.outputs[0].lanes == result.layout.lanes
+            ):
+                return option
+        raise AssertionError(f"no kernel moves {source.layout} to {result.layout}")
+
+    def _add_host(self, index: int, node: Node) -> None:
+        types = {name: bare(self.graph.type_of(name)) for name in node.inputs if name}
+        inputs = tuple((self._host_slot(name), types[name]) if name else None for name in node.inputs)
+        outputs = tuple(
+            (self.memory.views[name].slot, self.graph.types[name]) if name else None for name in node.outputs
+        )
+        _log.debug("%s runs as NumPy", node.title)
+        host = HostStep(f"{node.title}: host", node.op, inputs, outputs, node.where)
+        origin = Origin(index, StepKind.HOST, "reference")
+        reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights]
+        writes = [self._extent_of(name) for name in node.outputs if name]
+        self.steps.append(PendingStep(host.label, origin, None, host, reads, writes))
+
+    def _of_temporaries(self, index: int) -> list[Extent]:
+        """Where a step's temporaries lie."""
+        views = self.memory.temporaries.get(index, ())
+        return [
+            Extent.at_hand(view.slot, view.type.nbytes, temporary_name(index, number))
+            for number, view in enumerate(views)
+        ]
+
+    def _host_slot(self, name: str) -> Slot:
+        return self._weight(name) if name in self.weights else self.memory.views[name].slot
+
+    def _weight(self, name: str) -> Slot:
+        """Where a weight lies that some step reads as it is."""
+        if name not in self.weight_slots:
+            content = self.weights[name]
+            self.weight_slots[name] = (
+                self._table(content.code())
+                if isinstance(content, SizedArray)
+                else self.constants.add(content)
+            )
+        return self.weight_slots[name]
+
+    def _table(self, code: str) -> Slot:
+        """An array with this formula."""
+        return Slot("table", self.tables.setdefault(code, len(self.tables)))
+
+    def _extent_of(self, name: str) -> Extent:
+        """A piece of a concat is one run of memory when there is one picture; otherwise take the whole buffer."""
+        buffer, view = self.memory.buffer_of[name], self.memory.views[name]
+        if view.shape[:1] != (1,):
+            return _whole(buffer)
+        inset, nbytes = 0, view.type.nbytes
+        if view.layout.is_blocked:
+            border = [begin for begin, _ in view.layout.halo] or [0] * len(view.strides[2:])
+            inset = sum(b * stride for b, stride in zip(border, view.strides[2:], strict=True))
+            nbytes = view.blocks * view.strides[1] * view.type.dtype.itemsize
+        start = view.slot.offset - inset * view.type.dtype.itemsize
+        return Extent.at_hand(replace(view.slot, offset=start), nbytes, buffer.root)
+
+
+def bare(type: TensorType | None) -> TensorType:
+    """The type without its content."""
+    known = present(type)
+    return TensorType(known.dtype, known.shape)
+
+
+def _whole(buffer: Buffer) -> Extent:
+    return Extent.at_hand(present(buffer.slot), buffer.nbytes, buffer.root)

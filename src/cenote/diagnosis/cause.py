@@ -1,0 +1,72 @@
+"""The form of a cause: what to look for, a sample that has it, and a healthy twin."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cenote.core.types import Array
+from cenote.diagnosis.context import Context
+from cenote.profile.data import Finding, StepStats
+
+
+def _as_it_is(step: StepStats) -> StepStats:
+    return step
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A model and the way it is called. `model`: an onnx.ModelProto; `options`: those of `cenote.load`, and `pins`.
+    `between`: what the program does before each call; `around`: what goes on as long as the model is measured;
+    `callers`: others that call the model all the while; `recorded`: what stands in the environment, for what cannot be
+    brought about everywhere (a cgroup's quota); `told`: what a step's description says instead of the plan's."""
+
+    model: Any
+    inputs: Mapping[str, Array]
+    options: Mapping[str, Any] = field(default_factory=lambda: {"threads": 1})
+    between: Callable[[], object] | None = None
+    around: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+    callers: int = 0
+    recorded: Mapping[str, Any] = field(default_factory=dict)
+    told: Callable[[StepStats], StepStats] = _as_it_is
+
+
+@dataclass(frozen=True)
+class Cause:
+    """`look` finds it in a model's profile, by experiments too, or gives None. `planted` has it, `healthy` is the same
+    without."""
+
+    name: str
+    look: Callable[[Context], Finding | None]
+    planted: Callable[[], Sample]
+    healthy: Callable[[], Sample]
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What was tried: options of `cenote.load` (and pins), what they gained (milliseconds, paired calls), the largest
+    difference of an output relative to its largest value, and whether they were kept."""
+
+    options: Mapping[str, Any]
+    gain_ms: tuple[float, float, float]
+    difference: float
+    kept: bool
+    why: str
+
+
+def options_of(finding: Finding) -> dict[str, Any]:
+    """Options of `cenote.load` (and `pins`) that the finding's action stands for; empty where a person must act."""
+    words = finding.action.split("`")
+    options: dict[str, Any] = {}
+    for word in words[1::2]:
+        name, _, value = word.partition("=")
+        if name == "threads":
+            options[name] = int(value)
+        elif name in {"precision", "weights", "denormals", "tune"}:
+            options[name] = value.strip("\"'")
+        elif name == "pin":
+            node, _, algorithm = value.rpartition(" to ")
+            options.setdefault("pins", {})[node] = algorithm
+    return options

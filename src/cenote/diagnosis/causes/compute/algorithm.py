@@ -1,0 +1,47 @@
+"""An algorithm is pinned although a rival is faster."""
+
+from __future__ import annotations
+
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context
+from cenote.diagnosis.samples import convolution
+from cenote.profile.data import Finding
+
+BETTER = 0.9  # of the estimate: what a rival must come down to
+
+
+def look(context: Context) -> Finding | None:
+    """The cost model itself gives a rival less time, and a trial agrees."""
+    steps = context.heavy(
+        lambda step: (
+            step.estimate_ms is not None
+            and any(rival.ms < BETTER * step.estimate_ms for rival in step.rivals)
+        )
+    )
+    pins = {step.node: min(step.rivals, key=lambda rival: rival.ms).algorithm for step in steps}
+    if not pins:
+        return None
+    tried = context.gain_of(pins=pins)
+    if tried is None or not tried.certain:
+        return None
+    first = steps[0]
+    words = ", ".join(f"`pin={node} to {algorithm}`" for node, algorithm in pins.items())
+    return Finding(
+        "algorithm", tuple(step.index for step in steps), context.share(steps),
+        f"{first.title} is computed by {first.algorithm}; {pins[first.node]} is estimated at "
+        f"{min(rival.ms for rival in first.rivals):.3g} ms against {first.estimate_ms:.3g}, and a trial agrees",
+        0.95, words, tried.gain_ms,
+    )  # fmt: skip
+
+
+def planted() -> Sample:
+    model, inputs = convolution(64, 64, 56, count=3)
+    return Sample(model, inputs, {"threads": 1, "pins": {f"y{index}": "direct" for index in range(3)}})
+
+
+def healthy() -> Sample:
+    model, inputs = convolution(64, 64, 56, count=3)
+    return Sample(model, inputs)
+
+
+CAUSE = Cause("algorithm", look, planted, healthy)

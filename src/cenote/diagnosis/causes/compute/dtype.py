@@ -1,0 +1,44 @@
+"""A type for which there is no fast kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context, refused_for_type
+from cenote.diagnosis.gains import gain
+from cenote.diagnosis.samples import convolution
+from cenote.profile.data import Finding
+
+SLOW = ("float64", "int32", "int64", "uint64")
+
+
+def look(context: Context) -> Finding | None:
+    """Steps of a wide type, native or on the host because of it."""
+    steps = context.heavy(
+        lambda step: (
+            (step.dtype in SLOW and step.op.startswith(("conv", "gemm", "matmul", "linear")))
+            or refused_for_type(step)
+        )
+    )
+    if not steps:
+        return None
+    half = {step.index: 0.1 if step.kind == "host" else 0.5 for step in steps}
+    return Finding(
+        "dtype", tuple(step.index for step in steps), context.share(steps),
+        f"{steps[0].title}: {steps[0].reason if steps[0].kind == 'host' else 'computes in ' + steps[0].dtype}",
+        0.9, "cast the model to float32 (needs a tolerance)", gain(context.profile, half, doubt=0.5),
+    )  # fmt: skip
+
+
+def planted() -> Sample:
+    model, inputs = convolution(16, 16, 28, dtype=np.float64)
+    return Sample(model, inputs)
+
+
+def healthy() -> Sample:
+    model, inputs = convolution(16, 16, 28)
+    return Sample(model, inputs)
+
+
+CAUSE = Cause("dtype", look, planted, healthy)

@@ -1,0 +1,44 @@
+"""Channels that do not fill vectors: lanes of padding are computed too."""
+
+from __future__ import annotations
+
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context
+from cenote.diagnosis.gains import gain
+from cenote.diagnosis.samples import convolution
+from cenote.profile.data import Finding
+
+MUCH = 1.5  # times the operator's own operations
+
+
+def look(context: Context) -> Finding | None:
+    """Executed operations beside those of the operator."""
+    steps = context.heavy(
+        lambda step: (
+            step.operations > 0 and step.executed_operations > MUCH * step.operations and step.bound == "fma"
+        )
+    )
+    if not steps:
+        return None
+    factors = {step.index: step.operations / step.executed_operations for step in steps}
+    first = steps[0]
+    return Finding(
+        "lanes", tuple(step.index for step in steps), context.share(steps),
+        f"{first.title} executes {first.executed_operations / first.operations:.1f} times its operations: "
+        "channels (of a group) do not fill the vectors",
+        0.8, "in the model: numbers of channels per group that are multiples of the vector, or fewer groups",
+        gain(context.profile, factors, doubt=0.5),
+    )  # fmt: skip
+
+
+def planted() -> Sample:
+    model, inputs = convolution(96, 96, 56, group=32, count=3)
+    return Sample(model, inputs)
+
+
+def healthy() -> Sample:
+    model, inputs = convolution(96, 96, 56, count=3)
+    return Sample(model, inputs)
+
+
+CAUSE = Cause("lanes", look, planted, healthy)

@@ -1,0 +1,59 @@
+"""The cost model chose an algorithm that is slower here than a rival."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context
+from cenote.diagnosis.samples import convolution
+from cenote.profile.data import Finding, StepStats
+
+CLOSE = 2.3  # times the choice's estimate: rivals up to there are tried
+TRIED, TRIED_DEEP = 2, 8  # rivals, of all steps
+LEAST = 0.03  # of the latency
+
+
+def look(context: Context) -> Finding | None:
+    """Rivals that the cost model finds slower are tried, one step at a time: first of steps that take longer than was
+    estimated. Rivals that it finds faster are the cause "algorithm"."""
+    steps = [step for step in context.heavy(_chosen) if step.share >= LEAST]
+    steps.sort(key=lambda step: -step.share * sum(step.busy_ms) / _own(step))
+    trials = [
+        (step, each.algorithm) for step in steps for each in step.rivals if each.ms < CLOSE * _own(step)
+    ]
+    found: list[Finding] = []
+    for step, rival in trials[: TRIED_DEEP if context.deep else TRIED]:
+        tried = context.gain_of(pins={step.node: rival})
+        if tried is not None and tried.certain and tried.middle > LEAST * tried.before_ms:
+            words = f"{step.title}, {step.algorithm}: {_own(step):.3g} ms estimated, {sum(step.busy_ms):.3g} taken"
+            advice = f'`pin={step.node} to {rival}`, or load with tune="full" once'
+            words += f"; with {rival} the model is faster"
+            found.append(Finding("mischoice", (step.index,), step.share, words, 0.9, advice, tried.gain_ms))
+    return max(found, key=lambda each: each.gain_ms or (0, 0, 0), default=None)
+
+
+def _own(step: StepStats) -> float:
+    return step.estimate_ms or 0.0
+
+
+def _chosen(step: StepStats) -> bool:
+    """Whether there were rivals, and the cost model found none much faster."""
+    return bool(step.rivals) and min(rival.ms for rival in step.rivals) > 0.9 * _own(step) > 0
+
+
+def planted() -> Sample:
+    pins = {f"y{i}": "winograd_f2" for i in range(3)}
+    return Sample(*convolution(64, 64, 56, count=3), {"threads": 1, "pins": pins}, told=_believed)
+
+
+def _believed(step: StepStats) -> StepStats:
+    """The step with an estimate by which it looks best: that of a cost model at fault."""
+    return replace(step, estimate_ms=0.95 * min(rival.ms for rival in step.rivals)) if step.rivals else step
+
+
+def healthy() -> Sample:
+    return Sample(*convolution(64, 64, 56, count=3))
+
+
+CAUSE = Cause("mischoice", look, planted, healthy)

@@ -1,0 +1,44 @@
+"""Work that waits for the second or third level of the caches."""
+
+from __future__ import annotations
+
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context
+from cenote.diagnosis.gains import at_best
+from cenote.diagnosis.samples import convolution
+from cenote.profile.data import Finding
+
+NEAR = 0.5  # of the roof
+
+
+def look(context: Context) -> Finding | None:
+    """Steps at the roof of level 2 or 3: nothing is wrong with them but what they need."""
+    steps = context.heavy(
+        lambda step: (
+            step.bound in ("L2", "L3")
+            and at_best(step) >= NEAR
+            and step.operations > 0
+            and step.op.startswith(("conv", "depthwise", "max_pool", "average_pool", "pool"))
+        )
+    )
+    if not steps:
+        return None
+    first = steps[0]
+    return Finding(
+        "cache", tuple(step.index for step in steps), context.share(steps),
+        f"{first.title} moves {first.bytes / 1e6:.1f} MB at {at_best(first):.0%} of what {first.bound} gives",
+        0.7, "none: the layer does little with each number",
+    )  # fmt: skip
+
+
+def planted() -> Sample:
+    model, inputs = convolution(96, 96, 112, group=96, strides=[2, 2])
+    return Sample(model, inputs)
+
+
+def healthy() -> Sample:
+    model, inputs = convolution(96, 96, 112)
+    return Sample(model, inputs)
+
+
+CAUSE = Cause("cache", look, planted, healthy)

@@ -1,0 +1,49 @@
+"""Weights that are read from memory for every call, and used once."""
+
+from __future__ import annotations
+
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context
+from cenote.diagnosis.gains import at_best, gain
+from cenote.diagnosis.samples import products
+from cenote.profile.data import Finding
+
+NEAR = 0.5  # of the roof
+USES = 8  # operations per byte: fewer, and memory is the limit
+
+
+def look(context: Context) -> Finding | None:
+    """Linear layers of few rows at the roof of memory or of the last cache."""
+    steps = context.heavy(
+        lambda step: (
+            step.op.startswith(("gemm", "matmul", "linear"))
+            and step.bound in ("memory", "L3")
+            and at_best(step) >= NEAR
+            and step.operations < USES * step.read_bytes
+            and step.read_bytes > 4 * step.written_bytes
+        )
+    )
+    if not steps:
+        return None
+    moved, took = sum(step.read_bytes for step in steps), sum(step.ms for step in steps)
+    return Finding(
+        "DRAM weights", tuple(step.index for step in steps), context.share(steps),
+        f"{moved / 1e6:.0f} MB of weights are read per call at {moved / took / 1e6:.1f} GB/s, the roof of "
+        f"{steps[0].bound}; each is used {steps[0].operations * 2 / max(steps[0].read_bytes, 1):.1f} times",
+        0.9, "load with `weights=bfloat16`: half the bytes (rounds each weight by up to 2**-9; needs a tolerance), or "
+        "give several inputs at once",
+        gain(context.profile, {step.index: 0.55 for step in steps}, doubt=0.25),
+    )  # fmt: skip
+
+
+def planted() -> Sample:
+    model, inputs = products(1, 8192, 3)
+    return Sample(model, inputs)
+
+
+def healthy() -> Sample:
+    model, inputs = products(64, 1024, 3)
+    return Sample(model, inputs)
+
+
+CAUSE = Cause("DRAM weights", look, planted, healthy)

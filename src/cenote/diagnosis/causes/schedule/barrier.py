@@ -1,0 +1,43 @@
+"""Threads meet more than they compute."""
+
+from __future__ import annotations
+
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context
+from cenote.diagnosis.samples import convolution
+from cenote.profile.data import Finding
+
+LEAST = 0.2  # of the latency: driver and waits
+
+
+def look(context: Context) -> Finding | None:
+    """Many short steps that depend on each other: one thread is tried. Where threads lack cores, that is the cause."""
+    profile = context.profile
+    if profile.threads < 2 or context.short_of_cores() > 0.25:
+        return None
+    meeting = profile.accounts.driver + profile.accounts.waits
+    if meeting < LEAST * profile.wall_ms:
+        return None
+    tried = context.gain_of(threads=1)
+    if tried is None or not tried.certain:
+        return None
+    groups = len({step.group for step in profile.steps})
+    return Finding(
+        "barrier", (), meeting / profile.wall_ms,
+        f"{groups} meetings of {profile.threads} threads: {meeting:.3g} ms of waiting and meeting, "
+        f"{profile.accounts.kernels:.3g} of computing",
+        0.9, "load with `threads=1`", tried.gain_ms,
+    )  # fmt: skip
+
+
+def planted() -> Sample:
+    model, inputs = convolution(16, 16, 8, kernel=3, count=100)
+    return Sample(model, inputs, {"threads": 2})
+
+
+def healthy() -> Sample:
+    model, inputs = convolution(128, 128, 56, count=2)
+    return Sample(model, inputs, {"threads": 2})
+
+
+CAUSE = Cause("barrier", look, planted, healthy)

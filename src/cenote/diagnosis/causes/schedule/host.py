@@ -1,0 +1,40 @@
+"""Operators without a kernel, which run as NumPy."""
+
+from __future__ import annotations
+
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context, refused_for_type
+from cenote.diagnosis.gains import gain
+from cenote.diagnosis.samples import model as made
+from cenote.diagnosis.samples import noise
+from cenote.profile.data import Finding
+
+
+def look(context: Context) -> Finding | None:
+    """Steps on the host, and what runs there between two stages."""
+    steps = context.heavy(lambda step: step.kind in ("host", "between") and not refused_for_type(step))
+    if not steps:
+        return None
+    return Finding(
+        "host", tuple(step.index for step in steps), context.share(steps),
+        f"{steps[0].title} runs as NumPy: {steps[0].reason or steps[0].algorithm}",
+        0.95, "in the model: an operator that has a kernel (docs/operators.md lists them)",
+        gain(context.profile, {step.index: 0.1 for step in steps}, doubt=0.3),
+    )  # fmt: skip
+
+
+def _sample(operator: str) -> Sample:
+    shape = (64, 64)
+    graph = made([(operator, ["x"], ["y"], {})], {"x": shape}, ["y"], {})
+    return Sample(graph, {"x": noise(*shape)})
+
+
+def planted() -> Sample:
+    return _sample("Det")
+
+
+def healthy() -> Sample:
+    return _sample("Relu")
+
+
+CAUSE = Cause("host", look, planted, healthy)

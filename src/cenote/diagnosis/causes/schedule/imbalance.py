@@ -1,0 +1,56 @@
+"""Few large pieces of work, unevenly spread over the threads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context
+from cenote.diagnosis.gains import balanced, by_pieces, lost_by_pieces
+from cenote.diagnosis.samples import model as made
+from cenote.diagnosis.samples import noise
+from cenote.profile.data import Finding
+
+AXIS = np.array(1)
+UNEVEN = 1.15  # of the mean: what the slowest thread computes
+
+
+def look(context: Context) -> Finding | None:
+    """The slowest thread beside the mean, in steps of several pieces."""
+    if context.profile.threads < 2:
+        return None
+    steps = context.heavy(
+        lambda step: (
+            step.items > step.grain
+            and step.kind == "kernel"
+            and max(step.busy_ms) * len(step.busy_ms) > UNEVEN * sum(step.busy_ms)
+            and by_pieces(step) > UNEVEN
+        )
+    )
+    saved = sum(min(balanced(context.profile, step.index), lost_by_pieces(step)) for step in steps)
+    if saved < 0.05 * context.profile.wall_ms:
+        return None
+    first = steps[0]
+    return Finding(
+        "imbalance", tuple(step.index for step in steps), context.share(steps),
+        f"{first.title}: {first.items} pieces, threads compute "
+        + " and ".join(f"{ms:.3g}" for ms in first.busy_ms) + " ms",
+        0.8, "in the model: batches or maps whose pieces divide evenly by the threads",
+        (0.4 * saved, 0.8 * saved, 1.1 * saved),
+    )  # fmt: skip
+
+
+def _sample(rows: int) -> Sample:
+    graph = made([("CumSum", ["x", "axis"], ["y"], {})], {"x": (rows, 1 << 18)}, ["y"], {"axis": AXIS})
+    return Sample(graph, {"x": noise(rows, 1 << 18)}, {"threads": 2})
+
+
+def planted() -> Sample:
+    return _sample(3)
+
+
+def healthy() -> Sample:
+    return _sample(16)
+
+
+CAUSE = Cause("imbalance", look, planted, healthy)

@@ -1,0 +1,41 @@
+"""More threads than cores."""
+
+from __future__ import annotations
+
+from cenote.core.target import physical_cores
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context
+from cenote.diagnosis.samples import convolution
+from cenote.profile.data import Finding
+
+
+def look(context: Context) -> Finding | None:
+    """The number of threads beside the CPUs that the process may use."""
+    profile, cpus = context.profile, context.profile.environment.cpus
+    if profile.threads <= cpus or cpus < profile.environment.cores:
+        return None
+    tried = context.gain_of(threads=cpus)
+    if tried is None or not tried.certain:
+        return None
+    return Finding(
+        "oversubscribed", (), min(1.0, tried.middle / tried.before_ms),
+        f"{profile.threads} threads on {cpus} CPUs; ready and without a core for "
+        f"{profile.environment.run_queue_ms or 0:.0f} ms of {profile.environment.seconds * 1e3:.0f}",
+        0.95, f"load with `threads={cpus}`", tried.gain_ms,
+    )  # fmt: skip
+
+
+def _sample(times: int) -> Sample:
+    model, inputs = convolution(64, 64, 28, count=6)
+    return Sample(model, inputs, {"threads": times * physical_cores()})
+
+
+def planted() -> Sample:
+    return _sample(2)
+
+
+def healthy() -> Sample:
+    return _sample(1)
+
+
+CAUSE = Cause("oversubscribed", look, planted, healthy)

@@ -1,0 +1,49 @@
+"""Threads that share one CPU, because the process may use no other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context
+from cenote.diagnosis.samples import convolution
+from cenote.profile.data import Finding
+
+
+def look(context: Context) -> Finding | None:
+    """The affinity of the process beside the machine's cores."""
+    profile, cpus = context.profile, context.profile.environment.cpus
+    if cpus >= min(profile.threads, profile.environment.cores):
+        return None
+    tried = context.gain_of(threads=cpus)
+    gain = (0.0, 0.0, 0.0) if tried is None else tried.gain_ms
+    return Finding(
+        "pinned", (), 1 - cpus / profile.threads,
+        f"{profile.threads} threads may use {cpus} CPU(s) of {profile.environment.cores} cores (affinity)",
+        0.95, f"load with `threads={cpus}`, or let the process use more CPUs (taskset, cpuset)", gain,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _one_cpu() -> Iterator[None]:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def planted() -> Sample:
+    model, inputs = convolution(64, 64, 28, count=4)
+    return Sample(model, inputs, {"threads": 2}, around=_one_cpu)
+
+
+def healthy() -> Sample:
+    model, inputs = convolution(64, 64, 28, count=4)
+    return Sample(model, inputs, {"threads": 2})
+
+
+CAUSE = Cause("pinned", look, planted, healthy)

@@ -1,0 +1,57 @@
+"""A step of one piece: one thread computes, the others wait."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context
+from cenote.diagnosis.gains import balanced
+from cenote.diagnosis.samples import model as made
+from cenote.diagnosis.samples import noise
+from cenote.profile.data import Finding
+
+ALONE = 0.97  # of the computing is done by one thread
+LONG = 0.02  # milliseconds: shorter steps are one piece because meetings cost more
+AXIS = np.array(1, np.int64)
+
+
+def look(context: Context) -> Finding | None:
+    """Amdahl's law: what one thread does alone bounds what others help."""
+    if context.profile.threads < 2:
+        return None
+    steps = context.heavy(
+        lambda step: (
+            step.kind == "kernel"
+            and step.items <= step.grain
+            and step.low_ms > LONG
+            and max(step.busy_ms) > ALONE * sum(step.busy_ms)
+        )
+    )
+    if not steps:
+        return None
+    saved = sum(balanced(context.profile, step.index) for step in steps)
+    first = steps[0]
+    return Finding(
+        "serial", tuple(step.index for step in steps), context.share(steps),
+        f"{first.title} runs on one thread of {context.profile.threads} ({first.items} piece(s))",
+        0.85, "in the model: an operator that works on parts; or `threads=1`, which leaves a core free",
+        (0.0, 0.5 * saved, saved),
+    )  # fmt: skip
+
+
+def _sample(rows: int) -> Sample:
+    shape = (rows, 1 << 18)
+    graph = made([("CumSum", ["x", "axis"], ["y"], {})], {"x": shape}, ["y"], {"axis": AXIS})
+    return Sample(graph, {"x": noise(*shape)}, {"threads": 2})
+
+
+def planted() -> Sample:
+    return _sample(1)
+
+
+def healthy() -> Sample:
+    return _sample(16)
+
+
+CAUSE = Cause("serial", look, planted, healthy)

@@ -1,0 +1,54 @@
+"""Between calls the program fills the caches with something else."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from cenote.core.types import Array
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context
+from cenote.diagnosis.samples import convolution, noise
+from cenote.profile.data import Finding
+
+LEAST = 0.1  # of the latency
+
+
+def look(context: Context) -> Finding | None:
+    """A call right after another beside one after what the program does in between."""
+    tried = context.gain_hot()
+    if (
+        tried is None
+        or not tried.certain
+        or tried.middle < LEAST * tried.before_ms
+        or context.waiting_grows()
+    ):
+        return None
+    return Finding(
+        "cold", (), tried.middle / tried.before_ms,
+        f"a call that follows another takes {tried.before_ms - tried.middle:.3g} ms, not {tried.before_ms:.3g}: "
+        "weights and maps have left the caches in between",
+        0.85, "none: calls in a row, or less memory swept in between", tried.gain_ms,
+    )  # fmt: skip
+
+
+@cache
+def _elsewhere() -> Array:
+    return noise(1 << 25)
+
+
+def sweep() -> object:
+    """Touch 128 MB."""
+    return _elsewhere().sum()
+
+
+def planted() -> Sample:
+    model, inputs = convolution(256, 256, 14, count=4)
+    return Sample(model, inputs, between=sweep)
+
+
+def healthy() -> Sample:
+    model, inputs = convolution(256, 256, 14, count=4)
+    return Sample(model, inputs)
+
+
+CAUSE = Cause("cold", look, planted, healthy)

@@ -1,0 +1,58 @@
+"""Other processes want the cores."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context
+from cenote.diagnosis.samples import convolution
+from cenote.profile.data import Finding
+
+LEAST = 0.25  # cores
+
+
+def look(context: Context) -> Finding | None:
+    """Cores that others keep busy, and what the hypervisor takes, beside those that are left."""
+    environment = context.profile.environment
+    taken = (environment.foreign_cores or 0.0) + (environment.steal_cores or 0.0)
+    short = context.short_of_cores()
+    if taken < LEAST or short <= LEAST / 2:
+        return None
+    share = min(0.9, short / environment.cpus)
+    wall = context.profile.wall_ms
+    return Finding(
+        "foreign", (), share,
+        f"other processes keep {environment.foreign_cores or 0:.1f} cores busy"
+        + (f", the hypervisor takes {environment.steal_cores:.1f}" if environment.steal_cores else "")
+        + f"; {context.profile.threads} thread(s) of {environment.cpus} CPUs are wanted here",
+        0.9, "measure again on a quiet machine, or give the process cores of its own",
+        (0.2 * share * wall, 0.6 * share * wall, share * wall),
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _two_loops() -> Iterator[None]:
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def planted() -> Sample:
+    model, inputs = convolution(64, 64, 28, count=4)
+    return Sample(model, inputs, {"threads": 2}, around=_two_loops)
+
+
+def healthy() -> Sample:
+    model, inputs = convolution(64, 64, 28, count=4)
+    return Sample(model, inputs, {"threads": 2})
+
+
+CAUSE = Cause("foreign", look, planted, healthy)

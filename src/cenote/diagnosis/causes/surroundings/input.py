@@ -1,0 +1,53 @@
+"""An input that must be copied before the program can read it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context
+from cenote.diagnosis.samples import model as made
+from cenote.diagnosis.samples import noise
+from cenote.profile.data import Finding
+
+LEAST = 0.05  # of the latency
+
+
+def look(context: Context) -> Finding | None:
+    """Inputs whose elements do not lie in order, and the same call with copies that do."""
+    odd = [
+        name for name, array in context.inputs.items()
+        if isinstance(array, np.ndarray) and not (array.flags.c_contiguous and array.dtype.isnative)
+    ]  # fmt: skip
+    if not odd:
+        return None
+    ordered = {
+        name: np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))) if name in odd else array
+        for name, array in context.inputs.items()
+    }
+    tried = context.gain_with(ordered)
+    if not tried.certain or tried.middle < LEAST * tried.before_ms:
+        return None
+    return Finding(
+        "input", (), tried.middle / tried.before_ms,
+        f"{', '.join(odd)}: strides {context.inputs[odd[0]].strides}, copied in order before each call",
+        0.95, "np.ascontiguousarray where the input is made, or make it in order", tried.gain_ms,
+    )  # fmt: skip
+
+
+def _sample(order: str) -> Sample:
+    shape = (8, 64, 128, 128)
+    pool = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    graph = made([("MaxPool", ["x"], ["y"], pool)], {"x": shape}, ["y"], {})
+    return Sample(graph, {"x": np.asarray(noise(*shape), order=order)})  # type: ignore[call-overload]
+
+
+def planted() -> Sample:
+    return _sample("F")
+
+
+def healthy() -> Sample:
+    return _sample("C")
+
+
+CAUSE = Cause("input", look, planted, healthy)

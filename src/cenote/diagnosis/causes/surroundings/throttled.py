@@ -1,0 +1,40 @@
+"""The control group's quota of processor time is used up."""
+
+from __future__ import annotations
+
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.context import Context
+from cenote.diagnosis.samples import convolution
+from cenote.profile.data import Finding
+
+
+def look(context: Context) -> Finding | None:
+    """Periods in which the group was stopped."""
+    environment, profile = context.profile.environment, context.profile
+    if not environment.throttled_periods or not environment.throttled_ms:
+        return None
+    share = min(0.95, environment.throttled_ms / (environment.seconds * 1e3))
+    if share < 0.05:
+        return None
+    quota = max(1, int(environment.quota_cores or 1))
+    lost = share * profile.wall_ms
+    return Finding(
+        "throttled", (), share,
+        f"the group was stopped {environment.throttled_periods} times, {environment.throttled_ms:.0f} ms of "
+        f"{environment.seconds * 1e3:.0f}; its quota is {environment.quota_cores or 0:.2g} cores",
+        0.95, f"a larger quota, or `threads={quota}`", (0.2 * lost, 0.7 * lost, lost),
+    )  # fmt: skip
+
+
+def planted() -> Sample:
+    model, inputs = convolution(64, 64, 28, count=4)
+    stopped = {"throttled_periods": 12, "throttled_ms": 900.0, "quota_cores": 0.5}
+    return Sample(model, inputs, {"threads": 2}, recorded=stopped)
+
+
+def healthy() -> Sample:
+    model, inputs = convolution(64, 64, 28, count=4)
+    return Sample(model, inputs, {"threads": 2})
+
+
+CAUSE = Cause("throttled", look, planted, healthy)

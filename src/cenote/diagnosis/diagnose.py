@@ -1,0 +1,106 @@
+"""Why a model takes as long as it does: a profile, then every cause looked for; what helps, tried on request.
+
+The method is that of Chinese medicine, which looks, listens, asks and treats: measure the steps where they run, name
+the bottleneck by rules and experiments, treat, and measure again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cenote.diagnosis.cause import Treatment
+from cenote.diagnosis.context import Changed, Context
+from cenote.diagnosis.registry import CAUSES
+from cenote.diagnosis.show import html_of, text_of
+from cenote.profile.data import Finding, Profile
+from cenote.profile.measure import by_name, profile
+
+UNEXPLAINED = "unexplained"
+_PROFILE_SECONDS, _DEEP_SECONDS = 2.0, 5.0
+_HEAVY, _FAR = 0.1, 0.5  # of the latency; of its roof
+_FOREIGN = 0.25  # cores that others may keep busy on a machine that counts as quiet
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Findings, those that would gain most first; the profile that they are of (its `findings` are the same). What is
+    left has the cause "unexplained". `treatments`: what `treat` tried."""
+
+    profile: Profile
+    treatments: tuple[Treatment, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return self.profile.findings
+
+    def __str__(self) -> str:
+        return text_of(self.profile, self.treatments)
+
+    def _repr_html_(self) -> str:
+        return html_of(self.profile, self.treatments)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The profile as plain data (`cenote.profile/1`), and `treatments`."""
+        tried = [
+            {
+                "options": {**each.options},
+                "gain_ms": list(each.gain_ms), "difference": each.difference, "kept": each.kept, "why": each.why,
+            }
+            for each in self.treatments
+        ]  # fmt: skip
+        return {**self.profile.to_dict(), "treatments": tried}
+
+
+def diagnose(
+    model: Any, inputs: Any = None, *, deep: bool = False, changed: Changed | None = None,
+    between: Callable[[], object] | None = None, measured: Profile | None = None,
+) -> Diagnosis:  # fmt: skip
+    """Why calls of a model take as long as they do.
+
+    `changed` gives the model under other options, for experiments; without, causes that need them are not looked for.
+    `between`: what the program does between calls. `deep` measures longer and tries more. `measured`: a profile of
+    these calls that is at hand.
+    """
+    arrays = by_name(model, inputs)
+    found = measured or profile(model, arrays, seconds=_DEEP_SECONDS if deep else _PROFILE_SECONDS)
+    context = Context(model, arrays, found, changed, deep, between)
+    findings = [finding for cause in CAUSES if (finding := cause.look(context)) is not None]
+    findings.sort(key=_weight, reverse=True)
+    findings += _unexplained(found, findings)
+    return Diagnosis(replace(found, findings=tuple(findings)))
+
+
+def _weight(finding: Finding) -> float:
+    """What a finding is worth: the milliseconds that it would gain, as far as they are sure."""
+    return (finding.gain_ms[1] if finding.gain_ms else 0.0) * finding.confidence + 1e-6 * finding.share
+
+
+def _is_quiet(found: Profile) -> bool:
+    taken = (found.environment.foreign_cores or 0.0) + (found.environment.steal_cores or 0.0)
+    return taken < _FOREIGN and (found.roofs is None or found.roofs.quiet)
+
+
+def _unexplained(found: Profile, findings: list[Finding]) -> list[Finding]:
+    """Heavy steps far from every roof that no finding is about: on a quiet machine, for on another one they may be slow
+    because of others."""
+    if not _is_quiet(found):
+        return []
+    named = {index for finding in findings for index in finding.steps}
+    left = [
+        step
+        for step in found.heaviest()
+        if step.share >= _HEAVY
+        and step.index not in named
+        and step.roof_share is not None
+        and step.roof_share < _FAR
+    ]
+    return [
+        Finding(
+            UNEXPLAINED, (step.index,), step.share,
+            f"{step.title} ({step.algorithm}) reaches {step.roof_share or 0:.0%} of {step.bound}, and no rule says why",
+            0.0, "none known",
+        )
+        for step in left
+    ]  # fmt: skip

@@ -1,0 +1,63 @@
+"""What the whole latency would be if some steps took another time.
+
+Between two meetings of all threads the slowest thread decides: the steps of a group are lowered thread by thread, and
+the group takes as long as its slowest thread then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cenote.profile.data import Profile, StepStats
+
+Gain = tuple[float, float, float]
+
+
+def gain(profile: Profile, factors: Mapping[int, float], doubt: float = 0.2) -> Gain:
+    """Milliseconds saved where each of these steps' computing takes so many times what it takes now (low, middle,
+    high). `doubt`: how far the middle may be off, relative to it; the noise of the steps is added. No group can save
+    more than it takes."""
+    groups: dict[int, list[int]] = {}
+    for step in profile.steps:
+        groups.setdefault(step.group, []).append(step.index)
+    saved = noise = most = 0.0
+    for members in groups.values():
+        if not any(index in factors for index in members):
+            continue
+        steps = [profile.steps[index] for index in members]
+        count = max((len(step.busy_ms) for step in steps), default=1)
+        now, then = [0.0] * count, [0.0] * count
+        for step in steps:
+            factor = factors.get(step.index, 1.0)
+            busy = step.busy_ms if any(step.busy_ms) else (step.ms,) * count
+            for thread, ms in enumerate(busy):
+                now[thread] += ms
+                then[thread] += ms * factor
+            if step.index in factors:
+                noise += step.mad_ms * abs(1 - factor)
+        saved += max(now) - max(then)
+        most += max(now)
+    spread = abs(saved) * doubt + noise
+    return saved - spread, saved, min(saved + spread, most)
+
+
+def balanced(profile: Profile, index: int) -> float:
+    """Milliseconds that a step would save if its work were spread evenly over the threads."""
+    busy = profile.steps[index].busy_ms
+    return max(busy) - sum(busy) / len(busy) if busy else 0.0
+
+
+def by_pieces(step: StepStats) -> float:
+    """What the thread with most pieces has, over the mean, where all pieces are alike."""
+    chunks, threads = -(-step.items // max(step.grain, 1)), max(len(step.busy_ms), 1)
+    return -(-chunks // threads) * threads / chunks
+
+
+def lost_by_pieces(step: StepStats) -> float:
+    """Milliseconds that the slowest thread would save with as many pieces as the others."""
+    return max(step.busy_ms, default=0.0) * (1 - 1 / by_pieces(step))
+
+
+def at_best(step: StepStats) -> float:
+    """The share of the roof that the step reaches in the faster calls, which others have disturbed less."""
+    return (step.roof_share or 0.0) * step.ms / step.low_ms if step.low_ms else 0.0

@@ -1,0 +1,46 @@
+"""A diagnosis as text and as a piece of a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from cenote.diagnosis.cause import Treatment
+from cenote.profile.data import Finding, Profile
+from cenote.profile.table import head, milliseconds
+
+
+def text_of(profile: Profile, treatments: Sequence[Treatment]) -> str:
+    """One finding after another, with what was tried."""
+    lines = [*head(profile)]
+    if not profile.findings:
+        lines += ["", "nothing found that takes 5 % of the latency and could be otherwise"]
+    for number, finding in enumerate(profile.findings, 1):
+        lines += ["", *_finding(number, finding)]
+    if treatments:
+        lines += ["", *(tried(each) for each in treatments)]
+    return "\n".join(lines)
+
+
+def _finding(number: int, finding: Finding) -> Iterator[str]:
+    certain = f", confidence {finding.confidence:.0%}" if finding.confidence else ""
+    yield f"{number}. {finding.cause}: {finding.share:.0%} of the latency{certain}"
+    yield f"   {finding.evidence}"
+    yield f"   do: {finding.action}"
+    if finding.gain_ms is not None:
+        low, middle, high = (milliseconds(max(0.0, each)) for each in finding.gain_ms)
+        yield f"   would gain {middle} ({low} to {high})"
+    if finding.measured_gain_ms is not None:
+        yield f"   tried: gains {finding.measured_gain_ms:.3g} ms"
+
+
+def tried(each: Treatment) -> str:
+    """A line about a treatment."""
+    words = ", ".join(f"{name}={value}" for name, value in each.options.items())
+    return f"tried {words}: {'kept' if each.kept else 'left'} ({each.why}), gain {each.gain_ms[1]:.3g} ms"
+
+
+def html_of(profile: Profile, treatments: Sequence[Treatment]) -> str:
+    """The profile's accounts, findings and heaviest steps, and what was tried."""
+    rows = "".join(f"<li>{escape(tried(each))}</li>" for each in treatments)
+    return profile._repr_html_() + (f"<ul>{rows}</ul>" if rows else "")

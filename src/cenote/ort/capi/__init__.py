@@ -1,0 +1,17 @@
+"""onnxruntime.capi: where programs find exceptions, and some the classes."""
+
+from __future__ import annotations
+
+from cenote.ort.capi import (
+    _pybind_state,
+    onnxruntime_inference_collection,
+    onnxruntime_pybind11_state,
+    onnxruntime_validation,
+)
+
+__all__ = [
+    "_pybind_state",
+    "onnxruntime_inference_collection",
+    "onnxruntime_pybind11_state",
+    "onnxruntime_validation",
+]

@@ -1,0 +1,17 @@
+"""onnxruntime.capi.onnxruntime_inference_collection: the classes under the names of the module that has them there."""
+
+from __future__ import annotations
+
+from cenote.ort.binding import IOBinding
+from cenote.ort.providers import check_and_normalize_provider_args
+from cenote.ort.session import InferenceSession, Session
+from cenote.ort.values import OrtDevice, OrtValue
+
+__all__ = [
+    "IOBinding",
+    "InferenceSession",
+    "OrtDevice",
+    "OrtValue",
+    "Session",
+    "check_and_normalize_provider_args",
+]

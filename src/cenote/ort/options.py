@@ -1,0 +1,245 @@
+"""onnxruntime's options of sessions and of runs, and its enumerations.
+
+Threads, flushed denormals, fixed dimensions and replaced weights have an effect; what governs onnxruntime's own
+optimisations, memory and logging is taken and kept, for Cenote has nothing that corresponds to it.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any, ClassVar, NoReturn
+
+from cenote.ort.errors import Fail
+from cenote.ort.values import OrtValue
+
+
+class _Enumeration(IntEnum):
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+
+class GraphOptimizationLevel(_Enumeration):
+    """How much onnxruntime optimises a graph; Cenote always does all that it can."""
+
+    ORT_DISABLE_ALL = 0
+    ORT_ENABLE_BASIC = 1
+    ORT_ENABLE_EXTENDED = 2
+    ORT_ENABLE_LAYOUT = 3
+    ORT_ENABLE_ALL = 99
+
+
+class ExecutionMode(_Enumeration):
+    """Whether onnxruntime runs operators side by side; Cenote's threads share each operator."""
+
+    ORT_SEQUENTIAL = 0
+    ORT_PARALLEL = 1
+
+
+class ExecutionOrder(_Enumeration):
+    """The order in which onnxruntime runs a graph's nodes."""
+
+    DEFAULT = 0
+    PRIORITY_BASED = 1
+    MEMORY_EFFICIENT = 2
+
+
+def _whole(value: Any) -> int:
+    return operator.index(value)
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, str | bytes | float | list | dict):
+        raise TypeError
+    return bool(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _path(value: Any) -> str:
+    return str(os.fspath(value))
+
+
+def _member(kind: type[IntEnum]) -> Callable[[Any], IntEnum]:
+    def check(value: Any) -> IntEnum:
+        if not isinstance(value, kind):
+            raise TypeError
+        return value
+
+    return check
+
+
+class _Options:
+    """Attributes that are checked as they are set; one that is not known raises AttributeError."""
+
+    _known: ClassVar[dict[str, tuple[Callable[[Any], Any], Any]]]
+    _entries: dict[str, str]
+
+    def __init__(self) -> None:
+        self.__dict__.update({name: default for name, (_, default) in self._known.items()}, _entries={})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._known:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        try:
+            self.__dict__[name] = self._known[name][0](value)
+        except TypeError:
+            raise TypeError(
+                f"{type(self).__name__}.{name}: {value!r} is not what it takes (like {self._known[name][1]!r})"
+            ) from None
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
+
+    def values(self) -> dict[str, Any]:
+        """All attributes by name."""
+        return {name: self.__dict__[name] for name in self._known}
+
+    @property
+    def entries(self) -> dict[str, str]:
+        """The configuration entries that were added."""
+        return dict(self._entries)
+
+    def _add(self, key: str, value: str) -> None:
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(
+                f"a configuration entry is a key and a value, both str, not {key!r} and {value!r}"
+            )
+        self._entries[key] = value
+
+    def _get(self, key: str) -> str:
+        if key not in self._entries:
+            raise RuntimeError(f"{type(self).__name__} does not have configuration with key: {key}")
+        return self._entries[key]
+
+
+class SessionOptions(_Options):
+    """How a session is made. `intra_op_num_threads`: threads per run, 0 for one per physical core.
+
+    Entries that have an effect: "session.set_denormal_as_zero".
+    """
+
+    enable_cpu_mem_arena: bool
+    enable_mem_pattern: bool
+    enable_mem_reuse: bool
+    enable_profiling: bool
+    execution_mode: ExecutionMode
+    execution_order: ExecutionOrder
+    graph_optimization_level: GraphOptimizationLevel
+    inter_op_num_threads: int
+    intra_op_num_threads: int
+    log_severity_level: int
+    log_verbosity_level: int
+    logid: str
+    optimized_model_filepath: str
+    profile_file_prefix: str
+    use_deterministic_compute: bool
+    use_per_session_threads: bool
+    by_name: dict[str, int]
+    by_denotation: dict[str, int]
+    initializers: dict[str, OrtValue]
+    _known: ClassVar = {
+        "enable_cpu_mem_arena": (_flag, True),
+        "enable_mem_pattern": (_flag, True),
+        "enable_mem_reuse": (_flag, True),
+        "enable_profiling": (_flag, False),
+        "execution_mode": (_member(ExecutionMode), ExecutionMode.ORT_SEQUENTIAL),
+        "execution_order": (_member(ExecutionOrder), ExecutionOrder.DEFAULT),
+        "graph_optimization_level": (
+            _member(GraphOptimizationLevel),
+            GraphOptimizationLevel.ORT_ENABLE_ALL,
+        ),
+        "inter_op_num_threads": (_whole, 0),
+        "intra_op_num_threads": (_whole, 0),
+        "log_severity_level": (_whole, -1),
+        "log_verbosity_level": (_whole, 0),
+        "logid": (_text, ""),
+        "optimized_model_filepath": (_path, ""),
+        "profile_file_prefix": (_text, "onnxruntime_profile_"),
+        "use_deterministic_compute": (_flag, False),
+        "use_per_session_threads": (_flag, True),
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.__dict__.update(by_name={}, by_denotation={}, initializers={})
+
+    def add_session_config_entry(self, key: str, value: str) -> None:
+        """Keep an entry; a later one of the same key takes its place."""
+        self._add(key, value)
+
+    def get_session_config_entry(self, key: str) -> str:
+        """The value of a key. Raises RuntimeError where there is none."""
+        return self._get(key)
+
+    def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
+        """Fix the dimensions of this name."""
+        self.by_name[_text(name)] = _whole(size)
+
+    def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
+        """Fix the dimensions of this denotation ("DATA_BATCH")."""
+        self.by_denotation[_text(denotation)] = _whole(size)
+
+    def add_initializer(self, name: str, value: OrtValue) -> None:
+        """Use this value in place of a weight of the model."""
+        self.initializers[_text(name)] = value
+
+    def add_external_initializers(self, names: Sequence[str], values: Sequence[OrtValue]) -> None:
+        """Use these values in place of weights that lie outside of the model's file."""
+        if len(names) != len(values):
+            raise RuntimeError("Expecting names and values to be of equal length.")
+        self.initializers.update(zip(names, values, strict=True))
+
+    def register_custom_ops_library(self, path: str) -> NoReturn:
+        """Raises Fail: operators in a library for onnxruntime cannot be run by another engine."""
+        raise Fail(
+            f"Failed to load library {path}: operators in a library for onnxruntime run in onnxruntime alone; "
+            "do without cenote.ort here"
+        )
+
+    def add_provider(self, name: str, options: dict[str, str]) -> None:
+        """Nothing to do: there is one provider."""
+
+    def add_provider_for_devices(self, devices: Sequence[Any], options: dict[str, str]) -> None:
+        """Nothing to do: there is one provider."""
+
+    def set_provider_selection_policy(self, policy: Any) -> None:
+        """Nothing to do: there is one provider."""
+
+    def has_providers(self) -> bool:
+        """False: the CPU needs no saying."""
+        return False
+
+    def set_load_cancellation_flag(self, cancel: bool) -> None:
+        """Nothing to do: a load is not cancelled."""
+
+
+class RunOptions(_Options):
+    """How a run is made. `terminate`: the run is not begun and raises Fail; one that is under way goes on."""
+
+    log_severity_level: int
+    log_verbosity_level: int
+    logid: str
+    only_execute_path_to_fetches: bool
+    terminate: bool
+    _known: ClassVar = {
+        "log_severity_level": (_whole, -1),
+        "log_verbosity_level": (_whole, 0),
+        "logid": (_text, ""),
+        "only_execute_path_to_fetches": (_flag, False),
+        "terminate": (_flag, False),
+    }
+
+    def add_run_config_entry(self, key: str, value: str) -> None:
+        """Keep an entry; none has an effect."""
+        self._add(key, value)
+
+    def get_run_config_entry(self, key: str) -> str:
+        """The value of a key. Raises RuntimeError where there is none."""
+        return self._get(key)

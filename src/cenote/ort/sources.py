@@ -1,0 +1,84 @@
+"""What a session's options change about a model before it is loaded, and the model that they ask to be written."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from cenote.core.errors import UnsupportedError
+from cenote.core.locks import importing
+from cenote.ort.errors import Fail
+from cenote.ort.options import SessionOptions
+
+_FLATBUFFER = b"ORTM"  # at byte 4 of a model in onnxruntime's own format
+_WEIGHTS_FILE = "session.optimized_model_external_initializers_file_name"
+_SMALLEST_WEIGHT = "session.optimized_model_external_initializers_min_size_in_bytes"
+
+
+def refuse_flatbuffers(source: str | bytes) -> None:
+    """Raise UnsupportedError for a model in onnxruntime's own format (.ort)."""
+    start = source[:8] if isinstance(source, bytes) else _start(source)
+    if start[4:] == _FLATBUFFER:
+        raise UnsupportedError(
+            "this is a model in onnxruntime's own format (.ort), not an ONNX model; load the .onnx file that it was "
+            "made from"
+        )
+
+
+def _start(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(8)
+    except OSError:  # who loads it says what is wrong
+        return b""
+
+
+def edited(source: str | bytes, options: SessionOptions) -> Any:
+    """The source, or the model in memory where weights are replaced or dimensions fixed by their denotation."""
+    if not options.initializers and not options.by_denotation:
+        return source
+    model, folder = _parsed(source)
+    given = dict(options.initializers)
+    with importing():
+        from onnx import numpy_helper
+        from onnx.external_data_helper import load_external_data_for_model
+    for index, tensor in enumerate(model.graph.initializer):
+        value = given.pop(tensor.name, None)
+        if value is not None:
+            model.graph.initializer[index].CopyFrom(numpy_helper.from_array(value.numpy(), tensor.name))
+    if given:
+        raise Fail(f"the model has no weight of these names: {', '.join(given)}")
+    for entry in model.graph.input:
+        for dimension in entry.type.tensor_type.shape.dim:
+            if dimension.denotation in options.by_denotation:
+                dimension.dim_value = options.by_denotation[dimension.denotation]
+    load_external_data_for_model(model, folder)
+    return model
+
+
+def _parsed(source: str | bytes) -> tuple[Any, str]:
+    """The model, without the weights that lie outside of its file, and the folder of those."""
+    with importing():
+        import onnx
+    if isinstance(source, bytes):
+        return onnx.load_model_from_string(source), ""
+    return onnx.load_model(source, load_external_data=False), os.path.dirname(os.path.abspath(source))
+
+
+def write(source: Any, options: SessionOptions) -> None:
+    """Write the model to `optimized_model_filepath`: as it is, for an optimised graph here is no ONNX model."""
+    with importing():
+        import onnx
+    if isinstance(source, str):
+        model = onnx.load_model(source)
+    else:
+        model = onnx.load_model_from_string(source) if isinstance(source, bytes) else source
+    entries = options.entries
+    outside: dict[str, Any] = {}
+    if _WEIGHTS_FILE in entries:
+        outside = {
+            "save_as_external_data": True,
+            "location": entries[_WEIGHTS_FILE],
+            "size_threshold": int(entries.get(_SMALLEST_WEIGHT, "1024")),
+        }
+    onnx.save_model(model, options.optimized_model_filepath, **outside)

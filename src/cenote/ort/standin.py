@@ -1,0 +1,78 @@
+"""Standing in for onnxruntime in a process: `import onnxruntime` then gives this package."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import warnings
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from cenote.ort import fallback
+
+NAME = fallback.NAME
+_CAPI = (
+    "_pybind_state", "onnxruntime_pybind11_state", "onnxruntime_inference_collection", "onnxruntime_validation",
+)  # fmt: skip
+
+
+def install(fallback: str | None = None) -> None:
+    """Have `import onnxruntime`, anywhere in this process from now on, give `cenote.ort`.
+
+    `fallback="onnxruntime"`: models that Cenote refuses are run by the onnxruntime that is installed, and a warning is
+    logged that says why. Its subpackages in Python (`onnxruntime.quantization`, `.tools`, `.transformers`) stay at hand
+    where it is installed, and use `cenote.ort` themselves. Call it before anything imports onnxruntime: what has been
+    imported keeps what it has, and a RuntimeWarning says so. Processes that are started afresh (multiprocessing's
+    "spawn") are to call it, too.
+
+    Raises ArgumentError for another `fallback`.
+    """
+    _set_default(fallback)
+    before = sys.modules.get(NAME)
+    if isinstance(before, StandIn):
+        return
+    if before is not None:
+        warnings.warn(
+            "cenote.ort.install: onnxruntime has been imported before; what holds its classes goes on using it",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    for name in [name for name in sys.modules if name == NAME or name.startswith(f"{NAME}.")]:
+        del sys.modules[name]
+    stand_in = StandIn(_folders(before))
+    capi = importlib.import_module("cenote.ort.capi")
+    sys.modules[NAME], sys.modules[f"{NAME}.capi"] = stand_in, capi
+    for name in _CAPI:
+        sys.modules[f"{NAME}.capi.{name}"] = importlib.import_module(f"cenote.ort.capi.{name}")
+
+
+class StandIn(ModuleType):
+    """The module `onnxruntime` while Cenote stands in for it. `install` marks it for who looks for the real one."""
+
+    def __init__(self, folders: list[str]) -> None:
+        ort = importlib.import_module("cenote.ort")
+        super().__init__(NAME, ort.__doc__)
+        self.__dict__.update({name: value for name, value in vars(ort).items() if not name.startswith("__")})
+        self.__version__ = ort.__version__
+        self.__path__ = folders
+        self.__spec__ = ModuleSpec(NAME, None, is_package=True)
+        self.__spec__.submodule_search_locations = folders
+        self.__package__ = NAME
+
+    def __getattr__(self, name: str) -> object:
+        raise AttributeError(f"module 'onnxruntime' (cenote.ort stands in for it) has no attribute {name!r}")
+
+
+_set_default = fallback.set_default
+
+
+def _folders(imported: ModuleType | None) -> list[str]:
+    """Where the package lies that is stood in for; nowhere where it is not installed."""
+    if imported is not None:
+        return list(imported.__path__)
+    try:
+        found = importlib.util.find_spec(NAME)
+    except (ImportError, ValueError):
+        return []
+    return list(found.submodule_search_locations or ()) if found is not None else []

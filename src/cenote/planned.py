@@ -1,0 +1,220 @@
+"""What is planned for a model: a stage (a compiled program) for every set of input shapes it has met.
+
+A new batch size or picture size needs a new plan, not new kernels: out of a class of sizes, the cache or a plan file,
+or compiled. Where a shape depends on the content of a value that only a run computes, a stage is followed by others,
+compiled when that content is known, and kept as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cenote.core.errors import InputError, refusals
+from cenote.core.locks import importing
+from cenote.core.types import FLOAT32, Array, Declared, TensorType
+from cenote.plans.cache import CacheEntry
+from cenote.plans.format import Classes, Pattern, SizedPlan, StoredModel, StoredPlan, Tail
+from cenote.runtime.signature import Shapes, Signature
+from cenote.sized import compile_class, part_of, supply
+from cenote.stage import Options, Stage, Stages, no_plan_for
+
+if TYPE_CHECKING:
+    from cenote.compiler.compile import Plan
+    from cenote.graph.graph import Graph, OwnedGraph
+    from cenote.plans.later import Later
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a model declares: inputs, outputs, the file's own key-value pairs, and what the file says about itself."""
+
+    inputs: tuple[Declared, ...]
+    outputs: tuple[Declared, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return tuple(declared.name for declared in self.outputs)
+
+
+class Planned:
+    """Stages by the shapes of the inputs, the last used last. `source` gives the graph for shapes that are new."""
+
+    def __init__(
+        self,
+        interface: Interface,
+        signature: Signature,
+        options: Options,
+        cache_entry: CacheEntry | None = None,
+    ) -> None:
+        self.interface, self.signature, self.options = interface, signature, options
+        options.submodel = self._submodel
+        self.by_shapes = Stages()
+        self.classes = Classes()
+        self.source: Callable[[], Graph] | None = None
+        self.unwritten: Later | None = None  # a plan, written after the next answer
+        self._cache_entry = cache_entry
+        self._closed = False
+
+    # ---- where they come from -------------------------------------------------------------------------------------
+
+    def compile(self, source: OwnedGraph) -> None:
+        """Compile the graph now if its shapes are fixed, else keep it for those that come."""
+        with importing():
+            from cenote.graph.graph import OwnedGraph
+
+        known = self.signature.static_shapes()
+        graph = source.take()
+        if known is None:
+            whole = graph
+            self.source = lambda: whole  # other shapes will need the weights again
+            self.keep()
+            self.reserve()
+            return
+        handover = OwnedGraph(graph)
+        del graph
+        self.by_shapes[known] = Stage.compile(handover, self.signature.types(known), self.options)
+        self.by_shapes[known].plan.program.prepare()
+        self.keep()
+
+    def take(self, stored: StoredModel, source: Callable[[], Graph] | None) -> None:
+        """Use the plans of a file or of the cache. `source` gives the graph for shapes that they have no plan for."""
+        self.source = source
+        self.classes.plans.extend(stored.sized)
+        tails = [*((pattern, sized.tail) for pattern, sized in stored.sized), *stored.tails.items()]
+        for pattern, tail in tails:
+            if source is not None and tail is not None:
+                supply(tail, part_of(source, self.signature, pattern))
+        for shapes, plan in stored.plans.items():
+            self._adopt(shapes, plan, stored.tails.get(shapes))
+        self.reserve()
+
+    def _adopt(self, shapes: Shapes, plan: Plan | StoredPlan, tail: Tail | None = None) -> Stage:
+        """A stage of a plan that was read."""
+        outputs = self.interface.output_names if tail is None else tail.cut.made
+        stage = Stage(plan, [*self.signature.by_name], outputs, self.options, tail)
+        stage.plan.program.prepare()
+        self.by_shapes[shapes] = stage
+        return stage
+
+    def reserve(self) -> None:
+        """Take the memory for the largest sizes, where the caller said which they are."""
+        if largest := self.signature.largest():
+            self.at(largest).reserve()
+
+    def at(self, shapes: Shapes) -> Stage:
+        """The stage for these shapes: one that there is, out of a class or the cache, or compiled."""
+        with refusals("a plan for new shapes"), self.options.guard.lock:
+            if self._closed:
+                raise InputError("the model is closed; load it again")
+            found = self.by_shapes.get(shapes)
+            if found is not None:
+                self.by_shapes.move_to_end(shapes)
+                return found
+            types = self.signature.types(shapes)
+            return self.by_shapes.get_or_make(shapes, lambda: self._new(shapes, types))
+
+    def _new(self, shapes: Shapes, types: Mapping[str, TensorType]) -> Stage:
+        pattern, numbers = self.signature.dimensions(shapes)
+        found = self.classes.find(pattern, numbers, self.options.workplaces)
+        if found is not None:
+            return Stage.of_class(found, numbers, self.options)
+        stored = None if self._cache_entry is None else self._cache_entry.find(shapes, self.options.threads)
+        if stored is not None and shapes in stored.plans:
+            tail = stored.tails.get(shapes)
+            if tail is not None and self.source is not None:
+                supply(tail, part_of(self.source, self.signature, shapes))
+            return self._adopt(shapes, stored.plans[shapes], tail)
+        if self.source is not None:
+            part = part_of(self.source, self.signature, pattern)
+            found = compile_class(self.classes, pattern, numbers, part, self.options)
+            if found is not None:
+                self.keep()
+                return Stage.of_class(found, numbers, self.options)
+        if self.source is None:
+            raise no_plan_for(self.by_shapes)
+        with importing():
+            from cenote.graph.graph import OwnedGraph
+
+        stage = self.by_shapes[shapes] = Stage.compile(OwnedGraph(self.source()), types, self.options)
+        self.classes.failed.add(pattern)  # nothing was wrong with these sizes: others will not be tried
+        self.keep(shapes)
+        return stage
+
+    # ---- what is kept of them -------------------------------------------------------------------------------------
+
+    def own(self) -> Mapping[Any, Stage]:
+        """Those that were compiled for their shapes alone."""
+        return {key: stage for key, stage in self.by_shapes.items() if stage.plan.program.workplaces is None}
+
+    def stored(self, shapes: Sequence[Any], sized: Sequence[tuple[Pattern, SizedPlan]]) -> StoredModel:
+        """The model and its plans for these shapes and for classes of sizes, to be written down."""
+        return StoredModel(
+            self.interface.inputs,
+            self.interface.outputs,
+            self.interface.metadata,
+            self.options.precision,
+            self.options.weights,
+            {key: self.by_shapes[key].plan for key in shapes},
+            sized,
+            {key: tail for key in shapes if (tail := self.by_shapes[key].tail) is not None},
+            about=self.interface.about,
+        )
+
+    def keep(self, shapes: Shapes | None = None) -> None:
+        """Have the plan for these shapes put into the cache, after the answer; None: all that there is on loading."""
+        if self._cache_entry is None:
+            return
+        whole = shapes is None and self.signature.static_shapes() is not None
+        wanted = [key for key in self.own() if whole or key == shapes]
+        stored = self.stored(wanted, () if shapes is not None else tuple(self.classes.plans))
+        self.unwritten = self._cache_entry.keep(shapes, stored)
+
+    def close(self) -> None:
+        """Let go of plans, weights and memory; runs that are under way end as they would have."""
+        with self.options.guard.lock:
+            self._closed = True
+            self.by_shapes.clear()
+            self.by_shapes.taken = 0
+            self.source = self._cache_entry = None
+            self.classes.plans.clear()
+            self.answered()
+            self.options.close()
+
+    # ---- running --------------------------------------------------------------------------------------------------
+
+    def answered(self) -> None:
+        """There is an answer: a plan that waits to be written may be."""
+        unwritten = self.unwritten
+        if unwritten is not None:
+            self.unwritten = None
+            unwritten.release()
+
+    def run(self, stage: Stage, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs in order of a stage that others follow, as values of graphs: sequences are packed."""
+        with refusals("a run in stages"):
+            results = stage.run(dict(zip(self.signature.by_name, arrays, strict=True)))
+            if self.options.changed:
+                with self.options.guard.lock:
+                    self.options.changed = False
+                    self.keep()
+        return [results[name] for name in self.interface.output_names]
+
+    def _submodel(self, graph: Graph) -> Callable[[Sequence[Array]], Sequence[Array]]:
+        """Runs a graph inside of this model, which is compiled when it first runs: arrays that fit, in order."""
+        outputs = tuple(Declared(name, FLOAT32, None) for name in graph.outputs)
+        inside = Planned(Interface(graph.inputs, outputs), Signature(graph.inputs), self.options.inside())
+        inside.source = lambda: graph
+        stages = inside.by_shapes
+
+        def run(arrays: Sequence[Array]) -> list[Array]:
+            key = tuple([x.shape for x in arrays])
+            stage = stages.get(key) or inside.at(key)
+            if stage.tail is None:  # a short body is run thousands of times: straight to its program
+                return stage.plan.program.run(arrays)
+            return inside.run(stage, arrays)
+
+        return run

@@ -1,0 +1,188 @@
+"""What a profile says, as frozen data (docs/profile.md). `data.Profile` prints it and writes it down.
+
+Times are milliseconds of one call of the model, unless a name says otherwise. What was not measured is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cenote.profile.environment import Environment
+from cenote.profile.roofs import Roofs
+
+Kind = Literal["kernel", "halo", "host", "check", "between"]
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """Where the time of a call goes; the sum is the latency of the calls that were recorded.
+
+    On several threads each account is the mean over the threads of the program, the calling one and its workers:
+    `kernels` is computing, `waits` is having nothing to compute (the others are not done, or the thread is not awake
+    yet), `driver` taking chunks and meeting. `host`: steps that run as Python, and nodes between the stages of a model.
+    `python`: all else, from the call to its return: checks of the inputs, fresh outputs, the way into native code.
+    """
+
+    kernels: float
+    waits: float
+    driver: float
+    host: float
+    python: float
+
+    @property
+    def total(self) -> float:
+        return self.kernels + self.waits + self.driver + self.host + self.python
+
+
+@dataclass(frozen=True)
+class Rival:
+    """An algorithm that the scheduler considered for a step, with the milliseconds that the cost model estimates."""
+
+    algorithm: str
+    ms: float
+
+
+@dataclass(frozen=True)
+class StepStats:
+    """One step of the native program, timed in place.
+
+    `index` counts the steps of all stages in their order, `stage` the stages. `node`, `op`, `algorithm`, `kernel`,
+    `output`, `reason`, `items`, `grain` are those of the plan's description. `kind`: as there, or "between" for what
+    runs on the host between two stages.
+
+    `ms` is the step's part of the latency: kernels_ms + waits_ms + driver_ms of a kernel (means over the threads), the
+    wall time of a host step. All steps and `accounts.python` add up to the recorded latency. `share` = ms / latency.
+    `busy_ms`: computing, per thread. `group` counts the stretches between meetings of all threads: steps of one group
+    run at the same time. `low_ms` is the tenth percentile of the recorded calls, `mad_ms` the median absolute
+    deviation, `blocks_ms` the least of each of eight blocks of calls, one after another: what noise is taken from.
+
+    `operations` are those of the operator (a multiply-add counts 2), `executed_operations` what the kernel really
+    executes (Winograd: less; padding lanes: more), `read_bytes` and `written_bytes` what must be moved at least once,
+    `dtype` what it computes in. `bound` names the nearest roof ("fma", "L1", "L2", "L3", "memory", or "" for a step
+    without a measure), `roof_share` = the least time that this roof allows / the time that the step took while its
+    threads computed. `estimate_ms` is what the cost model expected on one thread, `rivals` its other choices.
+    """
+
+    index: int
+    stage: int
+    kind: Kind
+    node: str
+    op: str
+    algorithm: str
+    output: str
+    ms: float
+    share: float
+    kernels_ms: float
+    waits_ms: float
+    driver_ms: float
+    busy_ms: tuple[float, ...]
+    group: int
+    low_ms: float
+    mad_ms: float
+    blocks_ms: tuple[float, ...]
+    kernel: str = ""
+    items: int = 1
+    grain: int = 1
+    reason: str = ""
+    dtype: str = "float32"
+    operations: int = 0
+    executed_operations: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    bytes: int = 0
+    bound: str = ""
+    roof_share: float | None = None
+    estimate_ms: float | None = None
+    rivals: tuple[Rival, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The node, or what else the step is for."""
+        return self.node or self.algorithm
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A cause of lost time, in a word (`cause`), and the indices of the steps that it concerns.
+
+    `share` of the latency that these take; `evidence` in words and numbers; `confidence` from 0 to 1; `action`: what to
+    do. `gain_ms`: predicted milliseconds of the whole latency (low, mid, high), None where none can be predicted;
+    `measured_gain_ms` where the action was tried.
+    """
+
+    cause: str
+    steps: tuple[int, ...]
+    share: float
+    evidence: str
+    confidence: float
+    action: str
+    gain_ms: tuple[float, float, float] | None = None
+    measured_gain_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class Span:
+    """Something that one thread did in the call that the timeline shows: microseconds from the call's begin.
+
+    `step`: its index, -1 for Python. `what`: "kernel", "wait", "host", "python".
+    """
+
+    thread: int
+    step: int
+    what: Literal["kernel", "wait", "host", "python"]
+    begin_us: float
+    end_us: float
+    cpu: int = -1
+
+
+@dataclass(frozen=True)
+class ArenaBlock:
+    """A buffer of the plan's arena: from step `first` to step `last` it has the `nbytes` bytes from `offset`."""
+
+    name: str
+    stage: int
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class ProfileFields:
+    """A model's calls on this machine: where the time goes, and what the machine could do.
+
+    `wall_ms` is the latency of ordinary calls, `recorded_ms` that of the recorded ones between them, both
+    interquartile means of `calls` calls; `accounts` add up to the latter. `spread` is half the distance between the
+    quartiles of ordinary calls, relative to the median. `stages` counts the plans that follow one another in a call.
+    """
+
+    model: str
+    inputs: tuple[str, ...]
+    threads: int
+    precision: str
+    version: str
+    processor: str
+    target: str
+    calls: int
+    wall_ms: float
+    recorded_ms: float
+    spread: float
+    accounts: Accounts
+    environment: Environment
+    steps: tuple[StepStats, ...]
+    roofs: Roofs | None = None
+    stages: int = 1
+    timeline: tuple[Span, ...] = ()
+    arena: tuple[ArenaBlock, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def closure(self) -> float:
+        """How far the accounts are from the latency of ordinary calls, relative to it."""
+        return abs(self.accounts.total - self.wall_ms) / self.wall_ms
+
+    def heaviest(self) -> tuple[StepStats, ...]:
+        """The steps, those that take most first."""
+        return tuple(sorted(self.steps, key=lambda step: -step.ms))

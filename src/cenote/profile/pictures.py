@@ -1,0 +1,206 @@
+"""Pictures of a profile as SVG: accounting bar, roofline, what each thread did when, what lies where in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from cenote.profile.fields import ProfileFields, Span, StepStats
+from cenote.profile.roofs import Roofs
+from cenote.profile.table import accounts_of, milliseconds
+
+_WIDTH = 960
+_LEFTMOST, _LOWEST = 0.03, 0.5  # of the roofline: what is less stands at the edge
+_MOST_POINTS, _MOST_BLOCKS = 250, 800  # steps of the roofline, buffers
+_LONGEST = 100  # letters of a label
+_MOST_SPANS = 2500  # that a page shows; neighbours of one step are drawn as one
+COLOURS = {
+    "kernels": "#2a9d8f",
+    "waits": "#e9a23b",
+    "driver": "#8d6fd1",
+    "host": "#d1495b",
+    "python": "#7a8794",
+}
+_PALETTE = ("#2a9d8f", "#3d7ea6", "#6a994e", "#9c6644", "#bc5090", "#577590", "#43aa8b", "#a98467")
+_WAIT = "#e9a23b55"
+
+
+def bar(profile: ProfileFields) -> str:
+    """The accounts side by side."""
+    total, x, parts = profile.accounts.total, 0.0, []
+    for name, value in accounts_of(profile):
+        width = _WIDTH * value / total
+        label = f"{name} {milliseconds(value)}, {value / total:.1%}"
+        parts.append(_rect(x, 0, width, 26, COLOURS[name], label))
+        if width > 8 * len(name):
+            parts.append(_text(x + 6, 18, name, "fill:#fff"))
+        x += width
+    return _svg(_WIDTH, 26, parts)
+
+
+def roofline(profile: ProfileFields) -> str:
+    """Operations per second over operations per byte. A ring: those of the operator; a disc: those executed."""
+    roofs = profile.roofs
+    heaviest = sorted(profile.steps, key=lambda step: -step.ms)[:_MOST_POINTS]
+    points = [each for step in heaviest for each in _points(step)]
+    if roofs is None or not points:
+        return ""
+    peak = roofs.gigaops("float32", profile.threads) or max(y for _, y, *_ in points)
+    axes = _Axes(
+        (_LEFTMOST, max(300.0, *(x for x, *_ in points))),
+        (_LOWEST, 2 * max(peak, *(y for _, y, *_ in points))),
+    )
+    parts = [*axes.frame(), *_roof_lines(roofs, profile.threads, peak, axes)]
+    for x, y, executed, step in points:
+        size = 2.5 + 14 * math.sqrt(step.share)
+        style = f"fill:{_colour(step)};fill-opacity:.75" if executed else f"fill:none;stroke:{_colour(step)}"
+        kind = "executed" if executed else "effective"
+        label = (
+            f"{step.title}, {step.algorithm}: {y:.1f} Gop/s {kind}, {x:.2f} per byte, {milliseconds(step.ms)}"
+        )
+        parts.append(
+            f'<circle cx="{axes.x(x):.1f}" cy="{axes.y(y):.1f}" r="{size:.1f}" style="{style}">{_title(label)}</circle>'
+        )
+    return _svg(_WIDTH, _Axes.HEIGHT + 40, parts)
+
+
+def _points(step: StepStats) -> Iterator[tuple[float, float, bool, StepStats]]:
+    if not step.bytes or step.kernels_ms <= 0:
+        return
+    for operations, executed in ((step.operations, False), (step.executed_operations, True)):
+        if operations:
+            yield operations / step.bytes, operations / step.kernels_ms / 1e6, executed, step
+
+
+class _Axes:
+    """Two logarithmic axes."""
+
+    HEIGHT, LEFT = 380, 60
+
+    def __init__(self, across: tuple[float, float], up: tuple[float, float]) -> None:
+        self.across, self.up = across, up
+
+    def x(self, value: float) -> float:
+        low, high = map(math.log, self.across)
+        place = (math.log(max(value, self.across[0])) - low) / (high - low)
+        return self.LEFT + (_WIDTH - self.LEFT - 10) * place
+
+    def y(self, value: float) -> float:
+        low, high = map(math.log, self.up)
+        return 10 + (self.HEIGHT - 10) * (1 - (math.log(max(value, self.up[0])) - low) / (high - low))
+
+    def frame(self) -> Iterator[str]:
+        for value in _decades(*self.across):
+            yield _line(self.x(value), 10, self.x(value), self.HEIGHT, "grid")
+            yield _text(self.x(value) - 8, self.HEIGHT + 16, f"{value:g}")
+        for value in _decades(*self.up):
+            yield _line(self.LEFT, self.y(value), _WIDTH - 10, self.y(value), "grid")
+            yield _text(8, self.y(value) + 4, f"{value:g}")
+        yield _text(self.LEFT, self.HEIGHT + 34, "operations per byte; up: 1e9 operations per second")
+
+
+def _roof_lines(roofs: Roofs, threads: int, peak: float, axes: _Axes) -> Iterator[str]:
+    yield _line(axes.LEFT, axes.y(peak), _WIDTH - 10, axes.y(peak), "roof")
+    yield _text(_WIDTH - 190, axes.y(peak) - 6, f"multiply-adds {peak:.0f} Gop/s")
+    for each in roofs.bandwidth:
+        if each.threads != threads:
+            continue
+        low, high = axes.across
+        speed = each.read.value
+        start, end = max(low, axes.up[0] / speed), min(high, peak / speed)
+        if start < end:
+            yield _line(axes.x(start), axes.y(start * speed), axes.x(end), axes.y(end * speed), "roof")
+            yield _text(axes.x(start) + 6, axes.y(start * speed) - 10, f"{each.level} {speed:.0f} GB/s")
+
+
+def _decades(low: float, high: float) -> Iterator[float]:
+    for exponent in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1):
+        yield 10.0**exponent
+
+
+def threads(profile: ProfileFields) -> str:
+    """What every thread did in one call, from left to right."""
+    spans = joined(profile.timeline, _MOST_SPANS)
+    if not spans:
+        return ""
+    end = max(span.end_us for span in spans)
+    count = 1 + max(span.thread for span in spans)
+    parts = [_text(0, 22 + 34 * thread, f"thread {thread}") for thread in range(count)]
+    for span in spans:
+        step = profile.steps[span.step]
+        x, width = (
+            70 + (_WIDTH - 70) * span.begin_us / end,
+            (_WIDTH - 70) * (span.end_us - span.begin_us) / end,
+        )
+        colour = _WAIT if span.what == "wait" else COLOURS["host"] if span.what == "host" else _colour(step)
+        what = "waits at" if span.what == "wait" else step.algorithm
+        label = f"{what} {step.title}: {span.end_us - span.begin_us:.1f} µs from {span.begin_us:.1f}"
+        faint = 0.7 if span.step % 2 else 1.0  # neighbours of one algorithm can be told apart
+        parts.append(_rect(x, 4 + 34 * span.thread, width, 28, colour, label, faint))
+    parts.append(_text(70, 20 + 34 * count, "0"))
+    parts.append(_text(_WIDTH - 70, 20 + 34 * count, milliseconds(end / 1e3)))
+    return _svg(_WIDTH, 26 + 34 * count, parts)
+
+
+def joined(spans: Sequence[Span], most: int) -> list[Span]:
+    """At most so many spans: neighbours of one thread and step become one; then the longest are kept."""
+    found: list[Span] = []
+    for span in spans:
+        last = found[-1] if found else None
+        same = last is not None and (last.thread, last.step, last.what) == (span.thread, span.step, span.what)
+        if last is not None and same:
+            found[-1] = Span(last.thread, last.step, last.what, last.begin_us, span.end_us, last.cpu)
+        else:
+            found.append(span)
+    if len(found) > most:
+        limit = sorted((span.end_us - span.begin_us for span in found), reverse=True)[most - 1]
+        found = [span for span in found if span.end_us - span.begin_us >= limit][:most]
+    return found
+
+
+def arena(profile: ProfileFields) -> str:
+    """Buffers over the steps that they live in, upwards by their place."""
+    if not profile.arena:
+        return ""
+    top = max(block.offset + block.nbytes for block in profile.arena) or 1
+    steps, height, parts = len(profile.steps), 300, []
+    largest = sorted(profile.arena, key=lambda block: -block.nbytes)[:_MOST_BLOCKS]
+    for index, block in enumerate(largest):
+        x, width = _WIDTH * block.first / steps, _WIDTH * (block.last + 1 - block.first) / steps
+        y, tall = height * (1 - (block.offset + block.nbytes) / top), height * block.nbytes / top
+        label = (
+            f"{block.name}: {block.nbytes:,} bytes at {block.offset:,}, steps {block.first} to {block.last}"
+        )
+        parts.append(_rect(x, y, width, max(tall, 0.5), _PALETTE[index % len(_PALETTE)], label, 0.75))
+    parts.append(_text(0, height + 16, f"steps 0 to {steps - 1}; up: {top:,} bytes"))
+    return _svg(_WIDTH, height + 24, parts)
+
+
+def _colour(step: StepStats) -> str:
+    """One per algorithm."""
+    return _PALETTE[sum(step.algorithm.encode()) % len(_PALETTE)]
+
+
+def _svg(width: int, height: int, parts: Sequence[str]) -> str:
+    return f'<svg viewBox="0 0 {width} {height}" width="100%" role="img">{"".join(parts)}</svg>'
+
+
+def _rect(
+    x: float, y: float, width: float, height: float, colour: str, label: str, opacity: float = 1.0
+) -> str:
+    style = "" if opacity == 1 else f' fill-opacity="{opacity}"'
+    place = f'x="{x:.2f}" y="{y:.1f}" width="{max(width, 0.3):.2f}" height="{height:.1f}"'
+    return f'<rect {place} fill="{colour}"{style}>{_title(label)}</rect>'
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
+
+
+def _text(x: float, y: float, text: str, style: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}"{f" style={chr(34)}{style}{chr(34)}" if style else ""}>{escape(text)}</text>'
+
+
+def _title(text: str) -> str:
+    return f"<title>{escape(text if len(text) <= _LONGEST else f'{text[:_LONGEST]}…')}</title>"

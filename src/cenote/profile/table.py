@@ -1,0 +1,140 @@
+"""A profile as text: the latency, where it goes, the steps that take most, what else the machine did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cenote.profile.fields import ProfileFields, StepStats
+
+TOP = 20  # steps that are shown
+_NODE, _ALGORITHM = 38, 18  # letters
+_NOTABLE_CORES = 0.1
+_HEADS = ("step", "node", "algorithm", "ms", "share", "busy", "Gop/s", "executed", "GB/s", "roof")
+
+
+def table(profile: ProfileFields, top: int = TOP) -> str:
+    """The text; `top` steps, all where that is 0."""
+    return "\n".join([*head(profile), "", *_steps(profile, top), *_findings(profile)])
+
+
+def head(profile: ProfileFields) -> Iterator[str]:
+    """The latency, the accounts, and what disturbed it."""
+    yield f"{profile.model} ({', '.join(profile.inputs)}), {profile.threads} thread(s), precision {profile.precision}"
+    yield f"{profile.processor}, {profile.target}; cenote {profile.version}"
+    yield (
+        f"latency {milliseconds(profile.wall_ms)} (±{profile.spread:.1%}, {profile.calls} calls); "
+        f"the parts add up to {milliseconds(profile.accounts.total)}"
+    )
+    total = profile.accounts.total
+    parts = [
+        f"{name} {milliseconds(value)} ({value / total:.1%})"
+        for name, value in accounts_of(profile)
+        if value or name != "host"
+    ]
+    yield f"  {', '.join(parts)}"
+    yield from (f"  {line}" for line in disturbances(profile))
+    yield from (f"  {note}" for note in profile.notes)
+
+
+def accounts_of(profile: ProfileFields) -> list[tuple[str, float]]:
+    """Names and milliseconds."""
+    accounts = profile.accounts
+    return [(name, getattr(accounts, name)) for name in ("kernels", "waits", "driver", "host", "python")]
+
+
+def disturbances(profile: ProfileFields) -> Iterator[str]:
+    """What the machine did besides, where that matters."""
+    found = profile.environment
+    if found.foreign_cores is not None and found.foreign_cores > _NOTABLE_CORES:
+        yield f"other processes kept {found.foreign_cores:.1f} cores busy meanwhile: the times are longer for it"
+    if found.steal_cores is not None and found.steal_cores > _NOTABLE_CORES:
+        yield f"the hypervisor gave {found.steal_cores:.1f} cores to others meanwhile"
+    if found.throttled_periods:
+        yield f"stopped in {found.throttled_periods} periods: the quota of this container was used up"
+    if profile.closure > 0.02:
+        yield f"the parts are {profile.closure:.1%} off the latency of ordinary calls: the machine was not quiet"
+    if profile.roofs is not None and not profile.roofs.quiet:
+        yield "the roofs were measured while other processes were busy, and are too low"
+    if found.clock_ghz is not None and abs(found.clock_ghz[0] / found.clock_ghz[1] - 1) > 0.05:
+        before, after = found.clock_ghz
+        yield f"the clock went from {before:.2f} to {after:.2f} GHz"
+
+
+def milliseconds(value: float) -> str:
+    """Three digits, in ms or µs."""
+    return f"{value:.3g} ms" if value >= 0.1 else f"{value * 1e3:.3g} µs"
+
+
+def _steps(profile: ProfileFields, top: int) -> Iterator[str]:
+    steps = sorted(profile.steps, key=lambda step: -step.ms)
+    shown = steps[: top or len(steps)]
+    rows = [_HEADS, *(row(step) for step in shown)]
+    widths = [max(len(cells[column]) for cells in rows) for column in range(len(_HEADS))]
+    for cells in rows:
+        padded = [
+            cell.ljust(width) if column in (1, 2, 9) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        yield "  ".join(padded).rstrip()
+    rest = steps[len(shown) :]
+    if rest:
+        ms = sum(step.ms for step in rest)
+        yield f"and {len(rest)} more steps: {milliseconds(ms)} ({ms / profile.accounts.total:.1%})"
+
+
+def row(step: StepStats) -> tuple[str, ...]:
+    """What a table shows of a step."""
+    return (
+        str(step.index), _cut(step.title, _NODE), _cut(_how(step), _ALGORITHM),
+        f"{step.ms:.4f}", f"{step.share:.1%}", balance(step), rate(step.operations, step),
+        ratio(step), bandwidth(step), roof(step),
+    )  # fmt: skip
+
+
+def _how(step: StepStats) -> str:
+    """The algorithm of a kernel, else the kind of step."""
+    return step.algorithm if step.kind == "kernel" else "host" if step.kind == "between" else step.kind
+
+
+def balance(step: StepStats) -> str:
+    """How evenly the threads were busy: the mean over the most."""
+    most = max(step.busy_ms, default=0.0)
+    return f"{sum(step.busy_ms) / len(step.busy_ms) / most:.0%}" if most and len(step.busy_ms) > 1 else ""
+
+
+def rate(operations: float, step: StepStats) -> str:
+    """1e9 of them per second, all threads together, while they computed."""
+    return f"{operations / step.kernels_ms / 1e6:.1f}" if operations and step.kernels_ms else ""
+
+
+def ratio(step: StepStats) -> str:
+    """Executed operations beside those of the operator."""
+    return (
+        f"x{step.executed_operations / step.operations:.2f}"
+        if step.operations and step.executed_operations
+        else ""
+    )
+
+
+def bandwidth(step: StepStats) -> str:
+    """1e9 bytes per second."""
+    return f"{step.bytes / step.kernels_ms / 1e6:.1f}" if step.bytes and step.kernels_ms else ""
+
+
+def roof(step: StepStats) -> str:
+    """The nearest roof, and how near."""
+    return f"{step.roof_share:.0%} of {step.bound}" if step.roof_share is not None else ""
+
+
+def _findings(profile: ProfileFields) -> Iterator[str]:
+    for found in profile.findings:
+        yield f"{found.cause} ({found.share:.1%} of the time, confidence {found.confidence:.0%}): {found.evidence}"
+        gain = ""
+        if found.gain_ms is not None:
+            low, middle, high = found.gain_ms
+            gain = f"; gain {milliseconds(middle)} ({milliseconds(low)} to {milliseconds(high)})"
+        yield f"    {found.action}{gain}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"…{text[len(text) - width + 1 :]}"

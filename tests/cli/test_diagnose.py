@@ -1,0 +1,44 @@
+"""`cenote diagnose`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import cenote
+from tests.cli.conftest import Command
+from tests.profile.test_data import ROOFS
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cenote.profile.measure.roofs", lambda threads: ROOFS)
+    monkeypatch.setattr("cenote.profile.measure.clock_ghz", lambda: 3.0)
+    monkeypatch.setattr("cenote.diagnosis.diagnose._PROFILE_SECONDS", 0.01)
+    monkeypatch.setattr("cenote.diagnosis.context.SECONDS", 0.0)
+
+
+def test_a_diagnosis_is_printed(identity: Path, cenote_command: Command) -> None:
+    ended = cenote_command("diagnose", identity, "--shape", "x=1,3,64,64")
+    assert ended.code == 0, ended.err
+    for words in ("double.onnx", "latency", "kernels"):
+        assert words in ended.out, words
+
+
+def test_what_helped_is_written(identity: Path, tmp_path: Path, cenote_command: Command) -> None:
+    plan = tmp_path / "best.cenote"
+    ended = cenote_command("diagnose", identity, "--shape", "x=1,3,64,64", "--apply", "-o", plan, "--json")
+    assert ended.code == 0, ended.err
+    data = json.loads(ended.out)
+    assert data["schema"] == "cenote.profile/1"
+    assert isinstance(data["treatments"], list)
+    assert "written" in ended.err
+    assert cenote.load(plan).inputs
+
+
+def test_a_plan_is_written_of_what_was_tried(identity: Path, cenote_command: Command) -> None:
+    ended = cenote_command("diagnose", identity, "-o", "best.cenote")
+    assert ended.code == 2
+    assert "--apply" in ended.err

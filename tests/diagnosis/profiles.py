@@ -1,0 +1,81 @@
+"""Profiles with given numbers, and models that do nothing, for tests of rules: nothing is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cenote.core.types import Array
+from cenote.diagnosis.context import Context, Difference
+from cenote.profile.data import Accounts, Profile, StepStats
+from cenote.profile.environment import Environment
+from tests.profile.test_data import ROOFS
+
+INPUTS = {"x": np.zeros((2, 3), np.float32)}
+GAIN = Difference(3.0, 4.0, 5.0, 10.0)
+NO_GAIN = Difference(-1.0, 0.0, 1.0, 10.0)
+
+
+def step(share: float = 0.9, **others: Any) -> StepStats:
+    """A step of a profile of 10 ms, on one thread, unless `others` say otherwise."""
+    ms = 10 * share
+    known: dict[str, Any] = {
+        "index": 0, "stage": 0, "kind": "kernel", "node": "y0", "op": "conv(pads=((1,1),(1,1)))", "algorithm": "direct",
+        "output": "", "ms": ms, "share": share, "kernels_ms": ms, "waits_ms": 0.0, "driver_ms": 0.0, "busy_ms": (ms,),
+        "group": 0, "low_ms": ms, "mad_ms": 0.0, "blocks_ms": (ms,), "items": 100,
+    }  # fmt: skip
+    return StepStats(**{**known, **others})
+
+
+def profile(*steps: StepStats, **others: Any) -> Profile:
+    """Of 10 ms on 2 CPUs of a quiet machine. `environment` and `accounts`: what is different there."""
+    environment = Environment(2.0, 2, 2, foreign_cores=0.0, steal_cores=0.0)
+    environment = replace(environment, **others.pop("environment", {}))
+    accounts = replace(Accounts(9.0, 0.0, 0.0, 0.0, 1.0), **others.pop("accounts", {}))
+    indexed = tuple(replace(each, index=index) for index, each in enumerate(steps))
+    known: dict[str, Any] = {
+        "model": "net", "inputs": (), "threads": 1, "precision": "fast", "version": "", "processor": "a processor",
+        "target": "avx2", "calls": 10, "wall_ms": 10.0, "recorded_ms": 10.0, "spread": 0.01, "accounts": accounts,
+        "environment": environment, "steps": indexed, "roofs": ROOFS,
+    }  # fmt: skip
+    return Profile(**{**known, **others})
+
+
+class Known(Context):
+    """A context whose experiments have known results: by option ("threads", "pins", …), "hot" and "inputs"."""
+
+    def __init__(
+        self, found: Profile, results: Mapping[str, Difference] | None = None, **others: Any
+    ) -> None:
+        super().__init__(None, others.pop("inputs", INPUTS), found, **others)
+        self.results = dict(results or {})
+        self.asked: list[dict[str, Any]] = []
+        self.grows = False
+
+    def gain_of(self, **options: Any) -> Difference | None:
+        self.asked.append(options)
+        return self.results.get(next(iter(options)))
+
+    def gain_with(self, inputs: Mapping[str, Array]) -> Difference:
+        return self.results["inputs"]
+
+    def gain_hot(self) -> Difference | None:
+        return self.results.get("hot")
+
+    def waiting_grows(self) -> bool:
+        return self.grows
+
+
+class FakeModel:
+    """Gives what it is told, and counts its calls."""
+
+    def __init__(self, answer: float = 1.0, work: Callable[[], object] = lambda: None) -> None:
+        self.answer, self.work, self.calls = answer, work, 0
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        self.calls += 1
+        self.work()
+        return {"y": np.full(4, self.answer, np.float32)}

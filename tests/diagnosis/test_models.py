@@ -1,0 +1,112 @@
+"""Diagnoses and treatments of real models, pins among them. Nothing is timed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import cenote
+from cenote.core.errors import ArgumentError, UnsupportedError
+from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.registry import CAUSES
+from cenote.diagnosis.samples import convolution
+from cenote.loading import load_pinned
+from tests.profile.test_data import ROOFS
+
+LARGE = 4 << 20  # bytes of inputs, outputs and weights: samples up to there run in tests
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short experiments, and roofs that are given."""
+    monkeypatch.setattr("cenote.profile.measure.roofs", lambda threads: ROOFS)
+    monkeypatch.setattr("cenote.profile.measure.clock_ghz", lambda: 3.0)
+    monkeypatch.setattr("cenote.diagnosis.diagnose._PROFILE_SECONDS", 0.01)
+    monkeypatch.setattr("cenote.diagnosis.context.SECONDS", 0.0)
+
+
+@pytest.fixture(scope="module")
+def layer(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A convolution that has several algorithms."""
+    model, inputs = convolution(16, 16, 28)
+    path = tmp_path_factory.mktemp("models") / "layer.onnx"
+    onnx.save(model, path)
+    return path, inputs
+
+
+def test_a_model_is_diagnosed(layer: tuple[Path, dict[str, Any]]) -> None:
+    path, inputs = layer
+    model = cenote.load(path, threads=1)
+    found = model.diagnose(inputs)
+    assert found.profile.steps
+    assert found.findings == found.profile.findings
+    treated, best = model.treat(found, inputs, tolerance=0.01)
+    expected, answer = model.run(inputs)["y0"], best.run(inputs)["y0"]
+    np.testing.assert_allclose(answer, expected, atol=0.01 * float(np.abs(expected).max()))
+    assert {each.kept for each in treated.treatments} <= {True, False}
+
+
+def test_an_algorithm_can_be_pinned(layer: tuple[Path, dict[str, Any]]) -> None:
+    path, inputs = layer
+    plain, pinned = cenote.load(path, threads=1), load_pinned(path, {"y0": "direct"}, threads=1)
+    algorithms = [
+        {step.node: step.algorithm for step in model.plan.describe().steps if step.operations}
+        for model in (plain, pinned)
+    ]
+    assert algorithms[0]["y0"].startswith("winograd")
+    assert algorithms[1]["y0"] == "direct"
+    np.testing.assert_allclose(pinned.run(inputs)["y0"], plain.run(inputs)["y0"], atol=1e-4)
+    again = load_pinned(
+        path, {"y0": "direct"}, threads=1
+    )  # out of the cache, of which each choice has a part
+    assert np.array_equal(again.run(inputs)["y0"], pinned.run(inputs)["y0"])
+    assert np.array_equal(cenote.load(path, threads=1).run(inputs)["y0"], plain.run(inputs)["y0"])
+
+
+@pytest.mark.parametrize(
+    ("pins", "said"), [({"y0": "magic"}, "magic.*direct"), ({"nowhere": "direct"}, "nowhere")]
+)
+def test_pins_that_do_not_fit_are_refused(
+    layer: tuple[Path, dict[str, Any]], pins: dict[str, str], said: str
+) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        load_pinned(layer[0], pins, threads=1)
+
+
+def test_a_model_can_be_had_under_other_options(layer: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    path, inputs = layer
+    pinned = cenote.load(path, threads=2, precision="exact")._changed(pins={"y0": "direct"}, threads=1)
+    assert (pinned.threads, pinned.precision) == (1, "exact")
+    more = pinned._changed(denormals="flush")
+    assert more.plan.describe().steps == pinned.plan.describe().steps, "the pins stay"
+    assert more.denormals == "flush"
+    plan = tmp_path / "layer.cenote"
+    pinned.save(plan, path)
+    read = cenote.load(plan, threads=2)
+    assert np.array_equal(read.run(inputs)["y0"], pinned.run(inputs)["y0"])
+    assert read._changed(threads=1).threads == 1
+    with pytest.raises(UnsupportedError, match="plan file"):
+        read._changed(pins={"y0": "direct"})
+    with open(path, "rb") as file:
+        opened = cenote.load(file)
+    with pytest.raises(UnsupportedError, match="open file"):
+        opened._changed(threads=1)
+
+
+@pytest.mark.parametrize("kind", ["planted", "healthy"])
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.name)
+def test_samples_load_and_run(cause: Cause, kind: str) -> None:
+    sample: Sample = getattr(cause, kind)()
+    small = sample.model.ByteSize() + sum(array.nbytes for array in sample.inputs.values()) < LARGE
+    if not small or cause.name == "faults":
+        pytest.skip("large: bench.causes runs it")
+    options = {**sample.options}
+    pins = options.pop("pins", {})
+    content = sample.model.SerializeToString()
+    with sample.around():
+        model = load_pinned(content, pins, **options) if pins else cenote.load(content, **options)
+        assert all(np.isfinite(array).all() for array in model.run(sample.inputs).values())

@@ -1,0 +1,174 @@
+"""Each rule on a profile like that of its planted sample, and on one like that of its healthy twin."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cenote.diagnosis.diagnose import diagnose
+from cenote.diagnosis.registry import CAUSES
+from cenote.profile.data import Rival
+from tests.diagnosis.profiles import GAIN, INPUTS, NO_GAIN, Known, profile, step
+
+LOOK = {cause.name: cause.look for cause in CAUSES}
+AT_FMA: dict[str, Any] = {"bound": "fma", "roof_share": 0.9, "operations": 100, "executed_operations": 100}
+TWO: dict[str, Any] = {"threads": 2}
+CONV = step(**AT_FMA)
+SLOWER = step(estimate_ms=4.0, rivals=(Rival("winograd_f4", 1.0),))
+CHOSEN = step(estimate_ms=1.0, rivals=(Rival("direct", 1.5),))
+READS: dict[str, Any] = {"op": "gemm", "bound": "memory", "roof_share": 0.9, "operations": 2000}
+MOVES: dict[str, Any] = {
+    "op": "add",
+    "bound": "memory",
+    "roof_share": 0.9,
+    "read_bytes": 2000,
+    "written_bytes": 1000,
+}
+
+
+def depthwise(**others: Any) -> Any:
+    return step(**{**AT_FMA, "bound": "L2", "roof_share": 0.8, **others})
+
+
+def faults(count: int) -> dict[str, Any]:
+    return {"environment": {"minor_faults": count}}
+
+
+PLANTED = {
+    "fma": Known(profile(CONV, precision="exact"), {"precision": GAIN}),
+    "algorithm": Known(profile(SLOWER), {"pins": GAIN}),
+    "mischoice": Known(profile(CHOSEN), {"pins": GAIN}),
+    "dilation": Known(profile(step(op="conv(pads=((2,2),(2,2)), dilation=(2,2))"))),
+    "DRAM weights": Known(profile(step(**READS, read_bytes=4000, written_bytes=10))),
+    "DRAM maps": Known(profile(step(**MOVES, bytes=3000))),
+    "cache": Known(profile(depthwise(bytes=100))),
+    "lanes": Known(profile(step(**{**AT_FMA, "executed_operations": 1600}))),
+    "host": Known(profile(step(kind="host", op="det", reason="det has no kernel"))),
+    "dtype": Known(profile(step(kind="host", reason="conv has no kernel for these inputs or attributes (f64)"))),
+    "reorder": Known(profile(step(op="transpose(order=(0,2,3,1))"))),
+    "unfused": Known(profile(CONV, step(0.3, op="relu", bound="L2", roof_share=0.8))),
+    "imbalance": Known(profile(step(items=3, busy_ms=(8.0, 4.0)), **TWO)),
+    "serial": Known(profile(step(items=1, busy_ms=(9.0, 0.0)), **TWO)),
+    "barrier": Known(profile(accounts={"driver": 4.0}, **TWO), {"threads": GAIN}),
+    "oversubscribed": Known(profile(threads=4), {"threads": GAIN}),
+    "pinned": Known(profile(environment={"cpus": 1}, **TWO), {"threads": GAIN}),
+    "foreign": Known(profile(environment={"foreign_cores": 1.5}, **TWO)),
+    "throttled": Known(profile(environment={"throttled_periods": 12, "throttled_ms": 900.0, "quota_cores": 0.5})),
+    "contention": Known(profile(accounts={"python": 6.0}, **TWO)),
+    "faults": Known(profile(**faults(20 * 10_000))),
+    "cold": Known(profile(), {"hot": GAIN}),
+    "denormals": Known(profile(CONV), {"denormals": GAIN}),
+    "input": Known(profile(), {"inputs": GAIN}, inputs={"x": np.asfortranarray(INPUTS["x"])}),
+    "start": Known(profile()),
+    "woken": Known(profile(**TWO), {"hot": GAIN}),
+}  # fmt: skip
+PLANTED["woken"].grows = True
+HEALTHY: dict[str, list[Known]] = {
+    "fma": [Known(profile(CONV), {"precision": GAIN}), Known(profile(CONV, precision="exact"), {"precision": NO_GAIN}),
+            Known(profile(step(**{**AT_FMA, "roof_share": 0.3}), precision="exact"), {"precision": GAIN})],
+    "algorithm": [Known(profile(CHOSEN), {"pins": GAIN}), Known(profile(SLOWER), {"pins": NO_GAIN})],
+    "mischoice": [Known(profile(CHOSEN), {"pins": NO_GAIN}), Known(profile(SLOWER), {"pins": GAIN}),
+                  Known(profile(step(estimate_ms=1.0, rivals=(Rival("direct", 3.0),))), {"pins": GAIN})],
+    "dilation": [Known(profile(CONV))],
+    "DRAM weights": [Known(profile(step(**{**READS, "bound": "fma"}, read_bytes=4000, written_bytes=10)))],
+    "DRAM maps": [Known(profile(step(**{**MOVES, "bound": "L2"}, bytes=3000)))],
+    "cache": [Known(profile(CONV))],
+    "lanes": [Known(profile(CONV)), Known(profile(step(0.04, **{**AT_FMA, "executed_operations": 1600})))],
+    "host": [Known(profile(CONV)), PLANTED["dtype"]],
+    "dtype": [Known(profile(CONV)), PLANTED["host"]],
+    "reorder": [Known(profile(step(op="softmax(axis=3)")))],
+    "unfused": [Known(profile(CONV)), Known(profile(step(op="relu"), CONV))],
+    "imbalance": [Known(profile(step(items=16, busy_ms=(8.0, 4.0)), **TWO)),
+                  Known(profile(step(items=3, busy_ms=(6.0, 6.0)), **TWO)), PLANTED["serial"]],
+    "serial": [Known(profile(step(items=16, busy_ms=(5.0, 4.0)), **TWO)), Known(profile(step(items=1)))],
+    "barrier": [Known(profile(accounts={"driver": 0.4}, **TWO), {"threads": GAIN}), PLANTED["oversubscribed"],
+                Known(profile(accounts={"waits": 4.0}, environment={"foreign_cores": 1.5}, **TWO), {"threads": GAIN}),
+                Known(profile(accounts={"driver": 4.0}, **TWO), {"threads": NO_GAIN})],
+    "oversubscribed": [Known(profile(**TWO), {"threads": GAIN}), PLANTED["pinned"]],
+    "pinned": [Known(profile(**TWO), {"threads": GAIN})],
+    "foreign": [Known(profile(**TWO)), Known(profile(environment={"foreign_cores": 0.9}))],
+    "throttled": [Known(profile()), Known(profile(environment={"throttled_periods": 0, "throttled_ms": 0.0}))],
+    "contention": [Known(profile(accounts={"python": 0.2}, **TWO)), Known(profile(accounts={"python": 6.0}))],
+    "faults": [Known(profile(**faults(40))), Known(profile(roofs=None, **faults(20 * 10_000)))],
+    "cold": [Known(profile()), Known(profile(), {"hot": NO_GAIN}), PLANTED["woken"]],
+    "denormals": [Known(profile(CONV), {"denormals": NO_GAIN}), Known(profile(CONV))],
+    "input": [Known(profile(), {"inputs": GAIN})],
+    "start": [Known(profile())],
+    "woken": [PLANTED["cold"], Known(profile(**TWO), {"hot": NO_GAIN})],
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """One other thread of Python; no cache for the plant of `start`."""
+    monkeypatch.setattr(threading, "active_count", lambda: 2)
+    if "no_cache" in request.fixturenames:
+        monkeypatch.setenv("CENOTE_CACHE", "off")
+
+
+@pytest.fixture
+def no_cache() -> None:
+    """See `surroundings`."""
+
+
+def test_every_cause_has_its_profiles() -> None:
+    assert len(CAUSES) == 26
+    assert list(PLANTED) == list(HEALTHY) == [cause.name for cause in CAUSES]
+
+
+@pytest.mark.parametrize("name", [name for name in PLANTED if name != "start"])
+def test_what_is_planted_is_found(name: str) -> None:
+    found = LOOK[name](PLANTED[name])
+    assert found is not None
+    assert found.cause == name
+    assert found.evidence
+    assert found.action
+    assert 0 < found.confidence <= 1
+    assert 0.05 <= found.share <= 1
+    if found.gain_ms is not None:
+        low, middle, high = found.gain_ms
+        assert low <= middle <= high <= 10
+
+
+def test_a_start_without_cache_is_found(no_cache: None) -> None:
+    found = LOOK["start"](PLANTED["start"])
+    assert found is not None
+    assert found.share == 0, "a call's latency does not suffer"
+
+
+@pytest.mark.parametrize(
+    ("name", "context"), [(name, context) for name, contexts in HEALTHY.items() for context in contexts]
+)
+def test_what_is_well_is_left_alone(name: str, context: Known) -> None:
+    assert LOOK[name](context) is None
+
+
+def test_one_caller_does_not_contend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    assert LOOK["contention"](PLANTED["contention"]) is None
+
+
+def test_what_nothing_explains_is_said_and_not_invented() -> None:
+    slow = step(**{**AT_FMA, "roof_share": 0.2})
+    findings = diagnose(_Silent(), INPUTS, measured=profile(slow)).findings
+    assert [finding.cause for finding in findings] == ["unexplained"]
+    assert findings[0].confidence == 0
+    assert findings[0].gain_ms is None
+    for quiet in (
+        profile(CONV),
+        profile(step(0.09, **{**AT_FMA, "roof_share": 0.2})),
+        profile(slow, environment={"foreign_cores": 0.5}),
+    ):
+        assert not diagnose(_Silent(), INPUTS, measured=quiet).findings
+
+
+class _Silent:
+    """A model of which only the inputs are asked."""
+
+    class _signature:  # noqa: N801
+        @staticmethod
+        def check_names(given: Any) -> None:
+            """All are right."""

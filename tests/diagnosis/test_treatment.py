@@ -1,0 +1,140 @@
+"""What is advised is tried, and stays only where it helps beyond doubt and outputs hold. Nothing is timed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import cenote
+from cenote.core.errors import ArgumentError, UnsupportedError
+from cenote.diagnosis import treat as module
+from cenote.diagnosis.context import Difference
+from cenote.diagnosis.diagnose import Diagnosis
+from cenote.diagnosis.treat import largest_difference, treat
+from cenote.profile.data import Finding, Profile
+from tests.diagnosis.profiles import GAIN, INPUTS, NO_GAIN, FakeModel, profile, step
+
+THREADS = Finding("barrier", (), 0.4, "many meetings", 0.9, "load with `threads=1`", (3.0, 4.0, 5.0))
+PIN = Finding("algorithm", (0,), 0.4, "a rival <is> faster", 0.9, "`pin=y0 to direct`", (3.0, 4.0, 5.0))
+HALF = Finding("DRAM weights", (0,), 0.4, "bytes", 0.9, "load with `weights=bfloat16`", (3.0, 4.0, 5.0))
+
+
+class Named(FakeModel):
+    """A model that takes any inputs by name."""
+
+    class _signature:  # noqa: N801
+        @staticmethod
+        def check_names(given: Any) -> None:
+            """All are right."""
+
+
+@pytest.fixture
+def gains(monkeypatch: pytest.MonkeyPatch) -> list[Difference]:
+    """What the next comparisons give, in turns."""
+    given: list[Difference] = []
+
+    def paired(before: Callable[[], object], after: Callable[[], object]) -> Difference:
+        return given.pop(0)
+
+    monkeypatch.setattr(module, "paired", paired)
+    return given
+
+
+def found(*findings: Finding) -> Diagnosis:
+    return Diagnosis(profile(step(), findings=findings))
+
+
+def test_what_helps_is_kept_and_goes_on_with_the_next(gains: list[Difference]) -> None:
+    asked: list[dict[str, Any]] = []
+    gains += [GAIN, GAIN, GAIN]
+
+    def changed(**options: Any) -> Named:
+        asked.append(options)
+        return Named()
+
+    model = Named()
+    treated, best = treat(found(THREADS, PIN), model, INPUTS, changed)
+    assert asked == [{"threads": 1}, {"threads": 1, "pins": {"y0": "direct"}}]
+    assert best is not model
+    assert [each.kept for each in treated.treatments] == [True, True]
+    assert [each.measured_gain_ms for each in treated.findings] == [4.0, 4.0]
+
+
+def test_what_does_not_help_is_left(gains: list[Difference]) -> None:
+    gains += [NO_GAIN]
+    model = Named()
+    treated, best = treat(found(THREADS), model, INPUTS, lambda **options: Named())
+    assert best is model
+    assert [(each.kept, each.why) for each in treated.treatments] == [(False, "not faster")]
+
+
+def test_what_does_not_help_together_is_left(gains: list[Difference]) -> None:
+    gains += [GAIN, NO_GAIN]
+    model = Named()
+    treated, best = treat(found(THREADS), model, INPUTS, lambda **options: Named())
+    assert best is model
+    assert not treated.treatments[0].kept
+
+
+def test_what_changes_results_needs_a_tolerance(gains: list[Difference]) -> None:
+    model = Named()
+    treated, best = treat(found(HALF), model, INPUTS, lambda **options: Named(1.01))
+    assert best is model
+    assert not treated.treatments, "not even tried"
+    gains += [GAIN, GAIN, GAIN]
+    treated, best = treat(found(HALF), model, INPUTS, lambda **options: Named(1.01), tolerance=0.02)
+    assert best is not model
+    assert treated.treatments[0].difference == pytest.approx(0.01, rel=1e-3)
+    treated, best = treat(found(HALF), model, INPUTS, lambda **options: Named(1.01), tolerance=0.005)
+    assert best is model
+    assert "differs" in treated.treatments[0].why
+
+
+def test_what_cannot_be_had_is_said(gains: list[Difference]) -> None:
+    def changed(**options: Any) -> Any:
+        raise UnsupportedError("a plan file")
+
+    treated, _ = treat(found(PIN), Named(), INPUTS, changed)
+    assert treated.treatments[0].why == "a plan file"
+
+
+@pytest.mark.parametrize("tolerance", [-1.0, float("nan"), float("inf"), True, "1e-3"])
+def test_a_tolerance_is_a_number(tolerance: Any) -> None:
+    with pytest.raises(ArgumentError, match="tolerance"):
+        treat(found(), Named(), INPUTS, lambda **options: Named(), tolerance)
+
+
+def test_the_largest_difference() -> None:
+    one = Named(1.0).run(INPUTS)
+    assert largest_difference(one, one) == 0
+    assert largest_difference(one, Named(float("nan")).run(INPUTS)) == float("inf")
+    whole = {"y": one["y"].astype(int)}
+    assert largest_difference(whole, whole) == 0
+    assert largest_difference(whole, {"y": whole["y"] + 1}) == float("inf")
+
+
+def test_it_reads_well_and_survives_json(gains: list[Difference]) -> None:
+    gains += [GAIN, GAIN]
+    treated, _ = treat(found(PIN), Named(), INPUTS, lambda **options: Named())
+    text = str(treated)
+    for words in (
+        "1. algorithm: 40%",
+        "a rival <is> faster",
+        "do: `pin=y0 to direct`",
+        "4 ms",
+        "kept (helps)",
+    ):
+        assert words in text, words
+    assert "a rival &lt;is&gt; faster" in treated._repr_html_()
+    data = json.loads(json.dumps(treated.to_dict(), allow_nan=False))
+    assert Profile.from_dict(data) == treated.profile
+    assert data["treatments"][0]["options"] == {"pins": {"y0": "direct"}}
+    assert "nothing found" in str(Diagnosis(replace(treated.profile, findings=())))
+
+
+def test_a_diagnosis_is_public() -> None:
+    assert cenote.Diagnosis is Diagnosis

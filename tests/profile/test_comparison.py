@@ -1,0 +1,95 @@
+"""Comparing profiles: planted changes are found, noise is not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cenote.profile.comparison import compare_profiles
+from cenote.profile.data import Profile
+from tests.profile.test_data import PROFILE, STEP
+
+STEPS = 60
+
+
+def simulated(
+    seed: int, slow: dict[int, float] | None = None, drift: float = 1.0, noise: float = 0.004
+) -> Profile:
+    """A profile of a model whose steps take 5 us to 2 ms, with the noise that profiles have: each load of the model has
+    its own time of a step, blocks of calls differ, and now and then something disturbs a block."""
+    random = np.random.default_rng(seed)
+    truth = np.geomspace(0.005, 2.0, STEPS)
+    steps = []
+    for index, time in enumerate(truth * (1 + 0.004 * random.standard_normal(STEPS)) * drift):
+        time *= (slow or {}).get(index, 1.0)
+        blocks = time * (1 + noise * np.abs(random.standard_normal(8)))
+        blocks[random.random(8) < 0.2] *= 1.3
+        times, share = tuple(blocks.tolist()), float(time / truth.sum())
+        steps.append(
+            replace(
+                STEP, index=index, node=f"n{index}", ms=float(blocks.mean()), blocks_ms=times, share=share
+            )
+        )
+    return replace(PROFILE, steps=tuple(steps), wall_ms=float(truth.sum()))
+
+
+def test_a_hundred_comparisons_with_itself_raise_at_most_one_false_alarm() -> None:
+    alarms = sum(bool(compare_profiles(simulated(2 * i), simulated(2 * i + 1)).changes) for i in range(100))
+    assert alarms <= 1
+
+
+@pytest.mark.parametrize("factor", [1.05, 0.95])
+def test_planted_changes_of_five_percent_are_found(factor: float) -> None:
+    found = 0
+    for seed in range(30):
+        slow = 44 + seed % 15
+        result = compare_profiles(simulated(seed), simulated(seed + 500, {slow: factor}))
+        found += [change.node for change in result.changes] == [f"n{slow}"]
+        assert result.slower == any(change.change > 0 for change in result.changes)
+    assert found >= 27
+
+
+def test_another_clock_is_no_change_of_steps() -> None:
+    result = compare_profiles(simulated(1), simulated(2, drift=1.1))
+    assert not result.changes
+    assert result.drift == pytest.approx(0.1, abs=0.01)
+    assert "have in common +10" in str(result)
+    slowed = compare_profiles(simulated(1), simulated(2, {50: 1.08}, drift=1.1))
+    assert [change.node for change in slowed.changes] == ["n50"]
+
+
+def test_differences_that_the_latency_does_not_notice_are_left_out() -> None:
+    assert not compare_profiles(simulated(1), simulated(2, {5: 1.2})).changes
+
+
+def test_a_busy_machine_adds_noise() -> None:
+    busy = replace(PROFILE.environment, foreign_cores=1.5)
+    after = replace(simulated(2, {50: 1.1}), environment=busy)
+    assert compare_profiles(simulated(1), replace(after, environment=PROFILE.environment)).changes
+    assert not compare_profiles(simulated(1), after).changes
+
+
+def test_what_is_too_noisy_to_tell_raises_no_alarm() -> None:
+    assert not compare_profiles(simulated(1, noise=0.2), simulated(2, {50: 1.05}, noise=0.2)).changes
+
+
+def test_other_algorithms_and_other_steps_are_named() -> None:
+    after = simulated(2)
+    steps = (
+        replace(after.steps[0], algorithm="winograd"),
+        *after.steps[1:-1],
+        replace(after.steps[-1], node="new"),
+    )
+    result = compare_profiles(simulated(1), replace(after, steps=steps))
+    assert [change.algorithms for change in result.changes] == [("direct", "winograd")]
+    assert (result.removed, result.added) == (("n59",), ("new",))
+    assert "direct -> winograd" in str(result)
+
+
+def test_a_comparison_is_plain_data() -> None:
+    data = compare_profiles(simulated(1), simulated(2)).to_dict()
+    assert json.loads(json.dumps(data))["schema"] == "cenote.comparison/1"
+    assert data["steps"][0].keys() >= {"before", "after", "change", "noise", "changed"}
