@@ -4,7 +4,7 @@
 # make pythons  the test suite under each Python from 3.11 on that is installed here, free-threaded ones too
 # make fuzz   random cases that must not crash, hang or answer wrongly: MINUTES=10, or ARGS="--full"
 # make check  formatting, lint, types, layout of the source
-# make wheel  a wheel in dist/ that carries compiled kernels of common networks (takes minutes)
+# make wheel  wheels in dist/: cenote, with compiled kernels of common networks (takes minutes), and cenote-runtime
 # make docs   the pages that are made from the code, and the documentation as a site, in site/
 # make bench  Cenote and its peers, measured side by side (takes long; see bench/README.md)
 #
@@ -72,7 +72,7 @@ docs: $(VENV)/.docs
 # The kernels lie in the package only while the wheel is packed: a checkout compiles its own.
 wheel: $(VENV)/.run
 	$(BIN)/python -m bundle
-	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
+	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist . ./packaging/runtime
 	rm src/cenote/data/kernels.bundle
 	@ls -l dist
 

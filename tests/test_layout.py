@@ -43,7 +43,7 @@ ROWS = (
     ("values",),
     ("loading",),
     ("verification", "serving"),
-    ("__init__", "backend", "torch", "ort"),
+    ("__init__", "backend", "ray", "torch", "ort"),
     ("cli",),
     ("__main__",),
 )

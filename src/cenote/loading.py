@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cenote.codegen import jit
 from cenote.core.collector import collector_paused
-from cenote.core.errors import ArgumentError, CenoteError, ModelError, UnsupportedError, refusals
+from cenote.core.errors import (
+    ArgumentError,
+    CenoteError,
+    MissingPackageError,
+    ModelError,
+    UnsupportedError,
+    refusals,
+)
 from cenote.core.locks import importing
 from cenote.core.options import Denormals, Precision, Tune, Weights
 from cenote.model import Again, Model
@@ -290,7 +297,10 @@ def _load_plan(
         ) from problem
     _log.info("%s; compiled anew from %s", problem, made_from.path)
     options: dict[str, Any] = dict(made_from.options)  # checked when the plan was read
-    model = load(made_from.path, threads=threads, denormals=denormals, shapes=shapes, **options)
+    try:
+        model = load(made_from.path, threads=threads, denormals=denormals, shapes=shapes, **options)
+    except MissingPackageError as missing:
+        raise missing.located(str(problem)) from problem
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time
         for known in made_from.shapes:
             model.plan_for({each.name: shape for each, shape in zip(model.inputs, known, strict=True)})

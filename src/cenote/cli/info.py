@@ -22,6 +22,8 @@ def info(
     machine, target, cache = found.machine, found.target, found.cache
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_row("cenote", found.version)
+    if found.problem:
+        table.add_row("", found.problem)
     table.add_row("system", machine.system)
     table.add_row("processor", machine.processor)
     table.add_row(

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.util import find_spec
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from cenote.codegen import cache as object_cache
 from cenote.core import cpuid, settings
 from cenote.core.errors import CodegenError
 from cenote.core.locks import LLVM, Guard, importing
+from cenote.core.packages import needed
 from cenote.core.target import Target, choose_target
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ def _llvm() -> Any:
         LLVM.lock,
         importing(),
     ):  # a child forked amid dlopen hangs in the next dlsym, which any kernel's loading is
+        needed("llvmlite", "compiling kernels")
         return importlib.import_module("cenote.codegen.llvm")
 
 
@@ -230,7 +233,7 @@ def prepare() -> None:
     """A model is going to be compiled. Where not even what every model needs is there, nothing is: a new installation
     without kernels of its own; then workers start now, and are ready when it is known what they are to compile."""
     target = host_target()
-    if (_ALWAYS, target) in _addresses or LLVM.orphaned:
+    if (_ALWAYS, target) in _addresses or LLVM.orphaned or find_spec("llvmlite") is None:
         return
     if object_cache.read(_ALWAYS, target) is None and bundle.read(_ALWAYS, target) is None:
         worker.start_early(_USUAL)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cenote.core.computed import SizedArray
+from cenote.core.packages import needed
 from cenote.core.sizes import whole
 
 if (
@@ -35,8 +36,10 @@ _SHORT = {"float": "f", "int": "i", "uint": "u", "complex": "c"}
 
 @cache
 def _bfloat16() -> np.dtype[Any]:
-    import ml_dtypes  # 8 ms and 3 MB, which a process that only loads float32 plans need not spend
-
+    try:
+        import ml_dtypes  # 8 ms and 3 MB, which a process that only loads float32 plans need not spend
+    except ModuleNotFoundError:  # then no array is of it: a type that equals no other
+        return np.dtype([("bfloat16", np.uint16)])
     found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
     return found
 
@@ -54,7 +57,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
     try:
         return np.dtype(name)
     except TypeError:
-        _bfloat16()
+        needed("ml_dtypes", f"the type {name}")  # which makes its names known to NumPy
         return np.dtype(name)
 
 

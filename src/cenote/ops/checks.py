@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
-import ml_dtypes
 import numpy as np
 
 from cenote.core.computed import SizedArray
 from cenote.core.conv_geometry import pairs_from_onnx
 from cenote.core.errors import ArgumentError, DTypeError, ModelError, ShapeError, UnsupportedError
 from cenote.core.sizes import is_size, whole
-from cenote.core.types import INT64, Array, TensorType, is_float
+from cenote.core.types import INT64, Array, TensorType, dtype_named, is_float
 from cenote.ops.base import Imported, Op, ValueNeeded
 
 _DTYPE_NAMES = (
@@ -73,7 +72,7 @@ def dtype_from_code(op: str, code: int) -> np.dtype[Any]:
     """The NumPy (or ml_dtypes) type of an ONNX element type; UnsupportedError for an unknown code."""
     name = _DTYPE_NAMES[code] if 0 < code < len(_DTYPE_NAMES) else "unknown"
     try:
-        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name, name))
+        dtype = dtype_named(name)
     except TypeError:
         raise UnsupportedError(f"{op}: element type {code} ({name}) is not supported") from None
     return dtype

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from cenote.core.errors import ModelError
+from cenote.core.errors import MissingPackageError, ModelError
 from cenote.core.locks import importing
 from cenote.core.types import Array, Declared, TensorType, dtype_named
 from cenote.kernels.driver import driver_abi
@@ -253,6 +253,8 @@ def _class(module: str, name: str) -> Any:
     try:
         with importing():
             found = getattr(importlib.import_module(module), name)
+    except MissingPackageError:
+        raise
     except (ImportError, AttributeError) as error:
         raise _stale(f"{module}.{name}") from error
     if not (isinstance(found, type) and dataclasses.is_dataclass(found) and found.__module__ == module):

@@ -11,7 +11,7 @@ from typing import Any
 from cenote.codegen import bundle, cache
 from cenote.codegen.jit import host_target, llvm_version, named_target
 from cenote.core import settings
-from cenote.core.errors import ArgumentError
+from cenote.core.errors import ArgumentError, MissingPackageError
 from cenote.core.settings import Setting
 from cenote.core.target import cache_sizes, physical_cores, processor
 from cenote.core.version import __version__
@@ -84,6 +84,7 @@ class Info:
     cache: CacheInfo
     versions: dict[str, str]
     settings: tuple[SettingInfo, ...]
+    problem: str = ""  # what is wrong with the installation
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -107,6 +108,7 @@ def info() -> Info:
             SettingInfo(item.variable, item.text(), item.default, item.help, problems[item.variable])
             for item in settings.SETTINGS
         ),
+        problem=_installed_twice(),
     )
 
 
@@ -156,10 +158,25 @@ def _cache(folder: Path | None) -> CacheInfo:
 def _versions() -> dict[str, str]:
     from importlib import metadata  # 40 ms, a sixth of what importing cenote may take
 
-    found = {"python": platform.python_version(), "llvm": llvm_version()}
+    found = {"python": platform.python_version()}
+    try:
+        found["llvm"] = llvm_version()
+    except MissingPackageError:
+        found["llvm"] = "not installed"
     for package in _PACKAGES:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             found[package] = "not installed"
     return found
+
+
+def _installed_twice() -> str:
+    """The two distributions hold the same files: removing one breaks the other. "" when all is well."""
+    from importlib import metadata
+
+    try:
+        versions = [f"{name} {metadata.version(name)}" for name in ("cenote", "cenote-runtime")]
+    except metadata.PackageNotFoundError:
+        return ""
+    return f"both {versions[0]} and {versions[1]} are installed: uninstall both, then install one"

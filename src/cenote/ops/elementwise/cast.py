@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from cenote.core.computed import SizedArray
 from cenote.core.errors import ArgumentError, DTypeError, UnsupportedError
-from cenote.core.types import BFLOAT16, Array, TensorType, is_float
+from cenote.core.types import BFLOAT16, Array, TensorType, dtype_named, is_float
 from cenote.kernels.base import present
 from cenote.kernels.elementwise.expression import Expression, Step
 from cenote.ops.base import Arrays, Box, Op, Sample, Types
@@ -73,9 +72,7 @@ class Cast(Pointwise):
             yield Sample(Cast(np.dtype(name)), (special,), f"float64 to {name}")
             yield Sample(Cast(np.dtype(name)), (special.astype(np.float32),), f"float32 to {name}")
         for name in ("bfloat16", *sorted(FLOAT8)):
-            yield Sample(
-                Cast(np.dtype(getattr(ml_dtypes, name))), (special.astype(np.float32),), f"to {name}"
-            )
+            yield Sample(Cast(dtype_named(name)), (special.astype(np.float32),), f"to {name}")
         for name in ("int8", "uint8", "int32", "float16", "float64", "bool"):
             integers = (np.array([[-129, 0, 127], [300, -1, 128]], np.int64),)
             yield Sample(Cast(np.dtype(name)), integers, f"int64 to {name}")
@@ -228,6 +225,8 @@ def _as_standard(data: Array) -> Array:
 
 def _small_float(data: Array, dtype: np.dtype[Any], saturate: bool) -> Array:
     """Round to nearest even, then deal with what is too large. Small floats have no room for infinity."""
+    import ml_dtypes  # there, as the type is
+
     values = _as_standard(data)
     values = values.astype(np.float64 if values.dtype.kind in "iub" or is_float(values.dtype) else np.float32)
     largest = float(ml_dtypes.finfo(dtype).max)

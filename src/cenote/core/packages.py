@@ -1,0 +1,25 @@
+"""What an installation lacks: packages, and parts of Cenote that the distribution `cenote-runtime` leaves out."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from cenote.core.errors import MissingPackageError
+
+_REMEDY = "pip install cenote (instead of cenote-runtime, which runs plan files only)"
+
+
+def needed(package: str, purpose: str, remedy: str = _REMEDY) -> Any:
+    """A package that not every installation has. Raises MissingPackageError, which says what it is needed for."""
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError:
+        raise MissingPackageError(
+            f"{purpose} takes the package {package}, which is not installed: {remedy}"
+        ) from None
+
+
+def left_out(module: str) -> MissingPackageError:
+    """What importing a part raises that `cenote-runtime` does not have."""
+    return MissingPackageError(f"{module} is not installed, nor what it needs: {_REMEDY}")

@@ -1,0 +1,106 @@
+"""The distribution `cenote-runtime`: the files that it holds run plan files with NumPy alone."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cenote
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "packaging" / "runtime"
+PROJECT = tomllib.loads((FOLDER / "pyproject.toml").read_text(encoding="utf-8"))
+ALONE = (
+    "import sys\n"
+    "for name in ('llvmlite', 'onnx', 'google', 'typer', 'rich', 'PIL', 'ml_dtypes', 'h5py'):\n"
+    "    sys.modules[name] = None\n"
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel's files, laid out as pip would."""
+    folder = tmp_path_factory.mktemp("site")
+    held = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    for source, target in held.items():
+        if (FOLDER / source).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(FOLDER / source, folder / target, dirs_exist_ok=True, ignore=ignored)
+        else:
+            (folder / target).parent.mkdir(exist_ok=True)
+            shutil.copy(FOLDER / source, folder / target)
+    return folder
+
+
+def alone(site: Path, folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(site), "CENOTE_CACHE": "off"}
+    arguments = [sys.executable, "-c", ALONE + code]
+    return subprocess.run(arguments, capture_output=True, text=True, env=environment, cwd=folder, check=False)
+
+
+def test_every_part_is_there_or_says_that_it_is_not(site: Path) -> None:
+    parts = {path.stem for path in (ROOT / "src" / "cenote").iterdir() if not path.name.startswith("__pyc")}
+    assert {path.stem for path in (site / "cenote").iterdir()} == parts - {"data"}
+
+
+def test_it_stays_small(site: Path) -> None:
+    """NumPy 2.4 has 57.36 MB (2.5 has 52.8): with it 60 MB are the limit."""
+    assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < 2_600_000
+
+
+def test_it_needs_numpy_alone() -> None:
+    assert PROJECT["project"]["dependencies"] == ["numpy>=1.26"]
+    assert "./packaging/runtime" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_the_embedded_model_runs_from_a_plan(site: Path, tmp_path: Path) -> None:
+    model = cenote.load(ROOT / "src/cenote/data/fashion.onnx", threads=1)
+    x = np.random.default_rng(0).random((5, 1, 28, 28), dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)
+    expected = model(x)
+    model.save(tmp_path / "fashion.cenote")
+    code = (
+        "import cenote, numpy as np; model = cenote.load('fashion.cenote', threads=1)\n"
+        "np.save('y.npy', model(np.load('x.npy'))); assert 'conv' in str(model.plan).lower()\n"
+        "print(cenote.info().versions['llvm'])"
+    )
+    done = alone(site, tmp_path, code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "not installed\n"
+    assert np.array_equal(np.load(tmp_path / "y.npy"), expected)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import cenote; cenote.load('model.onnx')",
+        "import cenote; cenote.verify('model.onnx')",
+        "import cenote; cenote.functional",
+        "import cenote.functional as F",
+        "import cenote.backend",
+        "import runpy; runpy.run_module('cenote', run_name='__main__')",
+        "from cenote.core.types import dtype_named; dtype_named('bfloat16')",
+        "from cenote.codegen import jit; jit.llvm_version()",
+    ],
+)
+def test_what_is_left_out_says_what_to_install(site: Path, tmp_path: Path, code: str) -> None:
+    shutil.copy(ROOT / "src/cenote/data/fashion.onnx", tmp_path / "model.onnx")
+    done = alone(site, tmp_path, code)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("cenote.core.errors.MissingPackageError: ")
+    assert "is not installed" in last
+    assert "pip install cenote (instead of cenote-runtime" in last
+
+
+def test_both_at_once_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.1.0")
+    assert "uninstall both, then install one" in cenote.info().problem
