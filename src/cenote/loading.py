@@ -15,13 +15,13 @@ from cenote.core.collector import collector_paused
 from cenote.core.errors import (
     ArgumentError,
     CenoteError,
-    MissingPackageError,
     ModelError,
     UnsupportedError,
     refusals,
 )
 from cenote.core.locks import importing
 from cenote.core.options import Denormals, Precision, Tune, Weights
+from cenote.core.packages import MissingPackageError
 from cenote.model import Again, Model
 from cenote.planned import Interface
 from cenote.plans import fingerprint
@@ -153,15 +153,15 @@ def load_again(source: Any, content: str, ways: Mapping[str, Any], pins: Mapping
     return _load(source, dict(ways), pins)
 
 
-def _changed(source: Any, ways: Mapping[str, Any], pins: Mapping[str, str], **others: Any) -> Model:
+def _changed(source: Any, ways: Mapping[str, Any], kept: Mapping[str, str], /, **others: Any) -> Model:
     """A model of the same source under other options: of `load`, or `pins`."""
     if hasattr(source, "read"):
         raise UnsupportedError(
             "the model was read from an open file; load it by its path to try other options"
         )
-    pins = {**pins, **others.pop("pins", {})}
+    pins = {**kept, **others.pop("pins", {})}
     plan = isinstance(source, str | os.PathLike) and is_plan_at(source)
-    if plan and (fixed := sorted({*others} - {"threads", "denormals"})):
+    if plan and (fixed := sorted({*others, *(["pins"] if pins else [])} - {"threads", "denormals"})):
         raise UnsupportedError(
             f"{source} is a plan file, in which {', '.join(fixed)} cannot be changed; use the model it was made from"
         )

@@ -22,12 +22,19 @@ def network(tmp_path: Path) -> Path:
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["a"], name="first", pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["a"], ["b"], name="clip"),
-        helper.make_node("Einsum", ["b"], ["c"], name="corner", equation="...->..."),
+        helper.make_node("Einsum", ["b", "ones"], ["c"], name="corner", equation="nchw,cc->nchw"),
         helper.make_node("Flatten", ["c"], ["y"], name="flat"),
     ]
     weights = np.random.default_rng(0).standard_normal((8, 3, 3, 3)).astype(np.float32)
     inputs: list[tuple[str, int, list[int | str]]] = [("x", TensorProto.FLOAT, ["N", 3, 8, 8])]
-    return save_model(tmp_path / "net.onnx", nodes, inputs, ["y"], {"w": weights}, {"author": "a test"})
+    return save_model(
+        tmp_path / "net.onnx",
+        nodes,
+        inputs,
+        ["y"],
+        {"w": weights, "ones": np.ones((8, 8), np.float32)},
+        {"author": "a test"},
+    )
 
 
 def test_inspect_shows_graph_plan_and_memory(cenote_command: Command, network: Path) -> None:

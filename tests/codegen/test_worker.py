@@ -22,7 +22,7 @@ def ready(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[byt
     monkeypatch.setattr(worker, "physical_cores", lambda: 2)
     worker.start_early(["cenote.kernels.layout.memcpy"])
     yield worker._ready
-    worker._end_ready()
+    worker.end_ready()
 
 
 def compiled() -> dict[str, bytes]:
@@ -43,7 +43,7 @@ def test_who_waits_is_asked_first(ready: list[subprocess.Popen[bytes]]) -> None:
     assert compiled() == expected()
     assert ready == processes[:1], "two kernels are worth one worker"
     assert processes[1].returncode == 0
-    worker._end_ready()
+    worker.end_ready()
     assert not ready
     assert processes[0].returncode is not None
 

@@ -55,7 +55,7 @@ def test_small_maps_are_no_class_of_their_own(sizes: list[tuple[int, int, int]],
             )
     own = 1 if sizes[0] == (3, 1, 1) else 0  # means over one element each, where a class is made for it
     assert len(model._classes.plans) == 1 + own
-    assert not model._own_stages(), "no size was compiled for itself"
+    assert not model._plans.own(), "no size was compiled for itself"
 
 
 @pytest.mark.parametrize(("precision", "classes"), [("fast", 2), ("exact", 1)])

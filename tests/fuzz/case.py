@@ -19,6 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
+from cenote.codegen import worker
 from cenote.plans import later
 
 STACKS = signal.SIGUSR1  # asks a process that hangs where all its threads are
@@ -69,6 +70,7 @@ class Belongings:
     @staticmethod
     def now() -> Belongings:
         later.finish()  # of plans that are still written
+        worker.end_ready()  # they wait for what is compiled next
         found = []
         for name in os.listdir("/proc/self/fd"):
             try:

@@ -193,15 +193,15 @@ def _close(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _end_ready() -> None:
-    """At exit."""
+def end_ready() -> None:
+    """End the workers that nobody has asked: at exit."""
     while _ready:
         process = _ready.pop()
         process.kill()
         _close(process)
 
 
-atexit.register(_end_ready)
+atexit.register(end_ready)
 os.register_at_fork(after_in_child=_ready.clear)  # they are the parent's
 
 

@@ -4,7 +4,6 @@
     ├── ModelError         the file or graph is not a valid model (also a ValueError)
     │   └── MissingFileError   there is no such file (also a FileNotFoundError)
     ├── UnsupportedError   a valid model or call that Cenote cannot run (also a NotImplementedError)
-    │   └── MissingPackageError   a package is not installed (also an ImportError)
     ├── ShapeError         shapes or ranks do not fit (also a ValueError)
     ├── DTypeError         element types do not fit (also a TypeError)
     ├── ArgumentError      an attribute or argument is out of range (also a ValueError)
@@ -56,10 +55,6 @@ class MissingFileError(ModelError, FileNotFoundError):
 
 class UnsupportedError(CenoteError, NotImplementedError):
     """Valid, but not something Cenote can run."""
-
-
-class MissingPackageError(UnsupportedError, ImportError):
-    """It takes a package that is not installed."""
 
 
 class ShapeError(CenoteError, ValueError):

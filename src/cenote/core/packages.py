@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from cenote.core.errors import MissingPackageError
+from cenote.core.errors import UnsupportedError
 
 _REMEDY = "pip install cenote (instead of cenote-runtime, which runs plan files only)"
+
+
+class MissingPackageError(UnsupportedError, ImportError):
+    """It takes a package that is not installed."""
 
 
 def needed(package: str, purpose: str, remedy: str = _REMEDY) -> Any:
