@@ -24,7 +24,7 @@ def look(context: Context) -> Finding | None:
 
 
 def _sample(operator: str) -> Sample:
-    shape = (64, 64)
+    shape = (64, 16, 16)
     graph = made([(operator, ["x"], ["y"], {})], {"x": shape}, ["y"], {})
     return Sample(graph, {"x": noise(*shape)})
 
