@@ -160,6 +160,11 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not broken
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_holds_what_a_merge_left(page: Path) -> None:
+    assert not re.search(r"^(<{7}|>{7}) ", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+
 @pytest.mark.parametrize("page", [*sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
 def test_every_page_is_in_the_index(page: Path) -> None:
     index = (DOCS / "index.md").read_text(encoding="utf-8")
