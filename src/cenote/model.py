@@ -224,6 +224,7 @@ class Model(Described):
         self._plans.close()
         self._of_values = no_values
         self._again = "it is closed"
+        self._changed = no_changes  # it holds the source, which may be all the bytes of the model
 
     def __enter__(self) -> Self:
         return self
