@@ -42,3 +42,24 @@ def test_a_plan_is_written_of_what_was_tried(identity: Path, cenote_command: Com
     ended = cenote_command("diagnose", identity, "-o", "best.cenote")
     assert ended.code == 2
     assert "--apply" in ended.err
+
+
+def test_what_cannot_be_written_shows_before_anything_is_tried(
+    identity: Path, tmp_path: Path, cenote_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = tmp_path / "first.cenote"
+    model = cenote.load(identity)
+    model.plan_for({"x": (1, 3, 8, 8)})
+    model.save(plan, identity)
+
+    def never(*given: object, **options: object) -> None:
+        raise AssertionError("measured in vain")
+
+    monkeypatch.setattr(cenote.Model, "diagnose", never)
+    for source, output, said in (
+        (plan, "x.cenote", "plan file itself"),
+        (identity, "no/folder/x", "no/folder"),
+    ):
+        ended = cenote_command("diagnose", source, "--shape", "x=1,3,8,8", "--apply", "-o", tmp_path / output)
+        assert ended.code == 1
+        assert said in ended.err

@@ -126,11 +126,20 @@ def test_what_is_planted_is_found(name: str) -> None:
     assert found.cause == name
     assert found.evidence
     assert found.action
+    assert all(str(each) in found.action for each in found.treatments[:1]), "words follow the treatment"
     assert 0 < found.confidence <= 1
     assert 0.05 <= found.share <= 1
     if found.gain_ms is not None:
         low, middle, high = found.gain_ms
         assert low <= middle <= high <= 10
+
+
+def test_which_causes_can_be_treated() -> None:
+    treated = {name for name in PLANTED if name != "start" and LOOK[name](PLANTED[name]).treatments}  # type: ignore[union-attr]
+    assert treated == {
+        "fma", "algorithm", "mischoice", "dilation", "DRAM weights", "dtype", "barrier", "oversubscribed", "pinned",
+        "throttled", "contention", "denormals",
+    }  # fmt: skip
 
 
 def test_a_start_without_cache_is_found(no_cache: None) -> None:

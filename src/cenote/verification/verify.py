@@ -18,7 +18,6 @@ from cenote.core.types import Array, Declared, TensorType, is_float
 from cenote.frontends.formats import Format, format_of_file, import_model
 from cenote.graph.graph import Graph
 from cenote.loading import main_file
-from cenote.passes.pipeline import optimize
 from cenote.passes.specialize import run_in_stages
 from cenote.runtime.inputs import fitting
 from cenote.runtime.threads import resolve_threads
@@ -212,8 +211,7 @@ class _Check:
     def stage(self, graph: Graph, feed: Mapping[str, Array]) -> dict[str, Array]:
         """Compile and run one stage; its outputs."""
         target = jit.host_target()
-        optimised = optimize(graph, target, exact=self.how.exact, weights=self.how.weights, inferred=True)
-        scheduled = schedule(optimised, target, self.how.decide)
+        scheduled = schedule(self.how.optimized(graph), target, self.how.decide)
         plan = assemble(lambda: scheduled, self.how.threads, self.how.pool)
         shapes = {name: kind.shape for name, kind in graph.types.items()}
         names = [name for node in plan.graph.nodes for name in node.outputs if name]

@@ -59,6 +59,9 @@ def diagnose(
         shapes = complete_shapes(loaded, given, shapes_of(real))
         loaded.plan_for(shapes)
     inputs = filled(loaded, shapes, real)
+    if output is not None:
+        loaded.run(inputs)
+        loaded.save(output, model)  # what cannot be written shows now, not after a minute of trials
     found = loaded.diagnose(inputs, deep=deep)
     found = replace(found, profile=replace(found.profile, model=model.name))
     best = loaded
@@ -69,11 +72,17 @@ def diagnose(
     else:
         say(str(found))
     if output is not None:
-        best.save(output, model)
-        how = "".join(f", {option}" for option in _of_loading(loaded, best))
-        err().print(
-            f"written: {output}{f' (load it with{how[1:]})' if how else ''}", markup=False, soft_wrap=True
-        )
+        if best is not loaded:
+            best.save(output, model)
+        _tell(output, loaded, best)
+
+
+def _tell(output: Path, before: cenote.Model, after: cenote.Model) -> None:
+    """What the plan file holds, and how it is to be loaded."""
+    what = "nothing helped, the model as it is" if after is before else "what helped"
+    how = ", ".join(_of_loading(before, after))
+    text = f"written: {output} ({what}{f'; load it with {how}' if how else ''})"
+    err().print(text, markup=False, soft_wrap=True)
 
 
 def _of_loading(before: cenote.Model, after: cenote.Model) -> Iterator[str]:

@@ -6,8 +6,9 @@ from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import gain
 from cenote.diagnosis.samples import convolution
-from cenote.profile.data import Finding
+from cenote.profile.data import Finding, Treatment
 
+REWRITE = Treatment(rewrites=("space_to_batch",))
 FEWER = 0.5  # of the multiply-adds, and so of the time, about: Winograd F(4x4, 3x3) on the four sub-maps
 
 
@@ -22,8 +23,8 @@ def look(context: Context) -> Finding | None:
         "dilation", tuple(step.index for step in steps), context.share(steps),
         f"{steps[0].title} is dilated and computed by {steps[0].algorithm}: "
         f"{steps[0].executed_operations / max(steps[0].operations, 1):.2f} of the plain operations",
-        0.6, "in the model: dilation as space-to-batch, convolution, batch-to-space",
-        gain(context.profile, {step.index: FEWER for step in steps}, doubt=0.6),
+        0.6, str(REWRITE), gain(context.profile, {step.index: FEWER for step in steps}, doubt=0.6),
+        treatments=(REWRITE,),
     )  # fmt: skip
 
 

@@ -8,8 +8,9 @@ from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context, refused_for_type
 from cenote.diagnosis.gains import gain
 from cenote.diagnosis.samples import convolution
-from cenote.profile.data import Finding
+from cenote.profile.data import Finding, Treatment
 
+CAST = Treatment(rewrites=("float32",))
 SLOW = ("float64", "int32", "int64", "uint64")
 
 
@@ -27,7 +28,8 @@ def look(context: Context) -> Finding | None:
     return Finding(
         "dtype", tuple(step.index for step in steps), context.share(steps),
         f"{steps[0].title}: {steps[0].reason if steps[0].kind == 'host' else 'computes in ' + steps[0].dtype}",
-        0.9, "cast the model to float32 (needs a tolerance)", gain(context.profile, half, doubt=0.5),
+        0.9, f"{CAST} (needs a tolerance)", gain(context.profile, half, doubt=0.5),
+        treatments=(CAST,),
     )  # fmt: skip
 
 
