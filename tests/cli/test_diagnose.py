@@ -27,6 +27,13 @@ def test_a_diagnosis_is_printed(identity: Path, cenote_command: Command) -> None
         assert words in ended.out, words
 
 
+def test_a_page_is_written(identity: Path, tmp_path: Path, cenote_command: Command) -> None:
+    page = tmp_path / "page.html"
+    ended = cenote_command("diagnose", identity, "--shape", "x=1,3,64,64", "--html", page)
+    assert ended.code == 0, ended.err
+    assert "double.onnx" in page.read_text(encoding="utf-8")
+
+
 def test_what_helped_is_written(identity: Path, tmp_path: Path, cenote_command: Command) -> None:
     plan = tmp_path / "best.cenote"
     ended = cenote_command("diagnose", identity, "--shape", "x=1,3,64,64", "--apply", "-o", plan, "--json")

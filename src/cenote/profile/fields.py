@@ -102,6 +102,11 @@ class StepStats:
         """The node, or what else the step is for."""
         return self.node or self.algorithm
 
+    @property
+    def how(self) -> str:
+        """The algorithm of a kernel, else the kind of step."""
+        return self.algorithm if self.kind == "kernel" else "host" if self.kind == "between" else self.kind
+
 
 @dataclass(frozen=True)
 class Pin:

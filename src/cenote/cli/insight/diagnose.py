@@ -47,6 +47,10 @@ def diagnose(
             "-o", "--output", help="With --apply: write what helped as a plan file.", show_default=False
         ),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write the findings and the profile as a page.", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say why a model takes as long as it does, what could be done, and how much that would gain."""
@@ -67,14 +71,21 @@ def diagnose(
     best = loaded
     if apply:
         found, best = loaded.treat(found, inputs, tolerance=tolerance)
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        say(str(found))
+    _show(found, html, as_json)
     if output is not None:
         if best is not loaded:
             best.save(output, model)
         _tell(output, loaded, best)
+
+
+def _show(found: cenote.Diagnosis, html: Path | None, as_json: bool) -> None:
+    if html is not None:
+        html.write_text(found.profile.html(), encoding="utf-8")
+        err().print(f"written: {html}", markup=False, soft_wrap=True)
+    if as_json:
+        say_json(found.to_dict())
+    else:
+        say(str(found))
 
 
 def _tell(output: Path, before: cenote.Model, after: cenote.Model) -> None:
