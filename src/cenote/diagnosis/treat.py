@@ -75,7 +75,8 @@ class _Trials:
         if measured.certain:
             self.best, self.kept = other, options
         why = "helps" if measured.certain else "not faster beyond doubt"
-        return Tried(treatment, measured.gain_ms, difference, measured.certain, why)
+        gain = measured.low, measured.middle, measured.high
+        return Tried(treatment, gain, difference, measured.certain, why)
 
     def result(self) -> tuple[Any, tuple[Tried, ...]]:
         """The model that is fastest, and what was tried. What was kept is measured once more, all together: what

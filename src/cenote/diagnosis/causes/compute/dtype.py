@@ -24,12 +24,15 @@ def look(context: Context) -> Finding | None:
     )
     if not steps:
         return None
-    half = {step.index: 0.1 if step.kind == "host" else 0.5 for step in steps}
+    tried = context.gain_of(rewrites=CAST.rewrites)
+    helps = tried is not None and tried.certain
+    factors = {step.index: 0.1 if step.kind == "host" else 0.5 for step in steps}
     return Finding(
         "dtype", tuple(step.index for step in steps), context.share(steps),
         f"{steps[0].title}: {steps[0].reason if steps[0].kind == 'host' else 'computes in ' + steps[0].dtype}",
-        0.9, f"{CAST} (needs a tolerance)", gain(context.profile, half, doubt=0.5),
-        treatments=(CAST,),
+        0.9, f"{CAST} (needs a tolerance)",
+        tried.gain_ms if tried is not None and helps else gain(context.profile, factors, doubt=0.5),
+        treatments=(CAST,) if helps or tried is None else (),
     )  # fmt: skip
 
 
