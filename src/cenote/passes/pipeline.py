@@ -15,6 +15,7 @@ from cenote.passes.activations import recognize_activations
 from cenote.passes.attention import recognize_attention
 from cenote.passes.chains import fuse_chains
 from cenote.passes.channels import compose_channels
+from cenote.passes.channels_last import read_channels_last
 from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
 from cenote.passes.einsum import write_out_einsums
 from cenote.passes.fuse import fuse, fuse_gates
@@ -39,6 +40,7 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         draw_seeds,
         write_out_einsums,
         sink_transposes,
+        read_channels_last,
         widen,
         remove_identities,
         eliminate_common,
