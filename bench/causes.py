@@ -21,7 +21,7 @@ from bench.report import table
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.diagnose import Diagnosis, diagnose
 from cenote.diagnosis.registry import CAUSES
-from cenote.loading import load_pinned
+from cenote.loading import load_treated
 from cenote.profile.measure import profile
 
 LEAST_SLOWDOWN = 0.05
@@ -83,27 +83,20 @@ def look(sample: Sample, seconds: float, busy: bool) -> Diagnosis:
     """One diagnosis of a sample, in a model of its own. `busy`: what others do is not told to the rules."""
     recorded = {**({"foreign_cores": 0.0, "steal_cores": 0.0} if busy else {}), **sample.recorded}
     with sample.around():
-        model = changed(sample)()
+        model = loaded(sample)
         model.run(sample.inputs)
         with callers(model, sample):
             found = profile(model, sample.inputs, seconds=seconds)
             found = replace(found, environment=replace(found.environment, **recorded))
             found = replace(found, steps=tuple(sample.told(step) for step in found.steps))
             return diagnose(
-                model, sample.inputs, changed=changed(sample), between=sample.between, measured=found
+                model, sample.inputs, changed=model._changed, between=sample.between, measured=found
             )
 
 
-def changed(sample: Sample) -> Any:
-    """What gives the sample's model under other options."""
-
-    def again(**options: Any) -> cenote.Model:
-        joined = {**sample.options, **options}
-        pins = joined.pop("pins", {})
-        source = sample.model.SerializeToString()
-        return load_pinned(source, pins, **joined) if pins else cenote.load(source, **joined)
-
-    return again
+def loaded(sample: Sample) -> cenote.Model:
+    """The sample's model under its options."""
+    return load_treated(sample.model.SerializeToString(), **sample.options)
 
 
 @contextlib.contextmanager

@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--threads", default="1,2", help="numbers of threads (default: 1,2)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each profile (default: 2)")
     parser.add_argument("--before", type=Path, help="hook: the checkout to compare with")
-    parser.add_argument("--times", type=int, default=10, help="roofs: how often; compare: how many profiles")
+    parser.add_argument("--times", type=int, default=15, help="roofs: how often; compare: how many profiles")
     arguments = parser.parse_args()
     names, threads = arguments.models.split(","), thread_counts(arguments.threads)
     folder = arguments.folder.resolve()

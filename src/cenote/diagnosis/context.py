@@ -18,9 +18,12 @@ from cenote.profile.data import Profile, StepStats
 from cenote.profile.measure import profile
 
 SECONDS = 1.0  # of an experiment, both sides together
+LOADS = 0.01  # of the latency: what two loads of one model differ by, since their memory lies elsewhere
 LEAST_SHARE = 0.05  # of the latency: what takes less is not worth a finding
 _WIDE_TYPES = ("f64", "i32", "i64", "u32", "u64")
 _LEAST_TURNS, _MOST_TURNS = 5, 200
+_TURN = 1.0  # milliseconds, at least
+_LONG = 20.0  # milliseconds of a call to which what the one before has left behind does not matter
 
 Changed = Callable[..., Any]
 """Gives the model anew under other options: threads=, precision=, weights=, denormals=, pins=."""
@@ -43,24 +46,31 @@ class Difference:
 
     @property
     def gain_ms(self) -> tuple[float, float, float]:
-        return self.low, self.middle, self.high
+        """What to expect of another load of both."""
+        return self.low - LOADS * self.before_ms, self.middle, self.high + LOADS * self.before_ms
 
 
 def paired(
     before: Callable[[], object], after: Callable[[], object], seconds: float | None = None
 ) -> Difference:
-    """Calls of both in turns for so long (`SECONDS`), after one of each that does not count."""
+    """Calls of both in turns for so long (`SECONDS`), after one of each that does not count.
+
+    Short calls come in turns of a millisecond, of which the first call does not count: the other's calls have taken the
+    caches meanwhile, and threads that only one of them has have fallen asleep, as in no program that calls one model.
+    """
     before()
     after()
+    took = max(_milliseconds(before), _milliseconds(after))
+    calls = max(1, round(_TURN / took))
     firsts, differences = list[float](), list[float]()
     end = time.perf_counter() + (SECONDS if seconds is None else seconds)
     while len(differences) < _MOST_TURNS:
         if len(differences) >= _LEAST_TURNS and time.perf_counter() > end:
             break
         order = (before, after) if len(differences) % 2 else (after, before)
-        took = {call: _milliseconds(call) for call in order}
-        firsts.append(took[before])
-        differences.append(took[before] - took[after])
+        each = {call: _turn(call, calls, warm=took < _LONG) for call in order}
+        firsts.append(each[before])
+        differences.append(each[before] - each[after])
     differences.sort()
     count = len(differences)
     # The median lies between these two with 90 % probability: binomial, normal approximation.
@@ -69,6 +79,16 @@ def paired(
     return Difference(
         differences[low], statistics.median(differences), differences[high], statistics.median(firsts)
     )
+
+
+def _turn(call: Callable[[], object], calls: int, warm: bool) -> float:
+    """Milliseconds of one of so many calls."""
+    if warm:
+        call()
+    begin = time.perf_counter_ns()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter_ns() - begin) / 1e6 / calls
 
 
 def _milliseconds(call: Callable[[], object]) -> float:
