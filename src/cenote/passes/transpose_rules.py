@@ -18,6 +18,7 @@ from cenote.ops.movement.parts import Concat, Slice, Split
 from cenote.ops.movement.reshape import Identity, Squeeze
 from cenote.ops.movement.resize import Resize
 from cenote.ops.normalization.softmax import LogSoftmax, Softmax
+from cenote.ops.quantization.quantize import Scaled
 from cenote.ops.reduction.reduce import Reduction
 
 Order = tuple[int, ...]
@@ -105,6 +106,12 @@ def _one_axis(sinker: Sinker, node: Node, order: Order) -> Moved | None:
     return Moved(_along(node.op, len(order), order), inputs, (order,) * len(node.outputs))
 
 
+def _scaled(sinker: Sinker, node: Node, order: Order) -> Moved | None:
+    """Quantisation by one scale, or by one per index of an axis."""
+    assert isinstance(node.op, Scaled)
+    return None if node.op.block else _one_axis(sinker, node, order)
+
+
 def _first_only(sinker: Sinker, node: Node) -> bool:
     """Is the first input the turned one, and are all others constant or absent?"""
     return node.inputs[0] in sinker.turned and all(
@@ -178,6 +185,7 @@ def _squeeze(sinker: Sinker, node: Node, order: Order) -> Moved | None:
 
 
 RULES: Mapping[type[Op], Callable[[Sinker, Node, Order], Moved | None]] = {
+    Scaled: _scaled,  # which are elementwise, too
     Pointwise: _elementwise,
     Cast: _elementwise,
     Identity: _elementwise,
