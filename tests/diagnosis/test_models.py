@@ -102,8 +102,8 @@ def test_a_model_can_be_had_under_other_options(layer: tuple[Path, dict[str, Any
 def test_samples_load_and_run(cause: Cause, kind: str) -> None:
     sample: Sample = getattr(cause, kind)()
     small = sample.model.ByteSize() + sum(array.nbytes for array in sample.inputs.values()) < LARGE
-    if not small or cause.name == "faults":
-        pytest.skip("large: bench.causes runs it")
+    if not small or cause.name in ("faults", "throttled"):
+        pytest.skip("large, or makes a control group: bench.causes runs it")
     options = {**sample.options}
     pins = options.pop("pins", {})
     content = sample.model.SerializeToString()

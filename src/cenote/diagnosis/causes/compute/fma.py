@@ -8,7 +8,7 @@ from cenote.diagnosis.gains import at_best
 from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding
 
-NEAR = 0.7  # of the roof
+NEAR = 0.5  # of the roof: what is further away is bound by something else
 
 
 def look(context: Context) -> Finding | None:
