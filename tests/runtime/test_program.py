@@ -213,7 +213,7 @@ def test_thread_count_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     ("items", "grain", "threads", "even"),
     [
         (28, 9, 2, 7), (14, 9, 2, 7), (7, 9, 2, 4), (100, 25, 2, 25), (100, 25, 3, 17), (687, 143, 4, 86),
-        (28, 9, 1, 9), (4, 9, 2, 9), (3, 1, 2, 1), (0, 5, 2, 5), (1000, 9, 2, 9),
+        (28, 9, 1, 9), (4, 9, 2, 9), (18, 2, 2, 1), (3, 1, 2, 1), (0, 5, 2, 5), (1000, 9, 2, 9),
     ],
 )  # fmt: skip
 def test_threads_get_about_as_many_items(items: int, grain: int, threads: int, even: int) -> None:

@@ -217,10 +217,10 @@ def even_grains(items: Array, grains: Array, threads: int) -> Array:
         return grains
     wanted = np.maximum(-(-items // grains), 1)
     few = (wanted <= _FEW_CHUNKS * threads) & (2 * items > grains)
+    rounds = -(-wanted // threads)
     best, least = grains, most_items(items, grains, threads)
-    for more in range(2):
-        rounds = -(-wanted // threads) + more
-        smaller = np.maximum(-(-items // (threads * rounds)), -(-grains // 4))
+    for tried in (-(-items // (threads * rounds)), -(-items // (threads * (rounds + 1))), -(-grains // 2)):
+        smaller = np.maximum(tried, -(-grains // 4))
         most = most_items(items, smaller, threads)
         better = few & (most < least)
         best, least = np.where(better, smaller, best), np.where(better, most, least)
