@@ -27,7 +27,7 @@ from cenote.diagnosis.cause import Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.diagnose import diagnose
 from cenote.diagnosis.registry import CAUSES
-from cenote.loading import load_pinned
+from cenote.loading import load_treated
 from cenote.profile.data import Profile
 from cenote.profile.measure import profile
 
@@ -105,7 +105,7 @@ def lost_between(sample: Sample) -> float | None:
     """What a call takes longer after what the program does in between, beside one that follows another at once."""
     if sample.between is None:
         return None
-    model = changed(sample)()
+    model = loaded(sample)
     context = Context(
         model, sample.inputs, profile(model, sample.inputs, seconds=0.1), between=sample.between
     )
@@ -116,10 +116,9 @@ def lost_between(sample: Sample) -> float | None:
 
 def look(sample: Sample, seconds: float, busy: bool) -> Run:
     """One diagnosis of a sample, in a model of its own. `busy`: what others do is not told to the rules."""
-    again = changed(sample)
     with sample.around():
         begin = time.perf_counter()
-        model = again()
+        model = loaded(sample)
         model.run(sample.inputs)
         load = time.perf_counter() - begin
         with callers(model, sample):
@@ -127,7 +126,7 @@ def look(sample: Sample, seconds: float, busy: bool) -> Run:
             recorded = {} if found.environment.throttled_periods else sample.recorded
             found = told(found, sample, {**(QUIET if busy else {}), **recorded})
             findings = diagnose(
-                model, sample.inputs, changed=again, between=sample.between, measured=found
+                model, sample.inputs, changed=model._changed, between=sample.between, measured=found
             ).findings
     return {
         "findings": [(each.cause, each.share, each.gain_ms, each.evidence) for each in findings],
@@ -144,16 +143,9 @@ def told(found: Profile, sample: Sample, environment: Mapping[str, Any]) -> Prof
     return replace(found, environment=replace(found.environment, **environment), steps=steps)
 
 
-def changed(sample: Sample) -> Any:
-    """What gives the sample's model under other options."""
-    source = sample.model.SerializeToString()
-
-    def again(**options: Any) -> cenote.Model:
-        joined = {**sample.options, **options}
-        pins = joined.pop("pins", {})
-        return load_pinned(source, pins, **joined) if pins else cenote.load(source, **joined)
-
-    return again
+def loaded(sample: Sample) -> cenote.Model:
+    """The sample's model under its options."""
+    return load_treated(sample.model.SerializeToString(), **sample.options)
 
 
 @contextlib.contextmanager

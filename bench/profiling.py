@@ -242,7 +242,7 @@ def main() -> None:
     parser.add_argument("--threads", default="1,2", help="numbers of threads (default: 1,2)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each profile (default: 2)")
     parser.add_argument("--before", type=Path, help="hook: another checkout to compare with")
-    parser.add_argument("--times", type=int, default=10, help="roofs: how often; compare: how many profiles")
+    parser.add_argument("--times", type=int, default=15, help="roofs: how often; compare: how many profiles")
     arguments = parser.parse_args()
     usual = FEW_MODELS if arguments.what == "hook" else ALL_MODELS
     names, threads = (arguments.models or usual).split(","), thread_counts(arguments.threads)

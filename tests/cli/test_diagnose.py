@@ -27,6 +27,13 @@ def test_a_diagnosis_is_printed(identity: Path, cenote_command: Command) -> None
         assert words in ended.out, words
 
 
+def test_a_page_is_written(identity: Path, tmp_path: Path, cenote_command: Command) -> None:
+    page = tmp_path / "page.html"
+    ended = cenote_command("diagnose", identity, "--shape", "x=1,3,64,64", "--html", page)
+    assert ended.code == 0, ended.err
+    assert "double.onnx" in page.read_text(encoding="utf-8")
+
+
 def test_what_helped_is_written(identity: Path, tmp_path: Path, cenote_command: Command) -> None:
     plan = tmp_path / "best.cenote"
     ended = cenote_command("diagnose", identity, "--shape", "x=1,3,64,64", "--apply", "-o", plan, "--json")
@@ -42,3 +49,24 @@ def test_a_plan_is_written_of_what_was_tried(identity: Path, cenote_command: Com
     ended = cenote_command("diagnose", identity, "-o", "best.cenote")
     assert ended.code == 2
     assert "--apply" in ended.err
+
+
+def test_what_cannot_be_written_shows_before_anything_is_tried(
+    identity: Path, tmp_path: Path, cenote_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = tmp_path / "first.cenote"
+    model = cenote.load(identity)
+    model.plan_for({"x": (1, 3, 8, 8)})
+    model.save(plan, identity)
+
+    def never(*given: object, **options: object) -> None:
+        raise AssertionError("measured in vain")
+
+    monkeypatch.setattr(cenote.Model, "diagnose", never)
+    for source, output, said in (
+        (plan, "x.cenote", "plan file itself"),
+        (identity, "no/folder/x", "no/folder"),
+    ):
+        ended = cenote_command("diagnose", source, "--shape", "x=1,3,8,8", "--apply", "-o", tmp_path / output)
+        assert ended.code == 1
+        assert said in ended.err

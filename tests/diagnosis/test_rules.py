@@ -44,7 +44,7 @@ PLANTED = {
     "fma": Known(profile(CONV, precision="exact"), {"precision": GAIN}),
     "algorithm": Known(profile(SLOWER), {"pins": GAIN}),
     "mischoice": Known(profile(CHOSEN), {"pins": GAIN}),
-    "dilation": Known(profile(step(op="conv(pads=((2,2),(2,2)), dilation=(2,2))"))),
+    "dilation": Known(profile(step(op="conv(pads=((2,2),(2,2)), dilations=(2,2))"))),
     "DRAM weights": Known(profile(step(**READS, read_bytes=4000, written_bytes=10))),
     "DRAM maps": Known(profile(step(**MOVES, bytes=3000))),
     "cache": Known(profile(depthwise(bytes=100))),
@@ -76,7 +76,8 @@ HEALTHY: dict[str, list[Known]] = {
     "algorithm": [Known(profile(CHOSEN), {"pins": GAIN}), Known(profile(SLOWER), {"pins": NO_GAIN})],
     "mischoice": [Known(profile(CHOSEN), {"pins": NO_GAIN}), Known(profile(SLOWER), {"pins": GAIN}),
                   Known(profile(step(estimate_ms=1.0, rivals=(Rival("direct", 3.0),))), {"pins": GAIN})],
-    "dilation": [Known(profile(CONV))],
+    "dilation": [Known(profile(CONV)), Known(profile(step(op="conv(dilations=(1,1))"))),
+                 Known(profile(step(op="conv(dilations=(1,16))")), {"rewrites": NO_GAIN})],
     "DRAM weights": [Known(profile(step(**{**READS, "bound": "fma"}, read_bytes=4000, written_bytes=10)))],
     "DRAM maps": [Known(profile(step(**{**MOVES, "bound": "L2"}, bytes=3000)))],
     "cache": [Known(profile(CONV))],
@@ -127,11 +128,20 @@ def test_what_is_planted_is_found(name: str) -> None:
     assert found.cause == name
     assert found.evidence
     assert found.action
+    assert all(str(each) in found.action for each in found.treatments[:1]), "words follow the treatment"
     assert 0 < found.confidence <= 1
     assert 0.05 <= found.share <= 1
     if found.gain_ms is not None:
         low, middle, high = found.gain_ms
         assert low <= middle <= high <= 10
+
+
+def test_which_causes_can_be_treated() -> None:
+    treated = {name for name in PLANTED if name != "start" and LOOK[name](PLANTED[name]).treatments}  # type: ignore[union-attr]
+    assert treated == {
+        "fma", "algorithm", "mischoice", "dilation", "DRAM weights", "dtype", "barrier", "oversubscribed", "pinned",
+        "throttled", "contention", "denormals",
+    }  # fmt: skip
 
 
 def test_a_start_without_cache_is_found(no_cache: None) -> None:

@@ -44,31 +44,3 @@ class Cause:
     look: Callable[[Context], Finding | None]
     planted: Callable[[], Sample]
     healthy: Callable[[], Sample]
-
-
-@dataclass(frozen=True)
-class Treatment:
-    """What was tried: options of `cenote.load` (and pins), what they gained (milliseconds, paired calls), the largest
-    difference of an output relative to its largest value, and whether they were kept."""
-
-    options: Mapping[str, Any]
-    gain_ms: tuple[float, float, float]
-    difference: float
-    kept: bool
-    why: str
-
-
-def options_of(finding: Finding) -> dict[str, Any]:
-    """Options of `cenote.load` (and `pins`) that the finding's action stands for; empty where a person must act."""
-    words = finding.action.split("`")
-    options: dict[str, Any] = {}
-    for word in words[1::2]:
-        name, _, value = word.partition("=")
-        if name == "threads":
-            options[name] = int(value)
-        elif name in {"precision", "weights", "denormals", "tune"}:
-            options[name] = value.strip("\"'")
-        elif name == "pin":
-            node, _, algorithm = value.rpartition(" to ")
-            options.setdefault("pins", {})[node] = algorithm
-    return options

@@ -19,11 +19,14 @@ from cenote.profile.measure import profile
 from cenote.runtime.threads import teams_are_taken
 
 SECONDS = 1.0  # of an experiment, both sides together
+LOADS = 0.01  # of the latency: what two loads of one model differ by, since their memory lies elsewhere
 LEAST_SHARE = 0.05  # of the latency: what takes less is not worth a finding
 WORTH = 0.01  # of the latency: what an option gains at least
 _WIDE_TYPES = ("f64", "i32", "i64", "u32", "u64")
 _LEAST_TURNS, _MOST_TURNS = 5, 200
 _LOOKS = 50
+_TURN = 1.0  # milliseconds, at least
+_LONG = 20.0  # milliseconds of a call to which what the one before has left behind does not matter
 
 Changed = Callable[..., Any]
 """Gives the model anew under other options: threads=, precision=, weights=, denormals=, pins=."""
@@ -55,22 +58,29 @@ class Difference:
 
     @property
     def gain_ms(self) -> tuple[float, float, float]:
-        return self.low, self.middle, self.high
+        """What to expect of another load of both."""
+        return self.low - LOADS * self.before_ms, self.middle, self.high + LOADS * self.before_ms
 
 
 def paired(
     before: Callable[[], object], after: Callable[[], object], seconds: float | None = None
 ) -> Difference:
-    """Calls of both in turns for so long (`SECONDS`), after one of each that does not count."""
+    """Calls of both in turns for so long (`SECONDS`), after one of each that does not count.
+
+    Short calls come in turns of a millisecond, of which the first call does not count: the other's calls have taken the
+    caches meanwhile, and threads that only one of them has have fallen asleep, as in no program that calls one model.
+    """
     before()
     after()
+    length = max(_milliseconds(before), _milliseconds(after))
+    calls, warm = max(1, round(_TURN / length)), length < _LONG
     took: tuple[list[float], list[float]] = ([], [])
     end = time.perf_counter() + (SECONDS if seconds is None else seconds)
     while (count := len(took[0])) < _MOST_TURNS:
         if count >= _LEAST_TURNS and (time.perf_counter() > end or (not count % 10 and _is_hopeless(*took))):
             break
         for place in (0, 1) if count % 2 else (1, 0):
-            took[place].append(_milliseconds((before, after)[place]))
+            took[place].append(_turn((before, after)[place], calls, warm))
     return Difference.of(*took)
 
 
@@ -85,6 +95,16 @@ def _around_median(count: int, deviations: float) -> tuple[int, int]:
     """Places in an ordered sample between which the median lies, but for so many standard deviations."""
     reach = round(deviations * count**0.5 / 2 + 0.5)
     return max(0, count // 2 - reach), min(count - 1, count // 2 + reach)
+
+
+def _turn(call: Callable[[], object], calls: int, warm: bool) -> float:
+    """Milliseconds of one of so many calls."""
+    if warm:
+        call()
+    begin = time.perf_counter_ns()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter_ns() - begin) / 1e6 / calls
 
 
 def _milliseconds(call: Callable[[], object]) -> float:

@@ -7,7 +7,7 @@ What is left is rounding, amplified on its way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from cenote.core.errors import FAULTS, CenoteError
@@ -17,7 +17,7 @@ from cenote.graph.interpreter import evaluate
 from cenote.passes.cleanup import eliminate_dead
 from cenote.verification.errors import ALLOWED, Arrays, relative_error, steps_of, widened
 from cenote.verification.production import excused, reference64
-from cenote.verification.stream import Feed, Stream
+from cenote.verification.stream import Feed, Recorded
 
 _SAME = 3e-5  # relative: what folded constants, rounded to float32, may change
 
@@ -31,13 +31,9 @@ class Fault:
     error: float
 
 
-def import_fault(
-    graph: Graph, feed: Feed, ends: Sequence[str], stream: Callable[[Sequence[str]], Stream]
-) -> Fault | None:
+def import_fault(graph: Graph, feed: Feed, ends: Sequence[str], theirs: Recorded) -> Fault | None:
     """The first of the nodes that lead to some values which gives another result on the peer's values than the peer."""
     part = eliminate_dead(graph.replace(outputs=tuple(ends)))
-    made = [name for node in part.nodes for name in node.outputs if name]
-    theirs = stream([*(declared.name for declared in part.inputs), *made])
     values: dict[str, Array] = dict(part.constants)
     for declared in part.inputs:
         name = declared.name

@@ -5,8 +5,9 @@ from __future__ import annotations
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.samples import convolution
-from cenote.profile.data import Finding
+from cenote.profile.data import Finding, Treatment
 
+ONE_THREAD = Treatment(threads=1)
 LEAST = 0.3  # of the latency: Python's account, in which the wait for the team is
 TAKEN = 0.5  # of the moments between calls: the team works for others
 
@@ -25,8 +26,8 @@ def look(context: Context) -> Finding | None:
         "contention", (), lost / profile.wall_ms,
         f"{taken:.0%} of the time the model's {profile.threads} threads, which serve one caller at a time, work for "
         f"others; a call spends {lost:.3g} ms outside of them",
-        0.7, "load with `threads=1`: as many callers as cores then compute side by side",
-        (0.3 * lost, 0.6 * lost, lost),
+        0.7, f"{ONE_THREAD}: as many callers as cores then compute side by side", (0.3 * lost, 0.6 * lost, lost),
+        treatments=(ONE_THREAD,),
     )  # fmt: skip
 
 

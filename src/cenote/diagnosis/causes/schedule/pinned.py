@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.samples import convolution
-from cenote.profile.data import Finding
+from cenote.profile.data import Finding, Treatment
 
 
 def look(context: Context) -> Finding | None:
@@ -23,10 +23,11 @@ def look(context: Context) -> Finding | None:
         return None
     tried = context.gain_of(threads=cpus)
     gain = (0.0, 0.0, 0.0) if tried is None else tried.gain_ms
+    fewer = Treatment(threads=cpus)
     return Finding(
         "pinned", (), 1 - cpus / profile.threads,
         f"{profile.threads} threads may use {cpus} CPU(s) of {online} (affinity)",
-        0.95, f"load with `threads={cpus}`, or let the process use more CPUs (taskset, cpuset)", gain,
+        0.95, f"{fewer}, or let the process use more CPUs (taskset, cpuset)", gain, treatments=(fewer,),
     )  # fmt: skip
 
 

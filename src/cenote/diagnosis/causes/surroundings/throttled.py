@@ -5,7 +5,7 @@ from __future__ import annotations
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.samples import convolution, half_a_core
-from cenote.profile.data import Finding
+from cenote.profile.data import Finding, Treatment
 
 
 def look(context: Context) -> Finding | None:
@@ -17,13 +17,13 @@ def look(context: Context) -> Finding | None:
     share = min(0.95, environment.throttled_ms / running / (environment.seconds * 1e3))
     if share < 0.05:
         return None
-    quota = max(1, int(environment.quota_cores or 1))
+    fewer = Treatment(threads=max(1, int(environment.quota_cores or 1)))
     lost = share * profile.wall_ms
     return Finding(
         "throttled", (), share,
         f"the group was stopped {environment.throttled_periods} times, {environment.throttled_ms / running:.0f} ms of "
         f"{environment.seconds * 1e3:.0f}; its quota is {environment.quota_cores or 0:.2g} cores",
-        0.95, f"a larger quota, or `threads={quota}`", (0.2 * lost, 0.7 * lost, lost),
+        0.95, f"a larger quota, or {fewer}", (0.2 * lost, 0.7 * lost, lost), treatments=(fewer,),
     )  # fmt: skip
 
 
