@@ -162,6 +162,8 @@ class Planned:
             {key: self.by_shapes[key].plan for key in shapes},
             sized,
             {key: tail for key in shapes if (tail := self.by_shapes[key].tail) is not None},
+            pins=self.options.pins,
+            rewrites=self.options.rewrites,
             about=self.interface.about,
         )
 

@@ -19,7 +19,7 @@ from cenote.core.cached import cached_property
 from cenote.core.collector import collector_paused
 from cenote.core.errors import ArgumentError, InputError, ShapeError, UnsupportedError, shown
 from cenote.core.locks import Guard, importing
-from cenote.core.options import DENORMALS, PRECISIONS, TUNINGS, WEIGHTS
+from cenote.core.options import DENORMALS, PRECISIONS, REWRITES, TUNINGS, WEIGHTS
 from cenote.core.types import Array, Declared, TensorType
 from cenote.plans.format import SizedPlan, StoredPlan, Tail
 from cenote.runtime.program import Program, Workplaces
@@ -268,6 +268,7 @@ class Options:
         denormals: str | None = None,
         shapes: Mapping[str, Any] | None = None,
         pins: Mapping[str, str] | None = None,
+        rewrites: Sequence[str] = (),
     ) -> None:
         if precision not in PRECISIONS:
             raise ArgumentError(
@@ -283,6 +284,9 @@ class Options:
         self.denormals = settings.DENORMALS.choice() if denormals is None else denormals
         self.shapes = {} if shapes is None else shapes  # of inputs, as far as the caller says them
         self.pins = {} if pins is None else dict(pins)  # nodes whose algorithm is said: its name
+        if unknown := sorted(set(rewrites) - set(REWRITES)):
+            raise ArgumentError(f"rewrites: {shown(unknown)} are not known ({', '.join(REWRITES)})")
+        self.rewrites = tuple(rewrites)
         self.guard = Guard()
         self.workplaces = (
             Workplaces()
@@ -311,7 +315,7 @@ class Options:
             from cenote.compiler.compile import Compilation
 
         exact = self.precision == "exact"
-        return Compilation(self.threads, exact, self.weights, self.pool, self.decide)
+        return Compilation(self.threads, exact, self.weights, self.pool, self.decide, self.rewrites)
 
     @cached_property
     def decide(self) -> Decide:

@@ -154,6 +154,9 @@ class Assembler:
     def _add_node(self, index: int, node: Node, option: Lowering | None) -> None:
         bind, self.binds[index] = self.binds[index], None
         if index in self.memory.aliased:
+            if node.inputs[0] in self.weights:
+                # What reads the view needs it when the weight has been dropped.
+                self._weight(node.inputs[0])
             return
         if option is not None and option.alias is Alias.VIEW:  # it could not share memory after all
             option = self._copy(node)
@@ -224,8 +227,7 @@ class Assembler:
                 return View(TensorType.of(argument.value.dtype, ()), PLAIN, (), self._table(argument.code))
             if not isinstance(argument, View) or argument.slot.kind != "constant":
                 return argument
-            slot = self._weight(self.weight_names[argument.slot.index])
-            return replace(argument, slot=Slot(slot.kind, slot.index, argument.slot.offset))
+            return replace(argument, slot=self._in_constants(argument.slot))
 
         arguments = [placed(argument) for argument in call.arguments]
         if any(map(is_not, arguments, call.arguments)):
@@ -276,7 +278,15 @@ class Assembler:
         ]
 
     def _host_slot(self, name: str) -> Slot:
-        return self._weight(name) if name in self.weights else self.memory.views[name].slot
+        if name in self.weights:
+            return self._weight(name)
+        slot = self.memory.views[name].slot
+        return self._in_constants(slot) if slot.kind == "constant" else slot
+
+    def _in_constants(self, slot: Slot) -> Slot:
+        """A slot of a view of a weight, which counts the graph's weights, as one of the program's constants."""
+        kept = self._weight(self.weight_names[slot.index])
+        return Slot(kept.kind, kept.index, slot.offset)
 
     def _weight(self, name: str) -> Slot:
         """Where a weight lies that some step reads as it is."""

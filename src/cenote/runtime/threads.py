@@ -214,6 +214,14 @@ def team_at_rest(threads: int, abi: DriverAbi) -> Team:
     return family[caller // 64 % len(family)]  # identifiers are addresses
 
 
+def teams_are_taken(threads: int) -> bool:
+    """Whether a run on so many threads would have to wait: all teams that the cores hold are in a run."""
+    first = _teams.get(threads)
+    if first is None or len(first.family) < physical_cores() // threads:
+        return False
+    return all(each.runner for each in first.family)
+
+
 def _dismiss_all() -> None:
     """At exit: workers must be out of native code before the interpreter takes itself apart."""
     for each in [each for first in list(_teams.values()) for each in first.family]:
