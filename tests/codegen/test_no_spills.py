@@ -18,6 +18,8 @@ from cenote.kernels.conv.depthwise import DepthwiseSpec, widest_group, widest_ro
 from cenote.kernels.conv.direct import ConvDirectSpec, widest
 from cenote.kernels.conv.winograd import WinogradSpec
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.product.attention import AttentionSpec, most_queries
+from cenote.kernels.product.tiles import ProductSpec
 from tests.targets import anywhere, runnable
 
 pytestmark = pytest.mark.skipif(
@@ -132,6 +134,28 @@ def hot_specs(target: Target) -> list[KernelSpec]:
     for m in (4, 2):
         specs.append(WinogradSpec("fused", m, 3, m, 3, 2, False, False, relu, pool=True))
     specs.append(WinogradSpec("product", 4, 3, 4, 3, 3, False, True, relu))
+    most = 4 if target.registers > 16 else 2
+    width = widest(most, target.registers)
+    specs += [
+        ProductSpec(most, True, width, 1, a, in_place, b, 1, True, False, relu)
+        for a, in_place, b in (("rows", True, "rows"), ("columns", True, "direct"), ("rows", False, "packed"))
+    ]
+    specs += [
+        AttentionSpec(
+            most,
+            True,
+            most,
+            True,
+            most_queries(most, clip, target.registers),
+            1,
+            mask,
+            True,
+            False,
+            True,
+            clip,
+        )
+        for mask, clip in (("", False), ("f32", True))
+    ]
     return specs
 
 
@@ -145,7 +169,8 @@ def fused_targets() -> list[Target]:
     [pytest.param(t, spec, id=f"{t.name}-{spec.symbol}") for t in fused_targets() for spec in hot_specs(t)],
 )
 def test_inner_loops_keep_vectors_in_registers(target: Target, spec: KernelSpec) -> None:
-    least = 40 if isinstance(spec, WinogradSpec) else 0  # its transforms may spill: they are a few percent
+    # Winograd's transforms, and the transpositions and powers of attention, may spill: they are a few percent.
+    least = 40 if isinstance(spec, WinogradSpec | AttentionSpec) else 0
     text = jit.assembly(spec.emit(target))
     found = spills(text, least)
     assert not found, f"{len(found)} vector spills, first: {found[0].strip()}"

@@ -1,15 +1,17 @@
-"""Attention: softmax(scale Q K' + mask) V for a band of queries at a time, without the scores ever leaving the caches.
+"""Attention: softmax(scale Q K' + mask) V for a group of queries at a time, without the scores ever leaving the caches.
 
-    item = pair of matrices, band of queries                                emitted
-      copy the band of Q, scaled: scratch                                   emitted
-      for group of keys:                                                    emitted
-        for tile of queries: scores = Q K' + mask                           emitted, tiles as in `tiles.py`
-      for query: largest score, powers and their sum                        emitted
-      for group of V's columns, chunk of keys:                              emitted
-        for tile: sums += powers * V, at the end times 1 / sum of powers    emitted
+    item = pair of matrices, group of queries                              emitted
+      scratch = scale Q', transposed                                       emitted
+      for chunk of keys:                                                   emitted
+        scores = mask                                                      emitted, where there is one per query
+        for tile of keys: scores += K Q', and each query's largest         emitted, queries in the lanes
+        powers of the scores less the largest so far, and their sums       emitted
+        for group of V's columns, tile of queries:                         emitted
+          sums = sums * what the largest has grown by + powers * V         after the last chunk / sum of powers
 
-K' and V come in panels. The scores of a band lie in scratch, a chunk of keys of one tile in one place, so that a chunk
-of V is used by all tiles while it is in the first cache. Sums are in float32, each in one order whatever the threads.
+With the queries in the lanes, K is read as numbers that are spread and V as vectors, so both are read where they lie,
+and neither the largest score nor the sum of powers is searched for across lanes. A chunk's scores and its part of V
+stay in the nearest caches, however many keys there are. Every sum is in float32, over the keys in one order.
 """
 
 from __future__ import annotations
@@ -22,38 +24,46 @@ import numpy as np
 
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32, I32, Pointer, Scalar, Value
+from cenote.codegen.values import F32, Scalar, Value
 from cenote.codegen.variables import Variable
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
+from cenote.kernels.conv.direct import widest
+from cenote.kernels.lanes import transposed
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 OPERANDS = ("q", "k", "v", "mask", "y")
 NUMBERS = (
-    "queries", "keys", "columns", "tiles", "band", "bands", "key_groups", "value_groups",
-    "q_row", "mask_row", "y_row", "offset",  # keys that precede the queries
+    "queries", "keys", "depth", "columns", "wide", "groups",  # groups of queries: of `blocks` vectors; all
+    "chunk", "chunks", "value_wide", "value_groups",  # keys of a chunk; groups of columns of `value_blocks`; all
+    "q_row", "k_row", "v_row", "mask_row", "y_row", "offset",  # keys that precede the queries
 )  # fmt: skip
-GROUPS = 2  # of keys in a chunk
+UNROLL = 4  # steps of a sum at a time
+SPARE = 8  # rows that tiles may write past the last
+PER_QUERY = 4  # numbers
 
 
 @dataclass(frozen=True)
 class AttentionSpec(KernelSpec):
-    """`blocks` vectors of keys, or of V's columns (`value_blocks`), by `width` queries in registers.
+    """Groups of `blocks` vectors of queries, of `value_blocks` vectors of V's columns; `mixed`: or of one less.
 
-    `depth` is the size of a head. `mask`: the type of a mask ("" none; bool: what to attend; else added), whose columns
-    are contiguous. `causal`: query i attends keys up to i + offset. `zeros`: a query without any key gives zeros, else
-    NaN.
+    `width`: queries that are multiplied by V at a time. `mask`: the type of a mask ("" none; bool: what to attend; else
+    added), whose columns are contiguous; `per_query`: it has a row for each. `causal`: query i attends keys up to
+    i + offset. `zeros`: a query without any key gives zeros, else NaN. `clip`: V's columns may end within a vector.
     """
 
     blocks: int
+    mixed: bool
     value_blocks: int
+    value_mixed: bool
     width: int
-    depth: int
     outer: int
     mask: str
+    per_query: bool
     causal: bool
     zeros: bool
+    clip: bool
     q_type: np.dtype[Any] = field(default=FLOAT32)
     y_type: np.dtype[Any] = field(default=FLOAT32)
 
@@ -79,201 +89,288 @@ class AttentionSpec(KernelSpec):
         return kernel
 
 
+def most_queries(value_blocks: int, clip: bool, registers: int) -> int:
+    """Queries that are multiplied by V at a time: the mask of a clipped vector takes registers too."""
+    return widest(value_blocks, registers - 2 * clip)
+
+
+def scratch_elements(row: int, depth: int, chunk: int, columns: int) -> int:
+    """Elements of scratch for groups of `row` queries; `depth` and `columns` in whole vectors."""
+    return row * (depth + chunk + SPARE + PER_QUERY) + (row + SPARE) * columns
+
+
 class _Emitter:
     def __init__(self, spec: AttentionSpec, k: Kernel, lanes: int) -> None:
         self.spec, self.k, self.lanes = spec, k, lanes
-        self.group = spec.blocks * lanes  # keys
-        self.chunk = GROUPS * self.group
-        self.padded = -(-spec.depth // lanes) * lanes
-        self.value_row = spec.value_blocks * lanes
+        self.row = spec.blocks * lanes  # queries of a group
+        whole = (k.number("depth") + (lanes - 1)) // lanes * lanes
+        self.turned = k.scratch.cast(F32)  # scale Q'
+        numbers = self.turned + whole * self.row
+        self.largest, self.before, self.totals, self.factors = (
+            numbers + n * self.row for n in range(PER_QUERY)
+        )
+        self.scores = numbers + PER_QUERY * self.row
+        self.sums = self.scores + (k.number("chunk") + SPARE) * self.row
 
     def run(self) -> None:
-        k, spec = self.k, self.spec
-        bands, band = k.number("bands"), k.number("band")
-        self.chunks = (k.number("key_groups") + (GROUPS - 1)) // GROUPS
-        rows = band * spec.width
-        self.copied = k.scratch.cast(F32)
-        self.scores = self.copied + rows * self.padded
-        self.sums = self.scores + rows * (self.chunks * self.chunk)
-        self.factors = self.sums + rows * self.value_row
+        k, lanes, blocks = self.k, self.lanes, self.spec.blocks
+        groups, wide, chunk = k.number("groups"), k.number("wide"), k.number("chunk")
         for item in k.range(k.begin, k.end):
             self.q, self.keys, self.v, self.mask, self.y = axis_pointers(
-                k, spec.outer, OPERANDS, item // bands
+                k, self.spec.outer, OPERANDS, item // groups
             )
-            self.first = (item % bands) * band
-            self.last = k.min_drop_nan(self.first + band, k.number("tiles"))
-            self.attended = k.number("keys")  # by the band's last query
-            if spec.causal:
-                end = self.last * spec.width + k.number("offset")
-                self.attended = k.max_drop_nan(k.min_drop_nan(self.attended, end), k.integer(0))
-            self.groups = (self.attended + (self.group - 1)) // self.group
-            for tile, rows_of in self.tiles():
-                self.copy(tile, rows_of)
-            for group in k.range(0, self.groups):
-                for tile, rows_of in self.tiles():
-                    self.score(group, tile, rows_of)
-            for tile, _ in self.tiles():
-                for row in k.range(0, spec.width):
-                    self.normalize(tile, row)
-            for group in k.range(0, k.number("value_groups")):
-                self.average(group)
+            group = item % groups
+            first, vectors = group * blocks, k.integer(blocks)
+            if self.spec.mixed:
+                self.is_wide = group < wide
+                first = k.select(self.is_wide, first, group * (blocks - 1) + wide)
+                vectors = k.select(self.is_wide, vectors, vectors - 1)
+            self.first = first * lanes
+            self.count = k.min_drop_nan(k.number("queries") - self.first, vectors * lanes)
+            self.turn(vectors)
+            attended = k.number("keys")  # by the group's last query
+            chunks = k.number("chunks")
+            if self.spec.causal:
+                end = self.first + self.count + k.number("offset")
+                attended = k.max_drop_nan(k.min_drop_nan(attended, end), k.integer(0))
+                chunks = k.max_drop_nan((attended + (chunk - 1)) // chunk, k.integer(1))
+            for index in k.range(0, chunks):
+                begin = index * chunk
+                count = k.min_drop_nan(attended - begin, chunk)
+                self.chunk(begin, count, index.equals(0), (index + 1).equals(chunks))
 
-    def tiles(self) -> Iterator[tuple[Value, list[Value]]]:
-        """Emitted loop over the band's tiles: the number in the band, its queries. Those past the last are the last."""
+    def chunk(self, begin: Value, count: Value, is_first: Value, is_last: Value) -> None:
+        if self.spec.per_query:
+            self.turn_mask(begin, count)
+        for blocks in self.widths():
+            self.score(blocks, begin, count)
+            self.normalize(blocks, count, is_last)
+        for column, value_blocks in self.column_groups():
+            self.average(column, value_blocks, begin, count, is_first, is_last)
+
+    def widths(self) -> Iterator[int]:
+        """Emitted branches: vectors of the group at hand."""
+        if not self.spec.mixed:
+            yield self.spec.blocks
+            return
+        with self.k.when(self.is_wide):
+            yield self.spec.blocks
+        with self.k.unless(self.is_wide):
+            yield self.spec.blocks - 1
+
+    def tiles(self, count: Value, width: int) -> Iterator[tuple[Value, int]]:
+        """Emitted loops over tiles of `width` and of one less: where each begins, and its rows.
+
+        They cover `count` exactly where two such numbers can, else the last one has rows too many.
+        """
         k = self.k
+        if width == 1:
+            for row in k.range(0, count):
+                yield row, 1
+            return
+        tiles = (count + (width - 1)) // width
+        wide = k.max_drop_nan(count - tiles * (width - 1), k.integer(0))
+        for tile in k.range(0, wide):
+            yield tile * width, width
+        for tile in k.range(wide, tiles):
+            yield tile * (width - 1) + wide, width - 1
+
+    # ---- queries and mask in the lanes ------------------------------------------------------------------------
+
+    def turn(self, vectors: Value) -> None:
+        """Copy the group's queries, scaled and transposed: those past the last are the last."""
+        k, lanes = self.k, self.lanes
+        depth, scale, most = k.number("depth"), k.number("scale"), k.number("queries") - 1
+        for block in k.range(0, vectors):
+            start = self.first + block * lanes
+            rows = [self.q + k.min_drop_nan(start + lane, most) * k.number("q_row") for lane in range(lanes)]
+            for at in k.range(0, depth, lanes):
+                mask = k.tail_mask(depth - at, lanes)
+                loaded = [row.load(at, lanes, mask).to(F32) * scale for row in rows]
+                to = self.turned + (at * self.row + block * lanes)
+                for index, vector in enumerate(transposed(k, loaded)):
+                    to.store(vector, index * self.row)
+        for first in range(0, self.row, lanes):
+            self.largest.store(k.constant(F32, float("-inf"), lanes), first)
+            self.before.store(k.constant(F32, float("-inf"), lanes), first)
+            self.totals.store(k.constant(F32, 0.0, lanes), first)
+
+    def turn_mask(self, begin: Value, count: Value) -> None:
+        """The mask of a chunk becomes its scores: what is to be added, a row per key."""
+        k, lanes = self.k, self.lanes
         most = k.number("queries") - 1
-        for tile in k.range(self.first, self.last):
-            start = tile * self.spec.width
-            yield tile - self.first, [k.min_drop_nan(start + row, most) for row in range(self.spec.width)]
+        for block in k.range(0, (self.count + (lanes - 1)) // lanes):
+            start = self.first + block * lanes
+            rows = [
+                self.mask + (k.min_drop_nan(start + lane, most) * k.number("mask_row") + begin)
+                for lane in range(lanes)
+            ]
+            for at in k.range(0, count, lanes):
+                mask = k.tail_mask(count - at, lanes)
+                loaded = [self.added(row.load(at, lanes, mask)) for row in rows]
+                to = self.scores + (at * self.row + block * lanes)
+                for index, vector in enumerate(transposed(k, loaded)):
+                    with k.when(at + index < count):
+                        to.store(vector, index * self.row)
 
-    def score_place(self, tile: Value, chunk: Value) -> Pointer:
-        """The scores of a tile for a chunk of keys; its rows follow each other."""
-        return self.scores + (tile * self.chunks + chunk) * (self.spec.width * self.chunk)
-
-    def copy(self, tile: Value, rows: Sequence[Value]) -> None:
-        k, lanes, scale = self.k, self.lanes, self.k.number("scale")
-        to = self.copied + tile * (self.spec.width * self.padded)
-        for index, row in enumerate(rows):
-            source = self.q + row * k.number("q_row")
-            for at in range(0, self.spec.depth, lanes):
-                left = self.spec.depth - at
-                mask = None if left >= lanes else k.tail_mask(left, lanes)
-                to.store(source.load(at, lanes, mask).to(F32) * scale, index * self.padded + at, mask)
+    def added(self, loaded: Value) -> Value:
+        """What a mask's elements add to scores."""
+        if self.spec.mask != "bool":
+            return loaded.to(F32)
+        closed = self.k.constant(F32, float("-inf"), loaded.lanes)
+        return self.k.select(loaded.differs(0), self.k.constant(F32, 0.0, loaded.lanes), closed)
 
     # ---- scores -----------------------------------------------------------------------------------------------
 
-    def score(self, group: Value, tile: Value, rows: Sequence[Value]) -> None:
-        """The scores of a tile for a group of keys; minus infinity for keys that are not there or not attended."""
-        k, lanes, spec = self.k, self.lanes, self.spec
-        zero = k.constant(F32, 0.0, lanes)
-        sums = [[k.variable(zero) for _ in range(spec.blocks)] for _ in rows]
-        copied = self.copied + tile * (spec.width * self.padded)
-        panel = self.keys + group * (spec.depth * self.group)
-        self.multiply(sums, copied, self.padded, panel, self.group, k.integer(spec.depth))
-        chunk, part = group // GROUPS, group % GROUPS
-        to = self.score_place(tile, chunk) + part * self.group
-        closed = k.constant(F32, float("-inf"), lanes)
-        column = group * self.group
-        there = [
-            k.tail_mask(k.number("keys") - column - block * lanes, lanes) for block in range(spec.blocks)
-        ]
-        for index, row in enumerate(rows):
-            for block, total in enumerate(sums[index]):
-                value, open_, first = total.value, there[block], column + block * lanes
-                if spec.mask:
-                    value = self.masked(
-                        value, self.mask + (row * k.number("mask_row") + first), open_, closed
-                    )
-                if spec.causal:
-                    open_ = k.tail_mask(
-                        k.min_drop_nan(k.number("keys"), row + k.number("offset") + 1) - first, lanes
-                    )
-                to.store(k.select(open_, value, closed), index * self.chunk + block * lanes)
-
-    def masked(self, value: Value, mask: Pointer, there: Value, closed: Value) -> Value:
+    def score(self, blocks: int, begin: Value, count: Value) -> None:
+        """The scores of a chunk's keys, and the largest of each query. Keys past the last are the last."""
         k, lanes = self.k, self.lanes
-        loaded = mask.load(0, lanes, there)
-        if self.spec.mask == "bool":
-            return k.select(loaded.to(I32).differs(0), value, closed)
-        return value + loaded.to(F32)
-
-    def multiply(
-        self, sums: Sequence[Sequence[Variable]], a: Pointer, a_row: int, b: Pointer, b_row: int, count: Value
-    ) -> None:
-        """Add the products of so many steps; rows of A lie `a_row` apart, those of B `b_row`."""
-        k, unroll = self.k, 8
-        left, right = k.cursor(a), k.cursor(b)
-        whole = count // unroll
-
-        def step(index: int) -> None:
-            vectors = [
-                right.at.load(index * b_row + block * self.lanes, self.lanes) for block in range(len(sums[0]))
+        keys = self.keys + begin * k.number("k_row")
+        for start, rows in self.tiles(count, widest(blocks, k.target.registers)):
+            places = [k.min_drop_nan(start + row, count - 1) for row in range(rows)]
+            sources = [k.cursor(keys + place * k.number("k_row")) for place in places]
+            sums = self.zeros(rows, blocks)
+            vectors = k.cursor(self.turned)
+            for steps in self.steps(k.number("depth")):
+                for index in range(steps):
+                    right = [vectors.at.load(index * self.row + o * lanes, lanes) for o in range(blocks)]
+                    for totals, source in zip(sums, sources, strict=True):
+                        self.add(totals, source.at.broadcast(index, lanes), right)
+                for source in sources:
+                    source.move(steps)
+                vectors.move(steps * self.row)
+            values = [
+                [self.masked(total.value, place, block, begin) for block, total in enumerate(totals)]
+                for place, totals in zip(places, sums, strict=True)
             ]
-            for row, totals in enumerate(sums):
-                spread = left.at.broadcast(row * a_row + index, self.lanes)
-                for vector, total in zip(vectors, totals, strict=True):
-                    total.value = k.fma(spread, vector, total.value)
+            self.keep(values, start, blocks)
 
-        for _ in k.range(0, whole):
-            for index in range(unroll):
-                step(index)
-            left.move(unroll)
-            right.move(unroll * b_row)
-        for _ in k.range(whole * unroll, count):
-            step(0)
-            left.move(1)
-            right.move(b_row)
+    def keep(self, values: Sequence[Sequence[Value]], start: Value, blocks: int) -> None:
+        """Store the scores of a tile."""
+        k, lanes = self.k, self.lanes
+        to = self.scores + start * self.row
+        for block in range(blocks):
+            most = self.largest.load(block * lanes, lanes)
+            for index, row in enumerate(values):
+                most = k.max_drop_nan(row[block], most)  # a NaN makes the sum of powers NaN
+                to.store(row[block], index * self.row + block * lanes)
+            self.largest.store(most, block * lanes)
+
+    def masked(self, value: Value, place: Value, block: int, begin: Value) -> Value:
+        """A score with the mask; minus infinity where a key is not attended."""
+        k, lanes, spec = self.k, self.lanes, self.spec
+        if spec.mask:
+            if spec.per_query:
+                extra = self.scores.load(place * self.row + block * lanes, lanes)
+            else:
+                extra = k.splat(self.added((self.mask + (begin + place)).load()), lanes)
+            value = k.select(extra < 0.0, extra, value) if spec.mask == "bool" else value + extra
+        if spec.causal:
+            before = k.tail_mask(begin + place - k.number("offset") - self.first - block * lanes, lanes)
+            value = k.select(before, k.constant(F32, float("-inf"), lanes), value)
+        return value
 
     # ---- softmax ----------------------------------------------------------------------------------------------
 
-    def row_of_scores(self, tile: Value, row: Value) -> Iterator[list[Pointer]]:
-        """Emitted loop over the groups of a query's scores: where their vectors lie."""
-        for group in self.k.range(0, self.groups):
-            place = self.score_place(tile, group // GROUPS) + (row * self.chunk + group % GROUPS * self.group)
-            yield [place + block * self.lanes for block in range(self.spec.blocks)]
-
-    def normalize(self, tile: Value, row: Value) -> None:
-        """Turn scores into powers of e, and keep 1 / their sum."""
+    def normalize(self, blocks: int, count: Value, is_last: Value) -> None:
+        """Turn a chunk's scores into powers of e. `factors` becomes what earlier sums are to be multiplied by, `totals`
+        the sum of all powers; after the last chunk 1 / that sum."""
         k, lanes = self.k, self.lanes
-        most = k.variable(k.constant(F32, float("-inf"), lanes))
-        for places in self.row_of_scores(tile, row):
-            values = [place.load(0, lanes) for place in places]
-            while len(values) > 1:
-                pairs = [k.maximum(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
-                values = [*pairs, *values[2 * len(pairs) :]]
-            most.value = k.maximum(most.value, values[0])
-        largest = k.reduce(most.value, "maximum")
-        # A query without keys: the powers of minus infinity are zeros.
-        finite = k.select(largest.equals(float("-inf")), k.constant(F32, 0.0), largest)
-        shift = k.splat(finite, lanes)
-        total = k.variable(k.constant(F32, 0.0, lanes))
-        for places in self.row_of_scores(tile, row):
-            powers = [math.exp(k, place.load(0, lanes) - shift) for place in places]
-            for place, power in zip(places, powers, strict=True):
-                place.store(power)
-                total.value = total.value + power
-        whole = k.reduce(total.value, "add")
-        factor = 1.0 / whole
-        if self.spec.zeros:
-            factor = k.select(whole.equals(0.0), k.constant(F32, 0.0), factor)
-        self.factors.store(factor, tile * self.spec.width + row)
+        shifts, totals = [], []
+        for at in range(0, blocks * lanes, lanes):
+            largest = self.largest.load(at, lanes)
+            # A query without keys: the powers of minus infinity are zeros.
+            shifts.append(k.select(largest.equals(float("-inf")), k.constant(F32, 0.0, lanes), largest))
+            grown = math.exp_falling(k, self.before.load(at, lanes) - shifts[-1])
+            self.before.store(largest, at)
+            self.factors.store(grown, at)
+            totals.append(k.variable(self.totals.load(at, lanes) * grown))
+        for row in k.range(0, count):
+            place = self.scores + row * self.row
+            for block in range(blocks):
+                power = math.exp_falling(k, place.load(block * lanes, lanes) - shifts[block])
+                place.store(power, block * lanes)
+                totals[block].value = totals[block].value + power
+        for block, total in enumerate(totals):
+            self.totals.store(total.value, block * lanes)
+        with k.when(is_last):
+            for block, total in enumerate(totals):
+                factor = 1.0 / total.value
+                if self.spec.zeros:
+                    factor = k.select(total.value.equals(0.0), k.constant(F32, 0.0), factor)
+                self.totals.store(factor, block * lanes)
 
     # ---- averages ---------------------------------------------------------------------------------------------
 
-    def average(self, group: Value) -> None:
-        """A group of V's columns for all tiles, chunk by chunk of keys."""
-        k, lanes, spec = self.k, self.lanes, self.spec
-        column = group * self.value_row
-        panel = self.v + group * (k.number("keys") * self.value_row)
-        masks = [
-            k.tail_mask(k.number("columns") - column - o * lanes, lanes) for o in range(spec.value_blocks)
-        ]
-        for chunk in k.range(
-            0, k.max_drop_nan((self.attended + (self.chunk - 1)) // self.chunk, k.integer(1))
-        ):
-            begin = chunk * self.chunk
-            end = k.min_drop_nan(begin + self.chunk, self.attended)
-            is_last = end >= self.attended
-            for tile, rows in self.tiles():
-                kept = self.sums + tile * (spec.width * self.value_row)
-                zero = k.constant(F32, 0.0, lanes)
-                sums = [[k.variable(zero) for _ in range(spec.value_blocks)] for _ in rows]
-                with k.when(chunk > 0):
-                    for index, totals in enumerate(sums):
-                        for block, total in enumerate(totals):
-                            total.value = kept.load(index * self.value_row + block * lanes, lanes)
-                place = self.score_place(tile, chunk)
-                self.multiply(
-                    sums, place, self.chunk, panel + begin * self.value_row, self.value_row, end - begin
-                )
-                with k.unless(is_last):
-                    for index, totals in enumerate(sums):
-                        for block, total in enumerate(totals):
-                            kept.store(total.value, index * self.value_row + block * lanes)
-                with k.when(is_last):
-                    for index, row in enumerate(rows):
-                        factor = self.factors.broadcast(tile * spec.width + index, lanes)
-                        to = self.y + (row * k.number("y_row") + column)
-                        for block, total in enumerate(sums[index]):
-                            value = (total.value * factor).to(to.element)
-                            to.store(value, block * lanes, masks[block])
+    def column_groups(self) -> Iterator[tuple[Value, int]]:
+        """Emitted loops over groups of V's columns: the first of each, and its vectors."""
+        k, lanes, blocks = self.k, self.lanes, self.spec.value_blocks
+        wide, groups = k.number("value_wide"), k.number("value_groups")
+        for group in k.range(0, wide):
+            yield group * (blocks * lanes), blocks
+        if self.spec.value_mixed:
+            for group in k.range(wide, groups):
+                yield (group * (blocks - 1) + wide) * lanes, blocks - 1
+
+    def average(
+        self, column: Value, blocks: int, begin: Value, count: Value, is_first: Value, is_last: Value
+    ) -> None:
+        """A group of V's columns for all queries."""
+        k, lanes = self.k, self.lanes
+        masks: list[Value | None] = [None] * blocks
+        if self.spec.clip:
+            left = k.number("columns") - column
+            masks[-1] = k.tail_mask(left - (blocks - 1) * lanes, lanes)
+        v = self.v + (begin * k.number("v_row") + column)
+        for start, rows in self.tiles(self.count, self.spec.width):
+            kept = self.sums + (column * (self.row + SPARE) + start * (blocks * lanes))
+            places = [
+                (index, o, (index * blocks + o) * lanes) for index in range(rows) for o in range(blocks)
+            ]
+            sums = self.zeros(rows, blocks)
+            with k.unless(is_first):
+                factors = [self.factors.broadcast(start + index, lanes) for index in range(rows)]
+                for index, block, at in places:
+                    sums[index][block].value = kept.load(at, lanes) * factors[index]
+            powers, source = k.cursor(self.scores + start), k.cursor(v)
+            for steps in self.steps(count):
+                for index in range(steps):
+                    right = [source.at.load(o * lanes, lanes, mask) for o, mask in enumerate(masks)]
+                    source.move(k.number("v_row"))
+                    for row, totals in enumerate(sums):
+                        self.add(totals, powers.at.broadcast(index * self.row + row, lanes), right)
+                powers.move(steps * self.row)
+            with k.unless(is_last):
+                for index, block, at in places:
+                    kept.store(sums[index][block].value, at)
+            with k.when(is_last):
+                self.finish(sums, start, column, masks)
+
+    def finish(
+        self, sums: Sequence[Sequence[Variable]], start: Value, column: Value, masks: Sequence[Value | None]
+    ) -> None:
+        k, lanes = self.k, self.lanes
+        for index, totals in enumerate(sums):
+            with k.when(start + index < self.count):
+                factor = self.totals.broadcast(start + index, lanes)
+                to = self.y + ((self.first + start + index) * k.number("y_row") + column)
+                for block, (total, mask) in enumerate(zip(totals, masks, strict=True)):
+                    to.store((total.value * factor).to(to.element), block * lanes, mask)
+
+    # ---- sums -------------------------------------------------------------------------------------------------
+
+    def zeros(self, rows: int, blocks: int) -> list[list[Variable]]:
+        zero = self.k.constant(F32, 0.0, self.lanes)
+        return [[self.k.variable(zero) for _ in range(blocks)] for _ in range(rows)]
+
+    def steps(self, count: Value) -> Iterator[int]:
+        """Emitted loops over the steps of a sum: how many are emitted at a time."""
+        whole = count // UNROLL
+        for _ in self.k.range(0, whole):
+            yield UNROLL
+        for _ in self.k.range(whole * UNROLL, count):
+            yield 1
+
+    def add(self, sums: Sequence[Variable], left: Value, right: Sequence[Value]) -> None:
+        for total, vector in zip(sums, right, strict=True):
+            total.value = self.k.fma(left, vector, total.value)

@@ -1,24 +1,27 @@
-"""From the sizes and views of attention to calls: K' and V into panels, then bands of queries."""
+"""From the sizes and views of attention to calls: K and V as they lie or copied, then groups of queries."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
-from cenote.core.types import short_name
+from cenote.core.types import FLOAT32, short_name
 from cenote.kernels.base import Argument, Call, View
-from cenote.kernels.conv.direct import widest
-from cenote.kernels.product.attention import GROUPS, OPERANDS, AttentionSpec
+from cenote.kernels.conv.tile_widths import TileWidths, tile_widths
+from cenote.kernels.product.attention import OPERANDS, AttentionSpec, most_queries, scratch_elements
 from cenote.kernels.product.attention_few import FewQueriesSpec
-from cenote.kernels.product.panels import Panels, is_one, panel_call
+from cenote.kernels.product.panels import Panels, cut_exactly, is_one, panel_call
 from cenote.kernels.strided_axes import Axis, axis_words, position_count
 
-_BAND = 16  # tiles of queries that use a group of keys while it is in the first cache
+CHUNK = 128  # keys at a time
 _MACS_PER_SECOND = 40e9
-_FEW = 4  # queries
+_FEW, _MANY = 2, 256  # queries
 _DEEP = 128  # of a head that lies in registers
 _PIECE = 100e-6  # seconds of work that a thread takes at a time
 
@@ -29,6 +32,7 @@ class AttentionProblem:
 
     `axes` are batch axes with their steps in (Q, K, V, mask, y); `*_row` are steps from row to row, `k_column` and
     `v_column` from column to column (in Q, the mask and y columns are contiguous). `offset`: see AttentionSpec.
+    `stored` is the type of Q, K and V.
     """
 
     queries: int
@@ -47,22 +51,7 @@ class AttentionProblem:
     causal: bool
     offset: int
     zeros: bool
-
-    def panels(self, target: Target) -> tuple[Panels, Panels]:
-        """Of K' (depth x keys) and V."""
-        lanes = target.lanes()
-        most = 4 if target.registers > 16 else 2
-        value_blocks = max(1, min(most, -(-self.columns // lanes)))
-        key_blocks = most
-        if not is_size(self.keys):
-            vectors = -(-self.keys // lanes)
-            # Two vectors a group leave less to compute past the last key (197: 14 vectors, not 16) at 3 % per vector.
-            key_blocks = min(
-                (most, 2), key=lambda blocks: -(-vectors // blocks) * blocks * (1 + 0.06 / blocks)
-            )
-        return Panels(self.depth, self.keys, key_blocks, lanes), Panels(
-            self.keys, self.columns, value_blocks, lanes
-        )
+    stored: np.dtype[Any] = field(default=FLOAT32)
 
     @property
     def few(self) -> bool:
@@ -76,11 +65,28 @@ class AttentionProblem:
         )
 
     def packed_elements(self, target: Target) -> tuple[int, ...]:
-        """Elements of K' and V in panels; none where they are not packed."""
+        """Elements of the copies of K and V; none where they are read as they lie."""
+        sizes = [position_count(self._own(operand)) * rows.size for operand, rows in self._copies(target)]
+        return tuple(sizes)
+
+    def _copies(self, target: Target) -> list[tuple[int, Panels]]:
+        """Which of K (1) and V (2) are copied to rows of float32, and to which."""
         if self.few:
-            return ()
-        keys, values = self.panels(target)
-        return position_count(self._own(1)) * keys.size, position_count(self._own(2)) * values.size
+            return []
+        half, lanes = self.stored != np.float32, target.lanes()
+        copies = []
+        if half or not is_one(self.k_column):
+            copies.append((1, Panels(self.keys, self.depth, -(-self.depth // lanes), lanes)))
+        if half or not is_one(self.v_column) or self._rereads_strided:
+            copies.append((2, Panels(self.keys, self.columns, -(-self.columns // lanes), lanes)))
+        return copies
+
+    @property
+    def _rereads_strided(self) -> bool:
+        """Whether rows of V that lie apart are read for many queries: in steps they share few sets of the nearest cache
+        (12 heads of 64, 512 queries: in place 10 % longer)."""
+        apart = is_size(self.v_row) or self.v_row != self.columns
+        return apart and (is_size(self.queries) or self.queries >= _MANY)
 
     def _own(self, operand: int) -> list[Axis]:
         """The batch axes along which an operand differs."""
@@ -96,41 +102,59 @@ class AttentionProblem:
         between: Sequence[View],
         target: Target,
     ) -> Iterator[Call]:
-        """Pack K' and V into `between`, then attend."""
+        """Copy K and V into `between` where need be, then attend."""
         if self.few:
             yield self._few_call(q, k, v, mask, y, target)
             return
-        keys, values = self.panels(target)
-        yield panel_call(keys, k, self.k_column, self.k_row, self._own(1), between[0])
-        yield panel_call(values, v, self.v_row, self.v_column, self._own(2), between[1])
-        width = widest(max(keys.blocks, values.blocks), target.registers)
+        sources, rows, axes = [k, v], [self.k_row, self.v_row], self.axes
+        steps = [(self.k_row, self.k_column), (self.v_row, self.v_column)]
+        for (operand, panels), to in zip(self._copies(target), between, strict=True):
+            x, (row, column) = sources[operand - 1], steps[operand - 1]
+            yield panel_call(panels, x, row, column, self._own(operand), to)
+            sources[operand - 1], rows[operand - 1] = to, panels.width
+            axes = _copied_axes(axes, operand, panels.size)
+        yield self._attend((q, *sources), rows, axes, mask, y, target)
+
+    def _attend(
+        self, operands: Sequence[View], rows: Sequence[int], axes: Sequence[Axis], mask: View | None, y: View,
+        target: Target,
+    ) -> Call:  # fmt: skip
+        """The call, for K and V whose rows are contiguous and begin so many elements apart."""
+        q, k, v = operands
+        lanes = target.lanes()
+        most = 4 if target.registers > 16 else 2
+        groups = _query_groups(-(-self.queries // lanes), most)
+        vectors = -(-self.columns // lanes)
+        value_blocks, value_groups, value_wide = cut_exactly(vectors, most)
+        clip = self.columns % lanes != 0
+        width = most_queries(value_blocks, clip, target.registers)
         if not is_size(self.queries):
             width = min(width, self.queries)
-        spec = AttentionSpec(
-            keys.blocks, values.blocks, width, self.depth, len(self.axes), _mask_type(mask), self.causal, self.zeros,
-            q.type.dtype, y.type.dtype,
+        specs = tuple(
+            AttentionSpec(
+                blocks, is_size(groups.wide) or groups.wide < groups.tiles, value_blocks, value_wide < value_groups,
+                width, len(axes), _mask_type(mask), _moves(self.mask_row), self.causal,
+                self.zeros, clip, q.type.dtype, y.type.dtype,
+            )
+            for blocks in groups.widths
         )  # fmt: skip
-        tiles = -(-self.queries // width)
-        chunk = GROUPS * keys.width
-        score_bytes = 4 * width * maximum(1, -(-self.keys // chunk)) * chunk
-        band = minimum(_BAND, maximum(1, target.l2_bytes // 4 // score_bytes))
-        bands = -(-tiles // band)
-        band = -(-tiles // bands)
-        bands = -(-tiles // band)
+        chunks = maximum(1, -(-self.keys // CHUNK))
+        chunk = -(-self.keys // chunks)
         words: dict[str, Argument] = {
-            "q": q, "k": between[0], "v": between[1], "mask": mask, "y": y, "queries": self.queries, "keys": self.keys,
-            "columns": self.columns, "tiles": tiles, "band": band, "bands": bands, "key_groups": keys.groups,
-            "value_groups": values.groups, "q_row": self.q_row, "mask_row": self.mask_row, "y_row": self.y_row,
-            "offset": self.offset, "scale": float(self.scale), **axis_words(self._packed(keys, values), OPERANDS),
+            "q": q, "k": k, "v": v, "mask": mask, "y": y, "queries": self.queries, "keys": self.keys,
+            "depth": self.depth, "columns": self.columns, "wide": groups.wide, "groups": groups.tiles, "chunk": chunk,
+            "chunks": chunks, "value_wide": value_wide, "value_groups": value_groups, "q_row": self.q_row,
+            "k_row": rows[0], "v_row": rows[1], "mask_row": self.mask_row, "y_row": self.y_row, "offset": self.offset,
+            "scale": float(self.scale), **axis_words(axes, OPERANDS),
         }  # fmt: skip
-        padded = -(-self.depth // keys.lanes) * keys.lanes
-        scratch = band * (score_bytes + 4 * width * (padded + values.width + 1))
-        seconds = maximum(1, band * width * self.keys * (self.depth + self.columns)) / _MACS_PER_SECOND
-        items = position_count(self.axes) * bands
+        row = max(groups.widths) * lanes
+        scratch = 4 * scratch_elements(row, -(-self.depth // lanes) * lanes, chunk, vectors * lanes)
+        seconds = maximum(1, row * self.keys * (self.depth + self.columns)) / _MACS_PER_SECOND
+        items = position_count(axes) * groups.tiles
         grain = maximum(1, minimum(math.floor(_PIECE / seconds), -(-items // 8)))
-        pairs = position_count(self.axes) * self.queries * keys.groups * keys.width
-        executed = 2 * pairs * (self.depth + values.groups * values.width)
-        yield Call.named(spec, words, items, grain, scratch, executed)
+        pairs = position_count(axes) * self.queries * self.keys
+        call = Call.named(specs[0], words, items, grain, scratch, 2 * pairs * (self.depth + vectors * lanes))
+        return call.among(specs, groups.chosen)
 
     def _few_call(self, q: View, k: View, v: View, mask: View | None, y: View, target: Target) -> Call:
         """One query of one pair of matrices at a time."""
@@ -148,16 +172,22 @@ class AttentionProblem:
         grain = maximum(1, minimum(math.floor(_PIECE / 4 / seconds), -(-items // 8)))
         return Call.named(spec, words, items, grain, 4 * (self.keys + target.lanes()))
 
-    def _packed(self, keys: Panels, values: Panels) -> list[Axis]:
-        """The axes with the steps of K and V from panels to panels."""
-        axes: list[Axis] = []
-        k_step, v_step = keys.size, values.size
-        for extent, steps in reversed(self.axes):
-            moves = [_moves(steps[1]), _moves(steps[2])]
-            axes.append((extent, [steps[0], k_step * moves[0], v_step * moves[1], *steps[3:]]))
-            k_step = k_step * extent if moves[0] else k_step
-            v_step = v_step * extent if moves[1] else v_step
-        return axes[::-1]
+
+def _query_groups(vectors: int, most: int) -> TileWidths:
+    if is_size(vectors):
+        return tile_widths(vectors, most)
+    blocks, groups, wide = cut_exactly(vectors, most)
+    return TileWidths((blocks,), 0, wide, groups, blocks - 1)
+
+
+def _copied_axes(axes: Sequence[Axis], operand: int, step: int) -> tuple[Axis, ...]:
+    """The axes with an operand's steps from copy to copy, each of `step` elements."""
+    copied: list[Axis] = []
+    for extent, steps in reversed(axes):
+        moves = _moves(steps[operand])
+        copied.append((extent, [*steps[:operand], step if moves else 0, *steps[operand + 1 :]]))
+        step = step * extent if moves else step
+    return tuple(reversed(copied))
 
 
 def _moves(step: int) -> bool:

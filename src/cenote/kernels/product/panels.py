@@ -7,6 +7,7 @@ all of it.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,24 +19,28 @@ from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array
 from cenote.kernels.base import Argument, Call, KernelSpec, Packed, View, numbers_named, pointers_to
+from cenote.kernels.conv.direct import cut
 from cenote.kernels.lanes import transposed
 from cenote.kernels.strided_axes import Axis, axis_names, axis_pointers, axis_words, position_count
 
 _PIECE = 256 << 10  # bytes that a thread packs at a time
+_UNROLLED = 8  # vectors of a row
 
 
 @dataclass(frozen=True)
 class Panels:
-    """How B (depth x columns) is cut: `groups` of `blocks` vectors."""
+    """How B (depth x columns) is cut: groups of `blocks` vectors, and after them `narrow` groups of one vector less."""
 
     depth: int
     columns: int
     blocks: int
     lanes: int
+    narrow: int = 0
 
     @staticmethod
     def cut(m: int, n: int, k: int, target: Target) -> Panels:
-        """As few groups as the registers allow, all of one width, so that little is computed past the last column.
+        """As few groups as the registers allow, of two neighbouring widths, so that nothing is computed past the last
+        vector of columns.
 
         32 registers: four vectors by six rows; 16: two by six. Under 4 rows more vectors keep enough sums in flight.
         """
@@ -45,9 +50,8 @@ class Panels:
             most = 8 if m == 1 else 4
         if is_size(n):
             return Panels(k, n, most, lanes)
-        vectors = -(-n // lanes)
-        groups = max(1, -(-vectors // most))
-        return Panels(k, n, max(1, -(-vectors // groups)), lanes)
+        blocks, groups, wide = cut_exactly(-(-n // lanes), most)
+        return Panels(k, n, blocks, lanes, groups - wide)
 
     @property
     def width(self) -> int:
@@ -56,17 +60,34 @@ class Panels:
 
     @property
     def groups(self) -> int:
-        return -(-self.columns // self.width)
+        vectors = -(-self.columns // self.lanes)
+        return self.narrow - (((self.blocks - 1) * self.narrow - vectors) // self.blocks)
+
+    @property
+    def mixed(self) -> bool:
+        return self.narrow != 0
+
+    @property
+    def wide(self) -> int:
+        """Groups of `blocks` vectors."""
+        return self.groups - self.narrow
+
+    @property
+    def padded(self) -> int:
+        """Columns of all groups."""
+        return self.groups * self.width - self.narrow * self.lanes
 
     @property
     def size(self) -> int:
         """Elements of one packed matrix."""
-        return self.depth * self.groups * self.width
+        return self.depth * self.padded
 
     @property
-    def clipped(self) -> bool:
-        """Whether the last group may have fewer columns."""
-        return is_size(self.columns) or self.columns % self.width != 0
+    def clipped(self) -> int:
+        """Vectors at the end of a group that may have fewer columns, or none."""
+        if is_size(self.columns):
+            return self.blocks
+        return int(self.columns % self.lanes != 0)
 
     def pack(self, b: Array) -> Packed:
         """Constant matrices (..., depth, columns) in panels."""
@@ -75,50 +96,72 @@ class Panels:
 
     def _packed(self, b: Array) -> Array:
         images = b.reshape(-1, self.depth, self.columns)
-        panels = np.zeros((len(images), self.groups, self.depth, self.width), np.float32)
-        whole = self.columns // self.width
-        filled = whole * self.width
-        parts = images[:, :, :filled].reshape(len(images), self.depth, whole, self.width)
-        panels[:, :whole] = parts.transpose(0, 2, 1, 3)
-        if filled < self.columns:
-            panels[:, whole, :, : self.columns - filled] = images[:, :, filled:]
+        panels = np.zeros((len(images), self.size), np.float32)
+        done = 0
+        for groups, width in ((self.wide, self.width), (self.narrow, self.width - self.lanes)):
+            end = done + groups * width
+            to = panels[:, done * self.depth : end * self.depth].reshape(
+                len(images), groups, self.depth, width
+            )
+            for group in range(groups):
+                part = images[:, :, done + group * width : done + (group + 1) * width]
+                to[:, group, :, : part.shape[2]] = part
+            done = end
         return panels.ravel()
+
+
+def cut_exactly(vectors: int, most: int) -> tuple[int, int, int]:
+    """Groups of so many vectors, at most `most`, and of one less, which cover all: (vectors, groups, wide groups)."""
+    blocks, groups, wide = cut(vectors, most)
+    return (blocks, groups, wide) if wide else (blocks - 1, groups, groups)
+
+
+def group_columns(k: Kernel, group: Value, blocks: int, mixed: bool) -> Iterator[tuple[Value, int]]:
+    """Emitted branches for the two widths of groups: a group's first column, and its vectors."""
+    lanes = k.target.lanes()
+    if not mixed:
+        yield group * (blocks * lanes), blocks
+        return
+    wide = k.number("wide_groups")
+    with k.when(group < wide):
+        yield group * (blocks * lanes), blocks
+    with k.unless(group < wide):
+        yield (group * (blocks - 1) + wide) * lanes, blocks - 1
 
 
 @dataclass(frozen=True)
 class PanelSpec(KernelSpec):
-    """Copy matrices of one type into panels of `blocks` vectors of float32.
+    """Copy matrices of one type into panels of `blocks` vectors of float32; `mixed`: or of one less.
 
     `order`: "rows" or "columns", whichever are contiguous; "" where neither is. `outer`: batch axes.
     """
 
     blocks: int
+    mixed: bool
     order: str
     outer: int
     x_type: np.dtype[Any] = field(default=FLOAT32)
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        numbers = ("rows", "columns", "groups", "pieces", "piece", "row", "column", "to_image")
+        numbers = ("rows", "columns", "wide_groups", "groups", "pieces", "piece", "row", "column", "to_image")
         pointers = (*pointers_to(Scalar.of(self.x_type), "x"), *pointers_to(F32, "y"))
         return (*pointers, *numbers_named(numbers), *numbers_named(axis_names(self.outer, ("x",))))
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
-        lanes = target.lanes()
-        width = self.blocks * lanes
+        steps = (k.number("row"), k.number("column"))
         for item in k.range(k.begin, k.end):
             place, piece = item // k.number("pieces"), item % k.number("pieces")
             image, group = place // k.number("groups"), place % k.number("groups")
             first = piece * k.number("piece")
             count = k.min_drop_nan(k.number("rows") - first, k.number("piece"))
             (base,) = axis_pointers(k, self.outer, ("x",), image)
-            x = base + (group * width * k.number("column") + first * k.number("row"))
-            to = group * width * k.number("rows") + first * width
-            y = k.pointer("y") + (image * k.number("to_image") + to)
-            left = k.number("columns") - group * width
-            steps = (k.number("row"), k.number("column"))
-            copy_panel(k, self.order, x, steps, y, left, count, self.blocks)
+            for column, blocks in group_columns(k, group, self.blocks, self.mixed):
+                x = base + (column * steps[1] + first * steps[0])
+                to = column * k.number("rows") + first * (blocks * target.lanes())
+                y = k.pointer("y") + (image * k.number("to_image") + to)
+                copy_panel(k, self.order, x, steps, y, k.number("columns") - column, count, blocks)
         return k
 
 
@@ -133,15 +176,20 @@ def copy_panel(
     if order == "rows":
         _copy_rows(k, x, steps[0], y, left, rows, blocks)
         return
-    for block in range(blocks):
-        source = x + steps[1] * (block * lanes)
-        _copy_columns(k, order, source, steps, y + block * lanes, left - block * lanes, rows, blocks * lanes)
+    for at in k.steps(blocks * lanes, lanes):
+        _copy_columns(k, order, x + steps[1] * at, steps, y + at, left - at, rows, blocks * lanes)
 
 
 def _copy_rows(k: Kernel, x: Pointer, step: Value, y: Pointer, left: Value, rows: Value, blocks: int) -> None:
     """Rows are contiguous: vectors move as they are, masked in the last group only."""
     lanes = k.target.lanes()
     width = blocks * lanes
+    if blocks > _UNROLLED:
+        for row in k.range(0, rows):
+            for column in k.range(0, width, lanes):
+                vector = x.load(row * step + column, lanes, k.tail_mask(left - column, lanes)).to(F32)
+                y.store(vector, row * width + column)
+        return
     whole = left >= width
     with k.when(whole):
         for row in k.range(0, rows):
@@ -181,13 +229,14 @@ def _copy_columns(
 
 def panel_call(panels: Panels, b: View, row: int, column: int, axes: list[Axis], to: View) -> Call:
     """Pack the matrices at `axes` of B, known only when the program runs, into the temporary `to`."""
-    spec = PanelSpec(panels.blocks, order_of(row, column), len(axes), b.type.dtype)
+    spec = PanelSpec(panels.blocks, panels.mixed, order_of(row, column), len(axes), b.type.dtype)
     bytes_of_row = panels.width * 4
     piece = max(panels.lanes, _PIECE // bytes_of_row)
     pieces = maximum(1, -(-panels.depth // piece))
     words: dict[str, Argument] = {
-        "x": b, "y": to, "rows": panels.depth, "columns": panels.columns, "groups": panels.groups, "piece": piece,
-        "pieces": pieces, "row": row, "column": column, "to_image": panels.size, **axis_words(axes, ("x",)),
+        "x": b, "y": to, "rows": panels.depth, "columns": panels.columns, "wide_groups": panels.wide,
+        "groups": panels.groups, "piece": piece, "pieces": pieces, "row": row, "column": column,
+        "to_image": panels.size, **axis_words(axes, ("x",)),
     }  # fmt: skip
     items = position_count(axes) * panels.groups * pieces
     moved = maximum(1, panels.depth * bytes_of_row // pieces)

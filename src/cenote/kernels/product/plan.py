@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
@@ -22,6 +25,8 @@ _MACS_PER_SECOND = 50e9  # of one core, to size pieces of work; a factor of 2 ei
 # Seconds of work that a thread takes at a time: the groups of a piece share a copy of A's band. With 0.2 ms each item
 # of a 2048 x 2048 x 2048 product had a piece, and a copy, of its own: 69.5 ms on two threads instead of 57.
 _PIECE = 3e-3
+_FEW_GROUPS = 2  # of columns
+_SMALL = 16 << 10  # elements of a matrix that stays in the nearest caches
 _BAND = 64  # tiles of rows that use a group's part of B while it is in the first cache
 
 
@@ -93,13 +98,29 @@ class Product:
         """Tiles whose rows' copy stays in half of the second cache."""
         return minimum(_BAND, maximum(1, target.l2_bytes // 8 // self._tile_elements(panels, tiles)))
 
-    def _b_mode(self, packed: bool, tiles: TileWidths) -> str:
-        """How the kernel reads B: see ProductSpec."""
+    def _reads_a_in_place(self, panels: Panels, dtype: np.dtype[Any]) -> bool:
+        """Whether A is read where it lies: a copy costs 3 to 30 % where B has few columns, and helps only where rows
+        that are multiples of 4 KiB apart, and so fall into one set of the first cache, are read again and again."""
+        order = order_of(self.a.row, self.a.column)
+        apart = self.a.row if order == "rows" else self.a.column
+        if not order or dtype != np.float32 or self.alpha != 1 or is_size(apart):
+            return False
+        return bool(apart % 1024 != 0) or (not is_size(panels.groups) and panels.groups <= _FEW_GROUPS)
+
+    def _b_mode(self, packed: bool, panels: Panels, tiles: TileWidths) -> str:
+        """How the kernel reads B: see ProductSpec. A chunk is copied if tiles would come back to it so often that it
+        matters how many sets of the first cache its rows share (49 rows, 1,024 by 1,024: 1.4 times as long in place;
+        49 rows, 64 by 128: 5 % less)."""
         order = order_of(self.b.row, self.b.column)
         if packed:
             return "packed"
-        single = not is_size(tiles.tiles) and tiles.tiles == 1
-        return "direct" if single and order == "rows" else order
+        if order != "rows" or is_size(tiles.tiles):
+            return order
+        near = tiles.tiles <= 2
+        if not is_size(self.b.row):
+            near |= tiles.tiles <= 4 and self.b.row <= 512
+            near |= self.b.row <= panels.width or (not is_size(self.k) and self.k * self.b.row <= _SMALL)
+        return "direct" if near else order
 
     def packed_elements(self, target: Target) -> int:
         """Elements of B in panels, where they are made when the program runs."""
@@ -139,11 +160,12 @@ class Product:
         cut = self._tiles(panels, target)
         packed = b is not self.b.source
         y, a = _view(self.y), _view(self.a)
+        order, in_place = order_of(self.a.row, self.a.column), self._reads_a_in_place(panels, a.type.dtype)
         b_type = FLOAT32 if packed else _view(self.b).type.dtype
         specs = tuple(
             ProductSpec(
-                panels.blocks, width, len(axes), self._b_mode(packed, cut), is_one(self.a.column), panels.clipped,
-                self.bias is not None, self.residual is not None, self.activation,
+                panels.blocks, panels.mixed, width, len(axes), order, in_place, self._b_mode(packed, panels, cut),
+                panels.clipped, self.bias is not None, self.residual is not None, self.activation,
                 a.type.dtype, b_type, y.type.dtype,
             )
             for width in cut.widths
@@ -158,18 +180,19 @@ class Product:
         words: dict[str, Argument] = {
             "a": self.a.source, "b": b, "bias": self.bias, "residual": None if residual is None else residual.source,
             "y": y, "columns": self.n, "depth": self.k, "a_row": self.a.row, "a_column": self.a.column,
-            "b_row": self.b.row, "b_column": self.b.column, "b_group": panels.depth * panels.width, "r_row": r_row,
+            "b_row": self.b.row, "b_column": self.b.column, "r_row": r_row,
             "y_row": self.y.row, "wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow, "band": band,
-            "bands": bands, "groups": panels.groups, "alpha": float(self.alpha), "beta": float(self.beta),
-            **axis_words(axes, OPERANDS),
+            "bands": bands, "wide_groups": panels.wide, "groups": panels.groups, "alpha": float(self.alpha),
+            "beta": float(self.beta), **axis_words(axes, OPERANDS),
         }  # fmt: skip
         items = position_count(axes) * bands * panels.groups
         scratch = 4 * (
-            band * (copied + width * panels.width) + chunk(panels.blocks, panels.lanes) * panels.width
+            band * ((0 if in_place else copied) + width * panels.width)
+            + chunk(panels.blocks, panels.lanes) * panels.width
         )
         per_item = maximum(1, band * width * panels.width * self.k) / _MACS_PER_SECOND
         grain = maximum(1, minimum(math.floor(_PIECE / per_item), -(-items // 8)))
-        executed = 2 * position_count(axes) * self.m * panels.groups * panels.width * self.k
+        executed = 2 * position_count(axes) * self.m * panels.padded * self.k
         call = Call.named(specs[0], words, items, grain, scratch, executed)
         return call.among(specs, cut.chosen)
 

@@ -1,7 +1,7 @@
 """Matrix products by tiles: y = activation(alpha A B + bias + beta residual), for any number of pairs of matrices.
 
     item = pair, band of A's rows, group of B's columns                  emitted
-      copy the band of A (again only when the band changes): scratch     emitted
+      copy the band of A (again only when the band changes): scratch     emitted, unless it is read in place
       for chunk of the depth (its part of B stays in the first cache):   emitted
         for tile of `width` or `width - 1` rows:                         emitted
           sums[row][block] = 0, or what the last chunk left in scratch
@@ -9,17 +9,18 @@
             for row: broadcast A; for block: sums += A * B               unrolled
           y[row][block] = activation(sums + bias + residual)             after the last chunk
 
-The copy of A is what makes all the other loops simple: rows lie `CHUNK` elements apart whatever they did before (rows
-4 KiB apart fall into one set of the first cache: 1,024 columns took 1.35 times as long), transposed and 16-bit
-matrices become rows of float32, and alpha is a factor of the copy. It is 1 % of the work of a group of 64 columns
-for each group of an item's run. B comes in panels (`panels.py`); or a chunk of a group is copied to scratch when its
-turn comes, which is less work where there is one band only; or it is read as it is, by a single tile.
+A is read where it lies, or copied: then its rows lie `CHUNK` elements apart whatever they did before (rows 4 KiB
+apart fall into one set of the first cache: 1,024 columns took 1.35 times as long), matrices without contiguous rows or
+columns and 16-bit ones become rows of float32, and alpha is a factor of the copy. B comes in panels (`panels.py`); or
+it is read where it lies, by few tiles or where it is small; or a chunk of a group is copied to scratch when its turn
+comes, which is less work than panels where there is one band only. The first tile then copies what it reads (49 rows,
+768 by 256: 119 us, 128 in two loops), unless columns are contiguous.
 Every sum is over the depth in one order, whatever the sizes and threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,12 +28,12 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Scalar, Value
-from cenote.codegen.variables import Variable
+from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.elementwise.activations import Activation, in_parts
-from cenote.kernels.product.panels import copy_panel
+from cenote.kernels.product.panels import copy_panel, group_columns
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 UNROLL = 8  # steps of the depth at a time
@@ -40,8 +41,9 @@ AHEAD = 2  # cache lines of the next chunk's B that are asked for at each of the
 LINE = 16  # elements of B in one
 OPERANDS = ("a", "b", "residual", "y")
 NUMBERS = (
-    "columns", "depth", "a_row", "a_column", "b_row", "b_column", "b_group", "r_row", "y_row",
-    "wide", "tiles", "narrow", "band", "bands", "groups",  # tiles of `width`; all; the narrow width; tiles in a band
+    "columns", "depth", "a_row", "a_column", "b_row", "b_column", "r_row", "y_row",
+    "wide", "tiles", "narrow", "band", "bands",  # tiles of `width`; all; the narrow width; tiles in a band
+    "wide_groups", "groups",  # of `blocks` vectors; all
 )  # fmt: skip
 
 
@@ -52,20 +54,23 @@ def chunk(blocks: int, lanes: int) -> int:
 
 @dataclass(frozen=True)
 class ProductSpec(KernelSpec):
-    """`blocks` vectors of columns by `width` rows in registers.
+    """`blocks` vectors of columns by `width` rows in registers; `mixed`: some groups have one vector less.
 
-    `outer`: batch axes. `b`: "packed" in panels; "rows", "columns" or "" (neither is contiguous), and its chunks are
-    copied; "direct", rows read in place. `by_rows`: rows of A are contiguous. `clip`: columns may end within a group.
+    `outer`: batch axes. `a`: what is contiguous in A, "rows", "columns" or "" (neither); with `in_place` it is read
+    where it lies. `b`: "packed" in panels; "rows", "columns" or "", and its chunks are copied; "direct", rows read in
+    place. `clip`: so many vectors at the end of a group may have fewer columns, or none.
     `a_type`, `b_type` and `y_type` are what the matrices are stored as (bias and residual as y); sums are in float32.
     `bias` and `residual` say what is added.
     """
 
     blocks: int
+    mixed: bool
     width: int
     outer: int
+    a: str
+    in_place: bool
     b: str
-    by_rows: bool
-    clip: bool
+    clip: int
     bias: bool
     residual: bool
     activation: Activation
@@ -94,10 +99,32 @@ class ProductSpec(KernelSpec):
         return kernel
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of A whose numbers are spread over vectors: each by a cursor of its own, or all by one, `apart` elements
+    from row to row. `by`: elements from step to step where they are no neighbours."""
+
+    cursors: Sequence[Cursor]
+    apart: int
+    by: Value | None = None
+
+    def spread(self, row: int, step: int, lanes: int) -> Value:
+        """The number of a row so many steps on."""
+        offset = row * self.apart + (step if self.by is None else 0)
+        return self.cursors[row % len(self.cursors)].at.broadcast(offset, lanes)
+
+    def step(self) -> None:
+        if self.by is not None:
+            self.cursors[0].move(self.by)
+
+    def move(self, steps: int) -> None:
+        for cursor in self.cursors if self.by is None else ():
+            cursor.move(steps)
+
+
 class _Emitter:
     def __init__(self, spec: ProductSpec, k: Kernel, lanes: int) -> None:
         self.spec, self.k, self.lanes = spec, k, lanes
-        self.row = spec.blocks * lanes  # columns of a group
         self.chunk = chunk(spec.blocks, lanes)
         self.copied = k.scratch.cast(F32)
 
@@ -106,29 +133,33 @@ class _Emitter:
         groups, bands = k.number("groups"), k.number("bands")
         depth = k.number("depth")
         self.chunks = k.max_drop_nan((depth + (self.chunk - 1)) // self.chunk, k.integer(1))
-        self.sums = self.copied + k.number("band") * self.spec.width * self.chunks * self.chunk
-        self.panel = self.sums + k.number("band") * (self.spec.width * self.row)
+        spec, rows = self.spec, k.number("band") * self.spec.width
+        self.sums = self.copied + (0 if spec.in_place else rows * self.chunks * self.chunk)
+        self.panel = self.sums + rows * (spec.blocks * self.lanes)
         last_copied = k.variable(k.integer(-1))
         for item in k.range(k.begin, k.end):
             group, place = item % groups, item // groups
-            pointers = axis_pointers(k, self.spec.outer, OPERANDS, place // bands)
+            pointers = axis_pointers(k, spec.outer, OPERANDS, place // bands)
             self.a, self.b, self.residual, self.y = pointers
             self.first = (place % bands) * k.number("band")
             self.last = k.min_drop_nan(self.first + k.number("band"), k.number("tiles"))
-            with k.when(place.differs(last_copied.value)):
-                for start, tile, width in self.tiles():
-                    self.copy_tile(start, tile, width)
-            last_copied.value = place
-            self.group(group)
+            if not spec.in_place:
+                with k.when(place.differs(last_copied.value)):
+                    for start, tile, width in self.tiles(self.first, self.last):
+                        self.copy_tile(start, tile, width)
+                last_copied.value = place
+            for column, blocks in group_columns(k, group, spec.blocks, spec.mixed):
+                self.blocks, self.row = blocks, blocks * self.lanes
+                self.group(column)
 
-    def tiles(self) -> Any:
-        """Emitted loops over the band's tiles: (first row, number in the band, rows)."""
+    def tiles(self, first: Value, last: Value) -> Iterator[tuple[Value, Value, int]]:
+        """Emitted loops over tiles of the band: (first row, number in the band, rows)."""
         k, wide, narrow = self.k, self.k.number("wide"), self.k.number("narrow")
         width = self.spec.width
-        for tile in k.range(self.first, k.min_drop_nan(self.last, wide)):
+        for tile in k.range(first, k.min_drop_nan(last, wide)):
             yield tile * width, tile - self.first, width
         if width > 1:
-            for tile in k.range(k.max_drop_nan(self.first, wide), self.last):
+            for tile in k.range(k.max_drop_nan(first, wide), last):
                 yield tile * narrow + wide, tile - self.first, width - 1
 
     def copy_of(self, tile: Value) -> Pointer:
@@ -145,7 +176,7 @@ class _Emitter:
             begin = index * self.chunk
             count = k.min_drop_nan(depth - begin, k.integer(self.chunk))
             place = to + index * step
-            if self.spec.by_rows:
+            if self.spec.a == "rows":
                 self.copy_vectors([row + begin for row in rows], place, count)
             else:
                 self.copy_elements(rows, place, begin, count)
@@ -170,97 +201,115 @@ class _Emitter:
 
     # ---- the sums ---------------------------------------------------------------------------------------------
 
-    def group(self, group: Value) -> None:
+    def group(self, column: Value) -> None:
         """All chunks of the depth for one group of columns."""
         k, depth = self.k, self.k.number("depth")
-        column = group * self.row
         b_row, b_column = k.number("b_row"), k.number("b_column")
-        in_place = self.b + (group * k.number("b_group") if self.spec.b == "packed" else column * b_column)
+        in_place = self.b + column * (depth if self.spec.b == "packed" else b_column)
         self.bias = k.pointer("bias") + column
-        self.masks: list[Value | None] = [None] * self.spec.blocks
-        if self.spec.clip:
-            left = k.number("columns") - column
-            self.masks = [k.tail_mask(left - o * self.lanes, self.lanes) for o in range(self.spec.blocks)]
+        self.masks: list[Value | None] = [None] * self.blocks
+        left = k.number("columns") - column
+        for block in range(max(0, self.blocks - self.spec.clip), self.blocks):
+            self.masks[block] = k.tail_mask(left - block * self.lanes, self.lanes)
         for index in k.range(0, self.chunks):
             begin = index * self.chunk
             end = k.min_drop_nan(begin + self.chunk, depth)
             is_last = end >= depth
             b = in_place + begin * (self.row if self.spec.b == "packed" else b_row)
             following = in_place + (begin + self.chunk) * (self.row if self.spec.b == "packed" else b_row)
-            if self.copies:
-                left = k.number("columns") - column
-                copy_panel(
-                    k, self.spec.b, b, (b_row, b_column), self.panel, left, end - begin, self.spec.blocks
-                )
+            if self.spec.b in ("columns", ""):
+                copy_panel(k, self.spec.b, b, (b_row, b_column), self.panel, left, end - begin, self.blocks)
                 b = self.panel
-            for start, tile, width in self.tiles():
+            for (start, tile, width), source, panel in self.in_turn(b):
                 kept = self.sums + tile * (self.spec.width * self.row)
                 sums = self.resume(kept, width, index.equals(0))
-                copied = self.copy_of(tile) + index * (self.spec.width * self.chunk)
-                self.multiply(sums, copied, b, end - begin, self.ahead(following, tile))
+                rows = self.rows_of(start, tile, width, index)
+                self.multiply(sums, rows, source, panel, end - begin, self.ahead(following, tile))
                 self.finish(sums, kept, start, column, is_last)
 
-    @property
-    def copies(self) -> bool:
-        """Whether chunks of B are copied."""
-        return self.spec.b not in ("packed", "direct")
+    def in_turn(self, b: Pointer) -> Iterator[tuple[tuple[Value, Value, int], Pointer, Pointer | None]]:
+        """The band's tiles, where each reads B, and the panel to which it copies what it reads."""
+        if self.spec.b != "rows":
+            for place in self.tiles(self.first, self.last):
+                yield place, b, None
+            return
+        second = self.first + 1
+        for place in self.tiles(self.first, second):
+            yield place, b, self.panel
+        for place in self.tiles(second, self.last):
+            yield place, self.panel, None
 
     def ahead(self, following: Pointer, tile: Value) -> tuple[Pointer, Value | int, int] | None:
         """The part of the next chunk's B that a tile asks for: where, the step, and the cache lines at each step."""
         steps = self.chunk // UNROLL
         if self.spec.b == "packed":
             return following + tile * (steps * AHEAD * LINE), AHEAD * LINE, AHEAD
-        if self.spec.b != "rows":
+        if self.spec.b not in ("rows", "direct"):
             return None
         b_row = self.k.number("b_row")
         return following + tile * steps * b_row, b_row, max(1, self.row // LINE)
 
     def resume(self, kept: Pointer, width: int, is_first: Value) -> list[list[Variable]]:
         """Zeros in the first chunk, the sums so far in a later one."""
-        k, lanes, blocks = self.k, self.lanes, self.spec.blocks
-        sums = [[k.variable(k.constant(F32, 0.0, lanes)) for _ in range(blocks)] for _ in range(width)]
+        k, lanes = self.k, self.lanes
+        sums = [[k.variable(k.constant(F32, 0.0, lanes)) for _ in range(self.blocks)] for _ in range(width)]
         with k.unless(is_first):
             for index, row in enumerate(sums):
                 for block, total in enumerate(row):
                     total.value = kept.load(index * self.row + block * lanes, lanes)
         return sums
 
+    def rows_of(self, start: Value, tile: Value, width: int, index: Value) -> _Rows:
+        """A tile's rows from a chunk on."""
+        k, spec = self.k, self.spec
+        a_row, a_column = k.number("a_row"), k.number("a_column")
+        if not spec.in_place:
+            return _Rows([k.cursor(self.copy_of(tile) + index * (spec.width * self.chunk))], self.chunk)
+        begin = index * self.chunk
+        if spec.a == "rows":
+            return _Rows([k.cursor(self.a + ((start + row) * a_row + begin)) for row in range(width)], 0)
+        return _Rows([k.cursor(self.a + (begin * a_column + start))], 1, a_column)
+
     def multiply(
-        self, sums: Sequence[Sequence[Variable]], a: Pointer, b: Pointer, count: Value,
+        self, sums: Sequence[Sequence[Variable]], rows: _Rows, b: Pointer, panel: Pointer | None, count: Value,
         ahead: tuple[Pointer, Value | int, int] | None,
     ) -> None:  # fmt: skip
-        k, row = self.k, self.row
-        step = k.number("b_row") if self.spec.b == "direct" else row
-        left, right = k.cursor(a), k.cursor(b)
+        """Add a chunk's products. B is read where it lies for `panel`, to which what is read of it is copied."""
+        k, direct = self.k, self.spec.b == "direct" or panel is not None
+        right, copy = k.cursor(b), None if panel is None else k.cursor(panel)
         coming = None if ahead is None else k.cursor(ahead[0])
         whole = count // UNROLL
+
+        def steps(count: int) -> None:
+            for index in range(count):
+                vectors = self.vectors(right.at + (0 if direct else index * self.row), direct)
+                for row, totals in enumerate(sums):
+                    spread = rows.spread(row, index, self.lanes)
+                    for vector, total in zip(vectors, totals, strict=True):
+                        total.value = k.fma(spread, vector, total.value)
+                if copy is not None:  # after the sums: before them, the vectors did not stay in registers
+                    for block, vector in enumerate(vectors):
+                        copy.at.store(vector, index * self.row + block * self.lanes)
+                rows.step()
+                if direct:
+                    right.move(k.number("b_row"))
+            rows.move(count)
+            for cursor in [*([] if direct else [right]), *([] if copy is None else [copy])]:
+                cursor.move(count * self.row)
+
         for _ in k.range(0, whole):
             if ahead is not None and coming is not None:
                 for line in range(ahead[2]):
                     k.prefetch(coming.at, line * LINE, level=2)
                 coming.move(ahead[1])
-            for index in range(UNROLL):
-                self.one_step(sums, left.at, index, right.at, 0 if self.spec.b == "direct" else index * row)
-                if self.spec.b == "direct":
-                    right.move(step)
-            left.move(UNROLL)
-            if self.spec.b != "direct":
-                right.move(UNROLL * row)
+            steps(UNROLL)
         for _ in k.range(whole * UNROLL, count):
-            self.one_step(sums, left.at, 0, right.at, 0)
-            left.move(1)
-            right.move(step)
+            steps(1)
 
-    def one_step(
-        self, sums: Sequence[Sequence[Variable]], a: Pointer, step: int, b: Pointer, offset: int
-    ) -> None:
-        k, lanes = self.k, self.lanes
-        masks = self.masks if self.spec.b == "direct" else [None] * self.spec.blocks
-        vectors = [b.load(offset + block * lanes, lanes, mask).to(F32) for block, mask in enumerate(masks)]
-        for index, row in enumerate(sums):
-            spread = a.broadcast(step + index * self.chunk, lanes)
-            for vector, total in zip(vectors, row, strict=True):
-                total.value = k.fma(spread, vector, total.value)
+    def vectors(self, b: Pointer, direct: bool) -> list[Value]:
+        """A row of a group of B: masked where it lies."""
+        masks = self.masks if direct else [None] * self.blocks
+        return [b.load(at * self.lanes, self.lanes, mask).to(F32) for at, mask in enumerate(masks)]
 
     # ---- the result -------------------------------------------------------------------------------------------
 
@@ -272,7 +321,7 @@ class _Emitter:
         Long activations take the sums from scratch, some at a time: beside a tile there are no registers for them.
         """
         k, lanes, activation = self.k, self.lanes, self.spec.activation
-        places = [(row, block) for row in range(len(sums)) for block in range(self.spec.blocks)]
+        places = [(row, block) for row in range(len(sums)) for block in range(self.blocks)]
 
         def keep() -> None:
             for row, block in places:

@@ -6,7 +6,9 @@
           sums[vector] += x[row] * B[row][vector], for the eight       unrolled
       y = activation(alpha * sums + bias)
 
-The sums stay in the first cache; eight rows are eight streams of up to 4 KiB each, which the processor fetches ahead.
+The sums stay in the first cache; eight rows are eight streams, which the processor fetches ahead: the better the longer
+they are (4,096 by 4,096: 4.85 ms with runs of 1,024 columns, 4.55 of 2,048, 4.3 of 4,096; with prefetches of the next
+eight rows 4.5 at 1,024 and no less at 4,096).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
-COLUMNS = 1024  # of an item at most: how much scratch is there
+COLUMNS = 4096  # of an item at most: how much scratch is there
 RUN = 512  # at least: 1024 columns in two runs take 6 % more on one thread, 42 % less on two
 ROWS = 8  # at a time
 

@@ -146,7 +146,7 @@ class ScaledDotProduct(Op):
         return AttentionProblem(
             full[-2], keys.shape[-2], depth, full[-1], queries.steps[-2], keys.steps[-2], keys.steps[-1],
             values.steps[-2], values.steps[-1], y.steps[-2], mask_row, tuple(joined_axes(batch, steps)),
-            self.scale, self.causal, self.offset, self.zeros,
+            self.scale, self.causal, self.offset, self.zeros, q.dtype,
         )  # fmt: skip
 
     def operations(
