@@ -101,8 +101,8 @@ def test_a_model_can_be_had_under_other_options(layer: tuple[Path, dict[str, Any
 def test_samples_load_and_run(cause: Cause, kind: str) -> None:
     sample: Sample = getattr(cause, kind)()
     small = sample.model.ByteSize() + sum(array.nbytes for array in sample.inputs.values()) < LARGE
-    if not small or cause.name == "faults":
-        pytest.skip("large: bench.causes runs it")
+    if not small or cause.name in ("faults", "throttled"):
+        pytest.skip("large, or makes a control group: bench.causes runs it")
     content = sample.model.SerializeToString()
     with sample.around():
         model = load_treated(content, **sample.options)

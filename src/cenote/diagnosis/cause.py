@@ -20,8 +20,9 @@ def _as_it_is(step: StepStats) -> StepStats:
 class Sample:
     """A model and the way it is called. `model`: an onnx.ModelProto; `options`: those of `cenote.load`, and `pins`.
     `between`: what the program does before each call; `around`: what goes on as long as the model is measured;
-    `callers`: others that call the model all the while; `recorded`: what stands in the environment, for what cannot be
-    brought about everywhere (a cgroup's quota); `told`: what a step's description says instead of the plan's."""
+    `callers`: others that call the model all the while; `recorded`: what stands in the environment where `around`
+    cannot bring it about (a cgroup's quota); `told`: what a step's description says instead of the plan's; `work`: how
+    many times its twin's work a call does."""
 
     model: Any
     inputs: Mapping[str, Array]
@@ -31,6 +32,7 @@ class Sample:
     callers: int = 0
     recorded: Mapping[str, Any] = field(default_factory=dict)
     told: Callable[[StepStats], StepStats] = _as_it_is
+    work: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding, Treatment
 
 FAST = Treatment(precision="fast")
-NEAR = 0.7  # of the roof
+NEAR = 0.5  # of the roof: what is further away is bound by something else
 
 
 def look(context: Context) -> Finding | None:

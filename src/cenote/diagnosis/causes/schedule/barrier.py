@@ -33,7 +33,7 @@ def look(context: Context) -> Finding | None:
 
 def planted() -> Sample:
     model, inputs = convolution(16, 16, 8, kernel=3, count=100)
-    return Sample(model, inputs, {"threads": 2})
+    return Sample(model, inputs, {"threads": 2}, work=100 * (16 * 16 * 8 * 8) / (2 * 128 * 128 * 56 * 56))
 
 
 def healthy() -> Sample:

@@ -10,9 +10,9 @@ from cenote.profile.data import Finding, Treatment
 
 
 def look(context: Context) -> Finding | None:
-    """The number of threads beside the CPUs that the process may use."""
+    """The number of threads beside the machine's CPUs; where the process may not use all of them, it is pinned."""
     profile, cpus = context.profile, context.profile.environment.cpus
-    if profile.threads <= cpus or cpus < profile.environment.cores:
+    if profile.threads <= cpus or cpus < (profile.environment.online or 0):
         return None
     tried = context.gain_of(threads=cpus)
     if tried is None or not tried.certain:

@@ -14,7 +14,7 @@ from cenote.profile.data import Finding, Treatment
 ONE_THREAD = Treatment(threads=1)
 ALONE = 0.97  # of the computing is done by one thread
 LONG = 0.02  # milliseconds: shorter steps are one piece because meetings cost more
-AXIS = np.array(1, np.int64)
+AXIS, NUMBERS = np.array(1), 1 << 20
 
 
 def look(context: Context) -> Finding | None:
@@ -42,7 +42,7 @@ def look(context: Context) -> Finding | None:
 
 
 def _sample(rows: int) -> Sample:
-    shape = (rows, 1 << 18)
+    shape = (rows, NUMBERS // rows)
     graph = made([("CumSum", ["x", "axis"], ["y"], {})], {"x": shape}, ["y"], {"axis": AXIS})
     return Sample(graph, {"x": noise(*shape)}, {"threads": 2})
 

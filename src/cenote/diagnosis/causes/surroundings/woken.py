@@ -39,12 +39,12 @@ def pause() -> None:
 
 
 def planted() -> Sample:
-    model, inputs = convolution(32, 32, 28, count=2)
+    model, inputs = convolution(64, 64, 28, count=2)
     return Sample(model, inputs, {"threads": 2}, between=pause)
 
 
 def healthy() -> Sample:
-    model, inputs = convolution(32, 32, 28, count=2)
+    model, inputs = convolution(64, 64, 28, count=2)
     return Sample(model, inputs, {"threads": 2})
 
 
