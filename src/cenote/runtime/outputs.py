@@ -2,8 +2,9 @@
 
 Fresh memory is cleared by the system page by page when it is first touched, which takes longer than many a kernel that
 writes it: of a convolution that gives 411 MB a third of its processor time, of a layer normalisation of 33 MB two
-fifths. The allocator keeps what is freed only up to 32 MB. So the last large results are remembered, and one to which no other reference is left is given out again. Views,
-memoryviews and other libraries' tensors on the same memory hold the array that owns it, which is what is counted.
+fifths. The allocator keeps what is freed only up to 32 MB. So the last large results are remembered, and one to which
+no other reference is left is given out again. Views, memoryviews and other libraries' tensors on the same memory hold
+the array that owns it, which is what is counted.
 """
 
 from __future__ import annotations
