@@ -90,6 +90,8 @@ def predicted(cause: Any) -> list[dict[str, Any]]:
     from cenote.profile.measure import profile
 
     sample, rows = cause.planted(), []
+    if sample.recorded:
+        return []  # what cannot be brought about here cannot be mended here
     with sample.around():
         model = loaded(sample)
         model.run(sample.inputs)

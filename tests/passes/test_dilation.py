@@ -93,16 +93,35 @@ def test_others_stay(more: dict[str, Any], precision: str) -> None:
     assert any("dilation" in op for op in operators(loaded))
 
 
-def test_a_residual_stays_with_its_convolution() -> None:
-    made, inputs = dilated((16, 16), [2, 2], [2, 2, 2, 2])
+@pytest.mark.parametrize("size", [(16, 16), (13, 15)])
+def test_a_residual_goes_along(size: tuple[int, int]) -> None:
+    made, inputs = dilated(size, [2, 2], [2, 2, 2, 2], bias=True)
     made.graph.node.insert(1, helper.make_node("Add", ["c", "r"], ["d"]))
     made.graph.node[2].input[0] = "d"
-    made.graph.input.append(helper.make_tensor_value_info("r", 1, [1, 6, 16, 16]))
-    inputs["r"] = noise(1, 6, 16, 16)
+    made.graph.input.append(helper.make_tensor_value_info("r", 1, [1, 6, *size]))
+    inputs["r"] = noise(1, 6, *size)
     plain, treated = (
-        load_treated(made.SerializeToString(), rewrites=each) for each in ((), ("space_to_batch",))
+        load_treated(made.SerializeToString(), rewrites=each, threads=1) for each in ((), ("space_to_batch",))
     )
-    assert np.array_equal(plain.run(inputs)["y"], treated.run(inputs)["y"])
+    assert any("residual" in op for op in operators(treated)), "still one step"
+    assert not any("dilation" in op for op in operators(treated))
+    np.testing.assert_allclose(treated.run(inputs)["y"], plain.run(inputs)["y"], atol=2e-5)
+
+
+def test_nothing_is_turned_between_two_of_them() -> None:
+    """A residual block."""
+    attributes = {"dilations": [2, 2], "pads": [2, 2, 2, 2]}
+    nodes: list[Node] = [
+        ("Conv", ["x", "v"], ["a"], attributes), ("Relu", ["a"], ["b"], {}), ("Conv", ["b", "w"], ["c"], attributes),
+        ("Add", ["c", "b"], ["d"], {}), ("Relu", ["d"], ["y"], {}),
+    ]  # fmt: skip
+    constants = {"v": noise(6, 5, 3, 3, scale=0.3), "w": noise(6, 6, 3, 3, scale=0.3)}
+    made, inputs = model(nodes, {"x": (1, 5, 16, 16)}, ["y"], constants), {"x": noise(1, 5, 16, 16)}
+    plain, treated = (
+        load_treated(made.SerializeToString(), rewrites=each, threads=1) for each in ((), ("space_to_batch",))
+    )
+    assert sum(op.startswith("transpose") for op in operators(treated)) == 2
+    np.testing.assert_allclose(treated.run(inputs)["y"], plain.run(inputs)["y"], atol=2e-5)
 
 
 def test_what_is_not_known_is_refused() -> None:

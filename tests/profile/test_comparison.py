@@ -89,6 +89,7 @@ def test_what_is_not_the_same_is_told() -> None:
     assert "not the same: inputs x: float32[1, 8] and x: float32[2, 8]; threads 2 and 1" in text
     nothing = compare_profiles(simulated(1), replace(other, steps=()))
     assert "no step in common" in str(nothing)
+    assert "not the same: the model (0% of net is of steps that net has too)" in str(nothing)
     assert nothing.least_change is None
 
 

@@ -79,13 +79,15 @@ class _Trials:
         return Tried(treatment, gain, difference, measured.certain, why)
 
     def result(self) -> tuple[Any, tuple[Tried, ...]]:
-        """The model that is fastest, and what was tried. What was kept is measured once more, all together: what
-        helped one by one need not help together, and one trial in twenty is lucky."""
-        if not self.kept or paired(
-            lambda: self.model.run(self.inputs), lambda: self.best.run(self.inputs)
-        ).certain:  # fmt: skip
-            return self.best, tuple(self.tried)
-        why = "does not help when all that was kept is measured again"
+        """The model that is fastest, and what was tried. Model and best are loaded anew and measured once more: what
+        helped one by one need not help together, one trial in twenty is lucky, and a load may be so as well, for its
+        memory lies elsewhere each time."""
+        if not self.kept:
+            return self.model, tuple(self.tried)
+        before, after = self.changed(), self.changed(**self.kept)
+        if paired(lambda: before.run(self.inputs), lambda: after.run(self.inputs)).certain:
+            return after, tuple(self.tried)
+        why = "does not help when all that was kept is loaded and measured again"
         return self.model, tuple(
             replace(each, kept=False, why=why) if each.kept else each for each in self.tried
         )

@@ -21,9 +21,10 @@ class Tried:
     why: str = ""
 
     def __str__(self) -> str:
+        if self.gain_ms is None and not self.difference:
+            return f"not tried: {self.treatment}: {self.why}"
         gain = "" if self.gain_ms is None else f", gain {self.gain_ms[1]:.3g} ms"
-        done = "tried" if self.gain_ms is not None else "not tried" if not self.difference else "tried"
-        return f"{done}: {self.treatment}: {'kept' if self.kept else 'left'} ({self.why}){gain}"
+        return f"tried: {self.treatment}: {'kept' if self.kept else 'left'} ({self.why}){gain}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""

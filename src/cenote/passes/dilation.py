@@ -4,9 +4,8 @@
                                               %b = conv %a, %w
                                               %y = transpose, reshape %b      (and a slice, where 2 does not divide)
 
-Twice a map is turned for it, and small sub-maps fill tiles badly, so it is not always faster: `Model.treat` tries it
-where `cenote diagnose` finds dilated convolutions that take long. Convolutions that add a residual stay: it would have
-to be turned too.
+Twice a map is turned for it, but not between two such convolutions. Small sub-maps fill tiles badly, so it is not
+always faster: `Model.treat` tries it where `cenote diagnose` finds dilated convolutions that take long.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def space_to_batch(graph: Graph) -> Graph:
 def _dilated(graph: Graph, node: Node) -> ConvShape | None:
     """The sizes of a convolution that Winograd's algorithm would compute but for its dilation."""
     op = node.op
-    if not isinstance(op, Conv) or op.residual or op.pool or op.exact:
+    if not isinstance(op, Conv) or op.pool or op.exact:
         return None
     x, w = graph.type_of(node.inputs[0]), graph.type_of(node.inputs[1])
     if x is None or w is None or x.dtype != np.float32 or any(map(is_size, (*x.shape, *w.shape))):
@@ -81,6 +80,10 @@ class _Axis:
             step, before, after, length, (front, back), front + length + back - shape.window[axis] + 1
         )
 
+    def of_output(self, size: int) -> _Axis:
+        """How an axis of the output is cut."""
+        return _Axis(self.step, 0, self.out * self.step - size, self.out, (0, 0), self.out)
+
 
 class _Writer:
     def __init__(self, graph: Graph) -> None:
@@ -88,6 +91,9 @@ class _Writer:
         self.constants: dict[str, Array] = dict(graph.constants)
         self.types = dict(graph.types)
         self.taken = set(graph.values())
+        self.cut: dict[
+            str, tuple[str, int, int]
+        ] = {}  # values whose sub-maps are there, of how many rows and columns
 
     def result(self) -> Graph:
         return self.graph.replace(nodes=tuple(self.nodes), constants=self.constants, types=self.types)
@@ -96,27 +102,38 @@ class _Writer:
         """The nodes in the place of a dilated convolution."""
         assert isinstance(node.op, Conv)
         rows, columns = _Axis.of(shape, 0), _Axis.of(shape, 1)
-        steps, value = (rows.step, columns.step), node.inputs[0]
-        batch = rows.step * columns.step * shape.n
-        if rows.before or rows.after or columns.before or columns.after:
-            pads = ((0, 0), (0, 0), (rows.before, rows.after), (columns.before, columns.after))
-            value = self.add(Pad(pads, value=0.0), value)
-        value = self.reshape(
-            value, (shape.n, shape.channels, rows.length, steps[0], columns.length, steps[1])
-        )
-        value = self.add(Transpose((3, 5, 0, 1, 2, 4)), value)
-        value = self.reshape(value, (batch, shape.channels, rows.length, columns.length))
+        value = self.batched(node.inputs[0], (rows, columns))
+        others = list(node.inputs[1:])
+        if node.op.residual:
+            others[-1] = self.batched(
+                others[-1], (rows.of_output(shape.out[0]), columns.of_output(shape.out[1]))
+            )
         plain = replace(node.op, dilations=(), auto_pad="NOTSET", pads=(rows.pads, columns.pads))
-        value = self.add(plain, value, *node.inputs[1:], label=node.title)
-        value = self.reshape(value, (*steps, shape.n, shape.filters, rows.out, columns.out))
+        value = made = self.add(plain, value, *others, label=node.title)
+        sizes = (shape.n, shape.filters, rows.out * rows.step, columns.out * columns.step)
+        value = self.reshape(value, (rows.step, columns.step, *sizes[:2], rows.out, columns.out))
         value = self.add(Transpose((2, 3, 4, 0, 5, 1)), value)
-        sizes = (shape.n, shape.filters, rows.out * steps[0], columns.out * steps[1])
         if sizes[2:] == tuple(shape.out):
             self.reshape(value, sizes, node.outputs[0])
+            self.cut[node.outputs[0]] = made, rows.step, columns.step
         else:
             value = self.reshape(value, sizes)
             ranges = self.numbers((0, 0)), self.numbers(shape.out), self.numbers((2, 3))
             self.add(Slice(), value, *ranges, name=node.outputs[0])
+
+    def batched(self, value: str, axes: tuple[_Axis, _Axis]) -> str:
+        """A value as a batch of its sub-maps."""
+        kind, (rows, columns) = self._type(value), axes
+        assert kind is not None
+        images, channels = kind.shape[:2]
+        if any((axis.before, axis.after) != (0, 0) for axis in axes):
+            pads = ((0, 0), (0, 0), (rows.before, rows.after), (columns.before, columns.after))
+            value = self.add(Pad(pads, value=0.0), value)
+        elif self.cut.get(value, ("",))[1:] == (rows.step, columns.step):
+            return self.cut[value][0]  # it comes from such a convolution: nothing is to be turned
+        value = self.reshape(value, (images, channels, rows.length, rows.step, columns.length, columns.step))
+        value = self.add(Transpose((3, 5, 0, 1, 2, 4)), value)
+        return self.reshape(value, (rows.step * columns.step * images, channels, rows.length, columns.length))
 
     def add(self, op: Op, *inputs: str, name: str = "", label: str = "") -> str:
         """A node; its output's name."""

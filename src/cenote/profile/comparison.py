@@ -31,6 +31,7 @@ _SURE = 5.0  # times the noise: one false alarm in a million steps, were the noi
 _FEW_BLOCKS = 4  # below which nothing is known of the noise
 _NOTABLE_DRIFT = 0.02
 _FEW_STEPS = 5  # below which the median of all says nothing of what they have in common
+_COMMON = 0.3  # of the latency: less, and these are two models
 _NOTABLE_SHARE = 0.02  # of the latency: steps whose noise says what the comparison could have seen
 
 
@@ -102,7 +103,7 @@ def compare_profiles(before: Profile, after: Profile) -> Comparison:
         steps=steps,
         removed=tuple(step.title for step in before.steps if step.index not in matched_a),
         added=tuple(step.title for step in after.steps if step.index not in matched_b),
-        otherwise=tuple(_otherwise(before, after)),
+        otherwise=tuple(_otherwise(before, after, sum(a.share for a, _ in pairs))),
         least_change=_least_change(
             [each for each, (a, _) in zip(steps, known, strict=True) if a.share > _NOTABLE_SHARE]
         ),
@@ -112,8 +113,11 @@ def compare_profiles(before: Profile, after: Profile) -> Comparison:
 _SAME = ("inputs", "threads", "precision", "processor", "target", "version")
 
 
-def _otherwise(before: Profile, after: Profile) -> Iterator[str]:
-    """What a comparison of one model's steps takes for granted, where it is not so."""
+def _otherwise(before: Profile, after: Profile, common: float) -> Iterator[str]:
+    """What a comparison of one model's steps takes for granted, where it is not so. `common`: the part of the first
+    latency that is of steps which both have."""
+    if common < _COMMON:
+        yield f"the model ({common:.0%} of {before.model} is of steps that {after.model} has too)"
     for name in _SAME:
         first, second = getattr(before, name), getattr(after, name)
         if first != second:

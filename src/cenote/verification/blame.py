@@ -15,7 +15,7 @@ from cenote.core.types import Array
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
 from cenote.passes.cleanup import eliminate_dead
-from cenote.verification.errors import ALLOWED, Arrays, relative_error, steps_of, widened
+from cenote.verification.errors import ALLOWED, Arrays, relative_error, steps_of
 from cenote.verification.production import excused, reference64
 from cenote.verification.stream import Feed, Recorded
 
@@ -85,8 +85,8 @@ def is_optimised_wrongly(
 def _in_float64(graph: Graph, feed: Feed, value: str) -> Array:
     """A value by the references alone, without rounding in between."""
     part = eliminate_dead(graph.replace(outputs=(value,)))
-    values: dict[str, Array] = {name: _wide(array) for name, array in part.constants.items()}
-    values |= {declared.name: _wide(feed[declared.name]) for declared in part.inputs}
+    values: dict[str, Array] = dict(part.constants)  # each is widened where it is used: weights are many
+    values |= {declared.name: feed[declared.name] for declared in part.inputs}
     last = {name: index for index, node in enumerate(part.nodes) for name in node.inputs if name}
     for index, node in enumerate(part.nodes):
         outputs = reference64(node, [values[name] if name else None for name in node.inputs])
@@ -97,12 +97,6 @@ def _in_float64(graph: Graph, feed: Feed, value: str) -> Array:
             if name and last[name] == index and name != value:
                 del values[name]
     return values[value]
-
-
-def _wide(array: Array) -> Array:
-    wide = widened(array)
-    assert wide is not None
-    return wide
 
 
 def turned(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import mmap
 import tempfile
 from dataclasses import dataclass, replace
@@ -88,3 +91,10 @@ class Spill:
         if hasattr(mmap, "MADV_DONTNEED"):  # Linux
             for mapped in self._maps:
                 mapped.madvise(mmap.MADV_DONTNEED)
+
+    def settle(self) -> None:
+        """Between one phase and the next: give back what the first left, what the allocator kept of it too."""
+        self.forget()
+        gc.collect()
+        with contextlib.suppress(AttributeError, OSError, TypeError):  # GNU's C library
+            ctypes.CDLL(None).malloc_trim(0)

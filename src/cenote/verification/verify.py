@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -225,6 +224,7 @@ class _Check:
         optimised = self.how.optimized(graph)
         scheduled = schedule(self.spill.graph(optimised), target, self.how.decide)
         del optimised
+        self.spill.settle()
         plan = assemble(lambda: scheduled, self.how.threads, self.how.pool)
         shapes = {name: kind.shape for name, kind in graph.types.items()}
         names = [name for node in plan.graph.nodes for name in node.outputs if name]
@@ -246,6 +246,7 @@ class _Check:
                 suspects.append(_Suspect(made, row, value, order))
             self.spill.forget()
 
+        self.spill.settle()
         run = Production(plan, scheduled.graph.constants, tell)
         given = [np.asarray(feed[declared.name], order="C") for declared in graph.inputs]
         for declared, array in zip(graph.inputs, given, strict=True):  # native code trusts sizes
@@ -264,8 +265,7 @@ class _Check:
         budget = max(_LEAST_BUDGET, sum(x.nbytes for x in graph.constants.values()) // 2)
         made = Recorded(peer, self.feed, names, graph.types, budget, self.spill)
         del peer
-        gc.collect()
-        self.spill.forget()
+        self.spill.settle()
         return made
 
     def _explained(

@@ -79,13 +79,13 @@ def diagnose(
 
 
 def _show(found: cenote.Diagnosis, html: Path | None, as_json: bool) -> None:
-    if html is not None:
-        html.write_text(found.profile.html(), encoding="utf-8")
-        err().print(f"written: {html}", markup=False, soft_wrap=True)
     if as_json:
         say_json(found.to_dict())
     else:
         say(str(found))
+    if html is not None:
+        html.write_text(found.profile.html(), encoding="utf-8")
+        err().print(f"written: {html}", markup=False, soft_wrap=True)
 
 
 def _tell(output: Path, before: cenote.Model, after: cenote.Model) -> None:
