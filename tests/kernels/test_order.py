@@ -23,6 +23,8 @@ def rows(kind: str, dtype: type) -> Array:
         "equal": lambda: np.full((2, LENGTH), 7),
         "rising": lambda: np.arange(2 * LENGTH).reshape(2, -1),
         "falling": lambda: -np.arange(2 * LENGTH).reshape(2, -1),
+        "clusters": lambda: (rng.integers(-1, 2, (2, LENGTH)) << 60) + rng.integers(0, 1 << 20, (2, LENGTH)),
+        "wide": lambda: rng.integers(-(2**62), 2**62, (2, LENGTH)),
         "pipes": lambda: np.abs(np.arange(LENGTH) - LENGTH // 2)[None],
     }[kind]()
     x = made.astype(dtype)
@@ -32,10 +34,11 @@ def rows(kind: str, dtype: type) -> Array:
 
 
 @pytest.mark.parametrize("levels", [order.LEVELS, 1, 0])
-@pytest.mark.parametrize("kind", ["random", "few", "equal", "rising", "falling", "pipes"])
-@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint32])
+@pytest.mark.parametrize("kind", ["random", "few", "equal", "rising", "falling", "pipes", "clusters", "wide"])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint32, np.float64, np.int64, np.uint64])
 def test_long_rows(monkeypatch: pytest.MonkeyPatch, dtype: type, kind: str, levels: int) -> None:
-    """Without levels every segment of more than 32 records is sorted by radix."""
+    """Without levels every segment of more than 32 records is sorted by radix. In clusters many keys of 64 bits differ
+    in their last bits alone."""
     usual = order.LEVELS
     monkeypatch.setattr(order, "LEVELS", levels)
     x = rows(kind, dtype)

@@ -10,16 +10,18 @@
 A record is a key in which unsigned order is the order wanted, and the place along the axis: 32 + 32 bits for elements
 of at most 32 bits, else two words of 64. Few records are sorted by counting for each how many come before it (they all
 differ), many by radix: a pass per byte of the key, from the last; bytes in which all keys agree are left out. With
-AVX-512 many records of one word, of keys of 32 bits, are partitioned (quicksort.py). All keep the order of equal keys,
-and the buffer is larger than k, so that sorting it costs little per element of random data.
+AVX-512 many records of one word, of keys of 32 bits, are partitioned (quicksort.py), those of 64 bits by the leading 32
+bits in which they differ, and put right where these are equal. All keep the order of equal keys, and the buffer is
+larger than k, so that sorting it costs little per element of random data.
 
 NaN is greater than any number; -0 and +0 are equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,7 @@ from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.selection.indices import bits_of
-from cenote.kernels.selection.quicksort import LEVELS, Quicksort
+from cenote.kernels.selection.quicksort import LEVELS, Quicksort, insert, leading_bits
 
 RADIX = 256
 FEW = 64  # records that are sorted by counting
@@ -102,7 +104,10 @@ class OrderSpec(KernelSpec):
                 for place in k.range(0, k.number("extent")):
                     copy.store(x.load(place * columns), place)
                 x = copy
-            buffer = Buffer(k, self, k.cursor(first), k.cursor(second), counts, k.variable(k.integer(0)))
+            keys = partial(self._key, k, x)
+            buffer = Buffer(
+                k, self, k.cursor(first), k.cursor(second), counts, k.variable(k.integer(0)), keys
+            )
             self._collect(k, x, buffer, lanes)
             buffer.sort()
             start = outer * k.number("count") * columns + column
@@ -177,6 +182,7 @@ class Buffer:
     other: Cursor
     counts: Pointer
     count: Variable
+    keys: Callable[[Value], Value]  # of the elements at a place
 
     def append(self, key: Value, place: Value) -> None:
         """A record, or one for each lane of the keys, which lie from `place` on."""
@@ -218,13 +224,44 @@ class Buffer:
                     Quicksort(k, self.records.at, self.other.at, self._radix_of, self.spec.levels).sort(count)
                 else:
                     self._by_radix(count)
+        elif k.target.has_scale:
+            with k.when(count <= FEW):
+                self._by_radix(count)
+            with k.when(count > FEW):
+                self._by_leading_bits(count)
         else:
+            self._by_radix(count)
+
+    def _by_leading_bits(self, count: Value) -> None:
+        """Records of two words by a sort of one: 32 bits of the key and the place. Where these bits are equal too often
+        for keys that differ, by radix."""
+        k, pairs, records = self.k, self.records.at, self.other.at
+        low, shift = leading_bits(k, pairs, count)
+        for number in k.range(0, count):
+            leading = (pairs.load(number * 2) - low) >> shift
+            records.store((leading << 32) | pairs.load(number * 2 + 1), number)
+        failed = k.variable(k.integer(0))
+
+        def give_up(*_: object) -> None:
+            failed.value = k.integer(1)
+
+        room = records + (k.number("capacity") + FEW)
+        Quicksort(k, records, room, give_up, self.spec.levels).sort(count)
+        with k.when(failed.value.equals(0)):
+            for number in k.range(0, count):
+                place = (records.load(number) & 0xFFFFFFFF).bits(I64)
+                pairs.store(self.keys(place).bits(U64), number * 2)
+                pairs.store(place.bits(U64), number * 2 + 1)
+            failed.value = insert(k, pairs, count)
+        with k.when(failed.value.differs(0)):
             self._by_radix(count)
 
     def _radix_of(self, source: Pointer, other: Pointer, count: Value, to: Pointer) -> None:
         """Some of the records."""
         k = self.k
-        part = Buffer(k, self.spec, k.cursor(source), k.cursor(other), self.counts, k.variable(count))
+        part = Buffer(
+            k, self.spec, k.cursor(source), k.cursor(other), self.counts, k.variable(count), self.keys
+        )
         part._by_radix(count)
         sorted_at = part.records.at
         elsewhere = k.assign(f"icmp ne ptr {sorted_at.text}, {to.text}", BOOL, 1)

@@ -25,6 +25,7 @@ from cenote.kernels.lanes import compressed, set_bits
 
 SMALL = 32  # records that fit four registers
 LEVELS = 2  # times as deep as even partitions are: then a segment is sorted otherwise
+MOVES = 8  # of a record on the average, by insertion, that are fewer than those of a radix sort
 _DEEPEST = 48  # segments that wait: of two the larger one does, so each is at most half of the one below
 _LANES = 8
 
@@ -146,3 +147,51 @@ class Quicksort:
     def _median(self, a: Value, b: Value, c: Value) -> Value:
         k = self.k
         return k.maximum(k.minimum(a, b), k.minimum(k.maximum(a, b), c))
+
+
+def leading_bits(k: Kernel, pairs: Pointer, count: Value) -> tuple[Value, Value]:
+    """The lowest key of pairs (key, place), and by how many bits the difference to the highest is longer than 32."""
+    lanes, whole = _LANES, count * 2 & -_LANES
+    states = {
+        "minimum": k.variable(k.constant(U64, -1, lanes)),
+        "maximum": k.variable(k.constant(U64, 0, lanes)),
+    }
+    for at in k.range(0, whole, lanes):
+        for name, state in states.items():
+            state.value = getattr(k, name)(state.value, pairs.load(at, lanes))
+    ends = {}
+    for name, state in states.items():
+        keys = k.shuffle(state.value, state.value, range(0, lanes, 2))
+        ends[name] = k.variable(k.reduce(keys, name))
+        for at in k.range(whole, count * 2, 2):
+            ends[name].value = getattr(k, name)(ends[name].value, pairs.load(at))
+    low = ends["minimum"].value
+    k.declare("llvm.ctlz.i64", "i64 (i64, i1 immarg)")
+    zeros = k.assign(f"call i64 @llvm.ctlz.i64(i64 {(ends['maximum'].value - low).text}, i1 false)", I64, 1)
+    return low, k.maximum(32 - zeros, k.integer(0)).bits(U64)
+
+
+def insert(k: Kernel, pairs: Pointer, count: Value) -> Value:
+    """Pairs that are almost in order put in order, unless that takes too long: then not 0."""
+    most, moves = count * MOVES, k.variable(k.integer(0))
+    for number in k.range(1, count):
+        key = pairs.load(number * 2)
+        with k.when((key < pairs.load(number * 2 - 2)) & (moves.value < most)):
+            moves.value = moves.value + (number - _moved_down(k, pairs, number, key))
+    return k.select(moves.value < most, k.integer(0), k.integer(1))
+
+
+def _moved_down(k: Kernel, pairs: Pointer, number: Value, key: Value) -> Value:
+    """One pair put before those with larger keys; where it is then."""
+    place, at = pairs.load(number * 2 + 1), k.variable(number)
+
+    def below() -> Value:
+        return k.maximum(at.value - 1, k.integer(0)) * 2
+
+    with looping(k, lambda: (at.value > 0) & (key < pairs.load(below()))):
+        for word in range(2):
+            pairs.store(pairs.load(below() + word), at.value * 2 + word)
+        at.value = at.value - 1
+    pairs.store(key, at.value * 2)
+    pairs.store(place, at.value * 2 + 1)
+    return at.value
