@@ -180,6 +180,7 @@ _POSITION = re.compile(r"\{\{(\d+)\}\}")
 class StoredModel:
     """What a plan file holds: plans for sets of input shapes and for classes of sizes, and how the model was loaded.
 
+    `pins` are algorithms that were said, by nodes, `rewrites` those of the graph that were asked for.
     `tails` are what follows plans, by their shapes, where shapes depend on content.
     `source` is where the model that it was made from lay ("" for unknown), `content` the digest of that model, and
     `external` names the files beside it that hold its weights, with the digest of each. `metadata` are the file's own
@@ -197,6 +198,8 @@ class StoredModel:
     source: str = ""
     content: str = ""
     external: Mapping[str, str] = field(default_factory=dict)
+    pins: Mapping[str, str] = field(default_factory=dict)
+    rewrites: tuple[str, ...] = ()
     about: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -16,6 +16,7 @@ from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array, Dimension
 from cenote.frontends.builder import GraphBuilder, decoded
 from cenote.frontends.channels_last import ChannelsLast
+from cenote.frontends.tensorflow.dropout import HANDS_ON, RANDOM, Noise, met_noise
 from cenote.frontends.tensorflow.messages import Contents
 from cenote.frontends.tensorflow.tensors import array_of, dtype_of, shape_of
 
@@ -47,7 +48,7 @@ class Spread:
     waiting: tuple[Site, ...] = ()
 
 
-Value = str | Variable | Dead | Spread
+Value = str | Variable | Dead | Spread | Noise
 DEAD = Dead()
 Decode = Callable[["Site"], "Value | Sequence[Value]"]
 
@@ -79,6 +80,7 @@ class Site:
     attributes: Mapping[str, Any]
     importer: Importer
     scope: Scope
+    node: str = ""  # its name in the scope
     windowed: Mapping[str, Any] | None = (
         None  # of a convolution: padding and dilations other than the attributes'
     )
@@ -96,6 +98,10 @@ class Site:
             raise UnsupportedError(
                 f"input {index} comes from SpaceToBatchND; only convolutions, biases and activations before a "
                 "BatchToSpaceND are supported"
+            )
+        if isinstance(value, Noise):
+            raise UnsupportedError(
+                f"input {index} is made of random numbers; save the model for inference (training=False)"
             )
         if not isinstance(value, str):
             raise UnsupportedError(
@@ -235,6 +241,7 @@ class Importer:
         self.contents, self.functions, self.variable = contents, functions, variable
         self.input_names: Mapping[str, str] = {}  # what inputs are called outside, by their node
         self.variables: dict[str, str] = {}  # constants that variables have become
+        self.has_dropout = False  # it was left out
         self.problems: list[str] | None = None  # where they are collected instead of raised
         self._count = 0
 
@@ -290,7 +297,7 @@ class Importer:
         label = self.builder.label
         self.builder.label = scope.prefix + name
         try:
-            return self.decoded(Site(scope.prefix + name, node.op, inputs, node.attr, self, scope))
+            return self.decoded(Site(scope.prefix + name, node.op, inputs, node.attr, self, scope, name))
         except CenoteError as error:
             located = error.located(f"node '{scope.prefix}{name}' ({node.op})")
             if self.problems is None or not isinstance(error, UnsupportedError):
@@ -301,6 +308,11 @@ class Importer:
             self.builder.label = label
 
     def decoded(self, site: Site) -> tuple[Value, ...]:
+        if site.op in RANDOM:
+            return (Noise(),)
+        if site.op not in HANDS_ON and any(isinstance(value, Noise) for value in site.inputs):
+            self.has_dropout = True
+            return (met_noise(site),)
         decode = self.operators.get(site.op)
         if decode is None:
             raise UnsupportedError(f"TensorFlow's operation {site.op} is not supported")
@@ -314,7 +326,7 @@ class Importer:
                     )
             return (replace(spread, waiting=(*spread.waiting, site)),)
         made = decoded(decode, site)
-        if isinstance(made, str | Variable | Dead | Spread):
+        if isinstance(made, str | Variable | Dead | Spread | Noise):
             return (made,)
         return tuple(made)
 
