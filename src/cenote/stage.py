@@ -22,8 +22,9 @@ from cenote.core.locks import Guard, importing
 from cenote.core.options import DENORMALS, PRECISIONS, REWRITES, TUNINGS, WEIGHTS
 from cenote.core.types import Array, Declared, TensorType
 from cenote.plans.format import SizedPlan, StoredPlan, Tail
-from cenote.runtime.program import Program, Workplaces
+from cenote.runtime.program import Program
 from cenote.runtime.rounds import Feedback, Rounded, run_rounds
+from cenote.runtime.workplaces import Workplaces
 from cenote.sized import compile_class, part_after
 
 if TYPE_CHECKING:

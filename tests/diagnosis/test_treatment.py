@@ -109,7 +109,11 @@ def test_the_first_treatment_that_helps_within_the_tolerance_stays(gains: list[D
     model, half = Named(), {"bfloat16": 1.01, "float16": 1.001}
     gains += [GAIN, GAIN]
     treated, best = treat(
-        found(HALF), model, INPUTS, lambda **options: Named(half.get(options.get("weights"), 1.0)), tolerance=0.005
+        found(HALF),
+        model,
+        INPUTS,
+        lambda **options: Named(half.get(options.get("weights"), 1.0)),
+        tolerance=0.005,
     )
     assert best is not model
     assert [each.kept for each in treated.treatments] == [False, True]

@@ -88,7 +88,9 @@ class _Trials:
         if paired(lambda: before.run(self.inputs), lambda: after.run(self.inputs)).certain:
             return after, tuple(self.tried)
         why = "does not help when all that was kept is loaded and measured again"
-        return self.model, tuple(replace(each, kept=False, why=why) if each.kept else each for each in self.tried)
+        return self.model, tuple(
+            replace(each, kept=False, why=why) if each.kept else each for each in self.tried
+        )
 
 
 def _joined(kept: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ Threads wait in two phases: a bounded spin (a step is often microseconds away), 
 never burns a core that somebody else needs. Between jobs a worker spins three times as long: in the first calls after a
 pause, when all caches are cold, it waits for its caller 50 to 150 us, and to sleep and be woken costs the caller 25 us
 and the worker 50.
+A caller that has slept long at a barrier sees to workers that stand still for want of a CPU (`driver_affinity`).
 
 Which thread does which chunk varies; what a chunk computes does not. As threads take chunks from both ends, two of them
 have nearly the same parts in every call and, where steps are alike, in every step, and find them in their own caches:

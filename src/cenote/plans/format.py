@@ -30,9 +30,10 @@ from cenote.core.target import Target
 from cenote.core.types import Declared
 from cenote.core.version import __version__
 from cenote.runtime.formulas import Formulas
-from cenote.runtime.program import Program, Workplaces
+from cenote.runtime.program import Program
 from cenote.runtime.steps import KernelStep
 from cenote.runtime.template import Template
+from cenote.runtime.workplaces import Workplaces
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan

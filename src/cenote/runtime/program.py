@@ -23,17 +23,15 @@ from cenote.core.errors import ShapeError, UnsupportedError, refusals
 from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType
 from cenote.runtime import threads as threading_runtime
-from cenote.runtime.memory import GrowingBytes, address_of, aligned_bytes, empty_output
+from cenote.runtime.memory import address_of, aligned_bytes, empty_output
 from cenote.runtime.records import Records
 from cenote.runtime.steps import HostStep, KernelStep, Slot, Step
 from cenote.runtime.threads import DriverAbi, Team
+from cenote.runtime.workplaces import Workplace, Workplaces
 
 _KEPT_BYTES = 64 << 20  # of waiting arenas
 _FEW_CHUNKS = 8  # of each thread, up to which one more or less matters
 _MOST_CHUNKS = (1 << 16) - 1  # of a step: the driver counts those that are taken in 16 bits
-
-
-_ARENA = "the arena of the model's intermediate values"
 
 
 def require_team(team: Team) -> None:
@@ -43,60 +41,6 @@ def require_team(team: Team) -> None:
             f"this process was forked in the middle of a run on {team.threads} threads, which the "
             "child does not have; the run goes on in the parent, the child may start it again"
         )
-
-
-class Workplace:
-    """What one run at a time works with: memory for intermediate values, and the calling thread's own team of one."""
-
-    def __init__(self, driver: DriverAbi) -> None:
-        self.arena = GrowingBytes(_ARENA)
-        self.alone = Team(1, driver)
-
-    def fits(self, program: Program) -> bool:
-        """Is there enough of everything for a run of the program?"""
-        needs = program.scratch_bytes if program.threads == 1 else 0
-        return self.arena.array.nbytes >= program.arena_bytes and self.alone.stride >= needs
-
-    def fit(self, program: Program) -> None:
-        """Make it so. Raises CapacityError where there is no memory for it."""
-        if self.arena.array.nbytes < program.arena_bytes:
-            self.arena.grow(program.arena_bytes)
-        if program.threads == 1:
-            self.alone.reserve_scratch(program.scratch_bytes)
-
-
-class Workplaces:
-    """Those that the programs of a model, one for each set of sizes, use in turns.
-
-    A run takes one and gives it back; there are as many as runs at once, each for the largest size so far.
-    """
-
-    def __init__(self) -> None:
-        self._free: list[Workplace] = []
-        self._largest: Program | None = None
-
-    def reserve(self, program: Program) -> None:
-        """Make each large enough for this program, the first one now. Raises as `take`."""
-        self._largest = program
-        self.give(self.take(program))
-
-    def take(self, program: Program) -> Workplace:
-        """One for a run of the program. Raises CapacityError where there is no memory for it."""
-        try:
-            place = self._free.pop()
-        except IndexError:
-            place = Workplace(program.driver)
-            if self._largest is not None:
-                with refusals("memory to run a model on"):
-                    place.fit(self._largest)
-        if not place.fits(program):
-            with refusals("memory to run a model on"):
-                place.fit(program)
-        return place
-
-    def give(self, place: Workplace) -> None:
-        """Hand one back."""
-        self._free.append(place)
 
 
 @dataclass(frozen=True)
