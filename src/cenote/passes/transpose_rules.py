@@ -20,6 +20,7 @@ from cenote.ops.movement.parts import Concat, Slice, Split
 from cenote.ops.movement.reshape import Identity, Reshape, Squeeze, Unsqueeze
 from cenote.ops.movement.resize import Resize
 from cenote.ops.normalization.softmax import LogSoftmax, Softmax
+from cenote.ops.quantization.quantize import Scaled
 from cenote.ops.reduction.reduce import Reduction
 
 Order = tuple[int, ...]
@@ -115,6 +116,12 @@ def _one_axis(sinker: Sinker, node: Node, order: Order) -> Moved | None:
         return None
     inputs = (sinker.turned[node.inputs[0]].source, *node.inputs[1:])
     return Moved(_along(node.op, len(order), order), inputs, (order,) * len(node.outputs))
+
+
+def _scaled(sinker: Sinker, node: Node, order: Order) -> Moved | None:
+    """Quantisation by one scale, or by one per index of an axis."""
+    assert isinstance(node.op, Scaled)
+    return None if node.op.block else _one_axis(sinker, node, order)
 
 
 def _first_only(sinker: Sinker, node: Node) -> bool:
@@ -289,6 +296,7 @@ def _placed(tokens: Sequence[int | None]) -> Order:
 
 
 RULES: Mapping[type[Op], Callable[[Sinker, Node, Order], Moved | None]] = {
+    Scaled: _scaled,  # which are elementwise, too
     Pointwise: _elementwise,
     Cast: _elementwise,
     Identity: _elementwise,

@@ -18,7 +18,6 @@ from cenote.core.types import Array, Declared, TensorType, is_float
 from cenote.frontends.formats import Format, format_of_file, import_model
 from cenote.graph.graph import Graph
 from cenote.loading import main_file
-from cenote.passes.pipeline import optimize
 from cenote.passes.specialize import run_in_stages
 from cenote.runtime.inputs import fitting
 from cenote.runtime.threads import resolve_threads
@@ -222,7 +221,7 @@ class _Check:
         graph = self.spill.graph(graph)
         theirs = self._of_the_peer(graph)
         target = jit.host_target()
-        optimised = optimize(graph, target, exact=self.how.exact, weights=self.how.weights, inferred=True)
+        optimised = self.how.optimized(graph)
         scheduled = schedule(self.spill.graph(optimised), target, self.how.decide)
         del optimised
         self.spill.settle()

@@ -10,26 +10,14 @@ choice: that is x then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from cenote.core.errors import UnsupportedError
+from cenote.frontends.tensorflow.nodes import MET_NOISE, Decode, Noise, Site, Value
 
-if TYPE_CHECKING:
-    from cenote.frontends.tensorflow.nodes import Site, Value
-
-
-class Noise:
-    """Random numbers, or what was made of them."""
-
-
-RANDOM = frozenset(
-    ["RandomUniform", "RandomStandardNormal", "TruncatedNormal", "StatelessRandomUniformV2", "StatelessRandomUniform"]
+_RANDOM = (
+    "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "StatelessRandomUniformV2", "StatelessRandomUniform",
 )  # fmt: skip
-HANDS_ON = frozenset(
-    ["Identity", "IdentityN", "Switch", "RefSwitch", "Merge", "RefMerge", "PartitionedCall", "StatefulPartitionedCall",
-     "If", "StatelessIf", "While", "StatelessWhile"]
-)  # fmt: skip
-"""What does nothing with its inputs itself."""
 _STILL_NOISE = frozenset(
     ["Add", "AddV2", "Sub", "Floor", "Greater", "GreaterEqual", "Less", "LessEqual", "Cast", "Reshape"]
 )  # fmt: skip
@@ -61,3 +49,6 @@ def _unscaled(site: Site, index: int) -> Value:
     if node.op == "Mul" and isinstance(values[0], str) and site.builder.known(values[0]) is not None:
         return values[1]
     return values[0]
+
+
+DROPOUT: Mapping[str, Decode] = {**dict.fromkeys(_RANDOM, lambda site: Noise()), MET_NOISE: met_noise}

@@ -16,7 +16,6 @@ from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array, Dimension
 from cenote.frontends.builder import GraphBuilder, decoded
 from cenote.frontends.channels_last import ChannelsLast
-from cenote.frontends.tensorflow.dropout import HANDS_ON, RANDOM, Noise, met_noise
 from cenote.frontends.tensorflow.messages import Contents
 from cenote.frontends.tensorflow.tensors import array_of, dtype_of, shape_of
 
@@ -48,9 +47,21 @@ class Spread:
     waiting: tuple[Site, ...] = ()
 
 
+@dataclass(frozen=True)
+class Noise:
+    """Random numbers, or what was made of them."""
+
+
 Value = str | Variable | Dead | Spread | Noise
 DEAD = Dead()
+MET_NOISE = "an operation on Noise"  # its place in the table of operations, whichever it is
 Decode = Callable[["Site"], "Value | Sequence[Value]"]
+
+# What does nothing with its inputs itself.
+_HANDS_ON = frozenset(
+    ["Identity", "IdentityN", "Switch", "RefSwitch", "Merge", "RefMerge", "PartitionedCall", "StatefulPartitionedCall",
+     "If", "StatelessIf", "While", "StatelessWhile"]
+)  # fmt: skip
 
 # Names of outputs, of operations that have several: bodies of functions refer to them by these.
 _OUTPUTS = {
@@ -308,12 +319,11 @@ class Importer:
             self.builder.label = label
 
     def decoded(self, site: Site) -> tuple[Value, ...]:
-        if site.op in RANDOM:
-            return (Noise(),)
-        if site.op not in HANDS_ON and any(isinstance(value, Noise) for value in site.inputs):
+        op = site.op
+        if op not in _HANDS_ON and any(isinstance(value, Noise) for value in site.inputs):
             self.has_dropout = True
-            return (met_noise(site),)
-        decode = self.operators.get(site.op)
+            op = MET_NOISE
+        decode = self.operators.get(op)
         if decode is None:
             raise UnsupportedError(f"TensorFlow's operation {site.op} is not supported")
         spread = site.inputs[0] if site.inputs else None

@@ -11,6 +11,7 @@ import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends import pieces
+from cenote.frontends.tensorflow.dropout import DROPOUT
 from cenote.frontends.tensorflow.nodes import DEAD, Dead, Decode, Site, Value, Variable
 from cenote.frontends.tensorflow.operators_pictures import PICTURES
 from cenote.frontends.tensorflow.operators_shape import SHAPES
@@ -275,6 +276,7 @@ def _each(names: str, decode: Callable[[str], Decode]) -> dict[str, Decode]:
 
 
 OPERATORS: Mapping[str, Decode] = {
+    **DROPOUT,
     "Placeholder": _placeholder,
     "PlaceholderWithDefault": _placeholder_with_default,
     "IteratorGetNext": _iterator,
