@@ -40,7 +40,9 @@ class Scaled(Pointwise):
     block: int
 
     operands = ("x", "scale", "zero_point?")
-    region = Op.region  # a scale per index of an axis is not broadcast as operands of elementwise operators are
+    region = (
+        Op.region
+    )  # a scale per index of an axis is not broadcast as operands of elementwise operators are
 
     def _expression(
         self, x: TensorType, scale: TensorType, zero: TensorType | None, output: TensorType
