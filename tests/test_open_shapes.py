@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import cenote
@@ -159,3 +161,32 @@ def test_a_file_says_that_it_has_no_plan_for_what_was_found(tmp_path: Path) -> N
     model.save(tmp_path / "model.cenote")
     with pytest.raises(cenote.InputError, match="what these inputs lead to"):
         cenote.load(tmp_path / "model.cenote", threads=1).run(columns(0, 0))
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_weights_in_a_shape_of_the_inputs(kind: Any) -> None:
+    """A view of a weight is read by NumPy (products of float64) and by kernels; its place is not that of the graph."""
+    source = np.random.default_rng(0)
+    c, w = source.standard_normal(24).astype(kind), source.standard_normal((3, 2)).astype(kind)
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Reshape", ["c", "s"], ["r"]),
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("MatMul", ["r", "w"], ["q"]),
+        helper.make_node("Add", ["p", "q"], ["y"]),
+        helper.make_node("Neg", ["r"], ["z"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "views", [helper.make_tensor_value_info("x", element, ["n", "m", 3])],
+        [onnx.ValueInfoProto(name="y"), onnx.ValueInfoProto(name="z")],
+        [numpy_helper.from_array(c, "c"), numpy_helper.from_array(w, "w")],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = cenote.load(proto.SerializeToString())
+    for shape in ((2, 4, 3), (8, 1, 3), (1, 8, 3), (2, 4, 3)):
+        x = source.standard_normal(shape).astype(kind)
+        made = model.run({"x": x})
+        np.testing.assert_allclose(made["y"], x @ w + c.reshape(shape) @ w, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(made["z"], -c.reshape(shape))
+    assert "serves all sizes" in str(model.plan)

@@ -12,7 +12,17 @@ from tests.fuzz.__main__ import KINDS, regressions
 
 ROOT = Path(__file__).resolve().parents[2]
 # Cases of each kind: some seconds on one core, with kernels that must be compiled first.
-FEW = {"models": 500, "functional": 300, "plans": 60, "callers": 8, "kills": 6, "forks": 5, "failures": 4}
+FEW = {
+    "models": 500,
+    "functional": 300,
+    "graphs": 40,
+    "calls": 400,
+    "plans": 60,
+    "callers": 8,
+    "kills": 6,
+    "forks": 5,
+    "failures": 4,
+}
 
 
 def outcome(*arguments: str) -> str:

@@ -74,6 +74,13 @@ REFUSED = {
     "no inputs": Behaviour(run({}), "ValueError"),
     "a feed that is no dict": Behaviour(run([X, N]), "AttributeError"),
     "a name that is no text": Behaviour(run({**FEED, 3: X}), "TypeError"),
+    "complex numbers": Behaviour(run(x=X.astype(np.complex128)), "RuntimeError"),
+    "long floats": Behaviour(run(x=X.astype(np.longdouble)), "RuntimeError"),
+    "dates": Behaviour(run(n=np.array(["2020"], "datetime64[s]")), "RuntimeError"),
+    "a dict": Behaviour(run(x={"k": 1}), "InvalidArgument"),
+    "names in a dict": Behaviour(run(names={"y": 1}), "TypeError"),
+    "names from an iterator": Behaviour(run(names=iter(["y"])), "TypeError"),
+    "texts of another rank": Behaviour(run({"x": np.array([["a"]])}, None, STRINGS), "InvalidArgument"),
     "an output's name as the names": Behaviour(run(names="m"), "TypeError"),
     "an output's name that is no text": Behaviour(run(names=[3]), "TypeError"),
     "run options of another kind": Behaviour(run(options=3), "TypeError"),
@@ -112,6 +119,22 @@ BOUND = {
         b.bound(lambda binding, ort: binding.bind_cpu_input("q", X)), "RuntimeError"
     ),
     "a list": Behaviour(b.bound(lambda binding, ort: binding.bind_cpu_input("n", [1, 2])), "RuntimeError"),
+    "a name that is no text": Behaviour(
+        b.bound(lambda binding, ort: binding.bind_cpu_input(1, N)), "TypeError"
+    ),
+    "memory of a negative size": Behaviour(
+        b.bound(lambda binding, ort: binding.bind_input("n", "cpu", 0, np.int64, (-2,), N.ctypes.data)),
+        "RuntimeError",
+    ),
+    "a value of a negative size": Behaviour(
+        lambda ort: ort.OrtValue.ortvalue_from_shape_and_type([-1, 3], np.float32), "RuntimeError"
+    ),
+    "a value beyond any memory": Behaviour(
+        lambda ort: ort.OrtValue.ortvalue_from_shape_and_type([1 << 40, 1 << 30], np.float32), "RuntimeError"
+    ),
+    "a value of texts": Behaviour(
+        lambda ort: ort.OrtValue.ortvalue_from_shape_and_type([2], 8), "RuntimeError"
+    ),
     "no such device": Behaviour(b.bound(lambda binding, ort: binding.bind_output("m", "foo")), "Exception"),
     "memory without a shape": Behaviour(
         b.bound(lambda binding, ort: binding.bind_output("m", "cpu", 0, None, None, 8)), "ValueError"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from onnx import TensorProto as T
 
@@ -199,12 +201,23 @@ OPTIONS = {
     "a level as a number": Behaviour(b.option("graph_optimization_level", 3), "TypeError"),
     "a mode as a number": Behaviour(b.option("execution_mode", 0), "TypeError"),
     "a text": Behaviour(b.option("logid", 3), "TypeError"),
+    "a text in bytes": Behaviour(b.option("logid", b"x"), "x"),
+    "a path in bytes": Behaviour(b.option("optimized_model_filepath", b"x"), "x"),
+    "threads beyond a C int": Behaviour(b.option("intra_op_num_threads", 1 << 31), "TypeError"),
+    "a flag as a float": Behaviour(b.option("enable_profiling", 1.5), "True"),
+    "a path as a flag": Behaviour(b.option("enable_profiling", Path("x")), "TypeError"),
     "no such option": Behaviour(b.option("nonsense", 1), "AttributeError"),
     "the first level": Behaviour(lambda ort: int(ort.SessionOptions().graph_optimization_level), 99),
     "a level's name": Behaviour(lambda ort: ort.GraphOptimizationLevel.ORT_ENABLE_ALL.name, "ORT_ENABLE_ALL"),
     "entries": Behaviour(b._entries, "2"),
     "no such entry": Behaviour(
         lambda ort: ort.SessionOptions().get_session_config_entry("q"), "RuntimeError"
+    ),
+    "an entry without a key": Behaviour(
+        lambda ort: ort.SessionOptions().add_session_config_entry("", "v"), "RuntimeError"
+    ),
+    "an entry with a long key": Behaviour(
+        lambda ort: ort.SessionOptions().add_session_config_entry("k" * 1025, "v"), "RuntimeError"
     ),
     "an entry that is no text": Behaviour(
         lambda ort: ort.SessionOptions().add_session_config_entry("q", 1), "TypeError"

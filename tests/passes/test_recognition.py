@@ -106,6 +106,33 @@ def test_what_is_only_like_gelu_stays() -> None:
     assert "gelu" not in operators(model) or model(x, np.zeros_like(x)).max() == 0
 
 
+@pytest.mark.parametrize("form", ["gelu", "scaled gelu", "swish", "layer norm"])
+def test_constants_of_more_axes_than_the_value(form: str) -> None:
+    """They give the result their axes: no activation or normalisation does that."""
+    x, one = noise(2, 3), [[[[1.0]]]]
+    swish, gelu = form == "swish", "gelu" in form
+    constants = {
+        "r": np.sqrt(2) if form == "scaled gelu" else np.multiply(one, np.sqrt(2)), "one": 1.0,
+        "half": np.multiply(one, 0.5) if form == "scaled gelu" else 0.5, "two": np.multiply(one, 2), "eps": 1e-5,
+        "axes": np.array([-1]),
+    }  # fmt: skip
+    nodes = [node("Mul", ["x", "r"], ["a"]), node("Sigmoid", ["a"], ["s"]), node("Mul", ["x", "s"], ["y"])]
+    wanted = x / (1 + np.exp(-x * np.sqrt(2))) if swish else erf_gelu(x)
+    if gelu:
+        nodes = [
+            node("Div", ["x", "r"], ["a"]), node("Erf", ["a"], ["e"]), node("Add", ["e", "one"], ["p"]),
+            node("Mul", ["x", "p"], ["m"]), node("Mul", ["m", "half"], ["y"]),
+        ]  # fmt: skip
+    elif not swish:
+        nodes = [
+            node("ReduceMean", ["x", "axes"], ["m"]), node("Sub", ["x", "m"], ["d"]), node("Pow", ["d", "two"], ["q"]),
+            node("ReduceMean", ["q", "axes"], ["v"]), node("Add", ["v", "eps"], ["e"]), node("Sqrt", ["e"], ["s"]),
+            node("Div", ["d", "s"], ["y"]),
+        ]  # fmt: skip
+        wanted = normalized(x, True)
+    close(load(nodes, {"x": (2, 3)}, constants)(x), wanted[None, None])
+
+
 def normalized(x: np.ndarray, centred: bool) -> np.ndarray:
     d = x - x.mean(-1, keepdims=True) if centred else x
     return np.asarray(d / np.sqrt((d * d).mean(-1, keepdims=True) + 1e-5))

@@ -22,11 +22,13 @@ from cenote.passes.stacks import add_stacks
 SHAPE = (1, 6, 3, 4)
 
 
-def stacked(stack: int, summed: int, keepdims: bool = False) -> Graph:
+def stacked(
+    stack: int, summed: int, keepdims: bool = False, parts: tuple[str, ...] = ("u0", "u1", "u2")
+) -> Graph:
     """Three branches stacked along one axis and summed along another."""
     branches = [Node(op(), ("x",), (f"c{n}",)) for n, op in enumerate((Relu, Sigmoid, Tanh))]
     lifted = [Node(Unsqueeze(), (f"c{n}", "axis"), (f"u{n}",)) for n in range(3)]
-    joined = Node(Concat(axis=stack), ("u0", "u1", "u2"), ("s",))
+    joined = Node(Concat(axis=stack), parts, ("s",))
     total = Node(ReduceSum((summed,), keepdims=keepdims), ("s",), ("y",))
     graph = Graph(
         (Declared("x", np.dtype(np.float32), SHAPE),), ("y",), (*branches, *lifted, joined, total),
@@ -41,6 +43,14 @@ def test_a_sum_over_a_stack_is_added(axis: int) -> None:
     added = eliminate_dead(add_stacks(graph))
     verify(added)
     assert sorted(node.op.name for node in added.nodes) == ["add", "add", "relu", "sigmoid", "tanh"]
+    x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    assert np.abs(evaluate(graph, {"x": x})["y"] - evaluate(added, {"x": x})["y"]).max() <= 1e-6
+
+
+@pytest.mark.parametrize("parts", [("u0", "u1", "u1"), ("u2", "u2", "u2")])
+def test_a_branch_may_be_there_more_than_once(parts: tuple[str, ...]) -> None:
+    graph = stacked(1, 1, parts=parts)
+    added = verify(eliminate_dead(add_stacks(graph)))
     x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
     assert np.abs(evaluate(graph, {"x": x})["y"] - evaluate(added, {"x": x})["y"]).max() <= 1e-6
 

@@ -207,6 +207,13 @@ def test_malformed_requests(server: Server, body: bytes, length: Any, kind: str)
     assert answer
 
 
+def test_an_id_that_no_answer_can_hold(server: Server) -> None:
+    """It was answered by 500, from the middle of the web framework."""
+    body = b'{"id": "\\ud800", "inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]}'
+    status, answer = server.post("v2/models/double/infer", body, Content_Type="application/json")
+    assert (status, "UTF-8" in answer["error"]) == (400, True)
+
+
 def test_overload_is_refused_and_what_was_accepted_is_answered(gated: Server, tmp_path: Path) -> None:
     clients = {protocol: Client(protocol, gated) for protocol in ("http", "grpc")}
     with ThreadPoolExecutor(3) as pool:

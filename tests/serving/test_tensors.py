@@ -82,3 +82,9 @@ def test_in_the_words_of_the_protocol() -> None:
     declared = Declared("x", np.dtype(np.float32), ("n", None, 3))
     assert described(declared) == {"name": "x", "datatype": "FP32", "shape": [-1, -1, 3]}
     assert described(Declared("y", np.dtype(np.int64), None))["shape"] == [-1]
+
+
+def test_any_byte_but_zero_is_true() -> None:
+    found = array_of("b", "BOOL", [4], raw=bytes([0, 1, 2, 255]))
+    assert found.dtype == np.bool_
+    assert found.view(np.uint8).tolist() == [0, 1, 1, 1]

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, ShapeError, shown
+from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError, shown
 from cenote.core.limits import LARGEST_SEED, within
 from cenote.core.pool_geometry import Pairs
-from cenote.core.types import TensorType
+from cenote.core.types import Array, TensorType
 from cenote.ops.base import Op
 from cenote.ops.pool.window import NAN_RULES
+from cenote.runtime.arrays import Restore, as_numpy, same
 
 LETTERS = {1: "L", 2: "HW", 3: "DHW"}
 SAME = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}
@@ -94,6 +95,24 @@ def rules_of(where: str, semantics: Any, nan: Any) -> tuple[Semantics, str]:
     return rules, str(nan)
 
 
+# ---- arrays ---------------------------------------------------------------------------------------------------------
+
+
+def given_array(where: str, name: str, x: Any) -> tuple[Array, Restore]:
+    """An argument as NumPy sees it, and what turns results into its kind of array. Raises InputError for no array."""
+    if type(x) is np.ndarray:
+        return x, same
+    try:
+        return as_numpy(x)
+    except InputError as error:
+        raise InputError(f"{where}: {name} {error}") from error
+
+
+def type_of(where: str, name: str, x: Any) -> np.dtype[Any]:
+    """The element type of an argument, in the machine's byte order."""
+    return given_array(where, name, x)[0].dtype.newbyteorder("=")
+
+
 # ---- numbers and words ----------------------------------------------------------------------------------------------
 
 
@@ -134,6 +153,41 @@ def real(where: str, name: str, value: Any) -> float:
         return float(value)
     except OverflowError:
         raise ArgumentError(f"{where}: {name} is larger than any float") from None
+
+
+def number(where: str, name: str, value: Any) -> int | float:
+    """A real number; whole ones as they are, of any size."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return int(value)
+    return real(where, name, value)
+
+
+def number_as(where: str, name: str, value: Any, dtype: np.dtype[Any]) -> Array:
+    """A number as an array of a type without axes. Raises DTypeError where the type does not hold it."""
+    given = value if isinstance(value, bool | np.bool_) else number(where, name, value)
+    try:
+        with np.errstate(over="ignore"):
+            return np.asarray(given, dtype)
+    except (OverflowError, TypeError, ValueError):
+        raise DTypeError(
+            f"{where}: {name} is {shown(value)}, which {dtype} does not hold; cast the array"
+        ) from None
+
+
+def as_tuple(value: Any) -> Any:
+    """A sequence as a tuple, of which the keys of what is kept are made; other things as they are."""
+    if isinstance(value, str | bytes | dict):
+        return value
+    try:
+        return tuple(value)
+    except TypeError:
+        return value
+
+
+def whole_numbers(where: str, name: str, value: Any) -> tuple[int, ...]:
+    """A whole number, or a sequence of them."""
+    values = value if isinstance(value, list | tuple) else (value,)
+    return tuple(whole(where, name, item) for item in values)
 
 
 def choice(where: str, name: str, value: Any, allowed: Sequence[str]) -> str:

@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen import jit
-from cenote.core.errors import CapacityError, InputError, raise_refusal
+from cenote.core.errors import CapacityError, raise_refusal
 from cenote.core.limits import check_extents
 from cenote.core.types import PLAIN, Array, TensorType
-from cenote.functional.arguments import Operation, Types
+from cenote.functional.arguments import Operation, Types, given_array
 from cenote.functional.outputs import check_out
 from cenote.kernels.launch import Runner
 from cenote.ops.base import Arrays, Lowering, Op
 from cenote.ops.runner import NativeCall, program_runner
-from cenote.runtime.arrays import as_numpy, dense
+from cenote.runtime.arrays import Restore, dense, same
 from cenote.runtime.memory import available_bytes
 from cenote.runtime.threads import resolve_threads
 
@@ -152,16 +152,11 @@ def _convert_and_call(
     parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], out: Any, threads: Any
 ) -> Any:
     name = arguments[0]
-    converted, restore = [], None
+    converted = []
+    restore: Restore = same
     for position, x in enumerate(arrays):
-        if type(x) is np.ndarray:
-            array, back = x, None
-        else:
-            try:
-                array, back = as_numpy(x)
-            except InputError as error:
-                what = "input" if position == 0 else f"array {position + 1}"
-                raise InputError(f"{name}: {what} {error}") from error
+        what = "input" if position == 0 else f"array {position + 1}"
+        array, back = given_array(name, what, x)
         converted.append(array)
         restore = back if position == 0 else restore
     prepared = prepare(parser, tuple(converted), arguments, threads)
@@ -170,8 +165,6 @@ def _convert_and_call(
         _fill(prepared, converted, targets)
         return out
     results = prepared(converted, None)
-    if restore is None:
-        return results
     return restore(results) if prepared.single else tuple(restore(y) for y in results)
 
 

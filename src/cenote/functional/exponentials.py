@@ -7,12 +7,11 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from cenote.core.errors import ArgumentError, shown
-from cenote.functional.arguments import Operation, Types
+from cenote.functional.arguments import Operation, Types, given_array
 from cenote.functional.dispatch import call
 from cenote.functional.normalization import axis_of, on_axes
 from cenote.functional.types import A
 from cenote.ops.normalization.softmax import LogSoftmax, Softmax
-from cenote.runtime.arrays import as_numpy
 
 
 def parse_softmax(types: Types, where: str, dim: Any) -> Operation:
@@ -58,10 +57,10 @@ def log_softmax(
 def _softmax(where: str, input: Any, dim: Any, dtype: Any, out: Any, threads: int | None) -> Any:
     if dtype is None:
         return call(parse_softmax, (input,), (where, dim), out, threads)
-    array, restore = as_numpy(input)
+    array, restore = given_array(where, "input", input)
     try:
         converted = array.astype(np.dtype(dtype))
     except TypeError:
         raise ArgumentError(f"{where}: dtype must be a NumPy type, got {shown(dtype)}") from None
     result = call(parse_softmax, (converted,), (where, dim), out, threads)
-    return result if restore is None or out is not None else restore(result)
+    return result if out is not None else restore(result)

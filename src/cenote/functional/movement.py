@@ -12,7 +12,16 @@ from typing import Any, cast
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import TensorType
-from cenote.functional.arguments import Operation, Types, whole
+from cenote.functional.arguments import (
+    Operation,
+    Types,
+    as_tuple,
+    choice,
+    number,
+    number_as,
+    whole,
+    whole_numbers,
+)
 from cenote.functional.bound import Bound
 from cenote.functional.dispatch import call
 from cenote.functional.types import A
@@ -37,23 +46,17 @@ def _shaped(op: Op, x: TensorType, shape: tuple[int, ...], result: tuple[int, ..
     return Operation(op, (shape,), (result,))
 
 
-def numbers_of(where: str, name: str, value: Any) -> tuple[int, ...]:
-    """A whole number, or a sequence of them."""
-    values = value if isinstance(value, list | tuple) else (value,)
-    return tuple(whole(where, name, item) for item in values)
-
-
 # ---- axes -----------------------------------------------------------------------------------------------------------
 
 
 def permute(input: A, dims: Sequence[int], *, out: A | None = None, threads: int | None = None) -> A:
     """Axis i of the result is axis dims[i] of input."""
-    return cast(A, call(parse_permute, (input,), ("permute", tuple(dims)), out, threads))
+    return cast(A, call(parse_permute, (input,), ("permute", as_tuple(dims)), out, threads))
 
 
 def parse_permute(types: Types, where: str, dims: tuple[int, ...]) -> Operation:
     """A transposition."""
-    return _plain(Transpose(numbers_of(where, "dims", dims)), *types)
+    return _plain(Transpose(whole_numbers(where, "dims", dims)), *types)
 
 
 def transpose(input: A, dim0: int, dim1: int, *, out: A | None = None, threads: int | None = None) -> A:
@@ -78,7 +81,7 @@ def flip(input: A, dims: Any, *, out: A | None = None, threads: int | None = Non
 
 def parse_flip(types: Types, where: str, dims: Any) -> Operation:
     """Reversed axes."""
-    axes = unique_axes(where, numbers_of(where, "dims", dims), types[0].rank)
+    axes = unique_axes(where, whole_numbers(where, "dims", dims), types[0].rank)
     return _plain(Take(tuple(("flip", 0) if axis in axes else KEPT for axis in range(types[0].rank))), *types)
 
 
@@ -90,12 +93,12 @@ def roll(input: A, shifts: Any, dims: Any = None, *, out: A | None = None, threa
 
 def parse_roll(types: Types, where: str, shifts: Any, dims: Any) -> Operation:
     """Rolled axes."""
-    (x,), amounts = types, numbers_of(where, "shifts", shifts)
-    if dims is None or dims == ():
+    (x,), amounts = types, whole_numbers(where, "shifts", shifts)
+    if dims is None or (isinstance(dims, list | tuple) and not dims):
         if len(amounts) != 1:
             raise ArgumentError(f"{where}: {len(amounts)} shifts need as many dims")
         return _shaped(Take((("roll", amounts[0]),)), x, (x.size,), x.shape)
-    axes = [normalize_axis(where, axis, x.rank) for axis in numbers_of(where, "dims", dims)]
+    axes = [normalize_axis(where, axis, x.rank) for axis in whole_numbers(where, "dims", dims)]
     if len(axes) != len(amounts):
         raise ArgumentError(f"{where}: {len(amounts)} shifts for {len(axes)} dims; they must be as many")
     total = [0] * x.rank
@@ -106,12 +109,12 @@ def parse_roll(types: Types, where: str, shifts: Any, dims: Any) -> Operation:
 
 def tile(input: A, dims: Sequence[int], *, out: A | None = None, threads: int | None = None) -> A:
     """The whole repeated along each axis; the shorter of dims and the axes gets ones in front."""
-    return cast(A, call(parse_tile, (input,), ("tile", tuple(dims)), out, threads))
+    return cast(A, call(parse_tile, (input,), ("tile", as_tuple(dims)), out, threads))
 
 
 def parse_tile(types: Types, where: str, dims: Any) -> Operation:
     """Repeats of the whole."""
-    (x,), counts = types, numbers_of(where, "dims", dims)
+    (x,), counts = types, whole_numbers(where, "dims", dims)
     rank = max(x.rank, len(counts))
     shape = (1,) * (rank - x.rank) + x.shape
     op = Bound(Tile(), {1: int64s((1,) * (rank - len(counts)) + counts)})
@@ -144,7 +147,7 @@ def parse_repeat(types: Types, where: str, repeats: Any, dim: Any) -> Operation:
 def cat(tensors: Sequence[A], dim: int = 0, *, out: A | None = None, threads: int | None = None) -> A:
     """Arrays of one type one behind the other along an axis. Arrays of shape (0,) are left out, as torch has it."""
     arrays = _several("cat", tensors)
-    kept = [x for x in arrays if tuple(getattr(x, "shape", ())) != (0,)] or arrays[:1]
+    kept = [x for x in arrays if getattr(x, "shape", ()) != (0,)] or arrays[:1]
     return cast(A, call(parse_cat, tuple(kept), ("cat", dim), out, threads))
 
 
@@ -189,7 +192,7 @@ def parse_split(types: Types, where: str, sections: Any, dim: Any) -> Operation:
     (x,), axis = types, normalize_axis(where, whole(where, "dim", dim), types[0].rank)
     extent = x.shape[axis]
     if isinstance(sections, list | tuple):
-        sizes = numbers_of(where, "split_size_or_sections", sections)
+        sizes = whole_numbers(where, "split_size_or_sections", sections)
     else:
         size = whole(where, "split_size_or_sections", sections, 0)
         if not size and extent:
@@ -254,14 +257,13 @@ def pad(
     """Borders around the last axes: (begin, end) of the last axis, then of the one before, and so on; negative ones
     crop. Modes: "constant" (of `value`, by default 0), "reflect" (without the edge; narrower than the axis),
     "replicate" (the edge), "circular" (at most the axis)."""
-    return cast(A, call(parse_pad, (input,), ("pad", tuple(pad), mode, value), out, threads))
+    return cast(A, call(parse_pad, (input,), ("pad", as_tuple(pad), mode, value), out, threads))
 
 
 def parse_pad(types: Types, where: str, amounts: Any, mode: Any, value: Any) -> Operation:
     """Borders."""
-    (x,), flat = types, numbers_of(where, "pad", amounts)
-    if mode not in _MODES:
-        raise ArgumentError(f"{where}: mode must be one of {', '.join(_MODES)}, got {mode!r}")
+    (x,), flat = types, whole_numbers(where, "pad", amounts)
+    kind = _MODES[choice(where, "mode", mode, tuple(_MODES))]
     if len(flat) % 2 or len(flat) > 2 * x.rank:
         raise ArgumentError(
             f"{where}: pad has {len(flat)} numbers; two per axis, of at most {x.rank} axes, are needed"
@@ -277,5 +279,7 @@ def parse_pad(types: Types, where: str, amounts: Any, mode: Any, value: Any) -> 
     if mode != "constant":
         if value is not None:
             raise ArgumentError(f"{where}: value is for mode constant only, mode is {mode}")
-        return _plain(Pad(pads, _MODES[mode]), x)
-    return _plain(Pad(pads, "constant", value), x)
+        return _plain(Pad(pads, kind), x)
+    if value is not None:
+        number_as(where, "value", value, x.dtype)
+    return _plain(Pad(pads, kind, None if value is None else number(where, "value", value)), x)

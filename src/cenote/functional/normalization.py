@@ -15,7 +15,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.types import FLOAT32, FLOAT64, Array, is_float
-from cenote.functional.arguments import Operation, Types, flag, real, whole
+from cenote.functional.arguments import Operation, Types, as_tuple, flag, given_array, real, type_of, whole
 from cenote.functional.dispatch import call
 from cenote.functional.types import A
 from cenote.ops.base import Op
@@ -23,7 +23,6 @@ from cenote.ops.normalization.batch_normalization import BatchNormalization
 from cenote.ops.normalization.instance_normalization import GroupNormalization, InstanceNormalization
 from cenote.ops.normalization.layer_normalization import LayerNormalization, LpNormalization, RMSNormalization
 from cenote.ops.normalization.lrn import LRN
-from cenote.runtime.arrays import as_numpy
 
 # ---- parsing ----------------------------------------------------------------------------------------------------
 
@@ -148,18 +147,13 @@ def on_axes(op: Op, types: Types) -> Operation:
 # ---- functions --------------------------------------------------------------------------------------------------
 
 
-def _parameters(input: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+def _parameters(where: str, input: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
     """Those that are given after the input; ones stand in for a missing weight where there is a bias."""
     if weight is None and bias is None:
         return (input,)
     if weight is None:
-        weight = np.ones_like(as_numpy(bias)[0])
+        weight = np.ones_like(given_array(where, "bias", bias)[0])
     return (input, weight) if bias is None else (input, weight, bias)
-
-
-def _plain(shape: Any) -> Any:
-    """A list as a tuple: keys of what is kept are made of tuples and numbers."""
-    return tuple(shape) if isinstance(shape, list) else shape
 
 
 def layer_norm(
@@ -183,8 +177,8 @@ def layer_norm(
     Raises ShapeError for shapes that do not fit, ArgumentError for other arguments, DTypeError for types that are no
     floats.
     """
-    shape = _plain(normalized_shape)
-    arrays = _parameters(input, weight, bias)
+    shape = as_tuple(normalized_shape)
+    arrays = _parameters("layer_norm", input, weight, bias)
     return call(parse_layer, arrays, ("layer_norm", shape, eps), out, threads)
 
 
@@ -201,7 +195,7 @@ def rms_norm(
 
     eps: by default the distance from 1 to the next float32 (float64 for that type). The result has the weight's type.
     """
-    shape = _plain(normalized_shape)
+    shape = as_tuple(normalized_shape)
     arrays = (input,) if weight is None else (input, weight)
     return call(parse_rms, arrays, ("rms_norm", shape, eps), out, threads)
 
@@ -222,7 +216,7 @@ def group_norm(
     weight, bias  arrays of shape [C]
     eps, out (may be the input), threads: see layer_norm
     """
-    arrays = _parameters(input, weight, bias)
+    arrays = _parameters("group_norm", input, weight, bias)
     return call(parse_group, arrays, ("group_norm", num_groups, eps), out, threads)
 
 
@@ -252,25 +246,25 @@ def batch_norm(
     where = "batch_norm"
     if not training and (running_mean is None or running_var is None):
         raise ArgumentError(f"{where}: running_mean and running_var must be given unless training is True")
-    array = input if isinstance(input, np.ndarray) else as_numpy(input)[0]
-    dtype = array.dtype if is_float(array.dtype) else FLOAT32
+    array, own = given_array(where, "input", input)[0], type_of(where, "input", input)
+    dtype = own if is_float(own) else FLOAT32
     ones, zeros = np.ones(array.shape[1:2], dtype), np.zeros(array.shape[1:2], dtype)
     arrays = (input, *_pair(weight, bias, ones, zeros), *_pair(running_mean, running_var, zeros, ones))
     arguments = (where, training, momentum, eps)
     if not training:
         return call(parse_batch, arrays, arguments, out, threads)
-    fresh = tuple(np.empty(array.shape[1:2], as_numpy(each)[0].dtype) for each in arrays[3:])
+    fresh = tuple(np.empty(array.shape[1:2], type_of(where, "running_mean", each)) for each in arrays[3:])
     results = call(parse_batch, arrays, arguments, None if out is None else (out, *fresh), threads)
     for old, new in zip((running_mean, running_var), results[1:], strict=True):
         if old is not None:
-            _overwrite(where, old, as_numpy(new)[0])
+            _overwrite(where, old, given_array(where, "running statistics", new)[0])
     return results[0]
 
 
 def _pair(first: Any, second: Any, instead: Array, instead_second: Array) -> tuple[Any, Any]:
     """Two arrays, with stand-ins in one type for those that are missing: in that of the one that is given."""
     given = first if first is not None else second
-    dtype = instead.dtype if given is None else as_numpy(given)[0].dtype
+    dtype = instead.dtype if given is None else type_of("batch_norm", "an array", given)
     return (
         instead.astype(dtype) if first is None else first,
         instead_second.astype(dtype) if second is None else second,
@@ -278,7 +272,7 @@ def _pair(first: Any, second: Any, instead: Array, instead_second: Array) -> tup
 
 
 def _overwrite(where: str, old: Any, new: Array) -> None:
-    array, _ = as_numpy(old)
+    array, _ = given_array(where, "running statistics", old)
     if not array.flags.writeable:
         raise ArgumentError(f"{where}: running statistics are changed in place, but one of them is read-only")
     array[...] = new
@@ -308,14 +302,18 @@ def instance_norm(
         return batch_norm(
             input, running_mean, running_var, weight, bias, False, momentum, eps, out=out, threads=threads
         )
+    where, fresh = "instance_norm", list[tuple[Any, Array]]()
     if running_mean is not None or running_var is not None:
-        _run_on("instance_norm", as_numpy(input)[0], running_mean, running_var, momentum)
-    arrays = _parameters(input, weight, bias)
-    return call(parse_instance, arrays, ("instance_norm", eps), out, threads)
+        x = given_array(where, "input", input)[0]
+        fresh = _run_on(where, x, running_mean, running_var, momentum)  # now: `out` may be the input
+    made = call(parse_instance, _parameters(where, input, weight, bias), (where, eps), out, threads)
+    for old, new in fresh:
+        _overwrite(where, old, new)
+    return made
 
 
-def _run_on(where: str, x: Array, mean: Any, variance: Any, momentum: float) -> None:
-    """Move running statistics towards the means of the pictures' own."""
+def _run_on(where: str, x: Array, mean: Any, variance: Any, momentum: float) -> list[tuple[Any, Array]]:
+    """Running statistics and what they become: nearer to the means of the pictures' own."""
     part, axes = real(where, "momentum", momentum), tuple(range(2, x.ndim))
     if x.ndim < 3 or np.prod(x.shape[2:]) < 2:
         raise ShapeError(
@@ -323,14 +321,16 @@ def _run_on(where: str, x: Array, mean: Any, variance: Any, momentum: float) -> 
         )
     data = x.astype(np.float64)
     fresh = (data.mean(axes).mean(0), data.var(axes, ddof=1).mean(0))
+    moved = []
     for old, new in zip((mean, variance), fresh, strict=True):
         if old is not None:
-            array = as_numpy(old)[0]
+            array = given_array(where, "running statistics", old)[0]
             if array.shape != new.shape:
                 raise ShapeError(
                     f"{where}: running statistics must have shape {list(new.shape)}, got {list(array.shape)}"
                 )
-            _overwrite(where, old, (array * (1 - part) + new * part).astype(array.dtype))
+            moved.append((old, (array * (1 - part) + new * part).astype(array.dtype)))
+    return moved
 
 
 def local_response_norm(

@@ -12,7 +12,7 @@ from typing import Any, Literal, SupportsIndex
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
-from cenote.functional.arguments import Operation, Types, choice, flag, real, seed_of
+from cenote.functional.arguments import Operation, Types, choice, flag, given_array, real, seed_of
 from cenote.functional.dispatch import call
 from cenote.functional.types import A
 from cenote.ops.random.dropout import SEED, RandomDropout, check_chance
@@ -149,7 +149,7 @@ def _features(
     where: str, rank: int, input: Any, p: Any, training: Any, inplace: Any, seed: Any, out: Any, threads: Any
 ) -> Any:
     """Channels are the second axis; the first where an input has one axis less than a batch of `rank` axes."""
-    axes = 1 if rank and len(np.shape(input)) == rank - 1 else 2
+    axes = 1 if rank and given_array(where, "input", input)[0].ndim == rank - 1 else 2
     return _drop(where, input, p, training, inplace, seed, out, threads, axes)
 
 

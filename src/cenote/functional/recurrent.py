@@ -23,14 +23,13 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError, raise_refusal
 from cenote.core.types import Array
-from cenote.functional.arguments import Operation, Types, flag, whole
+from cenote.functional.arguments import Operation, Types, flag, given_array, whole
 from cenote.functional.bound import Bound
 from cenote.functional.dispatch import call
 from cenote.functional.random import dropout as drop
 from cenote.functional.types import A
 from cenote.ops.base import Op
 from cenote.ops.sequence.recurrent import GRU, LSTM, RNN
-from cenote.runtime.arrays import as_numpy
 
 # The places of the kernels' gates among PyTorch's: i o f c of i f g o; z r h of r z n.
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": (0,)}
@@ -116,14 +115,14 @@ class _Stack:
         where, both = self.where, flag(self.where, "bidirectional", self.bidirectional)
         layers = whole(where, "num_layers", self.num_layers, 1)
         directions, leads = 1 + both, flag(where, "batch_first", self.batch_first)
-        x, restore = self._array("input", input)
+        x, restore = given_array(self.where, "input", input)
         if x.ndim != 3:
             order = "(batch, length, features)" if leads else "(length, batch, features)"
             raise ShapeError(f"{where}: expected input {order}, got {list(x.shape)}")
         x = x.swapaxes(0, 1) if leads else x
         weights = self._weights(params, layers, directions)
         hidden = weights[0][1].shape[2]
-        given = [self._array("hx", value)[0] for value in first]
+        given = [given_array(self.where, "hx", value)[0] for value in first]
         states = self._states(given, (layers * directions, x.shape[1], hidden), x.dtype)
         lasts: list[list[Array]] = [[] for _ in states]
         training = flag(where, "train", self.train)
@@ -138,12 +137,6 @@ class _Stack:
                 kept.append(end)
         results = [np.ascontiguousarray(x.swapaxes(0, 1)) if leads else x, *map(np.concatenate, lasts)]
         return tuple(results if restore is None else map(restore, results))
-
-    def _array(self, name: str, value: Any) -> tuple[Array, Any]:
-        try:
-            return as_numpy(value)
-        except InputError as error:
-            raise InputError(f"{self.where}: {name} {error}") from error
 
     def _states(self, given: list[Array], shape: tuple[int, ...], dtype: Any) -> list[Array]:
         """First states (and cells)."""
@@ -163,7 +156,9 @@ class _Stack:
                 f"{self.where}: {layers} layers of {directions} directions need {layers * directions * each} params, "
                 f"{each} each, got {len(params)}"
             )
-        arrays = [self._array(f"params[{number}]", value)[0] for number, value in enumerate(params)]
+        arrays = [
+            given_array(self.where, f"params[{number}]", value)[0] for number, value in enumerate(params)
+        ]
         parts = [arrays[at : at + each] for at in range(0, len(arrays), each)]
         return [self._layer(parts[at : at + directions], biased) for at in range(0, len(parts), directions)]
 

@@ -15,14 +15,13 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.types import is_float
-from cenote.functional.arguments import Operation, Types, flag, real, whole
+from cenote.functional.arguments import Operation, Types, flag, real, type_of, whole, whole_numbers
 from cenote.functional.bound import Bound
 from cenote.functional.dispatch import call
 from cenote.functional.elementwise import arithmetic as elementwise
 from cenote.functional.elementwise import unary
-from cenote.functional.elementwise.formulas import named_type, type_name
+from cenote.functional.elementwise.formulas import type_name
 from cenote.functional.elementwise.recorder import fused
-from cenote.functional.movement import numbers_of
 from cenote.functional.types import A
 from cenote.ops.checks import normalize_axis, unique_axes
 from cenote.ops.reduction import reduce as onnx
@@ -52,9 +51,9 @@ def parse_reduction(types: Types, where: str, kind: str, dim: Any, keepdim: Any)
 
 
 def _axes(where: str, dim: Any, rank: int) -> tuple[int, ...]:
-    if dim is None or dim == () or dim == []:
+    if dim is None or (isinstance(dim, list | tuple) and not dim):
         return tuple(range(rank))
-    axes = unique_axes(where, numbers_of(where, "dim", dim), max(rank, 1))
+    axes = unique_axes(where, whole_numbers(where, "dim", dim), max(rank, 1))
     return axes if rank else ()
 
 
@@ -63,19 +62,13 @@ def _reduced(
 ) -> Any:
     if dtype is not None:
         x = elementwise.to(x, type_name(where, dtype), threads=threads)
-        if _type(x) == np.bool_:
+        if type_of(where, "input", x) == np.bool_:
             kind = {"sum": "any", "prod": "all"}.get(kind, kind)
-    elif kind in ("sum", "prod") and not is_float(_type(x)) and _type(x) != np.int64:
-        x = elementwise.to(x, "int64", threads=threads)
+    elif kind in ("sum", "prod"):
+        own = type_of(where, "input", x)
+        if not is_float(own) and own != np.int64:
+            x = elementwise.to(x, "int64", threads=threads)
     return call(parse_reduction, (x,), (where, kind, dim, keepdim), out, threads)
-
-
-def _type(x: Any) -> np.dtype[Any]:
-    """The element type of any library's array."""
-    if type(x) is np.ndarray:
-        return x.dtype
-    name = str(getattr(x, "dtype", "float32")).rpartition(".")[2]
-    return named_type("reduction", name)
 
 
 def sum(  # torch's name
@@ -118,7 +111,7 @@ def amin(
 
 def _wide(x: Any, where: str, threads: int | None) -> tuple[Any, np.dtype[Any]]:
     """Floats of 16 bits as float32: what several passes keep between them."""
-    dtype = _type(x)
+    dtype = type_of(where, "input", x)
     if not is_float(dtype):
         raise DTypeError(f"{where}: type {dtype} is not a float type; cast the input to float32 first")
     return (elementwise.to(x, "float32", threads=threads) if dtype.itemsize < 4 else x), dtype
@@ -179,7 +172,7 @@ def logsumexp(
     input: A, dim: Any, keepdim: bool = False, *, out: A | None = None, threads: int | None = None
 ) -> A:
     """log(sum exp(input)) along axes, without overflow; of integers as float32."""
-    if not is_float(_type(input)):
+    if not is_float(type_of("logsumexp", "input", input)):
         input = elementwise.to(input, "float32", threads=threads)
     return cast(A, _reduced("logsumexp", "logsumexp", input, dim, keepdim, out, threads))
 
@@ -197,7 +190,7 @@ def cumprod(input: A, dim: int, *, dtype: Any = None, out: A | None = None, thre
 def _running(where: str, x: Any, dim: Any, dtype: Any, out: Any, threads: int | None) -> Any:
     if dtype is not None:
         x = elementwise.to(x, type_name(where, dtype), threads=threads)
-    elif not is_float(_type(x)):
+    elif not is_float(type_of(where, "input", x)):
         x = elementwise.to(x, "int64", threads=threads)
     return call(parse_running, (x,), (where, dim), out, threads)
 

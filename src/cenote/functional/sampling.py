@@ -13,7 +13,17 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.types import TensorType, is_float
-from cenote.functional.arguments import Operation, Types, choice, flag, numbers, real, whole
+from cenote.functional.arguments import (
+    Operation,
+    Types,
+    as_tuple,
+    choice,
+    flag,
+    given_array,
+    numbers,
+    real,
+    whole_numbers,
+)
 from cenote.functional.bound import Bound
 from cenote.functional.dispatch import call
 from cenote.functional.types import A, Numbers
@@ -25,7 +35,6 @@ from cenote.ops.movement.grid_sample import AffineGrid, GridSample
 from cenote.ops.movement.resize import Resize
 from cenote.ops.movement.unfold import Unfold
 from cenote.ops.pool.adaptive import AdaptiveAveragePool
-from cenote.runtime.arrays import as_numpy
 
 # The number of spatial axes of each mode; None: any of 1 to 3.
 _RANKS = {
@@ -63,9 +72,9 @@ def interpolate(
     float32: there a nearest neighbour may fall on the pixel before.
     """
     said = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
-    arguments = ("interpolate", *map(_plain_numbers, said))
+    arguments = ("interpolate", *map(as_tuple, said))
     if mode in _FILTERS:
-        array, restore = as_numpy(input)
+        array, restore = given_array("interpolate", "input", input)
         if array.dtype == np.uint8:
             wide = call(parse_interpolate, (array.astype(np.float32),), arguments, None, threads)
             return _rounded(wide, restore, out)
@@ -77,18 +86,13 @@ def _rounded(wide: Any, restore: Any, out: Any) -> Any:
     made = np.clip(np.rint(wide), 0, 255).astype(np.uint8)
     if out is not None:
         return call(_parse_same, (made,), ("interpolate",), out, 1)
-    return made if restore is None else restore(made)
+    return restore(made)
 
 
 def _parse_same(types: Types, where: str) -> Operation:
     """A copy."""
     op = Resize("nearest", sizes=types[0].shape)
     return Operation(op, (types[0].shape,), (types[0].shape,))
-
-
-def _plain_numbers(value: Any) -> Any:
-    """Sequences as tuples, which are kept with the signature."""
-    return tuple(value) if isinstance(value, list) else value
 
 
 def parse_interpolate(
@@ -237,13 +241,13 @@ def affine_grid(
     align_corners  as in grid_sample
     """
     return cast(
-        A, call(parse_affine_grid, (theta,), ("affine_grid", tuple(size), align_corners), out, threads)
+        A, call(parse_affine_grid, (theta,), ("affine_grid", as_tuple(size), align_corners), out, threads)
     )
 
 
 def parse_affine_grid(types: Types, where: str, size: Any, align_corners: Any) -> Operation:
     """The places of an affine map."""
-    (theta,), extents = types, tuple(whole(where, "size", item) for item in size)
+    (theta,), extents = types, whole_numbers(where, "size", size)
     corners = align_corners is not None and flag(where, "align_corners", align_corners)
     if len(extents) not in (4, 5) or min(extents) < 1:
         raise ArgumentError(
@@ -261,7 +265,7 @@ def unfold(
     out: A | None = None, threads: int | None = None,
 ) -> A:  # fmt: skip
     """(N, C, H, W) or (C, H, W) to (N, C kh kw, windows) or without N: what each tap of a sliding window reads."""
-    arguments = ("unfold", *map(_plain_numbers, (kernel_size, dilation, padding, stride)))
+    arguments = ("unfold", *map(as_tuple, (kernel_size, dilation, padding, stride)))
     return cast(A, call(parse_unfold, (input,), arguments, out, threads))
 
 
@@ -289,7 +293,7 @@ def fold(
     stride: Numbers = 1, *, out: A | None = None, threads: int | None = None,
 ) -> A:  # fmt: skip
     """Columns (N, C kh kw, windows) or without N added up to images (N, C, *output_size): the transpose of unfold."""
-    arguments = ("fold", *map(_plain_numbers, (output_size, kernel_size, dilation, padding, stride)))
+    arguments = ("fold", *map(as_tuple, (output_size, kernel_size, dilation, padding, stride)))
     return cast(A, call(parse_fold, (input,), arguments, out, threads))
 
 
@@ -331,7 +335,7 @@ def deform_conv2d(
     mask    (N, parts kh kw, out_h, out_w) or None
     """
     arrays = [x for x in (input, weight, offset, bias, mask) if x is not None]
-    said = map(_plain_numbers, (stride, padding, dilation))
+    said = map(as_tuple, (stride, padding, dilation))
     arguments = ("deform_conv2d", *said, bias is not None, mask is not None)
     return cast(A, call(parse_deform_conv, tuple(arrays), arguments, out, threads))
 

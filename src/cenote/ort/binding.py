@@ -53,6 +53,8 @@ class IOBinding:
         self._bind(name, ortvalue)
 
     def _bind(self, name: str, value: Any) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"an input's name is a str, not {name!r}")
         if all(name != node.name for node in self._session.get_inputs()):
             raise RuntimeError(f"Failed to find NodeArg with name: {name} in the def list")
         self._inputs[name] = value

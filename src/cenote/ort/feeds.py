@@ -9,7 +9,7 @@ import numpy as np
 
 from cenote.core.types import Array, Declared
 from cenote.ort.errors import Fail, InvalidArgument
-from cenote.ort.types import NodeArg, tensor_type, word_of
+from cenote.ort.types import NodeArg, is_known, tensor_type, word_of
 from cenote.ort.values import OrtValue
 
 _SCALARS = (bool, int, float, complex, np.generic)
@@ -41,7 +41,7 @@ class Feeds:
             value = given.get(name)
             if type(value) is not np.ndarray or value.dtype is not dtype:
                 value = _converted(value, declared, node)
-            if dtype is not None:
+            if not declared.form:
                 self._check_shape(value, declared, node)
             found.append(value)
         return found
@@ -92,6 +92,10 @@ def _converted(value: Any, declared: Declared, node: NodeArg) -> Any:
         return _from_list(value, declared)
     if value is None:
         raise Fail(f"Missing Input: {node.name}")
+    if isinstance(value, dict):
+        raise InvalidArgument(
+            f"Unexpected input data type. Actual: ((map(string,tensor(float)))) , expected: (({node.type}))"
+        )
     if isinstance(value, _SCALARS):
         raise RuntimeError(f"Unable to handle object of type {type(value)}")
     raise RuntimeError(
@@ -107,6 +111,8 @@ def _tensor(array: Array, declared: Declared, node: NodeArg) -> Array:
     if word_of(declared.dtype) == "string" and word_of(array.dtype) == "string":
         return _strings(array)
     native = array.dtype.newbyteorder("=")
+    if native != declared.dtype and (native.kind == "c" or not is_known(native)):
+        raise RuntimeError(f"Numpy_type {array.dtype.num} can't be converted to MLDataType.")
     if native != declared.dtype:
         raise InvalidArgument(
             f"Unexpected input data type. Actual: ({tensor_type(native)}) , expected: ({node.type})"

@@ -15,6 +15,9 @@ from typing import Any, ClassVar, NoReturn
 from cenote.ort.errors import Fail
 from cenote.ort.values import OrtValue
 
+_LIMIT = 1 << 31  # of what fits a C int
+_LONGEST_KEY = 1024
+
 
 class _Enumeration(IntEnum):
     def __str__(self) -> str:
@@ -47,23 +50,29 @@ class ExecutionOrder(_Enumeration):
 
 
 def _whole(value: Any) -> int:
-    return operator.index(value)
+    number = operator.index(value)
+    if not -_LIMIT <= number < _LIMIT:
+        raise TypeError
+    return number
 
 
 def _flag(value: Any) -> bool:
-    if isinstance(value, str | bytes | float | list | dict):
+    """What has a truth of its own: numbers and None, but no texts, paths and containers."""
+    if value is not None and not hasattr(type(value), "__bool__"):
         raise TypeError
     return bool(value)
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode()
     if not isinstance(value, str):
         raise TypeError
     return value
 
 
 def _path(value: Any) -> str:
-    return str(os.fspath(value))
+    return os.fsdecode(value)
 
 
 def _member(kind: type[IntEnum]) -> Callable[[Any], IntEnum]:
@@ -111,6 +120,8 @@ class _Options:
             raise TypeError(
                 f"a configuration entry is a key and a value, both str, not {key!r} and {value!r}"
             )
+        if not 0 < len(key) <= _LONGEST_KEY:
+            raise RuntimeError(f"Config key is empty or longer than maximum length {_LONGEST_KEY}")
         self._entries[key] = value
 
     def _get(self, key: str) -> str:

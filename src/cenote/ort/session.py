@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
+
 from cenote.core.errors import CenoteError
 from cenote.loading import load
 from cenote.model import Model
@@ -216,7 +218,7 @@ class InferenceSession:
         if run_options is not None:
             _check(run_options)
         arrays = self._feeds.arrays(input_feed)
-        wanted = range(len(self._outputs_meta)) if not output_names else self._positions(output_names)
+        wanted = range(len(self._outputs_meta)) if output_names is None else self._positions(output_names)
         try:
             if self._profile.on:
                 with self._profile.event("model_run"):
@@ -229,9 +231,15 @@ class InferenceSession:
             results = (results,)
         return [results[index] for index in wanted]
 
-    def _positions(self, names: Sequence[str]) -> list[int]:
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    def _positions(self, names: Sequence[str]) -> Sequence[int]:
+        if (
+            isinstance(names, str)
+            or not isinstance(names, Sequence | np.ndarray)
+            or not all(isinstance(name, str) for name in names)
+        ):
             raise TypeError(f"run(): output_names is None or a sequence of str, not {names!r}")
+        if not len(names):
+            return range(len(self._outputs_meta))
         for name in names:
             if name not in self._indices:
                 raise InvalidArgument(f"Invalid output name:{name}")

@@ -33,6 +33,11 @@ def word_of(dtype: np.dtype[Any]) -> str:
     )
 
 
+def is_known(dtype: np.dtype[Any]) -> bool:
+    """Whether onnxruntime has tensors of such elements."""
+    return dtype.name in _WORDS or word_of(dtype) == "string"
+
+
 @cache
 def tensor_type(dtype: np.dtype[Any]) -> str:
     """The type of a tensor with these elements: "tensor(float)"."""

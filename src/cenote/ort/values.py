@@ -137,7 +137,15 @@ class OrtValue:
     ) -> OrtValue:
         """A value of zeros. `element_type`: a NumPy type, or ONNX's number of one."""
         require_cpu(device_type, device_id)
-        return cls(np.zeros(tuple(shape), dtype_of(element_type)))
+        dtype = dtype_of(element_type)
+        if word_of(dtype) == "string":
+            raise RuntimeError(
+                "Creation of OrtValues is currently only supported from non-string numpy arrays"
+            )
+        try:
+            return cls(np.zeros(tuple(shape), dtype))
+        except (ValueError, MemoryError) as error:
+            raise RuntimeError(f"cannot make a tensor of shape {list(shape)}: {error}") from error
 
     @classmethod
     def from_dlpack(cls, data: Any, is_bool: bool = False) -> OrtValue:
@@ -241,8 +249,10 @@ class _Capsule:
 
 
 def at_address(address: int, shape: Sequence[int], element_type: Any) -> Array:
-    """An array on memory that the caller owns. Raises ValueError for a null address."""
+    """An array on memory that the caller owns. Raises ValueError for a null address, RuntimeError for no shape."""
     dtype, extents = dtype_of(element_type), tuple(shape)
+    if any(extent < 0 for extent in extents):
+        raise RuntimeError(f"shape {list(extents)} has a negative extent")
     nbytes = math.prod(extents) * dtype.itemsize
     if nbytes and not address:
         raise ValueError("buffer_ptr is null")

@@ -73,6 +73,8 @@ class _Search:
                 continue
             wanted = _PRODUCT if isinstance(bounded.op, Sigmoid) else _HALVES
             for last in self._above(bounded.outputs[0], 4):
+                if self.graph.type_of(last.outputs[0]) != self.graph.type_of(x):  # a constant of more axes
+                    continue
                 if _alike(
                     self._polynomial(last.outputs[0], {x: (1, 0), bounded.outputs[0]: (0, 1)}, 4), wanted
                 ):

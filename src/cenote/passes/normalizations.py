@@ -118,9 +118,9 @@ class _Search:
         return node.inputs[0], places[0]
 
     def _root_of(self, name: str) -> str | None:
-        """What a value is the square of."""
+        """What a value of the same shape is the square of."""
         node = self._made_by(name, Mul, Pow)
-        if node is None or len(node.inputs) != 2:
+        if node is None or len(node.inputs) != 2 or self._type(name) != self._type(node.inputs[0]):
             return None
         if isinstance(node.op, Pow):
             return node.inputs[0] if self._number(node.inputs[1]) == 2 else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -18,7 +19,9 @@ from cenote.passes.activations import recognize_activations
 from cenote.passes.attention import recognize_attention
 from cenote.passes.chains import fuse_chains
 from cenote.passes.channels import compose_channels
+from cenote.passes.channels_last import read_channels_last
 from cenote.passes.cleanup import eliminate_common, eliminate_dead, remove_identities
+from cenote.passes.dilation import space_to_batch
 from cenote.passes.einsum import write_out_einsums
 from cenote.passes.fuse import Rewriter, fuse, fuse_gates
 from cenote.passes.fuse_products import add_to_products, fuse_products
@@ -33,8 +36,11 @@ from cenote.passes.widen import widen
 GraphPass = Callable[[Graph], Graph]
 
 
-def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
-    """The passes for a target; `exact` forbids Winograd, `weights` is the type that linear layers keep theirs in."""
+def passes(
+    target: Target, exact: bool, weights: str, rewrites: Collection[str] = ()
+) -> tuple[GraphPass, ...]:
+    """The passes for a target; `exact` forbids Winograd, `weights` is the type that linear layers keep theirs in,
+    `rewrites` are those of `core.options.Rewrite` that are asked for."""
     return (
         *((forbid_winograd,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
@@ -42,7 +48,8 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         draw_seeds,
         write_out_einsums,
         sink_transposes,
-        widen,
+        read_channels_last,
+        partial(widen, doubles="float32" in rewrites),
         remove_identities,
         eliminate_common,
         eliminate_dead,
@@ -57,6 +64,8 @@ def passes(target: Target, exact: bool, weights: str) -> tuple[GraphPass, ...]:
         add_to_products,
         fuse,
         fuse_gates,
+        # activations are in the convolutions by now
+        *((space_to_batch,) if "space_to_batch" in rewrites else ()),
         *(() if exact else (forget_tiny_biases,)),
         lambda graph: compose_channels(graph, target.lanes()),
         fuse_chains,
@@ -129,11 +138,17 @@ def narrow_weights(graph: Graph, weights: str) -> Graph:
 
 
 def optimize(
-    graph: Graph, target: Target, *, exact: bool = False, weights: str = "float32", inferred: bool = False
+    graph: Graph,
+    target: Target,
+    *,
+    exact: bool = False,
+    weights: str = "float32",
+    rewrites: Collection[str] = (),
+    inferred: bool = False,
 ) -> Graph:
     """Run every pass over a specialised graph. `inferred`: its types are what `Op.infer` says, because `specialize` has
     just asked; only nodes that passes make or whose values they change are asked again."""
     verified = verify(graph, types=False) if inferred else None
-    for graph_pass in passes(target, exact, weights):
+    for graph_pass in passes(target, exact, weights, rewrites):
         verified = graph = verify(graph_pass(graph), since=verified)
     return graph

@@ -30,8 +30,8 @@ def add_stacks(graph: Graph) -> Graph:
             nodes.append(node)
             continue
         total = parts[0]
-        for part in parts[1:]:
-            result = node.outputs[0] if part is parts[-1] else fresh(node.outputs[0], taken)
+        for count, part in enumerate(parts[1:], 2):
+            result = node.outputs[0] if count == len(parts) else fresh(node.outputs[0], taken)
             types[result] = types[node.outputs[0]]
             nodes.append(Node(Add(), (total, part), (result,), node.label))
             total = result

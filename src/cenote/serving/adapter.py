@@ -68,6 +68,8 @@ class CenoteModel(kserve.Model):  # type: ignore[misc]
         """Answers one request of the Open Inference Protocol."""
         if not isinstance(payload, InferRequest):
             raise InvalidInput(f"use version 2 of the protocol: POST v2/models/{self.name}/infer")
+        if payload.id and not _is_text(payload.id):
+            raise InvalidInput("the request's id is no text that UTF-8 can hold")
         served = self._served
         if payload.model_version not in (None, "", served.found.version):
             raise NotFound(f"model '{self.name}' has no version {payload.model_version}")
@@ -89,6 +91,11 @@ class CenoteModel(kserve.Model):  # type: ignore[misc]
     def get_output_types(self) -> list[dict[str, Any]]:
         """What metadata says of the outputs."""
         return [described(each) for each in getattr(self._served.batcher.model, "declared_outputs", ())]
+
+
+def _is_text(words: str) -> bool:
+    """False for halves of a surrogate pair, which JSON may name and no answer can hold."""
+    return not any("\ud800" <= each <= "\udfff" for each in words)
 
 
 def _response(payload: InferRequest, version: str, outputs: Mapping[str, Any]) -> InferResponse:

@@ -43,6 +43,8 @@ def array_of(name: str, datatype: str, shape: list[int], data: Any = None, raw: 
     try:
         if datatype == "BYTES":
             array = np.array([each.decode() for each in _strings(raw, data)], object)
+        elif raw is not None and datatype == "BOOL":
+            array = np.frombuffer(raw, np.uint8) != 0  # a bool of another byte than 0 and 1 equals neither
         elif raw is not None:
             array = np.frombuffer(raw, dtype.newbyteorder("<"))
         else:

@@ -8,14 +8,13 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.types import INT64, Array
-from cenote.functional.arguments import Operation, Types, choice, flag, real, whole
+from cenote.functional.arguments import Operation, Types, choice, flag, given_array, real, whole
 from cenote.functional.choice.indexing import Invalid, as_index, index_input, made, mode_of
 from cenote.functional.dispatch import call
 from cenote.functional.types import A, DLPack
 from cenote.kernels.selection.bags import NO_PADDING
 from cenote.ops.movement.embedding_bag import MODES, EmbeddingBag
 from cenote.ops.reduction.non_max_suppression import Nms
-from cenote.runtime.arrays import as_numpy
 
 
 def parse_embedding_bag(types: Types, where: str, mode: Any, padding_idx: Any, invalid: Any) -> Operation:
@@ -73,11 +72,11 @@ def embedding_bag(
             f"{name}: max_norm must be None (PyTorch changes weight in place); normalise it before"
         )
     choice(name, "mode", mode, MODES)
-    indices = as_numpy(as_index(input))[0]
+    indices = given_array(name, "input", as_index(input))[0]
     bounds = _bounds(name, indices, offsets, flag(name, "include_last_offset", include_last_offset))
     arrays: list[Any] = [weight, indices.reshape(-1), bounds]
     if per_sample_weights is not None:
-        factors = as_numpy(per_sample_weights)[0]
+        factors = given_array(name, "per_sample_weights", per_sample_weights)[0]
         if mode != "sum":
             raise ArgumentError(f"{name}: per_sample_weights needs mode 'sum', got '{mode}'")
         if factors.shape != indices.shape:
@@ -100,7 +99,7 @@ def _bounds(name: str, indices: Array, offsets: Any, ends: bool) -> Array:
         raise ShapeError(f"{name}: input must have 1 or 2 axes, got {list(indices.shape)}")
     if offsets is None:
         raise ArgumentError(f"{name}: offsets are needed where input is a list; they say where bags begin")
-    given = as_numpy(offsets)[0]
+    given = given_array(name, "offsets", offsets)[0]
     if given.ndim != 1 or given.dtype.kind not in "iu":
         raise ShapeError(f"{name}: offsets must be a list of integers, got {given.dtype}{list(given.shape)}")
     bounds = given.astype(np.int64) if ends else np.append(given, indices.size).astype(INT64)

@@ -6,22 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
+from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.types import INT64, Array, TensorType
-from cenote.functional.arguments import flag
+from cenote.functional.arguments import flag, given_array
 from cenote.functional.outputs import check_out
 from cenote.functional.types import A, DLPack
+from cenote.ops.checks import broadcast_shapes
 from cenote.ops.movement.compaction import compacting, locating, offsets_of
-from cenote.runtime.arrays import Restore, as_numpy, dense
+from cenote.runtime.arrays import Restore, dense
 from cenote.runtime.memory import empty_output
 from cenote.runtime.threads import resolve_threads
-
-
-def _array(where: str, name: str, x: Any) -> tuple[Array, Restore]:
-    try:
-        return as_numpy(x)
-    except InputError as error:
-        raise InputError(f"{where}: {name} {error}") from error
 
 
 def masked_select(input: A, mask: DLPack, *, out: A | None = None, threads: int | None = None) -> A:
@@ -31,18 +25,14 @@ def masked_select(input: A, mask: DLPack, *, out: A | None = None, threads: int 
     Raises DTypeError, ShapeError; ArgumentError for an `out` of another size.
     """
     name = "masked_select"
-    (x, restore), (m, _) = _array(name, "input", input), _array(name, "mask", mask)
+    (x, restore), (m, _) = given_array(name, "input", input), given_array(name, "mask", mask)
     if m.dtype != np.bool_:
         raise DTypeError(f"{name}: mask must be bool, got {m.dtype}")
     if x.dtype.itemsize not in (1, 2, 4, 8) or x.dtype.kind in "OSU":
         raise DTypeError(f"{name}: input has type {x.dtype}, expected elements of 1, 2, 4 or 8 bytes")
     if x.shape != m.shape:
-        try:
-            x, m = np.broadcast_arrays(x, m)
-        except ValueError:
-            raise ShapeError(
-                f"{name}: input {list(x.shape)} and mask {list(m.shape)} do not broadcast"
-            ) from None
+        shape = broadcast_shapes(name, x.shape, m.shape)
+        x, m = np.broadcast_to(x, shape), np.broadcast_to(m, shape)
     x, m, count = dense(x), dense(m), resolve_threads(threads)
     offsets = offsets_of(m, count) if x.size else np.zeros(1, np.int64)
     total = TensorType(x.dtype, (int(offsets[-1]),))
@@ -75,7 +65,7 @@ def nonzero(input: A, *, as_tuple: bool = False, out: A | None = None, threads: 
     None); a scalar then counts as a list of one.
     """
     name = "nonzero"
-    x, restore = _array(name, "input", input)
+    x, restore = given_array(name, "input", input)
     apart = flag(name, "as_tuple", as_tuple)
     if apart and out is not None:
         raise ArgumentError(f"{name}: out must be None with as_tuple")

@@ -8,7 +8,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.types import INT64, TensorType
-from cenote.functional.arguments import Operation, Types, flag, whole
+from cenote.functional.arguments import Operation, Types, flag, given_array, number_as, type_of, whole
 from cenote.functional.choice.indexing import Invalid, axis_of, index_input, made, mode_of
 from cenote.functional.dispatch import call
 from cenote.functional.elementwise.recorder import Traced, run
@@ -18,7 +18,6 @@ from cenote.ops.checks import broadcast_shapes
 from cenote.ops.elementwise.where import Where
 from cenote.ops.movement.data_dependent import OneHotOf
 from cenote.ops.reduction.topk import ArgMax, ArgMin, Ordered
-from cenote.runtime.arrays import as_numpy
 
 
 def _on_axis(where: str, x: TensorType, dim: Any) -> tuple[int, tuple[int, ...]]:
@@ -171,11 +170,12 @@ def where(condition: DLPack, input: A, other: Any, *, out: A | None = None, thre
     """
     if any(isinstance(x, Traced) for x in (condition, input, other)):
         return cast(A, run("where", (condition, input, other), (), out, threads))
-    if isinstance(input, int | float):
-        input = np.asarray(input, as_numpy(other)[0].dtype)
-    if isinstance(other, int | float):
-        other = np.asarray(other, as_numpy(input)[0].dtype)
-    return call(parse_where, (condition, input, other), ("where",), out, threads)
+    values = [input, other]
+    for at, name in enumerate(("input", "other")):
+        if isinstance(values[at], int | float) and not isinstance(values[1 - at], int | float):
+            like = type_of("where", ("other", "input")[at], values[1 - at])
+            values[at] = number_as("where", name, values[at], like)
+    return call(parse_where, (condition, *values), ("where",), out, threads)
 
 
 def parse_one_hot(types: Types, name: str, classes: Any, dim: Any, invalid: Any) -> Operation:
@@ -217,7 +217,8 @@ def one_hot(
         ) from None
     classes = whole(name, "num_classes", num_classes, -1)
     if classes < 0:
-        indices = as_numpy(input)[0]
+        indices = given_array(name, "input", input)[0]
+        index_input(name, TensorType.of(indices.dtype.newbyteorder("="), indices.shape), "input")
         if not indices.size:
             raise InputError(f"{name}: num_classes -1 (the largest index + 1) needs an input with elements")
         classes = max(int(indices.max()) + 1, 0)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, DTypeError, ShapeError
-from cenote.core.types import Array
-from cenote.functional.arguments import Operation, Types, choice, flag
+from cenote.core.errors import DTypeError, ShapeError
+from cenote.core.types import Array, TensorType
+from cenote.functional.arguments import Operation, Types, choice, flag, given_array, number_as, type_of
 from cenote.functional.choice.indexing import Invalid, as_index, axis_of, index_input, made, mode_of
 from cenote.functional.dispatch import call
+from cenote.functional.outputs import check_out
 from cenote.functional.types import A, DLPack
 from cenote.ops.movement.scatter import ScatterElements
-from cenote.runtime.arrays import as_numpy
+from cenote.runtime.arrays import Restore
 
 
 def parse_scatter(types: Types, where: str, dim: Any, reduce: Any, invalid: Any) -> Operation:
@@ -53,23 +55,25 @@ def _scatter_bools(
     name: str, arrays: Any, dim: Any, reduction: str, invalid: Any, out: Any, threads: Any
 ) -> Any:
     """Sums of bools are "or", products "and"."""
-    (x, restore), (index, _), (src, _) = (as_numpy(each) for each in arrays)
+    (x, restore), (index, _), (src, _) = _given(name, arrays)
     if src.dtype != x.dtype:
         raise DTypeError(f"{name}: src must have the type of input, {x.dtype}, got {src.dtype}")
     bits = (x.view(np.uint8), index, src.view(np.uint8))
     kind = {"add": "max", "mul": "min"}.get(reduction, reduction)
-    return handed(
-        call(parse_scatter, bits, (name, dim, kind, invalid), None, threads).view(bool), out, restore
-    )
+    made = call(parse_scatter, bits, (name, dim, kind, invalid), None, threads)
+    return _handed(name, made.view(bool), out, restore)
 
 
-def handed(y: Array, out: Any, restore: Any) -> Any:
+def _given(name: str, arrays: Any) -> Iterator[tuple[Array, Restore]]:
+    for what, x in zip(("input", "index", "src"), arrays, strict=True):
+        yield given_array(name, what, x)
+
+
+def _handed(name: str, y: Array, out: Any, restore: Restore) -> Any:
     """A result to the caller: in `out` where there is one, else as the caller's kind of array."""
     if out is None:
         return restore(y)
-    target, _ = as_numpy(out)
-    if (target.shape, target.dtype) != (y.shape, y.dtype):
-        raise ArgumentError(f"out must be {y.dtype}{list(y.shape)}, got {target.dtype}{list(target.shape)}")
+    (target,) = check_out(name, out, (TensorType(y.dtype, y.shape),), ())
     target[...] = y
     return out
 
@@ -102,7 +106,8 @@ def scatter(
     else:
         reduction = "none"
     if isinstance(src, int | float | bool | np.number):
-        src = np.full(getattr(index, "shape", ()), src, as_numpy(input)[0].dtype)
+        shape = getattr(index, "shape", ())
+        src = np.full(shape, number_as(name, "src", src, type_of(name, "input", input)))
     return _scatter(name, (input, index, src), dim, reduction, invalid, out, threads)
 
 
@@ -147,7 +152,7 @@ def _by_hand(
     name: str, arrays: Any, dim: Any, kind: str, include: bool, invalid: Any, out: Any, threads: Any
 ) -> Any:
     """Where what was there does not count, or counts as one of several: in steps of scatters."""
-    (x, restore), (index, _), (src, _) = (as_numpy(each) for each in arrays)
+    (x, restore), (index, _), (src, _) = _given(name, arrays)
     ones = np.ones(index.shape, np.int64)
     hits = _scatter(name, (np.zeros(x.shape, np.int64), index, ones), dim, "add", invalid, None, threads)
     start = x
@@ -163,7 +168,7 @@ def _by_hand(
         else:
             divided = (total.astype(np.float64) / count).astype(x.dtype)
             total = np.where(hits > 0, divided, total)
-    return handed(total, out, restore)
+    return _handed(name, total, out, restore)
 
 
 def _neutral(kind: str, dtype: np.dtype[Any]) -> Any:

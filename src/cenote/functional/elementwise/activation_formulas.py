@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.types import is_float
+from cenote.functional.arguments import number, real
 from cenote.functional.elementwise.formulas import as_float
 from cenote.functional.elementwise.recorder import FORMULAS, Recorder, Traced, formula
 from cenote.ops.elementwise import activation
@@ -37,8 +38,9 @@ def _float(where: str, x: Traced) -> Traced:
     return x
 
 
-def _with_alpha(kind: Any, alpha: float) -> Pointwise:
-    return cast(Pointwise, kind(float(alpha)))
+def _with_alpha(kind: Any, where: str, name: str, alpha: Any) -> Pointwise:
+    op: Pointwise = kind(real(where, name, alpha))
+    return op
 
 
 def _simple(name: str, op: Pointwise) -> None:
@@ -87,6 +89,7 @@ def relu6(r: Recorder, x: Traced) -> Traced:
 
 @formula
 def hardtanh(r: Recorder, x: Traced, low: float = -1.0, high: float = 1.0) -> Traced:
+    low, high = number("hardtanh", "min_val", low), number("hardtanh", "max_val", high)
     if low > high:
         raise ArgumentError(f"hardtanh: min_val {low} is above max_val {high}")
     return r.apply(Clip(low, high), x)
@@ -94,17 +97,19 @@ def hardtanh(r: Recorder, x: Traced, low: float = -1.0, high: float = 1.0) -> Tr
 
 @formula
 def leaky_relu(r: Recorder, x: Traced, negative_slope: float = 0.01) -> Traced:
-    return r.apply(_with_alpha(LeakyRelu, negative_slope), _float("leaky_relu", x))
+    return r.apply(
+        _with_alpha(LeakyRelu, "leaky_relu", "negative_slope", negative_slope), _float("leaky_relu", x)
+    )
 
 
 @formula
 def elu(r: Recorder, x: Traced, alpha: float = 1.0) -> Traced:
-    return r.apply(_with_alpha(Elu, alpha), _float("elu", x))
+    return r.apply(_with_alpha(Elu, "elu", "alpha", alpha), _float("elu", x))
 
 
 @formula
 def celu(r: Recorder, x: Traced, alpha: float = 1.0) -> Traced:
-    return r.apply(_with_alpha(Celu, alpha), _float("celu", x))
+    return r.apply(_with_alpha(Celu, "celu", "alpha", alpha), _float("celu", x))
 
 
 @formula
@@ -116,6 +121,7 @@ def gelu(r: Recorder, x: Traced, approximate: str = "none") -> Traced:
 
 @formula
 def softplus(r: Recorder, x: Traced, beta: float = 1.0, threshold: float = 20.0) -> Traced:
+    beta, threshold = real("softplus", "beta", beta), real("softplus", "threshold", threshold)
     scaled = x if beta == 1 else r.apply(Mul(), _float("softplus", x), r.scalar(beta, x.dtype))
     soft = r.apply(Softplus(), _float("softplus", scaled))
     if beta != 1:
@@ -136,7 +142,8 @@ def tanhshrink(r: Recorder, x: Traced) -> Traced:
 
 @formula
 def hardshrink(r: Recorder, x: Traced, lambd: float = 0.5) -> Traced:
-    low, high = r.scalar(-lambd, _float("hardshrink", x).dtype), r.scalar(lambd, x.dtype)
+    limit = real("hardshrink", "lambd", lambd)
+    low, high = r.scalar(-limit, _float("hardshrink", x).dtype), r.scalar(limit, x.dtype)
     inside = r.apply(
         Logic("and"), r.apply(Compare("greater_or_equal"), x, low), r.apply(Compare("less_or_equal"), x, high)
     )
@@ -145,9 +152,10 @@ def hardshrink(r: Recorder, x: Traced, lambd: float = 0.5) -> Traced:
 
 @formula
 def softshrink(r: Recorder, x: Traced, lambd: float = 0.5) -> Traced:
-    if not lambd >= 0:
+    limit = real("softshrink", "lambd", lambd)
+    if not limit >= 0:
         raise ArgumentError(f"softshrink: lambd must be at least 0, got {lambd}")
-    low, high = r.scalar(-lambd, _float("softshrink", x).dtype), r.scalar(lambd, x.dtype)
+    low, high = r.scalar(-limit, _float("softshrink", x).dtype), r.scalar(limit, x.dtype)
     below, above = r.apply(Compare("less"), x, low), r.apply(Compare("greater"), x, high)
     rest = r.apply(Where(), below, r.apply(Add(), x, high), r.apply(Mul(), x, r.scalar(0, x.dtype)))
     return r.apply(Where(), above, r.apply(Sub(), x, high), rest)
@@ -155,6 +163,7 @@ def softshrink(r: Recorder, x: Traced, lambd: float = 0.5) -> Traced:
 
 @formula
 def threshold(r: Recorder, x: Traced, limit: float, value: float) -> Traced:
+    limit, value = number("threshold", "threshold", limit), number("threshold", "value", value)
     low = r.apply(Compare("less_or_equal"), x, r.scalar(limit, x.dtype))
     return r.apply(Where(), low, r.scalar(value, x.dtype), x)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, shown
 from cenote.core.types import BFLOAT16, FLOAT32, INT64, is_float
+from cenote.functional.arguments import number
 from cenote.functional.elementwise.recorder import (
     BOOL,
     FORMULAS,
@@ -29,10 +30,13 @@ from cenote.ops.elementwise.formula import Formula
 from cenote.ops.elementwise.pointwise import Pointwise
 from cenote.ops.elementwise.where import Where
 
+_MOST_DECIMALS = 308  # whose power of ten is a float
+
 # ---- arithmetic -----------------------------------------------------------------------------------------------------
 
 
 def _scaled(r: Recorder, where: str, x: Traced, alpha: Any) -> Traced:
+    alpha = number(where, "alpha", alpha) if not isinstance(alpha, bool) else alpha
     if isinstance(alpha, float) and not is_float(x.dtype):
         raise ArgumentError(
             f"{where}: alpha is {alpha}, a float, but the result is {x.dtype}; use a whole number"
@@ -279,6 +283,10 @@ for _name, _op in {
 def round_decimals(r: Recorder, x: Traced, decimals: int) -> Traced:
     if not is_float(x.dtype):
         raise DTypeError(f"round: type {x.dtype} has no decimals; leave them out")
+    if not -_MOST_DECIMALS <= decimals <= _MOST_DECIMALS:
+        raise ArgumentError(
+            f"round: decimals must be from -{_MOST_DECIMALS} to {_MOST_DECIMALS}, got {shown(decimals)}"
+        )
     scale = r.scalar(10.0 ** (decimals if decimals > 0 else -decimals), x.dtype)
     before, after = (Mul(), Div()) if decimals > 0 else (Div(), Mul())
     return r.apply(after, r.apply(unary.Round(), r.apply(before, x, scale)), scale)

@@ -21,6 +21,7 @@ from cenote.ops.elementwise.chain import Chain, Link
 from cenote.ops.elementwise.pointwise import Pointwise
 
 BOOL = np.dtype(np.bool_)
+_MOST_BITS = 1024  # of a whole number that may become a float
 Number = bool | int | float
 
 
@@ -28,6 +29,11 @@ class Recorder:
     """One function while it is being recorded: its inputs, numbers, and the operators so far."""
 
     def __init__(self, where: str, inputs: Sequence[TensorType]) -> None:
+        for x in inputs:
+            if x.dtype.kind not in "biuf" and not is_float(x.dtype):
+                raise DTypeError(f"{where}: type {x.dtype} is not supported")
+            if x.dtype.kind == "f" and x.dtype.itemsize > 8:
+                raise DTypeError(f"{where}: type {x.dtype} is not supported; cast the input to float64")
         self.where, self.inputs = where, inputs
         self.scalars: dict[tuple[str, Number, np.dtype[Any]], int] = {}
         self.links: list[tuple[Pointwise, tuple[tuple[str, int], ...]]] = []
@@ -37,13 +43,15 @@ class Recorder:
         return [Traced(self, x, ("input", index)) for index, x in enumerate(self.inputs)]
 
     def scalar(self, value: Number, dtype: np.dtype[Any]) -> Traced:
-        """A number as a value of a type; DTypeError for an integer type that cannot hold it."""
+        """A number as a value of a type; DTypeError for one that the type cannot hold."""
         if not is_float(dtype) and dtype != BOOL:
             limits = np.iinfo(dtype)
             if not limits.min <= value <= limits.max:
                 raise DTypeError(
-                    f"{self.where}: {value} does not fit {dtype}; cast the input to a wider type"
+                    f"{self.where}: {shown(value)} does not fit {dtype}; cast the input to a wider type"
                 )
+        elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
+            raise DTypeError(f"{self.where}: {shown(value)} is larger than any float")
         place = self.scalars.setdefault((repr(value), value, dtype), len(self.scalars))
         return Traced(self, TensorType(dtype, ()), ("scalar", place))
 
@@ -260,9 +268,6 @@ def result_type(where: str, operands: Sequence[Operand]) -> np.dtype[Any]:
     """The type that operands promote to, by torch.result_type's rule."""
     found: np.dtype[Any] | None = None
     arrays = [x.type for x in operands if isinstance(x, Traced)]
-    for x in arrays:
-        if x.dtype.kind not in "biuf" and not is_float(x.dtype):
-            raise DTypeError(f"{where}: type {x.dtype} is not supported")
     numbers = [BOOL if isinstance(x, bool) else INT64 if isinstance(x, int) else FLOAT32
                for x in operands if not isinstance(x, Traced)]  # fmt: skip
     for group in ([x.dtype for x in arrays if x.rank], [x.dtype for x in arrays if not x.rank], numbers):

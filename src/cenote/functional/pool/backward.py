@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, InputError, ShapeError
+from cenote.core.errors import ArgumentError, ShapeError
 from cenote.core.types import INT64, TensorType
-from cenote.functional.arguments import Operation, form, layout_rank, semantics_named
+from cenote.functional.arguments import Operation, form, layout_rank, semantics_named, type_of
 from cenote.functional.dispatch import Parser, call
 from cenote.functional.pool import adaptive, average, global_pools, lp, pyramid, regions, unpool, weighted
 from cenote.functional.pool import max as maximum
@@ -28,7 +28,6 @@ from cenote.functional.types import A, DLPack, Layout2, Layout3, Numbers, Rules
 from cenote.ops.base import Op
 from cenote.ops.pool.gradient import IndexGradient, PoolGradient
 from cenote.ops.pool.sparse_gradient import SparseGradient
-from cenote.runtime.arrays import as_numpy
 
 Function = Callable[..., Any]
 
@@ -200,10 +199,7 @@ def fractional_max_pool3d_backward(
 
 def _regions_backward(parser: Parser, where: str, grad: Any, input: Any, boxes: Any, *rest: Any) -> Any:
     arguments, split, out, threads = rest
-    try:
-        dtype = as_numpy(input)[0].dtype.newbyteorder("=")
-    except InputError as error:
-        raise InputError(f"{where}: input {error}") from error
+    dtype = type_of(where, "input", input)
     rois = regions.read_boxes(where, boxes, dtype)
     arrays: tuple[Any, ...] = (grad, input, rois.astype(dtype))
     if split:

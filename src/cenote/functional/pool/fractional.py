@@ -7,14 +7,23 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from cenote.core.errors import ArgumentError, InputError, ShapeError, shown
+from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.types import TensorType, is_float
-from cenote.functional.arguments import Form, Operation, flag, form, numbers, real, refuse_empty, seed_of
+from cenote.functional.arguments import (
+    Form,
+    Operation,
+    flag,
+    form,
+    given_array,
+    numbers,
+    real,
+    refuse_empty,
+    seed_of,
+)
 from cenote.functional.dispatch import call
 from cenote.functional.types import A, DLPack, Layout2, Layout3, Numbers
 from cenote.ops.pool.fractional import FractionalMaxPool
 from cenote.ops.pool.weighted import uniform
-from cenote.runtime.arrays import as_numpy
 
 
 def _sizes(where: str, spatial: tuple[int, ...], output_size: Any, output_ratio: Any) -> tuple[int, ...]:
@@ -62,13 +71,12 @@ def _fractional(
     out: Any,
     threads: Any,
 ) -> Any:
-    try:
-        array, _ = as_numpy(input)
-    except InputError as error:
-        raise InputError(f"{where}: input {error}") from error
+    array, _ = given_array(where, "input", input)
     shape = form(where, array.shape, rank, layout)
     if samples is None:
-        samples = _draw(where, shape, seed, array.dtype if is_float(array.dtype) else np.float32)
+        samples = _draw(
+            where, shape, seed, dtype if is_float(dtype := array.dtype.newbyteorder("=")) else np.float32
+        )
     elif seed is not None:
         raise ArgumentError(f"{where}: give either _random_samples or seed, not both")
     return call(_parse, (input, samples), (where, rank, *rest, layout), out, threads)

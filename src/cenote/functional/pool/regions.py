@@ -9,12 +9,22 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import INT64, Array, is_float
-from cenote.functional.arguments import Operation, Types, choice, flag, numbers, real, semantics_named, whole
+from cenote.functional.arguments import (
+    Operation,
+    Types,
+    choice,
+    flag,
+    given_array,
+    numbers,
+    real,
+    semantics_named,
+    type_of,
+    whole,
+)
 from cenote.functional.dispatch import call
 from cenote.functional.types import A, DLPack, Numbers, Rules
 from cenote.ops.roi.align import MODES, RoiAlign
 from cenote.ops.roi.pool import MaxRoiPool, PsRoiPool
-from cenote.runtime.arrays import as_numpy
 
 
 def _output(where: str, output_size: Any) -> tuple[int, int]:
@@ -49,20 +59,10 @@ def read_boxes(where: str, boxes: Any, dtype: Any) -> Array:
 
 
 def _array(where: str, value: Any) -> Array:
-    try:
-        array, _ = as_numpy(value)
-    except InputError as error:
-        raise InputError(f"{where}: boxes {error}") from error
+    array, _ = given_array(where, "boxes", value)
     if not is_float(array.dtype) and array.dtype.kind not in "iu":
         raise InputError(f"{where}: boxes must be numbers, got {array.dtype}")
     return array
-
-
-def _input_dtype(where: str, input: Any) -> Any:
-    try:
-        return as_numpy(input)[0].dtype.newbyteorder("=")
-    except InputError as error:
-        raise InputError(f"{where}: input {error}") from error
 
 
 def parse_roi_pool(
@@ -117,7 +117,7 @@ def roi_pool(
     Both corners belong to a box; it is at least one pixel. Empty bins give 0. NaN propagates. Raises InputError for a
     box of an image that does not exist or with coordinates that are not finite.
     """
-    dtype = _input_dtype("roi_pool", input)
+    dtype = type_of("roi_pool", "input", input)
     rois = read_boxes("roi_pool", boxes, dtype).astype(dtype)
     return call(parse_roi_pool, (input, rois), ("roi_pool", output_size, spatial_scale, False), out, threads)
 
@@ -135,7 +135,7 @@ def ps_roi_pool(
     channels must be a multiple of the bins. As torchvision.ops.ps_roi_pool on the GPU: its CPU code leaves out the
     last row and column of the map. Arguments as in roi_pool; the second corner does not belong to a box.
     """
-    dtype = _input_dtype("ps_roi_pool", input)
+    dtype = type_of("ps_roi_pool", "input", input)
     rois = read_boxes("ps_roi_pool", boxes, dtype).astype(dtype)
     return call(
         parse_roi_pool, (input, rois), ("ps_roi_pool", output_size, spatial_scale, True), out, threads
@@ -165,7 +165,7 @@ def roi_align(
                     defines it; the others the largest sample
     input, boxes, spatial_scale: see roi_pool. Samples further than 1 outside of the map count as 0.
     """
-    dtype = _input_dtype("roi_align", input)
+    dtype = type_of("roi_align", "input", input)
     rois = read_boxes("roi_align", boxes, dtype)
     images = rois[:, 0].astype(np.float64)
     if (images != np.floor(images)).any():

@@ -79,6 +79,7 @@ class Cast(Pointwise):
             yield Sample(Cast(np.dtype(name)), (seeded((2, 3), dtype=np.bool_),), f"bool to {name}")
         yield Sample(Cast(np.dtype(np.int32)), (np.array([2.9, -2.9, 0.5, -0.5], np.float32),), "truncates")
         yield Sample(Cast(np.dtype(np.int64)), (seeded((0, 3)),), "empty")
+        yield Sample(Cast(np.dtype(np.int8)), (np.array(-300.5, np.float32),), "without axes")
         numbers = np.array([*special, -1.0, 300.0, -129.9, 3e9, -3e9, 2.0**31, -(2.0**31), 2.0**63, -1e300])
         for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"):
             yield Sample(Cast(np.dtype(name)), (numbers,), f"float64 to {name}")
@@ -199,7 +200,7 @@ def _whole_numbers(data: Array, dtype: np.dtype[Any]) -> Array:
     limits = np.iinfo(held)
     values = np.nan_to_num(np.trunc(data.astype(np.float64)), nan=0.0)
     if held != dtype:
-        values[np.abs(values) > limits.max] = 0.0
+        values = np.where(np.abs(values) > limits.max, 0.0, values)
     above, below = values >= float(limits.max), values <= float(limits.min)
     inside = np.where(above | below, 0.0, values).astype(held)
     whole = np.where(above, limits.max, np.where(below, limits.min, inside)).astype(held)

@@ -40,9 +40,8 @@ class Scaled(Pointwise):
     block: int
 
     operands = ("x", "scale", "zero_point?")
-    region = (
-        Op.region
-    )  # a scale per index of an axis is not broadcast as operands of elementwise operators are
+    # A scale per index of an axis is not broadcast as operands of elementwise operators are.
+    region = Op.region
 
     def _expression(
         self, x: TensorType, scale: TensorType, zero: TensorType | None, output: TensorType

@@ -19,8 +19,8 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.elementwise.expression import Expression, Step
-from cenote.kernels.elementwise.reduce import pieces_of, reduce_calls
-from cenote.kernels.reduce_axes import ReduceAxis
+from cenote.kernels.reduction.axes import ReduceAxis
+from cenote.kernels.reduction.launches import pieces_of, reduce_calls
 from cenote.ops.base import Lowering
 
 SMALL = frozenset({"int8", "uint8", "int16", "uint16"})
