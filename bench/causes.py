@@ -97,15 +97,22 @@ def diagnoses(name: str, kind: str, runs: int, seconds: float, busy: bool) -> li
     """What so many diagnoses of a cause's sample find."""
     (cause,) = (cause for cause in CAUSES if cause.name == name)
     sample: Sample = getattr(cause, kind)()
-    lost = lost_between(sample)
-    return [{**look(sample, seconds, busy), "lost between calls": lost} for _ in range(runs)]
+    with sample.around():
+        loads = []
+        for _ in range(2):  # the first fills the cache, if there is one
+            begin = time.perf_counter()
+            model = loaded(sample)
+            model.run(sample.inputs)
+            loads.append((time.perf_counter() - begin) * 1e3)
+        common = {"work": sample.work, "loads ms": loads, "lost between calls": lost_between(model, sample)}
+        with callers(model, sample):
+            return [{**common, **look(model, sample, seconds, busy)} for _ in range(runs)]
 
 
-def lost_between(sample: Sample) -> float | None:
+def lost_between(model: cenote.Model, sample: Sample) -> float | None:
     """What a call takes longer after what the program does in between, beside one that follows another at once."""
     if sample.between is None:
         return None
-    model = loaded(sample)
     context = Context(
         model, sample.inputs, profile(model, sample.inputs, seconds=0.1), between=sample.between
     )
@@ -114,25 +121,17 @@ def lost_between(sample: Sample) -> float | None:
     return found.middle / (found.before_ms - found.middle)
 
 
-def look(sample: Sample, seconds: float, busy: bool) -> Run:
-    """One diagnosis of a sample, in a model of its own. `busy`: what others do is not told to the rules."""
-    with sample.around():
-        begin = time.perf_counter()
-        model = loaded(sample)
-        model.run(sample.inputs)
-        load = time.perf_counter() - begin
-        with callers(model, sample):
-            found = profile(model, sample.inputs, seconds=seconds)
-            recorded = {} if found.environment.throttled_periods else sample.recorded
-            found = told(found, sample, {**(QUIET if busy else {}), **recorded})
-            findings = diagnose(
-                model, sample.inputs, changed=model._changed, between=sample.between, measured=found
-            ).findings
+def look(model: cenote.Model, sample: Sample, seconds: float, busy: bool) -> Run:
+    """One diagnosis of a sample. `busy`: what others do is not told to the rules."""
+    found = profile(model, sample.inputs, seconds=seconds)
+    recorded = {} if found.environment.throttled_periods else sample.recorded
+    found = told(found, sample, {**(QUIET if busy else {}), **recorded})
+    findings = diagnose(
+        model, sample.inputs, changed=model._changed, between=sample.between, measured=found
+    ).findings
     return {
         "findings": [(each.cause, each.share, each.gain_ms, each.evidence) for each in findings],
         "wall ms": found.wall_ms,
-        "work": sample.work,
-        "load ms": load * 1e3,
         "recorded": bool(recorded),
     }
 
@@ -196,7 +195,7 @@ def slowdown(name: str, sick: Sequence[Run], well: Sequence[Run]) -> float:
     if lost:
         return median(lost)
     if name == "start":
-        return median(run["load ms"] for run in sick) / median(run["load ms"] for run in well) - 1
+        return float(sick[0]["loads ms"][0] / well[0]["loads ms"][1]) - 1
     took = [median(run["wall ms"] / run["work"] for run in runs) for runs in (sick, well)]
     return took[0] / took[1] - 1
 

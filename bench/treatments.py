@@ -58,7 +58,7 @@ def main() -> None:
     if arguments.what == "planted":
         planted(folder, [name for name in arguments.causes.split(",") if name], arguments.runs)
     elif not models(folder, arguments.models.split(","), arguments.folder, arguments.threads):
-        sys.exit("a plan is slower than the model that it was made from")
+        sys.exit("a plan is slower than the model that it was made from, or there is none")
 
 
 # ---- predicted and measured ------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def models(folder: Path, names: list[str], files: Path, threads: list[int]) -> b
     )
     print(text)
     write_predictions(folder, predictions)
-    return not any(row["slower"] for row in rows)
+    return not any(row["slower"] or row["failed"] for row in rows)
 
 
 @contextmanager
@@ -232,8 +232,17 @@ def treated(name: str, path: Path, inputs: Path, threads: int) -> tuple[dict[str
     command = [sys.executable, "-m", "cenote", "diagnose", str(path), "--input", str(inputs)]
     command += ["--threads", str(threads), "--apply", "-o", str(plan), "--json"]
     answer = subprocess.run(command, capture_output=True, text=True)
+    row = {
+        "model": name,
+        "threads": threads,
+        "gain": 0.0,
+        "largest difference": 0.0,
+        "slower": False,
+        "failed": False,
+    }
     if answer.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {answer.stderr}")
+        said = answer.stderr.strip().splitlines()[-1]
+        return row | {"latency ms": None, "findings": f"failed: {said}", "kept": "-", "failed": True}, []
     said = json.loads(answer.stdout)
     kept = [each for each in said["treatments"] if each["kept"]]
     changed = {
@@ -242,13 +251,13 @@ def treated(name: str, path: Path, inputs: Path, threads: int) -> tuple[dict[str
         for key, value in each["options"].items()
         if key in ("threads", "denormals")
     }
-    row = {
-        "model": name, "threads": threads, "latency ms": said["wall_ms"],
+    row |= {
+        "latency ms": said["wall_ms"],
         "foreign cores": said["environment"]["foreign_cores"],
         "findings": ", ".join(f"{each['cause']} {each['share']:.0%}" for each in said["findings"]) or "none",
         "kept": "; ".join(str(each["options"]) for each in kept) or "nothing",
-        "tried": said["treatments"], "gain": 0.0, "largest difference": 0.0, "slower": False,
-    }  # fmt: skip
+        "tried": said["treatments"],
+    }
     if kept:
         before = {"path": str(path), "threads": threads}
         after = {"path": str(plan), "threads": threads, **changed}

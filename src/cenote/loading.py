@@ -68,7 +68,7 @@ def load(
     by default one per physical core this process may use (CENOTE_THREADS overrides). `precision`: "fast", or
     "exact" for convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum. `weights`:
     "bfloat16" or "float16" keep those of linear layers (Gemm, one row at a time) in that type, which nearly halves
-    their time and rounds each weight relatively by up to 2**-9 or 2**-12. `tune`: where a layer can be computed in
+    their time and rounds each weight relatively by up to 2^-9 or 2^-12. `tune`: where a layer can be computed in
     several ways that the cost model finds close, "full" times them now, on one thread (a few seconds for a large
     network), and keeps the figures in the cache; "cached" uses the figures kept there, the cost model for other layers;
     "off" is the cost model alone. `print(model.plan)` shows what was chosen and why. Loads that find the same figures

@@ -22,6 +22,7 @@ from cenote.core.locks import Guard, importing
 from cenote.core.options import DENORMALS, PRECISIONS, REWRITES, TUNINGS, WEIGHTS
 from cenote.core.types import Array, Declared, TensorType
 from cenote.plans.format import SizedPlan, StoredPlan, Tail
+from cenote.runtime.outputs import OUTPUTS
 from cenote.runtime.program import Program
 from cenote.runtime.rounds import Feedback, Rounded, run_rounds
 from cenote.runtime.workplaces import Workplaces
@@ -298,6 +299,7 @@ class Options:
 
     def close(self) -> None:
         """Let go of memory and weights."""
+        OUTPUTS.clear()
         self.workplaces = Workplaces()
         for name in ("compilation", "pool", "decide"):
             self.__dict__.pop(name, None)

@@ -11,7 +11,7 @@ from bench.causes import row_of, slowdown, summary, verdict
 
 def run(*findings: tuple[str, float], wall: float = 2.0, **others: Any) -> dict[str, Any]:
     made = [(cause, share, (0.1, 0.2, 0.3), "evidence") for cause, share in findings]
-    known = {"findings": made, "wall ms": wall, "work": 1.0, "load ms": 5.0, "recorded": False}
+    known = {"findings": made, "wall ms": wall, "work": 1.0, "loads ms": [50.0, 5.0], "recorded": False}
     return {**known, "lost between calls": None, **others}
 
 
@@ -39,7 +39,7 @@ def test_what_slows() -> None:
     half = [run(wall=1.0, work=0.25)]
     assert slowdown("lanes", half, WELL) == pytest.approx(3.0), "four times as long for the same work"
     assert slowdown("cold", [run(**{"lost between calls": 0.3})], WELL) == 0.3
-    assert slowdown("start", [run(**{"load ms": 10.0})], WELL) == 1.0
+    assert slowdown("start", [run(**{"loads ms": [10.0, 1.0]})], WELL) == 1.0
 
 
 def test_a_recorded_environment_is_said_to_be_one() -> None:

@@ -99,3 +99,14 @@ def test_a_plan_that_is_slower_shows(
     rows = json.loads((tmp_path / "treated.json").read_text())
     assert rows[0]["kept"] == "{'threads': 1}"
     assert rows[0]["slower"] is slower
+
+
+def test_a_model_that_fails_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(tmp_path / "m.npz", x=np.zeros(1))
+
+    class Answer:
+        returncode, stdout, stderr = 1, "", "error: m.onnx: there is no such file\n"
+
+    monkeypatch.setattr(treatments.subprocess, "run", lambda *given, **options: Answer())
+    assert not models(tmp_path, ["m", "m"], tmp_path, [1])
+    assert "there is no such file" in (tmp_path / "treated.md").read_text()

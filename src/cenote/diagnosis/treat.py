@@ -80,7 +80,7 @@ class _Trials:
 
     def result(self) -> tuple[Any, tuple[Tried, ...]]:
         """The model that is fastest, and what was tried. Model and best are loaded anew and measured once more: what
-        helped one by one need not help together, one trial in twenty is lucky, and a load may be so as well, for its
+        helped one by one need not help together, one trial in a hundred is lucky, and a load may be so as well, for its
         memory lies elsewhere each time."""
         if not self.kept:
             return self.model, tuple(self.tried)

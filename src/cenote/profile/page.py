@@ -35,7 +35,9 @@ def page(profile: ProfileFields) -> str:
 def fragment(profile: ProfileFields) -> str:
     """The accounts, the findings and the heaviest steps."""
     steps = _heaviest(profile)[:_FEW_STEPS]
-    content = _head(profile) + _findings(profile.findings) + _table(steps)
+    content = (
+        f"<h1>{escape(profile.model)}</h1>" + _head(profile) + _findings(profile.findings) + _table(steps)
+    )
     return f'<style>{STYLE}</style><div class="cenote">{content}</div>'
 
 

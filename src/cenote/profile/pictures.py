@@ -89,15 +89,16 @@ class _Axes:
 def _roof_lines(roofs: Roofs, threads: int, peak: float, axes: _Axes) -> Iterator[str]:
     yield _line(axes.LEFT, axes.y(peak), _WIDTH - 10, axes.y(peak), "roof")
     yield _text(_WIDTH - 12, axes.y(peak) - 6, f"multiply-adds {peak:.0f} Gop/s", "text-anchor:end", "label")
-    for each in roofs.bandwidth:
-        if each.threads != threads:
-            continue
+    lines = [each for each in roofs.bandwidth if each.threads == threads]
+    for each, part in zip(
+        lines, (0.7, 0.4, *(0.3,) * len(lines)), strict=False
+    ):  # so that close names stay apart
         low, high = axes.across
         speed = each.read.value
         start, end = max(low, axes.up[0] / speed), min(high, peak / speed)
         if start < end:
             yield _line(axes.x(start), axes.y(start * speed), axes.x(end), axes.y(end * speed), "roof")
-            place = start * (end / start) ** 0.3  # of the way up its line
+            place = start * (end / start) ** part
             name = f"{each.level} {speed:.0f} GB/s"
             yield _text(axes.x(place), axes.y(place * speed) + 4, name, "text-anchor:middle", "label")
 

@@ -24,6 +24,7 @@ from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType
 from cenote.runtime import threads as threading_runtime
 from cenote.runtime.memory import address_of, aligned_bytes, empty_output
+from cenote.runtime.outputs import LARGE, OUTPUTS
 from cenote.runtime.records import Records
 from cenote.runtime.steps import HostStep, KernelStep, Slot, Step
 from cenote.runtime.threads import DriverAbi, Team
@@ -222,6 +223,8 @@ class Instance:
 
     def __init__(self, program: Program, team: Team | None = None) -> None:
         self.program, self.team = program, team
+        large = any(type.nbytes >= LARGE for type in program.outputs)
+        self._empty = OUTPUTS.make if large else empty_output
         self._build_records(program.records)
         # On one thread an instance runs on the calling thread and shares nothing: no lock, no waiting.
         self._place: Workplace | None = None
@@ -283,7 +286,7 @@ class Instance:
         """One inference. The arrays' types have been checked: native code trusts their sizes. The caller holds the lock
         of the team."""
         program, place = self.program, self._place
-        outputs = list(out) if out else [empty_output(type.shape, type.dtype) for type in program.outputs]
+        outputs = list(out) if out else [self._empty(type.shape, type.dtype) for type in program.outputs]
         words = self._word
         for (kind, index), places in self.patches.items():
             address = address_of(inputs[index] if kind == "input" else outputs[index])

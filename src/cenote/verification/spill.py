@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.types import Array
+from cenote.core.types import Array, TensorType
 from cenote.frontends.imported import ImportedModel
 from cenote.graph.graph import Graph
 
@@ -76,12 +76,13 @@ class Spill:
         self._file.flush()
         mapped = mmap.mmap(self._file.fileno(), self._end - begin, access=mmap.ACCESS_READ, offset=begin)
         self._maps.append(mapped)
-        constants = dict(graph.constants)
+        constants, types = dict(graph.constants), dict(graph.types)
         for (name, array), place in zip(large, places, strict=True):
             content = np.frombuffer(mapped, np.uint8, array.nbytes, place.offset - begin)
             view = content.view(place.dtype).reshape(place.shape)
             self._views[id(view)] = constants[name] = view
-        return graph.replace(constants=constants)
+            types[name] = TensorType(place.dtype, place.shape)  # one that passes left may hold the content
+        return graph.replace(constants=constants, types=types)
 
     def model(self, imported: ImportedModel) -> ImportedModel:
         return replace(imported, graph=self.graph(imported.graph))

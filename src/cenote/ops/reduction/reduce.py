@@ -34,7 +34,7 @@ class Reduction(Op):
     """
 
     operands = ("data", "axes?")
-    kind: ClassVar[str] = ""  # what kernels/elementwise/reduce.py calls it
+    kind: ClassVar[str] = ""  # what kernels/reduction/reduce.py calls it
     integers: ClassVar[bool] = True
     booleans: ClassVar[bool] = False
     reduced: ClassVar[Callable[..., Any]]  # the formula in NumPy (floats come as float64)

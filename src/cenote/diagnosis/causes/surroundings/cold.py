@@ -44,12 +44,12 @@ def sweep() -> object:
 
 
 def planted() -> Sample:
-    model, inputs = convolution(256, 256, 14, count=4)
+    model, inputs = convolution(128, 128, 14, count=4)
     return Sample(model, inputs, between=sweep)
 
 
 def healthy() -> Sample:
-    model, inputs = convolution(256, 256, 14, count=4)
+    model, inputs = convolution(128, 128, 14, count=4)
     return Sample(model, inputs)
 
 
