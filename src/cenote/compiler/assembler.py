@@ -152,7 +152,9 @@ class Assembler:
     def _add_node(self, index: int, node: Node, option: Lowering | None) -> None:
         bind, self.binds[index] = self.binds[index], None
         if index in self.memory.aliased:
-            if node.inputs[0] in self.weights:  # what reads the view needs it when the weight has been dropped
+            if (
+                node.inputs[0] in self.weights
+            ):  # what reads the view needs it when the weight has been dropped
                 self._weight(node.inputs[0])
             return
         if option is not None and option.alias is Alias.VIEW:  # it could not share memory after all
