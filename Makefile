@@ -38,14 +38,9 @@ targets: $(VENV)/.test
 	set -e; for target in $$($(BIN)/python -m tests.targets); do \
 		echo "CENOTE_TARGET=$$target"; CENOTE_TARGET=$$target $(BIN)/python -m pytest -n $(JOBS) $(ARGS); done
 
-# What the optional oracles (torch, onnxruntime) lack for a Python is skipped by the tests that want it.
-PYTHONS ?= python3.11 python3.12 python3.13 python3.14 python3.14t
+# `make pythons ARGS="--python /path/to/python3.14t tests/runtime"` names one, and a part of the tests.
 pythons:
-	set -e; for p in $(PYTHONS); do \
-		$$p -c 'import sys' 2>/dev/null || { echo "$$p: not installed here"; continue; }; \
-		test -d .venv-$$p || $$p -m venv .venv-$$p; echo "$$p"; \
-		.venv-$$p/bin/python -m pip --disable-pip-version-check install --quiet -e . pytest pytest-xdist hypothesis scipy; \
-		.venv-$$p/bin/python -m pytest -n $(JOBS) $(ARGS); done
+	$(PYTHON) -m tests.pythons -n $(JOBS) $(ARGS)
 
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ARGS)

@@ -2,8 +2,9 @@
 
 Its text states shapes and gains and no machine, so its figures stand beside ours as claims and not as a race. Run this
 on a machine that does nothing else. Efficiency of compute, bandwidth: of the step that computes, against what this
-machine was measured to do (`roofs`); cores: the part of the threads' time in which they compute. Cache hits need
-hardware counters, which virtual machines seldom have: they are left out rather than guessed.
+machine was measured to do (`roofs`); cores: the part of the threads' time in which they compute. All are of the model
+after treatment, which is the model before where nothing was kept. Cache hits need hardware counters, which virtual
+machines seldom have: they are left out rather than guessed. Foreign cores: what other processes took meanwhile.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from cenote.profile.data import Profile
 Case = tuple[Any, dict[str, Array]]
 COLUMNS = [
     "case", "threads", "ms before", "ms after", "compute", "bandwidth", "cores", "memory, MB", "kept", "findings",
-    "the source claims",
+    "the source claims", "foreign cores",
 ]  # fmt: skip
 
 

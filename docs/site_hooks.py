@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).resolve().parent
-_FENCE = re.compile(r"^```python [\w-]+$", re.MULTILINE)  # "python raises": words for tests
+_FENCE = re.compile(r"^```python [\w -]+$", re.MULTILINE)  # "python raises", "python no run": words for tests
 _UPWARDS = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)]+)\)")
 
 

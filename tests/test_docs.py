@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -151,6 +152,19 @@ def test_generated_pages_are_fresh() -> None:
     specification.loader.exec_module(generate)
     for name, page in generate.PAGES.items():
         assert (DOCS / name).read_text(encoding="utf-8") == page(), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", [*sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
+def test_programs_are_programs_on_the_site(page: Path) -> None:
+    """Words behind a fence's language are for these tests; to mkdocs such a fence is text."""
+    specification = importlib.util.spec_from_file_location("hooks", DOCS / "site_hooks.py")
+    assert specification is not None
+    assert specification.loader is not None
+    hooks = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(hooks)
+    shown = SimpleNamespace(file=SimpleNamespace(src_uri=page.relative_to(DOCS).as_posix()))
+    text = hooks.on_page_markdown(page.read_text(encoding="utf-8"), page=shown)
+    assert not re.findall(r"^```\w+ .*$", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -20,6 +20,7 @@ from onnx import TensorProto, helper
 import cenote
 from cenote.codegen import bundle, jit
 from cenote.core import cpuid
+from tests import pythons
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -187,3 +188,16 @@ def test_a_wheel_without_compiled_kernels_works(tmp_path: Path) -> None:
     )
     done = python("-c", code, path=[installed(tmp_path / "site")], folder=tmp_path)
     assert done.stdout == "(1, 10) 0\n", done.stderr
+
+
+def test_make_pythons_finds_interpreters_and_says_which_are_not_there() -> None:
+    assert pythons.version_of(sys.executable).startswith(f"{sys.version_info[0]}.{sys.version_info[1]}")
+    assert pythons.version_of("no_such_python") == ""
+    assert pythons.found([sys.executable]) == {pythons.version_of(sys.executable): sys.executable}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.pythons", "--python", "no_such_python"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "no_such_python does not run" in done.stdout
+    assert "-m tests.pythons" in (ROOT / "Makefile").read_text(encoding="utf-8")

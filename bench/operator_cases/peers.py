@@ -31,7 +31,8 @@ def by_torch(call: Callable[..., Callable[[], Any]]) -> Prepare:
         import torch
 
         torch.set_num_threads(threads)
-        torch.set_num_interop_threads(1)
+        if torch.get_num_interop_threads() != 1:  # which torch takes only once in a process
+            torch.set_num_interop_threads(1)
         torch.set_grad_enabled(False)
         return call(torch, *(torch.from_numpy(x) for x in inputs))
 

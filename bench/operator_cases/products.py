@@ -60,15 +60,34 @@ def by_openblas(call: Callable[..., Callable[[], Any]]) -> Prepare:
     return prepare
 
 
+def into(call: Callable[..., Any]) -> Callable[..., Callable[[], Any]]:
+    """`call(f, threads, *arrays, out=)` with the result of a first call as memory for those to come."""
+
+    def prepare(f: Any, threads: int, *arrays: np.ndarray) -> Callable[[], Any]:
+        out = call(f, threads, *arrays, out=None)
+        return lambda: call(f, threads, *arrays, out=out)
+
+    return prepare
+
+
 def product(name: str, a: tuple[int, ...], b: tuple[int, ...]) -> OperatorCase:
-    """The product of two arrays."""
+    """The product of two arrays, into memory that is there."""
+
+    def by_blas(x: np.ndarray, y: np.ndarray) -> Callable[[], Any]:
+        out = x @ y
+        return lambda: np.matmul(x, y, out=out)
+
+    def in_torch(torch: Any, x: Any, y: Any) -> Callable[[], Any]:
+        out = torch.matmul(x, y)
+        return lambda: torch.matmul(x, y, out=out)
+
     return OperatorCase(
         name,
         noise(a, b),
         {
-            "cenote": by_cenote(lambda f, threads, x, y: lambda: f.matmul(x, y, threads=threads)),
-            "numpy": by_openblas(lambda x, y: lambda: x @ y),
-            "torch": by_torch(lambda torch, x, y: lambda: torch.matmul(x, y)),
+            "cenote": by_cenote(into(lambda f, threads, x, y, out: f.matmul(x, y, out=out, threads=threads))),
+            "numpy": by_openblas(by_blas),
+            "torch": by_torch(in_torch),
             "onnxruntime": by_onnxruntime("MatMul"),
         },
         TOLERANCE,
@@ -81,7 +100,9 @@ def linear(rows: int, features: int, out: int) -> OperatorCase:
         f"linear {rows}x{features} to {out}",
         noise((rows, features), (out, features), (out,)),
         {
-            "cenote": by_cenote(lambda f, threads, x, w, b: lambda: f.linear(x, w, b, threads=threads)),
+            "cenote": by_cenote(
+                into(lambda f, threads, x, w, b, out: f.linear(x, w, b, out=out, threads=threads))
+            ),
             "numpy": by_openblas(lambda x, w, b: lambda: x @ w.T + b),
             "torch": by_torch(lambda torch, x, w, b: lambda: torch.nn.functional.linear(x, w, b)),
             "onnxruntime": by_onnxruntime("Gemm", {"transB": 1}),
@@ -107,7 +128,9 @@ def convolution(
         f"conv2d {'x'.join(map(str, x))} with {'x'.join(map(str, w))}{extra}",
         noise(x, w),
         {
-            "cenote": by_cenote(lambda f, threads, x, w: lambda: f.conv2d(x, w, *arguments, threads=threads)),
+            "cenote": by_cenote(
+                into(lambda f, threads, x, w, out: f.conv2d(x, w, *arguments, out=out, threads=threads))
+            ),
             "torch": by_torch(lambda torch, x, w: lambda: torch.nn.functional.conv2d(x, w, *arguments)),
             "onnxruntime": by_onnxruntime("Conv", attributes),
         },

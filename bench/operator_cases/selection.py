@@ -46,6 +46,45 @@ def topk(shape: tuple[int, ...], k: int) -> OperatorCase:
     )
 
 
+def sort(shape: tuple[int, ...]) -> OperatorCase:
+    """Elements in order along the last axis, and where they were; equal ones stay in order."""
+
+    def numpy(x: np.ndarray) -> Any:
+        def run() -> Any:
+            places = np.argsort(x, -1, kind="stable")
+            return np.take_along_axis(x, places, -1), places
+
+        return run
+
+    return OperatorCase(
+        f"sort {'x'.join(map(str, shape))}",
+        lambda: (different(shape),),
+        {
+            "cenote": by_cenote(lambda f, threads, x: lambda: f.sort(x, stable=True, threads=threads)),
+            "numpy": by_numpy(numpy),
+            "torch": by_torch(lambda torch, x: lambda: tuple(torch.sort(x, stable=True))),
+            "onnxruntime": by_onnxruntime(
+                "TopK", {"largest": 0}, constants={1: np.array([shape[-1]], np.int64)}, outputs=2
+            ),
+        },
+        bytes_moved=16 * int(np.prod(shape)),
+    )
+
+
+def argsort(shape: tuple[int, ...], dtype: Any = np.float32) -> OperatorCase:
+    """The order alone, in which nothing is equal; NumPy's quickest, which keeps no order of equals."""
+    return OperatorCase(
+        f"argsort {'x'.join(map(str, shape))} {np.dtype(dtype).name}",
+        lambda: ((different(shape) * 1024).astype(dtype),),
+        {
+            "cenote": by_cenote(lambda f, threads, x: lambda: f.argsort(x, threads=threads)),
+            "numpy": by_numpy(lambda x: lambda: np.argsort(x, -1)),
+            "torch": by_torch(lambda torch, x: lambda: torch.argsort(x)),
+        },
+        bytes_moved=12 * int(np.prod(shape)),
+    )
+
+
 def argmax(shape: tuple[int, ...], axis: int) -> OperatorCase:
     """The place of the largest along an axis."""
     return OperatorCase(
@@ -159,6 +198,10 @@ def cases() -> list[OperatorCase]:
     return [
         topk((32, 100_000), 10),
         topk((32, 100_000), 1000),
+        sort((1_000_000,)),
+        sort((256, 4096)),
+        argsort((1_000_000,)),
+        argsort((1_000_000,), np.int64),
         argmax((4096, 1000), -1),
         argmax((64, 1, 1_000_000), -1),
         *(masked_select(percent) for percent in (1, 50, 99)),

@@ -6,7 +6,9 @@ import contextlib
 import logging
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from cenote.frontends.formats import Format
     from cenote.graph.graph import Graph, OwnedGraph
+    from cenote.plans.source import Source as PlanSource
 
 _log = logging.getLogger(__name__)
 _MAIN_FILES = ("saved_model.pb", "layers.json")
@@ -65,7 +68,7 @@ def load(
     by default one per physical core this process may use (CENOTE_THREADS overrides). `precision`: "fast", or
     "exact" for convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum. `weights`:
     "bfloat16" or "float16" keep those of linear layers (Gemm, one row at a time) in that type, which nearly halves
-    their time and rounds each weight relatively by up to 2**-9 or 2**-12. `tune`: where a layer can be computed in
+    their time and rounds each weight relatively by up to 2^-9 or 2^-12. `tune`: where a layer can be computed in
     several ways that the cost model finds close, "full" times them now, on one thread (a few seconds for a large
     network), and keeps the figures in the cache; "cached" uses the figures kept there, the cost model for other layers;
     "off" is the cost model alone. `print(model.plan)` shows what was chosen and why. Loads that find the same figures
@@ -95,36 +98,54 @@ def load(
     """
     ways = locals()  # the arguments, as they are given
     del ways["source"]
-    return _load(source, ways, {})
+    return _load(source, ways)
 
 
-def load_pinned(source: Any, pins: Mapping[str, str], **options: Any) -> Model:
-    """`load` with the algorithms of some nodes said: their names, as `cenote inspect` shows them, by the nodes'.
+@dataclass(frozen=True)
+class Treated:
+    """How a model is compiled besides the options of `load`: the algorithms of some nodes, by their names as `cenote
+    inspect` shows them, and rewrites of the graph (`core.options.Rewrite`)."""
 
-    What `Model.treat` tries, and `cenote diagnose --apply` writes into plan files. Raises ArgumentError where there is
-    no such node or it has no such algorithm, UnsupportedError for a plan file (its algorithms are chosen), as `load`.
+    pins: Mapping[str, str] = field(default_factory=dict)
+    rewrites: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.pins or self.rewrites)
+
+
+_UNTREATED = Treated()
+
+
+def load_treated(
+    source: Any, pins: Mapping[str, str] | None = None, rewrites: Sequence[str] = (), **options: Any
+) -> Model:
+    """`load` with what `Model.treat` tries, and `cenote diagnose --apply` writes into plan files: see `Treated`.
+
+    Raises ArgumentError where there is no such node, it has no such algorithm, or a rewrite is not known,
+    UnsupportedError for a plan file (its algorithms are chosen), as `load`.
     """
-    return _load(source, {**(load.__kwdefaults__ or {}), **options}, pins)
+    return _load(source, {**(load.__kwdefaults__ or {}), **options}, Treated(pins or {}, tuple(rewrites)))
 
 
-def _load(source: Any, ways: dict[str, Any], pins: Mapping[str, str]) -> Model:
+def _load(source: Any, ways: dict[str, Any], treated: Treated = _UNTREATED) -> Model:
     """`load`, and what loads the model again."""
     with refusals("loading a model"):
-        model = _loaded(source, dict(ways), pins)
-    model._again = _again(source, model, ways, pins)
-    model._changed = partial(_changed, source, ways, pins)
+        model = _loaded(source, dict(ways), treated)
+    model._again = _again(source, model, ways, treated)
+    model._changed = partial(_changed, source, ways, treated)
     return model
 
 
-def _loaded(source: Any, ways: dict[str, Any], pins: Mapping[str, str]) -> Model:
+def _loaded(source: Any, ways: dict[str, Any], treated: Treated) -> Model:
     if isinstance(source, str | os.PathLike) and is_plan_at(source):
-        if pins:
+        if treated:
             raise UnsupportedError(f"{source} is a plan file: its algorithms are chosen; use its model")
         return _load_plan(source, ways["threads"], ways["denormals"], ways["shapes"])
     if is_plan_file(_start(source)):
         raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
     reading = {name: ways.pop(name) for name in ("format", "signature")}
-    options = Options(resolve_threads(ways.pop("threads")), **ways, pins=pins)
+    pins = treated.pins
+    options = Options(resolve_threads(ways.pop("threads")), **ways, pins=pins, rewrites=treated.rewrites)
     model = _load_graph(main_file(source), options, reading)
     if pins and (plans := model.plans):  # of symbolic sizes there are none yet
         nodes = {step.node for plan in plans for step in plan.describe().steps}
@@ -133,39 +154,40 @@ def _loaded(source: Any, ways: dict[str, Any], pins: Mapping[str, str]) -> Model
     return model
 
 
-def _again(source: Any, model: Model, ways: dict[str, Any], pins: Mapping[str, str]) -> Again | str:
+def _again(source: Any, model: Model, ways: dict[str, Any], treated: Treated) -> Again | str:
     """What loads the model again, where its pickle is read; or why nothing can."""
     if hasattr(source, "read"):
         return "it was read from an open file; load it from its path or its bytes"
     if not isinstance(source, str | os.PathLike):
-        return load_again, (source, "", ways, pins)
+        return load_again, (source, "", ways, treated)
     path = os.path.abspath(source)
-    return load_again, (path, "" if is_plan_at(path) else model.content, ways, pins)
+    return load_again, (path, "" if is_plan_at(path) else model.content, ways, treated)
 
 
-def load_again(source: Any, content: str, ways: Mapping[str, Any], pins: Mapping[str, str]) -> Model:
+def load_again(source: Any, content: str, ways: Mapping[str, Any], treated: Treated) -> Model:
     """`load` for a pickle. `content`: the digest that a file must have, if it is known.
 
     Raises ModelError where the file has changed since, and as `load`.
     """
     if content and os.path.isfile(path := main_file(source)) and fingerprint.of_file(path) != content:
         raise ModelError(f"{source} has changed since the model was pickled; load it, and pickle that")
-    return _load(source, dict(ways), pins)
+    return _load(source, dict(ways), treated)
 
 
-def _changed(source: Any, ways: Mapping[str, Any], kept: Mapping[str, str], /, **others: Any) -> Model:
-    """A model of the same source under other options: of `load`, or `pins`."""
+def _changed(source: Any, ways: Mapping[str, Any], kept: Treated, /, **others: Any) -> Model:
+    """A model of the same source under other options: of `load`, or `pins` and `rewrites`, besides those it has."""
     if hasattr(source, "read"):
         raise UnsupportedError(
             "the model was read from an open file; load it by its path to try other options"
         )
-    pins = {**kept, **others.pop("pins", {})}
     plan = isinstance(source, str | os.PathLike) and is_plan_at(source)
-    if plan and (fixed := sorted({*others, *(["pins"] if pins else [])} - {"threads", "denormals"})):
+    if plan and (fixed := sorted({*others} - {"threads", "denormals"})):
         raise UnsupportedError(
             f"{source} is a plan file, in which {', '.join(fixed)} cannot be changed; use the model it was made from"
         )
-    return _load(source, {**ways, **others}, pins)
+    pins = {**kept.pins, **others.pop("pins", {})}
+    rewrites = tuple(dict.fromkeys((*kept.rewrites, *others.pop("rewrites", ()))))
+    return _load(source, {**ways, **others}, Treated(pins, rewrites))
 
 
 def unsupported(source: str | os.PathLike[str] | bytes) -> list[str]:
@@ -194,6 +216,8 @@ def _load_graph(source: Any, options: Options, reading: Mapping[str, Any]) -> Mo
     ways |= {name: str(value) for name, value in reading.items() if value is not None}
     if options.pins:
         ways["pins"] = repr(sorted(options.pins.items()))
+    if options.rewrites:
+        ways["rewrites"] = repr(options.rewrites)
     if options.shapes:
         ways["shapes"] = without_bounds(options.shapes)
     cache_entry = cache_entry_of(source, ways)
@@ -297,12 +321,32 @@ def _load_plan(
         ) from problem
     _log.info("%s; compiled anew from %s", problem, made_from.path)
     options: dict[str, Any] = dict(made_from.options)  # checked when the plan was read
+    options |= {"threads": threads, "denormals": denormals, "shapes": shapes}
     try:
-        model = load(made_from.path, threads=threads, denormals=denormals, shapes=shapes, **options)
+        model = _with_pins(made_from, problem, options)
     except MissingPackageError as missing:
         raise missing.located(str(problem)) from problem
     with contextlib.suppress(CenoteError, OSError):  # a plan that cannot be written is only slower next time
         for known in made_from.shapes:
             model.plan_for({each.name: shape for each, shape in zip(model.inputs, known, strict=True)})
         model.save(path, made_from.path)
+    return model
+
+
+def _with_pins(made_from: PlanSource, problem: CenoteError, options: dict[str, Any]) -> Model:
+    """The model of a plan, compiled anew as the plan was. What `cenote diagnose --apply` chose was measured where the
+    plan was made: it stays as far as it is to be had, and whoever loads is told."""
+    pins, rewrites = made_from.pins, made_from.rewrites
+    advice = "measure here: cenote diagnose --apply"
+    try:
+        model = load_treated(made_from.path, pins, rewrites, **options)
+    except ArgumentError as error:
+        if not pins:
+            raise
+        told = f"{problem}; the algorithms that were chosen for {len(pins)} node(s) are not kept ({error}); {advice}"
+        warnings.warn(told, RuntimeWarning, stacklevel=2)
+        return load_treated(made_from.path, {}, rewrites, **options)
+    if pins:
+        told = f"{problem}; the algorithms that were chosen for {len(pins)} node(s) there are kept; {advice}"
+        warnings.warn(told, RuntimeWarning, stacklevel=2)
     return model

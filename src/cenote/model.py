@@ -115,7 +115,9 @@ class Model(Described):
         """A model out of a plan file; errors as `reader.read`."""
         count = resolve_threads(threads)
         stored = reader.read(path, count)
-        options = Options(count, stored.precision, stored.weights, denormals=denormals, shapes=shapes)
+        options = Options(
+            count, stored.precision, stored.weights, "cached", denormals, shapes, stored.pins, stored.rewrites
+        )
         model = Model.from_stored(stored, options)
         model._origin = (stored.content, stored.external) if stored.content else None
         # Memory and outputs' types are there before the first run.

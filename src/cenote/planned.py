@@ -16,9 +16,10 @@ from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
 from cenote.plans.cache import CacheEntry
 from cenote.plans.format import Classes, Pattern, SizedPlan, StoredModel, StoredPlan, Tail
+from cenote.runtime.program import Program
 from cenote.runtime.signature import Shapes, Signature
 from cenote.sized import compile_class, part_of, supply
-from cenote.stage import Options, Stage, Stages, no_plan_for
+from cenote.stage import Options, Stage, Stages, Submodel, no_plan_for
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
@@ -161,6 +162,8 @@ class Planned:
             {key: self.by_shapes[key].plan for key in shapes},
             sized,
             {key: tail for key in shapes if (tail := self.by_shapes[key].tail) is not None},
+            pins=self.options.pins,
+            rewrites=self.options.rewrites,
             about=self.interface.about,
         )
 
@@ -203,18 +206,31 @@ class Planned:
                     self.keep()
         return [results[name] for name in self.interface.output_names]
 
-    def _submodel(self, graph: Graph) -> Callable[[Sequence[Array]], Sequence[Array]]:
-        """Runs a graph inside of this model, which is compiled when it first runs: arrays that fit, in order."""
+    def _submodel(self, graph: Graph) -> Submodel:
+        """Runs a graph inside of this model, which is compiled when it first runs."""
         outputs = tuple(Declared(name, FLOAT32, None) for name in graph.outputs)
         inside = Planned(Interface(graph.inputs, outputs), Signature(graph.inputs), self.options.inside())
         inside.source = lambda: graph
-        stages = inside.by_shapes
+        return _Inside(inside)
 
-        def run(arrays: Sequence[Array]) -> list[Array]:
-            key = tuple([x.shape for x in arrays])
-            stage = stages.get(key) or inside.at(key)
-            if stage.tail is None:  # a short body is run thousands of times: straight to its program
-                return stage.plan.program.run(arrays)
-            return inside.run(stage, arrays)
 
-        return run
+class _Inside:
+    """A graph inside of a model: arrays that fit its inputs, in order, to outputs."""
+
+    def __init__(self, planned: Planned) -> None:
+        self._planned, self._stages = planned, planned.by_shapes
+
+    def __call__(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        stage = self._stage(arrays)
+        if stage.tail is None:  # a short body is run thousands of times: straight to its program
+            return stage.plan.program.run(arrays)
+        return self._planned.run(stage, arrays)
+
+    def program(self, arrays: Sequence[Array]) -> Program | None:
+        """The program of these arrays, where it is all of the graph."""
+        stage = self._stage(arrays)
+        return stage.plan.program if stage.tail is None else None
+
+    def _stage(self, arrays: Sequence[Array]) -> Stage:
+        key = tuple([x.shape for x in arrays])
+        return self._stages.get(key) or self._planned.at(key)

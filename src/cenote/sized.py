@@ -17,8 +17,8 @@ from cenote.core.locks import importing
 from cenote.core.sizes import at_hand
 from cenote.core.types import TensorType
 from cenote.plans.format import Classes, Pattern, SizedPlan, StoredPlan, Tail
-from cenote.runtime.program import Workplaces
 from cenote.runtime.signature import Signature
+from cenote.runtime.workplaces import Workplaces
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Compilation

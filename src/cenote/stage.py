@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -19,10 +19,13 @@ from cenote.core.cached import cached_property
 from cenote.core.collector import collector_paused
 from cenote.core.errors import ArgumentError, InputError, ShapeError, UnsupportedError, shown
 from cenote.core.locks import Guard, importing
-from cenote.core.options import DENORMALS, PRECISIONS, TUNINGS, WEIGHTS
+from cenote.core.options import DENORMALS, PRECISIONS, REWRITES, TUNINGS, WEIGHTS
 from cenote.core.types import Array, Declared, TensorType
 from cenote.plans.format import SizedPlan, StoredPlan, Tail
-from cenote.runtime.program import Workplaces
+from cenote.runtime.outputs import OUTPUTS
+from cenote.runtime.program import Program
+from cenote.runtime.rounds import Feedback, Rounded, run_rounds
+from cenote.runtime.workplaces import Workplaces
 from cenote.sized import compile_class, part_after
 
 if TYPE_CHECKING:
@@ -179,6 +182,15 @@ class Stage:
         return stage
 
 
+class Submodel(Protocol):
+    """A graph inside of a model: arrays that fit its inputs, in order, to outputs."""
+
+    def __call__(self, arrays: Sequence[Array]) -> Sequence[Array]: ...
+
+    def program(self, arrays: Sequence[Array]) -> Program | None:
+        """The program of these arrays, where it is all of the graph."""
+
+
 class CompiledBody:
     """Runs the body of a loop as a model of its own: one for each combination of dtypes and ranks that it meets.
 
@@ -189,15 +201,29 @@ class CompiledBody:
         self.body, self.fixed, self.options = body, fixed, options
         names = (*body.formals, *body.captured)
         self._open = [index for index, name in enumerate(names) if name not in fixed]
-        self._models: dict[Any, Callable[[Sequence[Array]], Sequence[Array]]] = {}
+        self._models: dict[Any, Submodel] = {}
 
     def __call__(self, values: Sequence[Array]) -> Sequence[Array]:
         """The outputs for the formal inputs followed by what is captured."""
+        return self._model(values)([np.asarray(values[index], order="C") for index in self._open])
+
+    def rounds(self, values: Sequence[Array], feedback: Feedback, most: int) -> Rounded | None:
+        """Up to `most` rounds at once, one at least; None where the body is no program that `feedback` fits. Of what is
+        walked `values` hold all; formal inputs have the numbers of `feedback`."""
+        first = [
+            x[-1 if feedback.walked[i] else 0] if i in feedback.walked else x for i, x in enumerate(values)
+        ]
+        program = self._model(first).program([first[index] for index in self._open])
+        if program is None or not feedback.fits(program):
+            return None
+        return run_rounds(program, feedback, [values[index] for index in self._open], most)
+
+    def _model(self, values: Sequence[Array]) -> Submodel:
         key = tuple([(value.dtype, value.ndim) for value in values])
-        run = self._models.get(key)
-        if run is None:
-            run = self._models[key] = self.options.submodel(self.body.graph(values, self.fixed))
-        return run([np.asarray(values[index], order="C") for index in self._open])
+        model = self._models.get(key)
+        if model is None:
+            model = self._models[key] = self.options.submodel(self.body.graph(values, self.fixed))
+        return model
 
 
 class NoPlan:
@@ -244,6 +270,7 @@ class Options:
         denormals: str | None = None,
         shapes: Mapping[str, Any] | None = None,
         pins: Mapping[str, str] | None = None,
+        rewrites: Sequence[str] = (),
     ) -> None:
         if precision not in PRECISIONS:
             raise ArgumentError(
@@ -259,16 +286,20 @@ class Options:
         self.denormals = settings.DENORMALS.choice() if denormals is None else denormals
         self.shapes = {} if shapes is None else shapes  # of inputs, as far as the caller says them
         self.pins = {} if pins is None else dict(pins)  # nodes whose algorithm is said: its name
+        if unknown := sorted(set(rewrites) - set(REWRITES)):
+            raise ArgumentError(f"rewrites: {shown(unknown)} are not known ({', '.join(REWRITES)})")
+        self.rewrites = tuple(rewrites)
         self.guard = Guard()
         self.workplaces = (
             Workplaces()
         )  # of all plans for sizes: no run of one wants memory that another holds
         # What makes a model of a loop's body: arrays in, arrays out. `model.py` puts it here.
-        self.submodel: Callable[[Graph], Callable[[Sequence[Array]], Sequence[Array]]]
+        self.submodel: Callable[[Graph], Submodel]
         self.changed = False  # a stage that follows another has a class that is not kept yet
 
     def close(self) -> None:
         """Let go of memory and weights."""
+        OUTPUTS.clear()
         self.workplaces = Workplaces()
         for name in ("compilation", "pool", "decide"):
             self.__dict__.pop(name, None)
@@ -287,7 +318,7 @@ class Options:
             from cenote.compiler.compile import Compilation
 
         exact = self.precision == "exact"
-        return Compilation(self.threads, exact, self.weights, self.pool, self.decide)
+        return Compilation(self.threads, exact, self.weights, self.pool, self.decide, self.rewrites)
 
     @cached_property
     def decide(self) -> Decide:

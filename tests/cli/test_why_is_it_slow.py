@@ -36,7 +36,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cenote_comman
             ended = cenote_command(*arguments)
             assert ended.code == 0, f"{line}: {ended.err}"
             commands.append(arguments[0])
-    assert commands == ["profile", "diagnose", "diagnose", "bench"]
+    assert commands == ["profile", "diagnose", "diagnose", "bench", "diagnose", "bench", "compare"]
 
 
 def test_the_page_names_every_cause() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,12 +63,33 @@ def test_a_module_that_is_not_there_costs_nothing_but_the_worker(monkeypatch: py
     assert compiled() == expected()
 
 
-def test_who_is_asked_nothing_ends() -> None:
-    code = "from cenote.codegen import worker; worker._PATIENCE = 0.05; worker.serve_forever()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.wait(60) == 0
+def test_who_is_asked_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of any size that is loaded and never run leaves no process and no open pipe."""
+    clocks = list[Any]()
+    monkeypatch.setattr(worker, "physical_cores", lambda: 2)
+    monkeypatch.setattr(worker.threading.Timer, "start", lambda clock: clocks.append(clock))
+    worker.start_early([])
+    first, second = [*worker._ready]
+    worker._ready.remove(second)  # somebody has work for it
+    (clock,) = clocks
+    assert clock.daemon
+    assert clock.interval == worker._PATIENCE
+    clock.function(*clock.args)
+    assert not worker._ready
+    assert first.returncode is not None
+    assert all(pipe is not None and pipe.closed for pipe in (first.stdin, first.stdout))
+    assert second.poll() is None
+    worker._close(second)
+    assert second.returncode == 0, "a closed pipe ends it"
+
+
+def test_without_a_thread_for_the_clock_no_worker_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(clock: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(worker.threading.Timer, "start", none)
+    worker.start_early([])
+    assert not worker._ready
 
 
 def test_workers_start_early_only_where_nothing_is_compiled(

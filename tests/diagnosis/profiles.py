@@ -32,7 +32,7 @@ def step(share: float = 0.9, **others: Any) -> StepStats:
 
 def profile(*steps: StepStats, **others: Any) -> Profile:
     """Of 10 ms on 2 CPUs of a quiet machine. `environment` and `accounts`: what is different there."""
-    environment = Environment(2.0, 2, 2, foreign_cores=0.0, steal_cores=0.0)
+    environment = Environment(2.0, 2, 2, foreign_cores=0.0, steal_cores=0.0, online=2)
     environment = replace(environment, **others.pop("environment", {}))
     accounts = replace(Accounts(9.0, 0.0, 0.0, 0.0, 1.0), **others.pop("accounts", {}))
     indexed = tuple(replace(each, index=index) for index, each in enumerate(steps))
@@ -45,7 +45,7 @@ def profile(*steps: StepStats, **others: Any) -> Profile:
 
 
 class Known(Context):
-    """A context whose experiments have known results: by option ("threads", "pins", …), "hot" and "inputs"."""
+    """A context whose experiments have known results: by option ("threads", "pins", …), "hot", "inputs" and "kept"."""
 
     def __init__(
         self, found: Profile, results: Mapping[str, Difference] | None = None, **others: Any
@@ -53,7 +53,7 @@ class Known(Context):
         super().__init__(None, others.pop("inputs", INPUTS), found, **others)
         self.results = dict(results or {})
         self.asked: list[dict[str, Any]] = []
-        self.grows = False
+        self.grows, self.taken = False, 0.0
 
     def gain_of(self, **options: Any) -> Difference | None:
         self.asked.append(options)
@@ -64,6 +64,12 @@ class Known(Context):
 
     def gain_hot(self) -> Difference | None:
         return self.results.get("hot")
+
+    def gain_kept(self) -> Difference | None:
+        return self.results.get("kept")
+
+    def team_is_taken(self) -> float:
+        return self.taken
 
     def waiting_grows(self) -> bool:
         return self.grows

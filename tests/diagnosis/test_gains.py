@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from cenote.diagnosis.cause import options_of
+from cenote.diagnosis import context
 from cenote.diagnosis.context import paired
 from cenote.diagnosis.gains import balanced, by_pieces, gain, lost_by_pieces
-from cenote.profile.data import Finding
 from tests.diagnosis.profiles import profile, step
 
 
@@ -41,24 +42,24 @@ def test_pieces() -> None:
     assert by_pieces(step(items=100, grain=25, busy_ms=(1.0, 1.0))) == 1
 
 
-@pytest.mark.parametrize(
-    ("action", "options"),
-    [
-        ("load with `threads=1`, which leaves a core free", {"threads": 1}),
-        ('load with `denormals="flush"` (…)', {"denormals": "flush"}),
-        ("load with `weights=bfloat16`: half the bytes", {"weights": "bfloat16"}),
-        ("`pin=a/b=c to direct`, `pin=y to winograd_f4`", {"pins": {"a/b=c": "direct", "y": "winograd_f4"}}),
-        ("none: nothing is wrong with it", {}),
-        ("`np.ascontiguousarray(x)` first", {}),
-    ],
-)
-def test_actions_that_stand_for_options(action: str, options: dict[str, object]) -> None:
-    assert options_of(Finding("", (), 0.1, "", 1.0, action)) == options
-
-
-def test_paired_calls_take_turns() -> None:
+def test_paired_calls_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "_TURN", 0.0)
     calls: list[str] = []
     found = paired(lambda: calls.append("a"), lambda: calls.append("b"), seconds=0.0)
     assert calls.count("a") == calls.count("b") >= 6
-    assert "aaa" not in "".join(calls)
+    assert "aaaaa" not in "".join(calls), "a turn is a call that does not count, and one that does"
     assert found.low <= found.middle <= found.high
+
+
+def test_short_calls_are_timed_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, calls = [0], list[str]()
+
+    def call(name: str, nanoseconds: int) -> None:
+        calls.append(name)
+        clock[0] += nanoseconds if calls[-2:] == [name, name] else 10 * nanoseconds  # cold after the other's
+
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: clock[0])
+    found = paired(lambda: call("a", 200_000), lambda: call("b", 100_000), seconds=0.0)
+    assert found.middle == pytest.approx(0.1), "of calls in a row"
+    assert found.before_ms == pytest.approx(0.2)
+    assert found.certain

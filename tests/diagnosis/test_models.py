@@ -14,7 +14,7 @@ from cenote.core.errors import ArgumentError, UnsupportedError
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.registry import CAUSES
 from cenote.diagnosis.samples import convolution
-from cenote.loading import load_pinned
+from cenote.loading import load_treated
 from tests.profile.test_data import ROOFS
 
 LARGE = 4 << 20  # bytes of inputs, outputs and weights: samples up to there run in tests
@@ -52,7 +52,7 @@ def test_a_model_is_diagnosed(layer: tuple[Path, dict[str, Any]]) -> None:
 
 def test_an_algorithm_can_be_pinned(layer: tuple[Path, dict[str, Any]]) -> None:
     path, inputs = layer
-    plain, pinned = cenote.load(path, threads=1), load_pinned(path, {"y0": "direct"}, threads=1)
+    plain, pinned = cenote.load(path, threads=1), load_treated(path, {"y0": "direct"}, threads=1)
     algorithms = [
         {step.node: step.algorithm for step in model.plan.describe().steps if step.operations}
         for model in (plain, pinned)
@@ -60,9 +60,8 @@ def test_an_algorithm_can_be_pinned(layer: tuple[Path, dict[str, Any]]) -> None:
     assert algorithms[0]["y0"].startswith("winograd")
     assert algorithms[1]["y0"] == "direct"
     np.testing.assert_allclose(pinned.run(inputs)["y0"], plain.run(inputs)["y0"], atol=1e-4)
-    again = load_pinned(
-        path, {"y0": "direct"}, threads=1
-    )  # out of the cache, of which each choice has a part
+    # Out of the cache, of which each choice has a part.
+    again = load_treated(path, {"y0": "direct"}, threads=1)
     assert np.array_equal(again.run(inputs)["y0"], pinned.run(inputs)["y0"])
     assert np.array_equal(cenote.load(path, threads=1).run(inputs)["y0"], plain.run(inputs)["y0"])
 
@@ -74,7 +73,7 @@ def test_pins_that_do_not_fit_are_refused(
     layer: tuple[Path, dict[str, Any]], pins: dict[str, str], said: str
 ) -> None:
     with pytest.raises(ArgumentError, match=said):
-        load_pinned(layer[0], pins, threads=1)
+        load_treated(layer[0], pins, threads=1)
 
 
 def test_a_model_can_be_had_under_other_options(layer: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
@@ -102,11 +101,9 @@ def test_a_model_can_be_had_under_other_options(layer: tuple[Path, dict[str, Any
 def test_samples_load_and_run(cause: Cause, kind: str) -> None:
     sample: Sample = getattr(cause, kind)()
     small = sample.model.ByteSize() + sum(array.nbytes for array in sample.inputs.values()) < LARGE
-    if not small or cause.name == "faults":
-        pytest.skip("large: bench.causes runs it")
-    options = {**sample.options}
-    pins = options.pop("pins", {})
+    if not small or cause.name in ("faults", "throttled"):
+        pytest.skip("large, or makes a control group: bench.causes runs it")
     content = sample.model.SerializeToString()
     with sample.around():
-        model = load_pinned(content, pins, **options) if pins else cenote.load(content, **options)
+        model = load_treated(content, **sample.options)
         assert all(np.isfinite(array).all() for array in model.run(sample.inputs).values())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+import inspect
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from cenote.diagnosis.diagnose import diagnose
 from cenote.diagnosis.registry import CAUSES
 from cenote.profile.data import Rival
+from cenote.runtime import threads
 from tests.diagnosis.profiles import GAIN, INPUTS, NO_GAIN, Known, profile, step
 
 LOOK = {cause.name: cause.look for cause in CAUSES}
@@ -41,7 +44,7 @@ PLANTED = {
     "fma": Known(profile(CONV, precision="exact"), {"precision": GAIN}),
     "algorithm": Known(profile(SLOWER), {"pins": GAIN}),
     "mischoice": Known(profile(CHOSEN), {"pins": GAIN}),
-    "dilation": Known(profile(step(op="conv(pads=((2,2),(2,2)), dilation=(2,2))"))),
+    "dilation": Known(profile(step(op="conv(pads=((2,2),(2,2)), dilations=(2,2))"))),
     "DRAM weights": Known(profile(step(**READS, read_bytes=4000, written_bytes=10))),
     "DRAM maps": Known(profile(step(**MOVES, bytes=3000))),
     "cache": Known(profile(depthwise(bytes=100))),
@@ -58,7 +61,7 @@ PLANTED = {
     "foreign": Known(profile(environment={"foreign_cores": 1.5}, **TWO)),
     "throttled": Known(profile(environment={"throttled_periods": 12, "throttled_ms": 900.0, "quota_cores": 0.5})),
     "contention": Known(profile(accounts={"python": 6.0}, **TWO)),
-    "faults": Known(profile(**faults(20 * 10_000))),
+    "faults": Known(profile(**faults(20 * 90)), {"kept": GAIN}),
     "cold": Known(profile(), {"hot": GAIN}),
     "denormals": Known(profile(CONV), {"denormals": GAIN}),
     "input": Known(profile(), {"inputs": GAIN}, inputs={"x": np.asfortranarray(INPUTS["x"])}),
@@ -66,13 +69,15 @@ PLANTED = {
     "woken": Known(profile(**TWO), {"hot": GAIN}),
 }  # fmt: skip
 PLANTED["woken"].grows = True
+PLANTED["contention"].taken = 0.9
 HEALTHY: dict[str, list[Known]] = {
     "fma": [Known(profile(CONV), {"precision": GAIN}), Known(profile(CONV, precision="exact"), {"precision": NO_GAIN}),
             Known(profile(step(**{**AT_FMA, "roof_share": 0.3}), precision="exact"), {"precision": GAIN})],
     "algorithm": [Known(profile(CHOSEN), {"pins": GAIN}), Known(profile(SLOWER), {"pins": NO_GAIN})],
     "mischoice": [Known(profile(CHOSEN), {"pins": NO_GAIN}), Known(profile(SLOWER), {"pins": GAIN}),
                   Known(profile(step(estimate_ms=1.0, rivals=(Rival("direct", 3.0),))), {"pins": GAIN})],
-    "dilation": [Known(profile(CONV))],
+    "dilation": [Known(profile(CONV)), Known(profile(step(op="conv(dilations=(1,1))"))),
+                 Known(profile(step(op="conv(dilations=(1,16))")), {"rewrites": NO_GAIN})],
     "DRAM weights": [Known(profile(step(**{**READS, "bound": "fma"}, read_bytes=4000, written_bytes=10)))],
     "DRAM maps": [Known(profile(step(**{**MOVES, "bound": "L2"}, bytes=3000)))],
     "cache": [Known(profile(CONV))],
@@ -91,8 +96,9 @@ HEALTHY: dict[str, list[Known]] = {
     "pinned": [Known(profile(**TWO), {"threads": GAIN})],
     "foreign": [Known(profile(**TWO)), Known(profile(environment={"foreign_cores": 0.9}))],
     "throttled": [Known(profile()), Known(profile(environment={"throttled_periods": 0, "throttled_ms": 0.0}))],
-    "contention": [Known(profile(accounts={"python": 0.2}, **TWO)), Known(profile(accounts={"python": 6.0}))],
-    "faults": [Known(profile(**faults(40))), Known(profile(roofs=None, **faults(20 * 10_000)))],
+    "contention": [Known(profile(accounts={"python": 0.2}, **TWO)), Known(profile(accounts={"python": 6.0}, **TWO))],
+    "faults": [Known(profile(**faults(10)), {"kept": GAIN}), Known(profile(**faults(20 * 90)), {"kept": NO_GAIN}),
+               Known(profile(**faults(20 * 90)))],
     "cold": [Known(profile()), Known(profile(), {"hot": NO_GAIN}), PLANTED["woken"]],
     "denormals": [Known(profile(CONV), {"denormals": NO_GAIN}), Known(profile(CONV))],
     "input": [Known(profile(), {"inputs": GAIN})],
@@ -101,21 +107,17 @@ HEALTHY: dict[str, list[Known]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """One other thread of Python; no cache for the plant of `start`."""
-    monkeypatch.setattr(threading, "active_count", lambda: 2)
-    if "no_cache" in request.fixturenames:
-        monkeypatch.setenv("CENOTE_CACHE", "off")
-
-
 @pytest.fixture
-def no_cache() -> None:
-    """See `surroundings`."""
+def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the plant of `start` has it."""
+    monkeypatch.setenv("CENOTE_CACHE", "off")
 
 
-def test_every_cause_has_its_profiles() -> None:
-    assert len(CAUSES) == 26
+def test_every_cause_has_a_short_file_and_profiles() -> None:
+    files = [inspect.getsourcefile(cause.look) or "" for cause in CAUSES]
+    assert len(set(files)) == len(CAUSES) == 26
+    for path in files:
+        assert len(Path(path).read_text(encoding="utf-8").splitlines()) <= 60, path
     assert list(PLANTED) == list(HEALTHY) == [cause.name for cause in CAUSES]
 
 
@@ -126,11 +128,20 @@ def test_what_is_planted_is_found(name: str) -> None:
     assert found.cause == name
     assert found.evidence
     assert found.action
+    assert all(str(each) in found.action for each in found.treatments[:1]), "words follow the treatment"
     assert 0 < found.confidence <= 1
     assert 0.05 <= found.share <= 1
     if found.gain_ms is not None:
         low, middle, high = found.gain_ms
         assert low <= middle <= high <= 10
+
+
+def test_which_causes_can_be_treated() -> None:
+    treated = {name for name in PLANTED if name != "start" and LOOK[name](PLANTED[name]).treatments}  # type: ignore[union-attr]
+    assert treated == {
+        "fma", "algorithm", "mischoice", "dilation", "DRAM weights", "dtype", "barrier", "oversubscribed", "pinned",
+        "throttled", "contention", "denormals",
+    }  # fmt: skip
 
 
 def test_a_start_without_cache_is_found(no_cache: None) -> None:
@@ -146,9 +157,18 @@ def test_what_is_well_is_left_alone(name: str, context: Known) -> None:
     assert LOOK[name](context) is None
 
 
-def test_one_caller_does_not_contend(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threading, "active_count", lambda: 1)
-    assert LOOK["contention"](PLANTED["contention"]) is None
+def test_a_team_is_taken_while_a_run_is_in_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = SimpleNamespace(runner=1), SimpleNamespace(runner=0)
+    first.family = second.family = [first]
+    monkeypatch.setattr(threads, "_teams", {2: first})
+    monkeypatch.setattr(threads, "physical_cores", lambda: 2)
+    assert threads.teams_are_taken(2)
+    assert not threads.teams_are_taken(3)
+    first.family.append(second)
+    assert not threads.teams_are_taken(2), "one is at rest"
+    first.family.pop()
+    monkeypatch.setattr(threads, "physical_cores", lambda: 4)
+    assert not threads.teams_are_taken(2), "there are cores for another"
 
 
 def test_what_nothing_explains_is_said_and_not_invented() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import cenote
@@ -15,12 +16,20 @@ from cenote.diagnosis import treat as module
 from cenote.diagnosis.context import Difference
 from cenote.diagnosis.diagnose import Diagnosis
 from cenote.diagnosis.treat import largest_difference, treat
-from cenote.profile.data import Finding, Profile
+from cenote.profile.data import Finding, Pin, Profile, Treatment
 from tests.diagnosis.profiles import GAIN, INPUTS, NO_GAIN, FakeModel, profile, step
 
-THREADS = Finding("barrier", (), 0.4, "many meetings", 0.9, "load with `threads=1`", (3.0, 4.0, 5.0))
-PIN = Finding("algorithm", (0,), 0.4, "a rival <is> faster", 0.9, "`pin=y0 to direct`", (3.0, 4.0, 5.0))
-HALF = Finding("DRAM weights", (0,), 0.4, "bytes", 0.9, "load with `weights=bfloat16`", (3.0, 4.0, 5.0))
+GAINS = (3.0, 4.0, 5.0)
+
+
+def advised(cause: str, evidence: str, *treatments: Treatment) -> Finding:
+    return Finding(cause, (0,), 0.4, evidence, 0.9, str(treatments[0]), GAINS, treatments=treatments)
+
+
+THREADS = advised("barrier", "many meetings", Treatment(threads=1))
+PIN = advised("algorithm", "a rival <is> faster", Treatment(pins=(Pin("y0", "direct"),)))
+OTHER_PIN = advised("mischoice", "a rival", Treatment(pins=(Pin("y1", "winograd_f4"),)))
+HALF = advised("DRAM weights", "bytes", Treatment(weights="bfloat16"), Treatment(weights="float16"))
 
 
 class Named(FakeModel):
@@ -58,7 +67,8 @@ def test_what_helps_is_kept_and_goes_on_with_the_next(gains: list[Difference]) -
 
     model = Named()
     treated, best = treat(found(THREADS, PIN), model, INPUTS, changed)
-    assert asked == [{"threads": 1}, {"threads": 1, "pins": {"y0": "direct"}}]
+    both = {"threads": 1, "pins": {"y0": "direct"}}
+    assert asked == [{"threads": 1}, both, {}, both], "at the end both are loaded anew"
     assert best is not model
     assert [each.kept for each in treated.treatments] == [True, True]
     assert [each.measured_gain_ms for each in treated.findings] == [4.0, 4.0]
@@ -69,7 +79,7 @@ def test_what_does_not_help_is_left(gains: list[Difference]) -> None:
     model = Named()
     treated, best = treat(found(THREADS), model, INPUTS, lambda **options: Named())
     assert best is model
-    assert [(each.kept, each.why) for each in treated.treatments] == [(False, "not faster")]
+    assert [(each.kept, each.why) for each in treated.treatments] == [(False, "not faster beyond doubt")]
 
 
 def test_what_does_not_help_together_is_left(gains: list[Difference]) -> None:
@@ -82,16 +92,53 @@ def test_what_does_not_help_together_is_left(gains: list[Difference]) -> None:
 
 def test_what_changes_results_needs_a_tolerance(gains: list[Difference]) -> None:
     model = Named()
-    treated, best = treat(found(HALF), model, INPUTS, lambda **options: Named(1.01))
+
+    def fails(**options: Any) -> Any:
+        raise AssertionError("not even tried")
+
+    treated, best = treat(found(HALF), model, INPUTS, fails)
     assert best is model
-    assert not treated.treatments, "not even tried"
-    gains += [GAIN, GAIN, GAIN]
+    assert ["tolerance" in each.why for each in treated.treatments] == [True, True]
+    gains += [GAIN, GAIN]
     treated, best = treat(found(HALF), model, INPUTS, lambda **options: Named(1.01), tolerance=0.02)
     assert best is not model
-    assert treated.treatments[0].difference == pytest.approx(0.01, rel=1e-3)
-    treated, best = treat(found(HALF), model, INPUTS, lambda **options: Named(1.01), tolerance=0.005)
+    assert [each.difference for each in treated.treatments] == pytest.approx([0.01], rel=1e-3)
+
+
+def test_the_first_treatment_that_helps_within_the_tolerance_stays(gains: list[Difference]) -> None:
+    model, half = Named(), {"bfloat16": 1.01, "float16": 1.001}
+    gains += [GAIN, GAIN]
+    treated, best = treat(
+        found(HALF),
+        model,
+        INPUTS,
+        lambda **options: Named(half.get(options.get("weights"), 1.0)),
+        tolerance=0.005,
+    )
+    assert best is not model
+    assert [each.kept for each in treated.treatments] == [False, True]
+    assert "differs by 1.0e-02" in treated.treatments[0].why
+    assert treated.treatments[0].gain_ms is None, "what is wrong is not even timed"
+
+
+def test_results_that_move_without_a_tolerance_are_not_kept(gains: list[Difference]) -> None:
+    model = Named()
+    treated, best = treat(found(PIN), model, INPUTS, lambda **options: Named(1.01))
     assert best is model
     assert "differs" in treated.treatments[0].why
+
+
+def test_pins_are_kept_together_and_the_same_advice_is_tried_once(gains: list[Difference]) -> None:
+    asked: list[dict[str, Any]] = []
+    gains += [GAIN, GAIN, GAIN]
+
+    def changed(**options: Any) -> Named:
+        asked.append(options)
+        return Named()
+
+    treat(found(PIN, OTHER_PIN, PIN), Named(), INPUTS, changed)
+    assert asked[:2] == [{"pins": {"y0": "direct"}}, {"pins": {"y0": "direct", "y1": "winograd_f4"}}]
+    assert len(asked) == 4
 
 
 def test_what_cannot_be_had_is_said(gains: list[Difference]) -> None:
@@ -117,6 +164,48 @@ def test_the_largest_difference() -> None:
     assert largest_difference(whole, {"y": whole["y"] + 1}) == float("inf")
 
 
+def test_sequences_and_shapes_are_compared_too() -> None:
+    one = np.ones(3, np.float32)
+    assert largest_difference({"s": [one, one]}, {"s": [one, one * 1.5]}) == pytest.approx(0.5)
+    assert largest_difference({"s": [one]}, {"s": [one, one]}) == float("inf")
+    assert largest_difference({"s": None}, {"s": None}) == 0
+    assert largest_difference({"y": one}, {"y": one[:1]}) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("treatment", "options", "words", "lossy"),
+    [
+        (Treatment(threads=1), {"threads": 1}, "load with `threads=1`", False),
+        (Treatment(weights="bfloat16"), {"weights": "bfloat16"}, 'load with `weights="bfloat16"`', True),
+        (
+            Treatment(pins=(Pin("a/b", "direct"),)),
+            {"pins": {"a/b": "direct"}},
+            "compute a/b by direct",
+            False,
+        ),
+        (Treatment(rewrites=("float32",)), {"rewrites": ("float32",)}, "compute float64 in float32", True),
+        (
+            Treatment(rewrites=("space_to_batch",)),
+            {"rewrites": ("space_to_batch",)},
+            "compute dilated",
+            False,
+        ),
+    ],
+)
+def test_treatments_are_options_and_words(
+    treatment: Treatment, options: dict[str, Any], words: str, lossy: bool
+) -> None:
+    assert treatment.options == options
+    assert words in str(treatment)
+    assert treatment.changes_results == lossy
+
+
+def test_many_pins_are_told_in_a_line() -> None:
+    words = str(Treatment(pins=tuple(Pin(f"y{index}", "direct") for index in range(9))))
+    assert "y2 by direct" in words
+    assert words.endswith("and 6 more layers likewise")
+
+
 def test_it_reads_well_and_survives_json(gains: list[Difference]) -> None:
     gains += [GAIN, GAIN]
     treated, _ = treat(found(PIN), Named(), INPUTS, lambda **options: Named())
@@ -124,9 +213,9 @@ def test_it_reads_well_and_survives_json(gains: list[Difference]) -> None:
     for words in (
         "1. algorithm: 40%",
         "a rival <is> faster",
-        "do: `pin=y0 to direct`",
+        "do: compute y0 by direct",
         "4 ms",
-        "kept (helps)",
+        "tried: compute y0 by direct: kept (helps), gain 4 ms",
     ):
         assert words in text, words
     assert "a rival &lt;is&gt; faster" in treated._repr_html_()

@@ -279,6 +279,8 @@ def _content(buffer: bytearray, value: Any, kind: str, inner: Fields, codes: lis
         for index, each in enumerate(value):
             _point(buffer, position + 4 + 4 * index, _table(buffer, each, inner, codes))
         return position
+    if isinstance(value, int | float | dict) or (kind == "text" and isinstance(value, list)):
+        value = []  # what options of another operator have under that name
     content = value.encode() if isinstance(value, str) else value
     if not isinstance(content, bytes):
         content = b"".join(_number(kind[:-2], each) for each in value)
@@ -289,7 +291,9 @@ def _content(buffer: bytearray, value: Any, kind: str, inner: Fields, codes: lis
 
 
 def _number(kind: str, value: Any) -> bytes:
-    """A number, wrapped to what its kind holds."""
+    """A number, wrapped to what its kind holds; 0 for what is none."""
+    if not isinstance(value, int | float):
+        value = 0
     if kind.startswith("float"):
         try:
             return struct.pack(f"<{_PACKED[kind]}", value)

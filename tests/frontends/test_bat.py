@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import cenote
 from cenote.core.types import Array
+from cenote.frontends.formats import import_model
+from cenote.graph.interpreter import evaluate
+from tests.frontends.fuzzing import share
 
 EXAMPLE = np.arange(48, dtype=np.float32).reshape(1, 3, 4, 4)
 MEANS = EXAMPLE.reshape(1, 3, 2, 2, 2, 2).mean((3, 5))
@@ -219,3 +223,50 @@ def test_what_the_files_cannot_say(tmp_path: Path, attributes: dict[str, Any]) -
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with pytest.raises(cenote.UnsupportedError, match="layer"):
         cenote.extract(model, tmp_path, values="bat")
+
+
+WORDS = st.sampled_from(
+    ["", "0", "1", "2", "3", "-1", "7", "1e3", "nan", "inf", "1.5", "255", "256", "1" * 19, "CONV2D",
+     "AVG_POOL", "DENSE", "SAME", "VALID", "NHWC", "NCHW", "é", "\x00", " ", "../x"]
+)  # fmt: skip
+FILES = {
+    "1_config.bat": ["CONV2D", "2", "1", "2", "2", "SAME", "1", "1", "NCHW"],
+    "1_values.bat": [str(number / 8) for number in range(10)],
+    "2_config.bat": ["AVG_POOL", "2", "2", "VALID", "2", "2", "NCHW"],
+    "3_config.bat": ["DENSE", "8", "3"],
+    "3_values.bat": [str(number / 8) for number in range(24)],
+}
+
+
+@share(1)
+@given(data=st.data())
+def test_changed_lines_load_or_are_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Lines that say something else, go or come twice; files that go or hold any bytes. What loads is computed."""
+    folder = tmp_path_factory.getbasetemp() / "changed_pairs"
+    folder.mkdir(exist_ok=True)
+    files = {name: list(lines) for name, lines in FILES.items()}
+    for _ in range(data.draw(st.integers(1, 3))):
+        lines = files[data.draw(st.sampled_from(sorted(files)))]
+        at, kind = (
+            data.draw(st.integers(0, len(lines))),
+            data.draw(st.sampled_from(["word", "drop", "double"])),
+        )
+        if kind == "word":
+            lines[at : at + 1] = [data.draw(WORDS)]
+        else:
+            lines[at : at + 1] = lines[at : at + 1] * 2 if kind == "double" else []
+    contents = {name: "".join(f"{line}\n" for line in lines).encode() for name, lines in files.items()}
+    if data.draw(st.integers(0, 9)) == 0:
+        contents[data.draw(st.sampled_from(sorted(files)))] = data.draw(st.binary(max_size=40))
+    missing = data.draw(st.sampled_from([*sorted(files), *[""] * 20]))
+    for name, content in contents.items():
+        (folder / name).unlink(missing_ok=True)
+        if name != missing:
+            (folder / name).write_bytes(content)
+    with contextlib.suppress(cenote.CenoteError):
+        graph = import_model(folder).graph
+        shape = [4 if isinstance(extent, str) else extent for extent in graph.inputs[0].shape or ()]
+        if np.prod(shape, dtype=float) < 10_000:
+            evaluate(graph, {"input": np.ones(shape, np.float32)})

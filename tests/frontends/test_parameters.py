@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
@@ -21,8 +22,11 @@ from cenote.frontends.formats import import_model
 from cenote.frontends.parameters.attributes import decoded_op, encoded_op
 from cenote.frontends.parameters.lines import parse
 from cenote.graph.graph import Graph
+from cenote.graph.interpreter import evaluate
 from cenote.ops import operators
 from cenote.ops.base import Op
+from tests.frontends import records
+from tests.frontends.fuzzing import share, small_inputs
 from tests.verification.networks import NETWORKS
 
 X = np.random.default_rng(7).standard_normal((1, 16, 16, 16)).astype(np.float32)
@@ -142,6 +146,7 @@ DAMAGE: dict[str, tuple[Callable[[str], str], str]] = {
     "a fraction": (change(STRIDES, '"strides": [1.5, 1]'), r"line \d+: 'strides' cannot be"),
     "a value that nothing makes": (change('"inputs": ["relu"', '"inputs": ["nothing"'), r"nothing"),
     "a file outside": (change(FILE, '"../values.safetensors"'), OUTSIDE),
+    "a file whose name holds a zero": (change(FILE, r'"a\u0000b.npy"'), r"line \d+: .*there is no file"),
     "an absolute file": (change(FILE, '"/etc/hostname"'), OUTSIDE),
     "a shape too large": (change(SHAPE, '"shape": [16, 16, 3, 4]'), VALUES),
     "a negative shape": (change(SHAPE, '"shape": [-16, -16, 3, 3]'), VALUES),
@@ -175,7 +180,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base / "files"
 
 
-@settings(max_examples=150, deadline=None)
+@share(2)
 @given(data=st.data())
 def test_damaged_files_are_refused(folder: Path, data: st.DataObject) -> None:
     """Whatever bytes change, a model is read or an error of Cenote says why not."""
@@ -193,6 +198,25 @@ def test_damaged_files_are_refused(folder: Path, data: st.DataObject) -> None:
         pass
     finally:
         path.write_bytes(content)
+
+
+@share(2)
+@given(data=st.data())
+def test_changed_records_load_or_are_refused(folder: Path, data: st.DataObject) -> None:
+    """Well-formed configurations that say something else. What loads is computed by the references."""
+    tree = json.loads((folder / "layers.json").read_text())
+    for _ in range(data.draw(st.integers(1, 3))):
+        records.change(tree, data.draw)
+    path = folder / "changed" / "layers.json"
+    path.parent.mkdir(exist_ok=True)
+    if not (path.parent / "values.safetensors").exists():
+        (path.parent / "values.safetensors").write_bytes((folder / "values.safetensors").read_bytes())
+    path.write_text(json.dumps(tree))
+    with contextlib.suppress(cenote.CenoteError):
+        graph = import_model(path, "layers").graph
+        if (feed := small_inputs(graph)) is not None:
+            with np.errstate(all="ignore"):
+                evaluate(graph, feed)
 
 
 def test_the_cache_notices_changed_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Whatever the bytes or records: models of TensorFlow, TensorFlow Lite and Keras load, or an error of Cenote says why.
 
-CENOTE_FUZZ_CASES sets the cases per reader (200 by default). What loads is not run: that is for the graph's own checks.
+CENOTE_FUZZ_CASES sets the cases of each reader (200 by default). What loads is not run: that is for the graph's own
+checks.
 """
 
 from __future__ import annotations
@@ -9,21 +10,21 @@ import builtins
 import contextlib
 import io
 import json
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cenote.core.errors import CenoteError, ModelError
 from cenote.frontends.builder import decoded
 from cenote.frontends.formats import Format, import_model
+from tests.frontends.fuzzing import share
 from tests.frontends.test_tensorflow_models import ARCHIVE, NEEDS_H5PY
 
-_SETTINGS = settings(max_examples=int(os.environ.get("CENOTE_FUZZ_CASES", "200")) // 2, deadline=None)
+_SETTINGS = share(8)  # four graphs, and three Keras models of which two are changed in their records too
 _FORMS: dict[str, Format] = {
     "mobilenet.pb": "graphdef", "mobilenet.pbtxt": "graphdef", "training.pb": "graphdef", "branches.pb": "graphdef",
     "unet.tflite": "tflite", "lite_int8.tflite": "tflite", "mobilenet.keras": "keras", "nested.keras": "keras",
@@ -31,7 +32,13 @@ _FORMS: dict[str, Format] = {
 }  # fmt: skip
 with zipfile.ZipFile(ARCHIVE) as _archive:
     CONTENTS = {name: _archive.read(name) for name in _FORMS}
-    FOLDER = {name: _archive.read(name) for name in _archive.namelist() if name.startswith("vgg.savedmodel/")}
+    FOLDERS = {
+        stem: {name: _archive.read(name) for name in _archive.namelist() if name.startswith(f"{stem}.")}
+        for stem in ("vgg", "checkpoint_resource", "checkpoint_reference")
+    }
+    FOLDERS["vgg"] = {
+        name: content for name, content in FOLDERS["vgg"].items() if name.startswith("vgg.savedmodel/")
+    }
 NAMES = [pytest.param(name, marks=NEEDS_H5PY if name.endswith((".keras", ".h5")) else ()) for name in _FORMS]
 BYTES = st.one_of(st.integers(0, 255), st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
 EDITS = st.lists(st.tuples(st.floats(0, 1), BYTES, st.integers(0, 3)), min_size=1, max_size=8)
@@ -70,7 +77,7 @@ def test_bytes(name: str, edits: list[tuple[float, int, int]]) -> None:
     survives(edited(CONTENTS[name], edits), _FORMS[name])
 
 
-@_SETTINGS
+@share(1)
 @given(content=st.binary(max_size=300), form=st.sampled_from([None, "graphdef", "tflite", "keras"]))
 def test_random_bytes(content: bytes, form: Format | None) -> None:
     survives(content, form)
@@ -83,17 +90,32 @@ def test_truncated(name: str, share: float) -> None:
     survives(CONTENTS[name][: int(share * len(CONTENTS[name]))], _FORMS[name])
 
 
-@_SETTINGS
-@given(edits=EDITS, which=st.integers(0, len(FOLDER) - 1))
-def test_saved_model(tmp_path_factory: pytest.TempPathFactory, edits: Any, which: int) -> None:
-    """No file beside the folder is opened, whatever its files say."""
-    root = tmp_path_factory.getbasetemp() / "saved_model_fuzz"
-    changed = sorted(FOLDER)[which]
-    for name, content in FOLDER.items():
+def _damaged(
+    folders: pytest.TempPathFactory, stem: str, edits: list[tuple[float, int, int]], which: int
+) -> Path:
+    """The files of a model in a folder of their own, one of them changed."""
+    root, files = folders.getbasetemp() / "damaged", FOLDERS[stem]
+    for number, (name, content) in enumerate(sorted(files.items())):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(edited(content, edits) if name == changed else content)
-    survives(root / "vgg.savedmodel" / "saved_model.pb", None)
+        path.write_bytes(edited(content, edits) if number == which % len(files) else content)
+    return root
+
+
+@share(1)
+@given(edits=EDITS, which=st.integers(0, 3))
+def test_saved_model(tmp_path_factory: pytest.TempPathFactory, edits: Any, which: int) -> None:
+    survives(_damaged(tmp_path_factory, "vgg", edits, which) / "vgg.savedmodel" / "saved_model.pb", None)
+
+
+@pytest.mark.parametrize("stem", ["checkpoint_resource", "checkpoint_reference"])
+@share(2)
+@given(edits=EDITS, which=st.integers(0, 2))
+def test_graph_and_checkpoint(
+    tmp_path_factory: pytest.TempPathFactory, stem: str, edits: Any, which: int
+) -> None:
+    """The table of a checkpoint, its values, the graph beside them."""
+    survives(_damaged(tmp_path_factory, stem, edits, which) / f"{stem}.meta", "metagraph")
 
 
 def _places(found: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -7,25 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import math
-import os
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cenote.core.errors import CenoteError
 from cenote.frontends.formats import Format, import_model
 from cenote.frontends.tensorflow.messages import parse_bytes
-from cenote.graph.graph import Graph
 from cenote.graph.interpreter import evaluate
 from cenote.graph.verify import verify
+from tests.frontends.fuzzing import share, small_inputs
 from tests.frontends.records import change, graph_bytes, lite_bytes, lite_record, record_of
 from tests.frontends.test_tensorflow_models import contents
 
-_CASES = int(os.environ.get("CENOTE_FUZZ_CASES", "200"))
 _GRAPHS = ["mobilenet.pb", "training.pb", "branches.pb", "functions.pb", "conv_dilated.pb", "slices.pb"]
 _LITE = ["unet.tflite", "lite_int8.tflite", "lite_dilated.tflite", "lite_cuts.tflite", "lite_joins.tflite"]
 _FILES = contents([*_GRAPHS, *_LITE])
@@ -39,19 +36,6 @@ def survives(content: bytes, form: Format) -> None:
         if (feed := small_inputs(graph)) is not None:
             with np.errstate(all="ignore"):
                 evaluate(graph, feed)
-
-
-def small_inputs(graph: Graph) -> dict[str, np.ndarray] | None:
-    """Arrays for the inputs; None where they would be large."""
-    feed = {}
-    for declared in graph.inputs:
-        extents = [
-            2 if extent is None or isinstance(extent, str) else extent for extent in declared.shape or ()
-        ]
-        if declared.shape is None or math.prod(extents) > 10_000:
-            return None
-        feed[declared.name] = np.ones(extents, declared.dtype)
-    return feed
 
 
 def changed(record: dict[str, Any], data: st.DataObject) -> dict[str, Any]:
@@ -83,14 +67,14 @@ def test_graph_records_are_the_files(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _GRAPHS)
-@settings(max_examples=math.ceil(_CASES / len(_GRAPHS)), deadline=None)
+@share(len(_GRAPHS))
 @given(data=st.data())
 def test_changed_graphs(name: str, data: st.DataObject) -> None:
     survives(graph_bytes(changed(RECORDS[name], data)), "graphdef")
 
 
 @pytest.mark.parametrize("name", _LITE)
-@settings(max_examples=math.ceil(_CASES / len(_LITE)), deadline=None)
+@share(len(_LITE))
 @given(data=st.data())
 def test_changed_lite_models(name: str, data: st.DataObject) -> None:
     survives(lite_bytes(changed(RECORDS[name], data)), "tflite")

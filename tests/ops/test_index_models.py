@@ -99,3 +99,28 @@ def test_scatter_writes_to_memory_that_nobody_needs_any_more() -> None:
     wanted = np.maximum(x, 0)
     wanted[[5, 1]] = 1
     assert np.array_equal(model.run({"x": x, "i": np.array([[-1], [1]]), "u": u})["y"], wanted)
+
+
+def test_indices_are_looked_at_when_the_native_stretch_ends() -> None:
+    """Two gathers are one native call; the first bad index in order is named, and the next run is right."""
+    nodes = [
+        helper.make_node("Gather", ["x", "i"], ["a"], axis=0),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Gather", ["b", "j"], ["y"], axis=1),
+    ]
+    inputs = {"x": (F32, [50, 20]), "i": (I64, [30]), "j": (I64, [10])}
+    x = np.random.default_rng(0).standard_normal((50, 20)).astype(np.float32)
+    i, j = np.arange(-30, 0), np.arange(10)
+    model = model_of(nodes, inputs, ["y"], {})
+    segments = model._plans.by_shapes[x.shape, i.shape, j.shape].plan.program.records.segments
+    assert [isinstance(segment, tuple) for segment in segments] == [True, False, False]
+    for _ in range(2):
+        assert np.array_equal(model.run({"x": x, "i": i, "j": j})["y"], np.maximum(x[i], 0)[:, j])
+        for bad_i, bad_j, wanted in (
+            (77, 3, "index 77 at"),
+            (3, -21, "index -21 at"),
+            (60, 99, "index 60 at"),
+        ):
+            given = {"x": x, "i": np.where(i == -5, bad_i, i), "j": np.where(j == 5, bad_j, j)}
+            with pytest.raises(InputError, match=wanted):
+                model.run(given)

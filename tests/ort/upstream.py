@@ -1,7 +1,7 @@
 """onnxruntime's own tests of its Python API on `cenote.ort`: `python -m tests.ort.upstream FOLDER`
 
-FOLDER is `onnxruntime/test/python` of onnxruntime's source (any release from 1.20 on), which is not part of this
-repository. Its test data, binary files, is replaced by models of the same names made here, from what the tests say of
+FOLDER is onnxruntime's source (any release from 1.20 on), which is not part of this repository; the tests are found in
+it. Their data, binary files, is replaced by models of the same names made here, from what the tests say of
 them. Prints each test with "passed", "not applicable" and why, or "failed", and counts; ends with 1 where one failed.
 `--engine onnxruntime` runs them on onnxruntime itself, which proves the models.
 """
@@ -192,7 +192,10 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--engine", choices=("cenote", "onnxruntime"), default="cenote")
     options = parser.parse_args()
-    folder = options.folder.resolve()
+    first = next(options.folder.resolve().rglob(f"{MODULES[0]}.py"), None)
+    if first is None:
+        parser.error(f"{options.folder}: there is no {MODULES[0]}.py in it")
+    folder = first.parent
     if options.engine == "cenote":
         import cenote.ort
 

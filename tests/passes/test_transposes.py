@@ -34,6 +34,8 @@ UNARY = (
     "resize",
     "split",
     "normalize",
+    "rows",
+    "new_axis",
 )
 
 
@@ -73,6 +75,12 @@ def layer(builder: GraphBuilder, kind: str, x: str) -> str:
     if kind == "normalize":
         numbers = [builder.constant(np.abs(_weights(4)) + 0.5) for _ in range(4)]
         return pictures.normalize(x, *numbers, rank=4, epsilon=1e-3)
+    if kind == "rows":
+        rows = builder.add("Relu", builder.add("Reshape", x, builder.constant(np.array([0, 30, 4]))))
+        return builder.add("Reshape", rows, builder.constant(np.array([2, 6, 5, -1])))
+    if kind == "new_axis":
+        axis = builder.constant(np.array([1]))
+        return builder.add("Squeeze", builder.add("Relu", builder.add("Unsqueeze", x, axis)), axis)
     return builder.add("Relu", x)
 
 
@@ -118,6 +126,25 @@ def test_none_between_convolutions(kind: str) -> None:
     x = builder.input("x", np.dtype(np.float32), SHAPE)
     y = layer(builder, "conv", layer(builder, kind, layer(builder, "conv", x)))
     assert transposes(check(typed(builder, {"y": y}))) == 2
+
+
+def test_a_row_as_a_picture() -> None:
+    """A convolution along one axis as frameworks write it: by way of pictures of height 1."""
+    builder = GraphBuilder()
+    x = builder.input("x", np.dtype(np.float32), SHAPE)
+    y = builder.add("Reshape", layer(builder, "conv", x), builder.constant(np.array([0, -1, 4])))
+    for _ in range(2):
+        picture = builder.add("Unsqueeze", y, builder.constant(np.array([1])))
+        made = layer(builder, "conv", picture)
+        y = builder.add("Relu", builder.add("Squeeze", made, builder.constant(np.array([1]))))
+    assert transposes(check(typed(builder, {"y": y}))) == 2
+
+
+def test_axes_that_a_reshape_mixes_keep_their_transpose() -> None:
+    builder = GraphBuilder()
+    x = layer(builder, "conv", builder.input("x", np.dtype(np.float32), SHAPE))
+    y = builder.add("Reshape", x, builder.constant(np.array([2, 60, 2])))
+    assert transposes(check(typed(builder, {"y": builder.add("Relu", y)}))) == 2
 
 
 def test_joined_branches() -> None:

@@ -12,6 +12,8 @@ from onnx import TensorProto, external_data_helper, helper
 
 import cenote
 from cenote.codegen import jit
+from cenote.diagnosis.samples import convolution
+from cenote.loading import load_treated
 from cenote.plans import format, reader
 from cenote.plans.format import StalePlanError
 from tests.plans.test_cache import changed
@@ -111,6 +113,49 @@ def test_a_source_that_the_model_was_not_made_from_is_refused(tmp_path: Path) ->
             each.save(plan, other)
     with pytest.raises(cenote.ArgumentError, match="cannot be read"):
         model.save(plan, tmp_path / "missing.onnx")
+
+
+@pytest.fixture
+def treated(tmp_path: Path) -> tuple[Path, Path, cenote.Model]:
+    """A model, where its plan goes, and the model with another algorithm and a rewrite."""
+    made, _ = convolution(16, 16, 28)
+    source = tmp_path / "m.onnx"
+    onnx.save(made, source)
+    model = load_treated(source, {"y0": "direct"}, ("space_to_batch",), threads=1)
+    assert algorithms(model) == {"direct"}
+    assert algorithms(cenote.load(source, threads=1)) != {"direct"}
+    return source, tmp_path / "m.cenote", model
+
+
+def algorithms(model: cenote.Model) -> set[str]:
+    return {step.algorithm for step in model.plan.describe().steps if step.operations}
+
+
+def test_what_diagnose_chose_is_kept_and_told(
+    treated: tuple[Path, Path, cenote.Model], save_stale: Saved
+) -> None:
+    source, plan, model = treated
+    save_stale(model, plan, source)
+    with pytest.warns(RuntimeWarning, match=r"another version.*1 node\(s\) there are kept.*diagnose --apply"):
+        again = cenote.load(plan, threads=1)
+    assert algorithms(again) == {"direct"}
+    written = reader.read(plan, 1)
+    assert (written.pins, written.rewrites) == ({"y0": "direct"}, ("space_to_batch",))
+    copy = plan.with_name("copy.cenote")
+    cenote.load(plan, threads=1).save(copy, source)
+    assert reader.read(copy, 1).pins == {"y0": "direct"}, "a plan of a plan has them too"
+
+
+def test_what_is_not_to_be_had_here_is_told_and_left_out(
+    treated: tuple[Path, Path, cenote.Model], save_stale: Saved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, plan, model = treated
+    monkeypatch.setattr(model._options, "pins", {"y0": "of another CPU"})
+    save_stale(model, plan, source)
+    with pytest.warns(RuntimeWarning, match=r"1 node\(s\) are not kept.*of another CPU.*diagnose --apply"):
+        again = cenote.load(plan, threads=1)
+    assert algorithms(again) == algorithms(cenote.load(source, threads=1))
+    assert reader.read(plan, 1).rewrites == ("space_to_batch",)
 
 
 def argmax_model(path: Path) -> Path:

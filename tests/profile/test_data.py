@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cenote.core.errors import ArgumentError
-from cenote.profile.data import Accounts, ArenaBlock, Finding, Profile, Rival, Span, StepStats
+from cenote.profile.data import Accounts, ArenaBlock, Finding, Pin, Profile, Rival, Span, StepStats, Treatment
 from cenote.profile.environment import Environment
 from cenote.profile.roofs import BandwidthRoof, BarrierRoof, ComputeRoof, Measured, Roofs
 
@@ -31,7 +31,8 @@ PROFILE = Profile(
     "net", ("x: float32[1, 8]",), 2, "fast", "0.1.0", "a processor", "avx2", 10, 2.0, 2.01, 0.01,
     Accounts(1.0, 0.5, 0.1, 0.2, 0.21), Environment(2.0, 2, 2, clock_ghz=(3.0, 3.1)), (STEP,), ROOFS,
     timeline=(Span(0, 0, "kernel", 1.0, 2.0, 1),), arena=(ArenaBlock("y", 0, 0, 64, 0, 3),),
-    findings=(Finding("imbalance", (0,), 0.1, "max / mean = 1.5", 0.8, "a smaller grain", (0.1, 0.2, 0.3)),),
+    findings=(Finding("imbalance", (0,), 0.1, "max / mean = 1.5", 0.8, "a smaller grain", (0.1, 0.2, 0.3), None,
+        (Treatment(1, "fast", "float16", "flush", ("float32",), (Pin("a", "direct"),)), Treatment(threads=1))),),
 )  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def test_the_schema_has_what_the_documentation_promises() -> None:
         "roof_share",
     } <= data["steps"][0].keys()  # fmt: skip
     assert data["findings"][0].keys() == {
-        "cause", "steps", "share", "evidence", "confidence", "action", "gain_ms", "measured_gain_ms",
+        "cause", "steps", "share", "evidence", "confidence", "action", "gain_ms", "measured_gain_ms", "treatments",
     }  # fmt: skip
     assert data["environment"]["foreign_cores"] is None, "what is not known is null, not 0"
 
@@ -82,6 +83,8 @@ def changed(path: str, value: Any) -> Any:
         ("accounts/host", None, "accounts.host"),
         ("environment/clock_ghz", [1.0], "clock_ghz"),
         ("findings/0/gain_ms", [1.0, 2.0], "gain_ms"),
+        ("findings/0/treatments/0/weights", "int8", "weights"),
+        ("findings/0/treatments/0/pins/0/node", 1, "node"),
     ],
 )
 def test_what_is_no_profile_is_refused(path: str, value: Any, said: str) -> None:
@@ -119,6 +122,6 @@ def test_roofs_answer_for_counts_and_sizes_between_those_measured() -> None:
 
 def test_every_field_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "profile.md").read_text(encoding="utf-8")
-    for kind in (Profile, Accounts, StepStats, Finding, Span, ArenaBlock, Environment, Roofs):
+    for kind in (Profile, Accounts, StepStats, Finding, Treatment, Pin, Span, ArenaBlock, Environment, Roofs):
         section = text.split(f"### {kind.__name__}\n")[1].split("\n#")[0]
         assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [each.name for each in fields(kind)]

@@ -101,19 +101,18 @@ def test_the_environment_leaves_open_what_the_system_does_not_tell(monkeypatch: 
     assert unknown == (None,) * 5
 
 
-def test_both_versions_of_cgroups_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_that_stop_the_process_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of both versions of control groups: that of the process, and those above it."""
     from cenote.profile import environment
 
-    monkeypatch.setattr(environment, "_CGROUP", tmp_path)
-    assert environment.quota_cores() is None
+    older, newer, above = (tmp_path / name for name in ("older", "newer", "above"))
+    monkeypatch.setattr(environment, "control_groups", lambda: [older, newer, above])
     assert environment._throttling() is None
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("150000\n")
-    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-    (tmp_path / "cpu" / "cpu.stat").write_text("nr_periods 10\nnr_throttled 4\nthrottled_time 2000000000\n")
-    assert environment.quota_cores() == 1.5
-    assert environment._throttling() == (4, 2.0)
-    (tmp_path / "cpu.max").write_text("max 100000\n")
-    (tmp_path / "cpu.stat").write_text("usage_usec 1\nnr_throttled 7\nthrottled_usec 500000\n")
-    assert environment.quota_cores() is None
-    assert environment._throttling() == (7, 0.5)
+    for folder, text in {
+        older: "nr_periods 10\nnr_throttled 4\nthrottled_time 2000000000\n",
+        newer: "usage_usec 1\nnr_throttled 7\nthrottled_usec 500000\n",
+        above: "usage_usec 1\n",
+    }.items():
+        folder.mkdir()
+        (folder / "cpu.stat").write_text(text)
+    assert environment._throttling() == (11, 2.5)

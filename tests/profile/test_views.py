@@ -76,7 +76,30 @@ def test_the_page_needs_nothing_else_and_stays_small() -> None:
         assert title in html
     for svg in re.findall(r"<svg.*?</svg>", html, re.S):
         ElementTree.fromstring(svg)
-    assert html.count("<svg") == 4
+    assert html.count("<svg") == 3
+
+
+def test_the_page_fits_a_telephone_and_both_colour_schemes() -> None:
+    html = wide(30, 40).html()
+    assert 'name="viewport"' in html
+    assert "color-scheme: light dark" in html
+    assert html.count('class="scroll"') == 5, "pictures and tables scroll by themselves"
+    assert "10 more steps" in html
+
+
+def test_the_key_names_what_is_drawn() -> None:
+    steps = (
+        STEP,
+        replace(STEP, index=1, kind="halo", algorithm="zero halo of conv1"),
+        replace(STEP, index=2, kind="host"),
+    )
+    spans = tuple(Span(0, i, "kernel", i * 1.0, i + 1.0) for i in range(3))
+    html = replace(PROFILE, steps=steps, timeline=spans).html()
+    assert "</i>direct</span>" in html
+    assert "</i>halo</span>" in html
+    assert "</i>zero halo" not in html
+    many = tuple(replace(STEP, index=i, algorithm=f"algorithm {i}") for i in range(12))
+    assert "</i>others</span>" in replace(PROFILE, steps=many).html()
 
 
 def test_the_roofline_has_effective_and_executed_points() -> None:
@@ -97,7 +120,7 @@ def test_what_is_not_there_is_left_out(profile: Profile) -> None:
 
 
 def test_unavailable_is_not_zero() -> None:
-    row = re.search(r"<td>foreign cores</td><td>(.*?)</td>", PROFILE.html())
+    row = re.search(r"<dt>foreign cores</dt><dd>(.*?)</dd>", PROFILE.html())
     assert row is not None
     assert row[1] == "unavailable"
 

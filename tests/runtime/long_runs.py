@@ -43,11 +43,16 @@ def repeating(items: int, threads: int, steps: int = 2) -> Program:
     return Program(made, (TYPE,), (TYPE,), (), 256 * steps, driver_abi(), threads)
 
 
+# Python 3.12 and newer warn of a fork in a process with threads, which is what these tests are about.
+_FORKS = "ignore:This process:DeprecationWarning"
+
+
 def in_a_process(code: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run code in a Python of its own, from the root of the repository."""
     import os
 
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=HANGS,
-        check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), **environment},
+        check=False, env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": _FORKS, **environment},
     )  # fmt: skip

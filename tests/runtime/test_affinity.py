@@ -151,6 +151,37 @@ def test_who_has_left_is_placed_no_more() -> None:
 
 
 @several
+def test_a_caller_that_waits_long_gives_its_cpu_free_and_takes_it_back() -> None:
+    """Three chunks for two threads: one of them does the second alone, in half of the runs the worker."""
+    passes(
+        "from dataclasses import replace\n"
+        "from tests.runtime.long_runs import SIZE as SMALL, repeating\n"
+        "kept_off(2, allowed)\n"
+        "team, _ = workers(2)\n"
+        "worker, seen, over = int(team.control[team.abi.words['thread_ids'] + 1]), [], []\n"
+        "def look():\n"
+        "    while not over:\n"
+        "        seen.append(own(worker))\n"
+        "        time.sleep(0.002)\n"
+        "thread = threading.Thread(target=look)\n"
+        "thread.start()\n"
+        "program, y = repeating(3_000_000, 2, 1), np.arange(SMALL, dtype=np.float32)\n"
+        "program = replace(program, steps=tuple(replace(s, grain=1_000_000) for s in program.steps), _free=[])\n"
+        "try:\n"
+        "    for run in range(200):\n"
+        "        assert np.array_equal(program.run([y])[0], y + 1)\n"
+        "        if set(allowed) in seen:\n"
+        "            break\n"
+        "finally:\n"
+        "    over.append(True)\n"
+        "    thread.join()\n"
+        "assert set(allowed) in seen, seen\n"
+        "assert set(allowed) != seen[0]\n"
+        "kept_off(2, allowed)\n"
+    )
+
+
+@several
 def test_a_system_that_forbids_placing_leaves_workers_where_they_are() -> None:
     """A sandbox, for example: the results are right all the same."""
     passes(

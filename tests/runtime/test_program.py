@@ -17,7 +17,7 @@ from cenote.core.errors import ArgumentError, CapacityError
 from cenote.core.types import Array, TensorType
 from cenote.kernels.driver import driver_abi
 from cenote.runtime.memory import GrowingBytes, address_of, aligned_bytes, aligned_copy
-from cenote.runtime.program import Program
+from cenote.runtime.program import Program, even_grains, most_items
 from cenote.runtime.steps import HostStep, KernelStep, Slot
 from cenote.runtime.threads import resolve_threads
 
@@ -207,3 +207,32 @@ def test_thread_count_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("CENOTE_THREADS", "many")
     with pytest.raises(ArgumentError, match="CENOTE_THREADS"):
         resolve_threads(None)
+
+
+@pytest.mark.parametrize(
+    ("items", "grain", "threads", "even"),
+    [
+        (28, 9, 2, 7), (14, 9, 2, 7), (7, 9, 2, 4), (100, 25, 2, 25), (100, 25, 3, 17), (687, 143, 4, 86),
+        (28, 9, 1, 9), (4, 9, 2, 9), (18, 2, 2, 1), (3, 1, 2, 1), (0, 5, 2, 5), (1000, 9, 2, 9),
+    ],
+)  # fmt: skip
+def test_threads_get_about_as_many_items(items: int, grain: int, threads: int, even: int) -> None:
+    assert even_grains(np.array([items]), np.array([grain]), threads).tolist() == [even]
+
+
+def test_even_grains_are_never_worse_and_never_tiny() -> None:
+    items, grains = (each.ravel() for each in np.meshgrid(np.arange(60), np.arange(1, 30)))
+    for threads in (2, 3, 5, 16):
+        even = even_grains(items, grains, threads)
+        assert (even >= -(-grains // 4)).all()
+        assert (even <= grains).all()
+        assert (most_items(items, even, threads) <= most_items(items, grains, threads)).all()
+
+
+def test_what_the_thread_with_most_items_has() -> None:
+    rng = np.random.default_rng(0)
+    for items, grain, threads in rng.integers(1, 40, (200, 3)):
+        has = [0] * threads
+        for start in range(0, items, grain):  # whoever has least so far takes the next chunk
+            has[has.index(min(has))] += min(grain, items - start)
+        assert most_items(np.array([items]), np.array([grain]), threads)[0] == max(has)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import cenote
+from cenote.compiler import compile
 from cenote.compiler.schedule import Schedule, schedule
 from cenote.frontends.formats import import_model
 from cenote.graph.graph import Graph, Node
@@ -125,14 +126,14 @@ def test_rounding_is_called_so(network: Path) -> None:
 
 def test_a_wrong_pass_is_the_plans_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No kernel and no import is wrong; what the passes made of the operators is."""
-    optimize = verifying.optimize
+    optimize = compile.optimize
 
     def wrong(graph: Graph, *rest: Any, **options: Any) -> Graph:
         made = optimize(graph, *rest, **options)
         name = next(name for name in made.constants if name.startswith("conv_w"))
         return made.replace(constants={**made.constants, name: made.constants[name] * np.float32(1.1)})
 
-    monkeypatch.setattr(verifying, "optimize", wrong)
+    monkeypatch.setattr(compile, "optimize", wrong)
     found = cenote.verify(NETWORKS["residual"](tmp_path / "network.onnx"), against="onnxruntime")
     assert found.first is not None
     assert (found.first.node, found.first.kind) == ("conv", "kernel"), str(found)

@@ -12,7 +12,6 @@ import importlib
 import logging
 import os
 import pickle
-import select
 import signal
 import struct
 import sys
@@ -140,17 +139,33 @@ class _Server:
 
 
 _ready: list[subprocess.Popen[bytes]] = []  # workers that wait for their first question
-_PATIENCE = 30.0  # seconds until a worker that is asked nothing ends
+_PATIENCE = 30.0  # seconds until a worker that is asked nothing is ended
 
 
 def start_early(modules: Sequence[str]) -> None:
     """Start a worker for each core, for kernels that will be wanted soon: they import LLVM and these modules while this
-    process reads a model. Those that are asked nothing end by themselves."""
-    while len(_ready) < physical_cores():
-        process = _started(modules)
-        if process is None:
-            return
+    process reads a model. Those that are asked nothing are ended after a while: a model of any size may never run."""
+    started: list[subprocess.Popen[bytes]] = []
+    while len(_ready) < physical_cores() and (process := _started(modules)) is not None:
         _ready.append(process)
+        started.append(process)
+    if not started:
+        return
+    clock = threading.Timer(_PATIENCE, _end_idle, [started])
+    clock.daemon = True
+    try:
+        clock.start()
+    except (RuntimeError, MemoryError):  # no thread to be had: nothing would end them
+        _end_idle(started)
+
+
+def _end_idle(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End those of these workers that still wait, and close their pipes."""
+    for process in processes:
+        with suppress(ValueError):  # it has been taken
+            _ready.remove(process)
+            process.kill()
+            _close(process)
 
 
 def _taken() -> subprocess.Popen[bytes] | None:
@@ -195,10 +210,7 @@ def _close(process: subprocess.Popen[bytes]) -> None:
 
 def end_ready() -> None:
     """End the workers that nobody has asked: at exit."""
-    while _ready:
-        process = _ready.pop()
-        process.kill()
-        _close(process)
+    _end_idle(tuple(_ready))
 
 
 atexit.register(end_ready)
@@ -262,8 +274,6 @@ def serve_forever() -> None:
     llvm = importlib.import_module("cenote.codegen.llvm")
     for name in sys.argv[1:]:
         importlib.import_module(name)
-    if not select.select([0], [], [], _PATIENCE)[0]:
-        return
     while question := _receive(sys.stdin.buffer):
         try:
             source, target = pickle.loads(question)

@@ -67,6 +67,7 @@ class Assembler:
                 self.halos.setdefault(buffer.step, []).append(buffer)
         self.last_use = {name: i for i, node in enumerate(self.graph.nodes) for name in node.inputs}
         self.steps: list[PendingStep] = []
+        self.checks: list[PendingStep] = []  # that wait for the end of a native stretch
 
     def make_steps(self) -> None:
         """Bind every node."""
@@ -77,6 +78,7 @@ class Assembler:
             for name in node.inputs:
                 if self.last_use[name] == index and name not in self.outputs:
                     self.weights.pop(name, None)
+        self._add_checks()
 
     def program(self, threads: int, alone: bool) -> Program:
         """The program of the steps."""
@@ -152,9 +154,8 @@ class Assembler:
     def _add_node(self, index: int, node: Node, option: Lowering | None) -> None:
         bind, self.binds[index] = self.binds[index], None
         if index in self.memory.aliased:
-            if (
-                node.inputs[0] in self.weights
-            ):  # what reads the view needs it when the weight has been dropped
+            if node.inputs[0] in self.weights:
+                # What reads the view needs it when the weight has been dropped.
                 self._weight(node.inputs[0])
             return
         if option is not None and option.alias is Alias.VIEW:  # it could not share memory after all
@@ -185,7 +186,7 @@ class Assembler:
                 f"{node.title}: check", option.check, ((noted.slot, noted.type),), (), node.where
             )
             looks = self._of_temporaries(index)
-            self.steps.append(PendingStep(check.label, Origin(index, StepKind.CHECK), None, check, looks))
+            self.checks.append(PendingStep(check.label, Origin(index, StepKind.CHECK), None, check, looks))
 
     def _works(self, index: int, node: Node, calls: Sequence[Call]) -> list[Work]:
         """What the calls of a node do. What that asks of sizes decides nothing."""
@@ -248,7 +249,14 @@ class Assembler:
                 return option
         raise AssertionError(f"no kernel moves {source.layout} to {result.layout}")
 
+    def _add_checks(self) -> None:
+        """Look at what was noted before NumPy sees what came of it, or at the end: kernels follow no bad index, so
+        that their stretch may go on."""
+        self.steps += self.checks
+        self.checks = []
+
     def _add_host(self, index: int, node: Node) -> None:
+        self._add_checks()
         types = {name: bare(self.graph.type_of(name)) for name in node.inputs if name}
         inputs = tuple((self._host_slot(name), types[name]) if name else None for name in node.inputs)
         outputs = tuple(

@@ -60,13 +60,25 @@ class Plan:
 @dataclass(frozen=True)
 class Compilation:
     """How a graph is compiled: threads, no Winograd if `exact`, the type of linear layers' weights, the pool of weights
-    that plans share, and what decides between algorithms (see `schedule`)."""
+    that plans share, what decides between algorithms (see `schedule`), and rewrites of the graph."""
 
     threads: int
     exact: bool = False
     weights: str = "float32"
     pool: ConstantPool | None = None
     decide: Decide | None = None
+    rewrites: tuple[str, ...] = ()
+
+    def optimized(self, graph: Graph) -> Graph:
+        """The specialised graph after all passes."""
+        return optimize(
+            graph,
+            jit.host_target(),
+            exact=self.exact,
+            weights=self.weights,
+            rewrites=self.rewrites,
+            inferred=True,
+        )
 
 
 def compile_graph(source: Graph | OwnedGraph, how: Compilation) -> Plan:
@@ -97,8 +109,7 @@ def _scheduled(
     handover = source if isinstance(source, OwnedGraph) else OwnedGraph(source)
 
     def make() -> Schedule:
-        optimized = optimize(handover.take(), target, exact=how.exact, weights=how.weights, inferred=True)
-        return schedule(optimized, target, how.decide, trace)
+        return schedule(how.optimized(handover.take()), target, how.decide, trace)
 
     return make
 

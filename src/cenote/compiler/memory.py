@@ -129,7 +129,14 @@ class _Planner:
                     (Buffer(temporary_name(step, i), None, type.nbytes, step, rank, rank), type)
                     for i, type in enumerate(option.temporaries)
                 ]
+                if option.check is not None:
+                    found[step][-1][0].last = self._looked_at(step)
         return found
+
+    def _looked_at(self, step: int) -> int:
+        """The rank at which somebody looks at what the kernels of a step noted: before NumPy goes on, or at the end."""
+        hosts = (i for i in range(step + 1, len(self.ranks)) if self.lowerings[i] is None)
+        return self.ranks[next(hosts, len(self.ranks) - 1)]
 
     # ---- views ------------------------------------------------------------------------------------------------
 

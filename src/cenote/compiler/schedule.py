@@ -19,6 +19,7 @@ from cenote.core.types import PLAIN, Layout, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.kernels.cost_model import conversion_seconds
 from cenote.ops.base import Alias, Lowering, Op
+from cenote.ops.movement.transpose import Transpose
 from cenote.ops.reorder import Reorder
 
 _HOST = 2e-5  # seconds a host step costs beside its work
@@ -248,6 +249,8 @@ class _Scheduler:
                 self.layouts[name] = Layout(option.outputs[position].lanes)
         if tuple(inputs) != node.inputs:
             node = replace(node, inputs=tuple(inputs))
+        if isinstance(node.op, Transpose) and option is not None and option.inputs != option.outputs:
+            node = replace(node, op=Reorder(node.op.axes(self._type(node.inputs[0]).rank)))
         if option is not None and option.alias is Alias.PARTS:
             self._commit_parts(node, option)
         else:

@@ -8,8 +8,12 @@ Precision = Literal["fast", "exact"]
 Weights = Literal["float32", "bfloat16", "float16"]
 Tune = Literal["off", "cached", "full"]
 Denormals = Literal["preserve", "flush"]
+Rewrite = Literal["float32", "space_to_batch"]
+"""Rewrites of a graph that are worth trying, and not always good: float64 computed in float32; dilated convolutions as
+plain ones of every d-th row and column (`passes.pipeline`)."""
 
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 WEIGHTS: tuple[str, ...] = get_args(Weights)
 TUNINGS: tuple[str, ...] = get_args(Tune)
+REWRITES: tuple[str, ...] = get_args(Rewrite)
 DENORMALS: tuple[str, ...] = get_args(Denormals)

@@ -115,13 +115,18 @@ def physical_cores() -> int:
 def cpu_quota(process: Path = Path("/proc/self")) -> float:
     """CPUs (1.5: three halves of one) by the tightest limit from the process's groups up to those it can see; infinite
     without one, and where the system does not tell."""
+    return min(map(_limit, control_groups(process)), default=math.inf)
+
+
+def control_groups(process: Path = Path("/proc/self")) -> list[Path]:
+    """The folders of the groups that share out CPUs to the process, each followed by those above it that it can see;
+    none where the system does not tell."""
     try:
         groups = (process / "cgroup").read_text(encoding="utf-8").splitlines()
         mounts = (process / "mountinfo").read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
-        return math.inf
-    limits = [_limit(folder) for folder in _folders(groups, mounts)]
-    return min(limits, default=math.inf)
+        return []
+    return [*_folders(groups, mounts)]
 
 
 def _folders(groups: list[str], mounts: list[str]) -> Iterator[Path]:

@@ -20,8 +20,9 @@ def _as_it_is(step: StepStats) -> StepStats:
 class Sample:
     """A model and the way it is called. `model`: an onnx.ModelProto; `options`: those of `cenote.load`, and `pins`.
     `between`: what the program does before each call; `around`: what goes on as long as the model is measured;
-    `callers`: others that call the model all the while; `recorded`: what stands in the environment, for what cannot be
-    brought about everywhere (a cgroup's quota); `told`: what a step's description says instead of the plan's."""
+    `callers`: others that call the model all the while; `recorded`: what stands in the environment where `around`
+    cannot bring it about (a cgroup's quota); `told`: what a step's description says instead of the plan's; `work`: how
+    many times its twin's work a call does."""
 
     model: Any
     inputs: Mapping[str, Array]
@@ -31,6 +32,7 @@ class Sample:
     callers: int = 0
     recorded: Mapping[str, Any] = field(default_factory=dict)
     told: Callable[[StepStats], StepStats] = _as_it_is
+    work: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -42,31 +44,3 @@ class Cause:
     look: Callable[[Context], Finding | None]
     planted: Callable[[], Sample]
     healthy: Callable[[], Sample]
-
-
-@dataclass(frozen=True)
-class Treatment:
-    """What was tried: options of `cenote.load` (and pins), what they gained (milliseconds, paired calls), the largest
-    difference of an output relative to its largest value, and whether they were kept."""
-
-    options: Mapping[str, Any]
-    gain_ms: tuple[float, float, float]
-    difference: float
-    kept: bool
-    why: str
-
-
-def options_of(finding: Finding) -> dict[str, Any]:
-    """Options of `cenote.load` (and `pins`) that the finding's action stands for; empty where a person must act."""
-    words = finding.action.split("`")
-    options: dict[str, Any] = {}
-    for word in words[1::2]:
-        name, _, value = word.partition("=")
-        if name == "threads":
-            options[name] = int(value)
-        elif name in {"precision", "weights", "denormals", "tune"}:
-            options[name] = value.strip("\"'")
-        elif name == "pin":
-            node, _, algorithm = value.rpartition(" to ")
-            options.setdefault("pins", {})[node] = algorithm
-    return options

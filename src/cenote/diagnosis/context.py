@@ -16,11 +16,17 @@ from cenote.core.errors import CenoteError
 from cenote.core.types import Array
 from cenote.profile.data import Profile, StepStats
 from cenote.profile.measure import profile
+from cenote.runtime.threads import teams_are_taken
 
 SECONDS = 1.0  # of an experiment, both sides together
+LOADS = 0.01  # of the latency: what two loads of one model differ by, since their memory lies elsewhere
 LEAST_SHARE = 0.05  # of the latency: what takes less is not worth a finding
+WORTH = 0.01  # of the latency: what an option gains at least
 _WIDE_TYPES = ("f64", "i32", "i64", "u32", "u64")
 _LEAST_TURNS, _MOST_TURNS = 5, 200
+_LOOKS = 50
+_TURN = 1.0  # milliseconds, at least
+_LONG = 20.0  # milliseconds of a call to which what the one before has left behind does not matter
 
 Changed = Callable[..., Any]
 """Gives the model anew under other options: threads=, precision=, weights=, denormals=, pins=."""
@@ -29,46 +35,76 @@ Changed = Callable[..., Any]
 @dataclass(frozen=True)
 class Difference:
     """Milliseconds that a variant saves beside the model as it is: the middle of paired differences, and an interval
-    that holds it in 90 % of cases (by the order of the differences). `before_ms`: of the model as it is."""
+    that holds it in 98 % of cases (by the order of the differences): a diagnosis asks a dozen such questions, and one
+    wrong answer in twenty would be an alarm in every other diagnosis. `before_ms`: of the model as it is."""
 
     low: float
     middle: float
     high: float
     before_ms: float
 
+    @staticmethod
+    def of(befores: Sequence[float], afters: Sequence[float]) -> Difference:
+        """Of calls in turns. The median lies between two of the ordered differences with 98 % probability: binomial,
+        by the normal approximation."""
+        gains = sorted(before - after for before, after in zip(befores, afters, strict=True))
+        low, high = _around_median(len(gains), 2.33)
+        return Difference(gains[low], statistics.median(gains), gains[high], statistics.median(befores))
+
     @property
     def certain(self) -> bool:
         """Whether it is a gain beyond doubt, and worth a percent."""
-        return self.low > 0 and self.middle > 0.01 * self.before_ms
+        return self.low > 0 and self.middle > WORTH * self.before_ms
 
     @property
     def gain_ms(self) -> tuple[float, float, float]:
-        return self.low, self.middle, self.high
+        """What to expect of another load of both."""
+        return self.low - LOADS * self.before_ms, self.middle, self.high + LOADS * self.before_ms
 
 
 def paired(
     before: Callable[[], object], after: Callable[[], object], seconds: float | None = None
 ) -> Difference:
-    """Calls of both in turns for so long (`SECONDS`), after one of each that does not count."""
+    """Calls of both in turns for so long (`SECONDS`), after one of each that does not count.
+
+    Short calls come in turns of a millisecond, of which the first call does not count: the other's calls have taken the
+    caches meanwhile, and threads that only one of them has have fallen asleep, as in no program that calls one model.
+    """
     before()
     after()
-    firsts, differences = list[float](), list[float]()
+    length = max(_milliseconds(before), _milliseconds(after))
+    calls, warm = max(1, round(_TURN / length)), length < _LONG
+    took: tuple[list[float], list[float]] = ([], [])
     end = time.perf_counter() + (SECONDS if seconds is None else seconds)
-    while len(differences) < _MOST_TURNS:
-        if len(differences) >= _LEAST_TURNS and time.perf_counter() > end:
+    while (count := len(took[0])) < _MOST_TURNS:
+        if count >= _LEAST_TURNS and (time.perf_counter() > end or (not count % 10 and _is_hopeless(*took))):
             break
-        order = (before, after) if len(differences) % 2 else (after, before)
-        took = {call: _milliseconds(call) for call in order}
-        firsts.append(took[before])
-        differences.append(took[before] - took[after])
-    differences.sort()
-    count = len(differences)
-    # The median lies between these two with 90 % probability: binomial, normal approximation.
-    reach = round(1.645 * count**0.5 / 2 + 0.5)
-    low, high = max(0, count // 2 - reach), min(count - 1, count // 2 + reach)
-    return Difference(
-        differences[low], statistics.median(differences), differences[high], statistics.median(firsts)
-    )
+        for place in (0, 1) if count % 2 else (1, 0):
+            took[place].append(_turn((before, after)[place], calls, warm))
+    return Difference.of(*took)
+
+
+def _is_hopeless(befores: Sequence[float], afters: Sequence[float]) -> bool:
+    """Whether it is certain (99.9 %, for it is asked again and again) that a percent is not gained."""
+    gains = sorted(before - after for before, after in zip(befores, afters, strict=True))
+    _, high = _around_median(len(gains), 3.3)
+    return gains[high] < WORTH * statistics.median(befores)
+
+
+def _around_median(count: int, deviations: float) -> tuple[int, int]:
+    """Places in an ordered sample between which the median lies, but for so many standard deviations."""
+    reach = round(deviations * count**0.5 / 2 + 0.5)
+    return max(0, count // 2 - reach), min(count - 1, count // 2 + reach)
+
+
+def _turn(call: Callable[[], object], calls: int, warm: bool) -> float:
+    """Milliseconds of one of so many calls."""
+    if warm:
+        call()
+    begin = time.perf_counter_ns()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter_ns() - begin) / 1e6 / calls
 
 
 def _milliseconds(call: Callable[[], object]) -> float:
@@ -95,6 +131,7 @@ class Context:
     between: Callable[[], object] | None = None
     _tried: dict[str, Difference | None] = field(default_factory=dict)
     _rested: Profile | None = None
+    _hot: Difference | None = None
 
     def steps(self, wanted: Callable[[StepStats], bool]) -> list[StepStats]:
         """Steps of this kind, those that take most first."""
@@ -114,6 +151,14 @@ class Context:
         taken = (environment.foreign_cores or 0.0) + (environment.steal_cores or 0.0)
         return self.profile.threads + taken - environment.cpus
 
+    def team_is_taken(self) -> float:
+        """The part of the moments between calls in which the model's threads run for other callers."""
+        taken = 0
+        for _ in range(_LOOKS):
+            time.sleep(0.5e-3)
+            taken += teams_are_taken(self.profile.threads)
+        return taken / _LOOKS
+
     def gain_of(self, **options: Any) -> Difference | None:
         """What the model gains by other options; None where it cannot be had with them."""
         key = repr(sorted(options.items()))
@@ -129,15 +174,15 @@ class Context:
             other.run(self.inputs)
         except CenoteError:
             return None
-        return paired(lambda: self.model.run(self.inputs), lambda: other.run(self.inputs))
+        return paired(self._call, lambda: other.run(self.inputs))
 
     def gain_with(self, inputs: Mapping[str, Array]) -> Difference:
         """What the model gains by other inputs."""
-        return paired(lambda: self.model.run(self.inputs), lambda: self.model.run(inputs))
+        return paired(self._call, lambda: self.model.run(inputs))
 
     def waiting_grows(self) -> bool:
         """Whether calls with what the program does in between lose more by waiting than by computing slower."""
-        if self.between is None:
+        if self.between is None or self.profile.threads < 2:
             return False
         if self._rested is None:
             self._rested = profile(self.model, self.inputs, seconds=SECONDS, between=self.between)
@@ -146,21 +191,32 @@ class Context:
 
     def gain_hot(self) -> Difference | None:
         """What is gained when calls follow one another at once, instead of what the program does between them."""
-        if self.between is None:
-            return None
-        between = self.between
+        if self.between is not None and self._hot is None:
+            self._hot = self._after(self.between)
+        return self._hot
 
-        def call() -> None:
-            self.model.run(self.inputs)
-
-        took: list[tuple[float, float]] = []
+    def _after(self, between: Callable[[], object]) -> Difference:
+        firsts, seconds = list[float](), list[float]()
         end = time.perf_counter() + 2 * SECONDS
-        while len(took) < _LEAST_TURNS or (time.perf_counter() < end and len(took) < _MOST_TURNS):
+        while len(firsts) < _LEAST_TURNS or (time.perf_counter() < end and len(firsts) < _MOST_TURNS):
             between()
-            took.append((_milliseconds(call), _milliseconds(call)))
-        gains = sorted(first - second for first, second in took)
-        count = len(gains)
-        return Difference(
-            gains[count // 10], gains[count // 2], gains[-1 - count // 10],
-            statistics.median(first for first, _ in took),
-        )  # fmt: skip
+            firsts.append(_milliseconds(self._call))
+            seconds.append(_milliseconds(self._call))
+        return Difference.of(firsts, seconds)
+
+    def _call(self) -> None:
+        self.model.run(self.inputs)
+
+    def gain_kept(self) -> Difference | None:
+        """What is gained by outputs in memory that has been touched before; None for a model in stages, or whose inputs
+        must be converted first."""
+        stage = next(reversed(self.model._stages.values()))
+        program = stage.plan.program
+        try:
+            arrays = [*stage.taken(self.inputs).values()]
+        except CenoteError:
+            return None
+        if stage.tail is not None:
+            return None
+        kept = program.run(arrays)
+        return paired(lambda: program.run(arrays), lambda: program.run(arrays, kept))

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cenote.diagnosis.cause import Treatment
 from cenote.diagnosis.context import Changed, Context
 from cenote.diagnosis.registry import CAUSES
 from cenote.diagnosis.show import html_of, text_of
+from cenote.diagnosis.tried import Tried
 from cenote.profile.data import Finding, Profile
 from cenote.profile.measure import by_name, profile
 
@@ -29,7 +29,7 @@ class Diagnosis:
     left has the cause "unexplained". `treatments`: what `treat` tried."""
 
     profile: Profile
-    treatments: tuple[Treatment, ...] = ()
+    treatments: tuple[Tried, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -43,14 +43,7 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """The profile as plain data (`cenote.profile/1`), and `treatments`."""
-        tried = [
-            {
-                "options": {**each.options},
-                "gain_ms": list(each.gain_ms), "difference": each.difference, "kept": each.kept, "why": each.why,
-            }
-            for each in self.treatments
-        ]  # fmt: skip
-        return {**self.profile.to_dict(), "treatments": tried}
+        return {**self.profile.to_dict(), "treatments": [each.to_dict() for each in self.treatments]}
 
 
 def diagnose(

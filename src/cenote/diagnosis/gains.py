@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from cenote.profile.data import Profile, StepStats
+from cenote.runtime.program import even_grains, most_items
 
 Gain = tuple[float, float, float]
 
@@ -49,8 +52,9 @@ def balanced(profile: Profile, index: int) -> float:
 
 def by_pieces(step: StepStats) -> float:
     """What the thread with most pieces has, over the mean, where all pieces are alike."""
-    chunks, threads = -(-step.items // max(step.grain, 1)), max(len(step.busy_ms), 1)
-    return -(-chunks // threads) * threads / chunks
+    threads, items = max(len(step.busy_ms), 1), np.array([step.items])
+    grains = even_grains(items, np.array([max(step.grain, 1)]), threads)
+    return float(most_items(items, grains, threads)[0]) * threads / max(step.items, 1)
 
 
 def lost_by_pieces(step: StepStats) -> float:
@@ -59,5 +63,6 @@ def lost_by_pieces(step: StepStats) -> float:
 
 
 def at_best(step: StepStats) -> float:
-    """The share of the roof that the step reaches in the faster calls, which others have disturbed less."""
-    return (step.roof_share or 0.0) * step.ms / step.low_ms if step.low_ms else 0.0
+    """The share of the roof that the step reaches in its fastest call, which others have disturbed least."""
+    least = min(step.blocks_ms, default=0.0)
+    return (step.roof_share or 0.0) * step.ms / least if least else 0.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from cenote.diagnosis.cause import Treatment
+from cenote.diagnosis.tried import Tried
 from cenote.profile.data import Finding, Profile
 from cenote.profile.table import head, milliseconds
 
 
-def text_of(profile: Profile, treatments: Sequence[Treatment]) -> str:
+def text_of(profile: Profile, treatments: Sequence[Tried]) -> str:
     """One finding after another, with what was tried."""
     lines = [*head(profile)]
     if not profile.findings:
@@ -18,7 +18,12 @@ def text_of(profile: Profile, treatments: Sequence[Treatment]) -> str:
     for number, finding in enumerate(profile.findings, 1):
         lines += ["", *_finding(number, finding)]
     if treatments:
-        lines += ["", *(tried(each) for each in treatments)]
+        lines += ["", *map(str, treatments)]
+    elif count := sum(bool(each.treatments) for each in profile.findings):
+        lines += [
+            "",
+            f"{count} of these can be tried here: `cenote diagnose --apply`, or `model.treat(diagnosis)`",
+        ]
     return "\n".join(lines)
 
 
@@ -34,13 +39,7 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
         yield f"   tried: gains {finding.measured_gain_ms:.3g} ms"
 
 
-def tried(each: Treatment) -> str:
-    """A line about a treatment."""
-    words = ", ".join(f"{name}={value}" for name, value in each.options.items())
-    return f"tried {words}: {'kept' if each.kept else 'left'} ({each.why}), gain {each.gain_ms[1]:.3g} ms"
-
-
-def html_of(profile: Profile, treatments: Sequence[Treatment]) -> str:
+def html_of(profile: Profile, treatments: Sequence[Tried]) -> str:
     """The profile's accounts, findings and heaviest steps, and what was tried."""
-    rows = "".join(f"<li>{escape(tried(each))}</li>" for each in treatments)
+    rows = "".join(f"<li>{escape(str(each))}</li>" for each in treatments)
     return profile._repr_html_() + (f"<ul>{rows}</ul>" if rows else "")

@@ -1,4 +1,4 @@
-"""Doing what the findings advise: each option beside the model as it is, in turns; what helps beyond doubt stays."""
+"""Doing what the findings advise: each treatment beside the model as it is, in turns; what helps beyond doubt stays."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, CenoteError, shown
 from cenote.core.types import Array
-from cenote.diagnosis.cause import Treatment, options_of
 from cenote.diagnosis.context import Changed, paired
 from cenote.diagnosis.diagnose import Diagnosis
+from cenote.diagnosis.tried import Tried
+from cenote.profile.data import Finding, Treatment
 from cenote.profile.measure import by_name
 
-_LOSSY = {"weights", "precision", "denormals"}  # options that change results
 _ROUNDING = 1e-4  # between two algorithms in float32, relative to an output's largest value
 
 
@@ -30,51 +30,96 @@ def treat(
     """
     if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < math.inf:
         raise ArgumentError(f"tolerance: {shown(tolerance)} is no number from 0 on")
-    arrays = by_name(model, inputs)
-    best, kept = model, dict[str, Any]()
-    expected = model.run(arrays)
-    findings, tried = list(diagnosis.findings), []
-    for place, finding in enumerate(findings):
-        options = options_of(finding)
-        if not options or (not tolerance and _LOSSY & set(options)):
-            continue
+    trials = _Trials(model, by_name(model, inputs), changed, tolerance)
+    findings = tuple(trials.treated(finding) for finding in diagnosis.findings)
+    best, tried = trials.result()
+    return Diagnosis(replace(diagnosis.profile, findings=findings), tried), best
+
+
+class _Trials:
+    """`best` is the model with the options `kept`, which have helped."""
+
+    def __init__(self, model: Any, inputs: Mapping[str, Array], changed: Changed, tolerance: float) -> None:
+        self.model, self.inputs, self.changed, self.tolerance = model, inputs, changed, tolerance
+        self.expected = model.run(inputs)
+        self.best, self.kept = model, dict[str, Any]()
+        self.tried: list[Tried] = []
+
+    def treated(self, finding: Finding) -> Finding:
+        """The finding, with what the treatment that stays gains, or the last one that was measured."""
+        measured = None
+        for treatment in finding.treatments:
+            if any(each.treatment == treatment for each in self.tried):
+                continue  # another cause had the same advice
+            tried = self._try(treatment)
+            self.tried.append(tried)
+            measured = measured if tried.gain_ms is None else tried.gain_ms[1]
+            if tried.kept:
+                break
+        return replace(finding, measured_gain_ms=measured)
+
+    def _try(self, treatment: Treatment) -> Tried:
+        """One treatment beside what is kept so far."""
+        if treatment.changes_results and not self.tolerance:
+            return Tried(treatment, why="changes results, and needs a tolerance")
+        options = _joined(self.kept, treatment.options)
         try:
-            other = changed(**_joined(kept, options))
-            answer = other.run(arrays)
+            other = self.changed(**options)
+            difference = largest_difference(self.expected, other.run(self.inputs))
         except CenoteError as error:
-            tried.append(Treatment(options, (0.0, 0.0, 0.0), 0.0, False, str(error)))
-            continue
-        difference = largest_difference(expected, answer)
-        before, after = best, other
-        measured = paired(lambda: before.run(arrays), lambda: after.run(arrays))  # noqa: B023  (called now)
-        allowed = tolerance or _ROUNDING
-        keep = measured.certain and difference <= allowed
-        why = "helps" if keep else "not faster" if difference <= allowed else f"differs by {difference:.1e}"
-        tried.append(Treatment(options, measured.gain_ms, difference, keep, why))
-        findings[place] = replace(finding, measured_gain_ms=measured.middle)
-        if keep:
-            best, kept = other, _joined(kept, options)
-    if kept and not paired(lambda: model.run(arrays), lambda: best.run(arrays)).certain:
-        best = model  # what helped one by one does not help together
-        tried = [replace(each, kept=False, why="does not help together with the others") for each in tried]
-    return Diagnosis(replace(diagnosis.profile, findings=tuple(findings)), tuple(tried)), best
+            return Tried(treatment, why=str(error))
+        allowed = self.tolerance or _ROUNDING
+        if difference > allowed:
+            return Tried(treatment, None, difference, False, f"differs by {difference:.1e}")
+        measured = paired(lambda: self.best.run(self.inputs), lambda: other.run(self.inputs))
+        if measured.certain:
+            self.best, self.kept = other, options
+        why = "helps" if measured.certain else "not faster beyond doubt"
+        gain = measured.low, measured.middle, measured.high
+        return Tried(treatment, gain, difference, measured.certain, why)
+
+    def result(self) -> tuple[Any, tuple[Tried, ...]]:
+        """The model that is fastest, and what was tried. Model and best are loaded anew and measured once more: what
+        helped one by one need not help together, one trial in a hundred is lucky, and a load may be so as well, for its
+        memory lies elsewhere each time."""
+        if not self.kept:
+            return self.model, tuple(self.tried)
+        before, after = self.changed(), self.changed(**self.kept)
+        if paired(lambda: before.run(self.inputs), lambda: after.run(self.inputs)).certain:
+            return after, tuple(self.tried)
+        why = "does not help when all that was kept is loaded and measured again"
+        return self.model, tuple(
+            replace(each, kept=False, why=why) if each.kept else each for each in self.tried
+        )
 
 
 def _joined(kept: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Both together."""
-    pins = {**kept.get("pins", {}), **options.get("pins", {})}
-    return {**kept, **options, **({"pins": pins} if pins else {})}
+    joined = {**kept, **options}
+    if "pins" in joined:
+        joined["pins"] = {**kept.get("pins", {}), **options.get("pins", {})}
+    if "rewrites" in joined:
+        joined["rewrites"] = (*kept.get("rewrites", ()), *options.get("rewrites", ()))
+    return joined
 
 
-def largest_difference(expected: Mapping[str, Array], found: Mapping[str, Array]) -> float:
+def largest_difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> float:
     """Over all outputs: the largest difference / the largest value; infinity where one of them is no number."""
-    worst = 0.0
-    for name, array in expected.items():
-        if array.dtype.kind not in "fV":
-            worst = max(worst, 0.0 if np.array_equal(array, found[name]) else np.inf)
-            continue
-        first, second = array.astype(np.float64), found[name].astype(np.float64)
-        scale = float(np.max(np.abs(first), initial=0.0)) or 1.0
-        gap = float(np.max(np.abs(first - second), initial=0.0)) / scale
-        worst = max(worst, gap if np.isfinite(gap) else np.inf)
-    return worst
+    return max((_difference(value, found[name]) for name, value in expected.items()), default=0.0)
+
+
+def _difference(expected: Any, found: Any) -> float:
+    """Of one output: an array, or a sequence of them."""
+    if isinstance(expected, list | tuple):
+        same = isinstance(found, list | tuple) and len(expected) == len(found)
+        return max(map(_difference, expected, found), default=0.0) if same else math.inf
+    if not isinstance(expected, np.ndarray):
+        return 0.0 if expected is None and found is None else math.inf
+    if expected.dtype.kind not in "fV":
+        return 0.0 if np.array_equal(expected, found) else math.inf
+    if expected.shape != found.shape:
+        return math.inf
+    first, second = expected.astype(np.float64), found.astype(np.float64)
+    scale = float(np.max(np.abs(first), initial=0.0)) or 1.0
+    gap = float(np.max(np.abs(first - second), initial=0.0)) / scale
+    return gap if math.isfinite(gap) else math.inf

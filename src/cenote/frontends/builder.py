@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cenote.core.errors import CenoteError, ModelError
+from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array, Declared, Dimension, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.ops import DECODERS
@@ -77,11 +77,11 @@ class GraphBuilder:
     def need(self, value: str, what: str) -> Array:
         """The content of a value that must be constant.
 
-        Raises ModelError where it is not: what depends on the data cannot be an attribute.
+        Raises UnsupportedError where it is not: what depends on the data cannot be an attribute.
         """
         found = self.known(value)
         if found is None:
-            raise ModelError(f"{what} is computed when the model runs; it must be a constant")
+            raise UnsupportedError(f"{what} is computed when the model runs; it must be a constant")
         return found
 
     def numbers(self, value: str, what: str) -> tuple[int, ...]:

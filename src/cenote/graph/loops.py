@@ -6,9 +6,9 @@ from one to the next are sizes of a class, as those of a model's inputs are. `re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -18,9 +18,16 @@ from cenote.core.types import Array, Declared, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate, infer_node
 from cenote.ops.base import Arrays, Op, ShapeFromData, Types
+from cenote.runtime.rounds import Feedback, Rounded
 
-RunBody = Callable[[Sequence[Array]], Sequence[Array]]
-"""Outputs of a body for its formal inputs followed by what it captures."""
+
+class RunBody(Protocol):
+    """Outputs of a body for its formal inputs followed by what it captures."""
+
+    def __call__(self, values: Sequence[Array]) -> Sequence[Array]: ...
+
+    def rounds(self, values: Sequence[Array], feedback: Feedback, most: int) -> Rounded | None:
+        """Up to `most` rounds at once, one at least; None where that cannot be. Of what is walked `values` hold all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +52,14 @@ class Body:
         )
         return Graph(inputs, self.outputs, self.nodes, {**self.constants, **known}, name=self.name)
 
-    def interpreted(self, values: Sequence[Array]) -> list[Array]:
+    def __call__(self, values: Sequence[Array]) -> list[Array]:
         """The outputs by references alone."""
         names = (*self.formals, *self.captured)
         made = evaluate(self.graph(values, {}), dict(zip(names, values, strict=True)))
         return [made[name] for name in self.outputs]
+
+    def rounds(self, values: Sequence[Array], feedback: Feedback, most: int) -> None:
+        """References run one by one."""
 
     def output_type(self, index: int, values: Sequence[Array]) -> TensorType:
         """The type of an output where the body never ran: inferred, else as declared, with 0 for open sizes."""
@@ -85,7 +95,7 @@ class ControlFlow(Op):
         raise ShapeFromData(f"{self.name}: what it makes is known when it has run")
 
     def reference(self, *inputs: Array | None) -> Arrays:
-        return self.run(inputs, self.body.interpreted)
+        return self.run(inputs, self.body)
 
     def run(self, inputs: Sequence[Array | None], body: RunBody) -> Arrays:
         """The outputs, by calling a body."""
@@ -123,6 +133,9 @@ class Bound(Op):
         return self.op.run(inputs, self.body)
 
 
+_ENDLESS = 1 << 62
+
+
 @dataclass(frozen=True)
 class Loop(ControlFlow):
     """Runs its body up to `trips` times while a condition holds (both optional; without both, for ever).
@@ -139,6 +152,10 @@ class Loop(ControlFlow):
         carried = _present(self.name, first)
         most = None if trips is None else _integer(self.name, trips)
         going = condition is None or _truth(self.name, condition)
+        if going and (most is None or most > 0):
+            results = self._at_once(carried, captured, body, most)
+            if results is not None:
+                return results
         scans: list[list[Array]] = [[] for _ in self.body.outputs[1 + len(carried) :]]
         step = 0
         while going and (most is None or step < most):
@@ -154,6 +171,24 @@ class Loop(ControlFlow):
             for index, scan in enumerate(scans)
         ]
         return (*carried, *stacked)
+
+    def _at_once(
+        self, carried: Sequence[Array], captured: Sequence[Array], body: RunBody, most: int | None
+    ) -> Arrays | None:
+        """All rounds by native code alone, where the body is such and values keep their shapes."""
+        count = 1 + len(carried)
+        feedback = Feedback(
+            carried={1 + index: index for index in range(count)},
+            walked={},
+            kept=dict.fromkeys(range(count, len(self.body.outputs)), False),
+            counted=0,
+            going=0,
+        )
+        values = [np.array(0, np.int64), np.array(True), *carried, *captured]
+        made = body.rounds(values, feedback, _ENDLESS if most is None else most)
+        if made is None:
+            return None
+        return (*(made.carried[1 + index] for index in range(1, count)), *made.kept.values())
 
 
 @dataclass(frozen=True)
@@ -193,6 +228,10 @@ class Scan(ControlFlow):
                 f"scan: its inputs have different lengths ({', '.join(map(str, sorted(extents)))})"
             )
         count = extents.pop() if length is None else length
+        walked = [np.moveaxis(x, axis, 0)[:count] for x, axis in zip(scanned, axes, strict=True)]
+        results = self._at_once(states, walked, captured, body) if count else None
+        if results is not None:
+            return results
         scans: list[list[Array]] = [[] for _ in self.body.outputs[len(states) :]]
         slices: list[Array] = [
             np.zeros(np.delete(x.shape, a), x.dtype) for x, a in zip(scanned, axes, strict=True)
@@ -208,6 +247,28 @@ class Scan(ControlFlow):
                 scan.append(item)
         values = [*states, *slices, *captured]
         return (*states, *(self._joined(i, scan, len(states) + i, values) for i, scan in enumerate(scans)))
+
+    def _at_once(
+        self, states: Sequence[Array], walked: Sequence[Array], captured: Sequence[Array], body: RunBody
+    ) -> Arrays | None:
+        """All rounds by native code alone, where the body is such and states keep their shapes."""
+        count = len(states)
+        feedback = Feedback(
+            carried={index: index for index in range(count)},
+            walked={count + i: bool(_at(self.input_backward, i)) for i in range(len(walked))},
+            kept={
+                count + i: bool(_at(self.output_backward, i)) for i in range(len(self.body.outputs) - count)
+            },
+        )
+        made = body.rounds([*states, *walked, *captured], feedback, len(walked[0]))
+        if made is None:
+            return None
+        axes = [_axis(self.name, _at(self.output_axes, i), y.ndim) for i, y in enumerate(made.kept.values())]
+        kept = [
+            np.ascontiguousarray(np.moveaxis(y, 0, axis))
+            for y, axis in zip(made.kept.values(), axes, strict=True)
+        ]
+        return (*(made.carried[index] for index in range(count)), *kept)
 
     def _joined(self, index: int, scan: list[Array], output: int, values: Sequence[Array]) -> Array:
         """A scan output, its slices in order along their axis."""

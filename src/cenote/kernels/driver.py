@@ -4,6 +4,7 @@
     cenote_work(control, index)                     a worker's whole life: wait for a job, work, again
     cenote_halt(control, steps, first, last, stop)  give up the job: returns when no worker is at it any more;
                                                     stop: the workers leave for good
+    cenote_rounds(run, control, steps, …)           runs of the same steps, one after another (`driver_rounds`)
     cenote_call(record, array, array …)             one kernel on the caller's arrays, for small work
 
     for step in first .. last:
@@ -20,6 +21,7 @@ Threads wait in two phases: a bounded spin (a step is often microseconds away), 
 never burns a core that somebody else needs. Between jobs a worker spins three times as long: in the first calls after a
 pause, when all caches are cold, it waits for its caller 50 to 150 us, and to sleep and be woken costs the caller 25 us
 and the worker 50.
+A caller that has slept long at a barrier sees to workers that stand still for want of a CPU (`driver_affinity`).
 
 Which thread does which chunk varies; what a chunk computes does not. As threads take chunks from both ends, two of them
 have nearly the same parts in every call and, where steps are alike, in every step, and find them in their own caches:
@@ -51,6 +53,7 @@ from functools import cache
 from cenote.codegen import jit
 from cenote.core.target import Target
 from cenote.kernels.driver_affinity import KEEP_APART, NO_KEEP_APART
+from cenote.kernels.driver_call import CALL, CALL_ARRAYS
 from cenote.kernels.driver_modes import MODES
 from cenote.kernels.driver_notes import NO_STEP, notes
 from cenote.kernels.driver_parts import (
@@ -86,6 +89,7 @@ from cenote.kernels.driver_parts import (
     THREADS,
     field,
 )
+from cenote.kernels.driver_rounds import ROUNDS
 from cenote.runtime.memory import DATA_FIELD
 from cenote.runtime.threads import DriverAbi
 
@@ -276,9 +280,12 @@ end:
 """
 
 
+DRIVERS = ("cenote_run", "cenote_work", "cenote_halt", "cenote_rounds")
+
+
 def driver_sources(target: Target) -> list[Driver]:
     """The driver's functions, as things to compile."""
-    return [Driver(name, target) for name in ("cenote_run", "cenote_work", "cenote_halt")]
+    return [Driver(name, target) for name in DRIVERS]
 
 
 @cache
@@ -296,85 +303,14 @@ def driver_abi() -> DriverAbi:
     """The driver for this machine, loaded."""
     found = jit.addresses(driver_sources(jit.host_target()), jit.host_target())
     return DriverAbi(
-        found["cenote_run"], found["cenote_work"], found["cenote_halt"], CONTROL, CONTROL_WORDS, TEAM_WORDS,
-        STEP_WORDS,
+        found["cenote_run"], found["cenote_work"], found["cenote_halt"], found["cenote_rounds"], CONTROL,
+        CONTROL_WORDS, TEAM_WORDS, STEP_WORDS,
     )  # fmt: skip
-
-
-CALL_ARRAYS = 4  # array objects that cenote_call takes; absent ones are None
-CALL_KERNEL, CALL_WORDS, CALL_ITEMS, CALL_SCRATCH, CALL_PATCHES = 0, 1, 2, 3, 4
-CALL_FROM, CALL_STRIDE, CALL_FLUSH = 5, 6, 7  # the first item left, items of a chunk, flush denormals
-CALL_HEADER = 8  # then three words a patch: where in the argument record, which array, bytes from its start
-
-_CALL = f"""
-define i32 @cenote_call(ptr %record, ptr %o0, ptr %o1, ptr %o2, ptr %o3) nounwind {{
-entry:
-  %clock = alloca i64
-  %objects = alloca [4 x ptr]
-  store ptr %o0, ptr %objects
-  %s1 = getelementptr ptr, ptr %objects, i64 1
-  store ptr %o1, ptr %s1
-  %s2 = getelementptr ptr, ptr %objects, i64 2
-  store ptr %o2, ptr %s2
-  %s3 = getelementptr ptr, ptr %objects, i64 3
-  store ptr %o3, ptr %s3
-  %words.p = getelementptr i64, ptr %record, i64 {CALL_WORDS}
-  %items.p = getelementptr i64, ptr %record, i64 {CALL_ITEMS}
-  %scratch.p = getelementptr i64, ptr %record, i64 {CALL_SCRATCH}
-  %count.p = getelementptr i64, ptr %record, i64 {CALL_PATCHES}
-  %first = getelementptr i64, ptr %record, i64 {CALL_HEADER}
-  %kernel = load ptr, ptr %record
-  %words = load ptr, ptr %words.p
-  %items = load i64, ptr %items.p
-  %scratch = load ptr, ptr %scratch.p
-  %count = load i64, ptr %count.p
-  br label %next
-next:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %patch ]
-  %over = icmp sge i64 %i, %count
-  br i1 %over, label %go, label %patch
-patch:
-  %row = mul i64 %i, 3
-  %place.p = getelementptr i64, ptr %first, i64 %row
-  %which.p = getelementptr i64, ptr %place.p, i64 1
-  %offset.p = getelementptr i64, ptr %place.p, i64 2
-  %place = load i64, ptr %place.p
-  %which = load i64, ptr %which.p
-  %offset = load i64, ptr %offset.p
-  %slot = getelementptr ptr, ptr %objects, i64 %which
-  %object = load ptr, ptr %slot
-  %field = getelementptr i8, ptr %object, i64 DATA_FIELD
-  %data = load ptr, ptr %field
-  %moved = getelementptr i8, ptr %data, i64 %offset
-  %word = getelementptr i64, ptr %words, i64 %place
-  store ptr %moved, ptr %word
-  %i.next = add i64 %i, 1
-  br label %next
-go:
-  %from.p = getelementptr i64, ptr %record, i64 {CALL_FROM}
-  %stride.p = getelementptr i64, ptr %record, i64 {CALL_STRIDE}
-  %flush.p = getelementptr i64, ptr %record, i64 {CALL_FLUSH}
-  %flush = load i64, ptr %flush.p
-  %mode = call i64 @enter_mode(i64 %flush)
-  %from = load i64, ptr %from.p
-  %start = call i64 @now()
-  store i64 %start, ptr %clock
-  %deadline = add i64 %start, {SLICE}
-  %to = call i64 @stretch(ptr %kernel, ptr %words, i64 %from, i64 %items, ptr %scratch, ptr %stride.p, ptr %clock,
-                          i64 %deadline)
-  call void @leave_mode(i64 %mode)
-  %some = icmp slt i64 %to, %items
-  %left = select i1 %some, i64 %to, i64 0
-  store i64 %left, ptr %from.p
-  %answer = zext i1 %some to i32
-  ret i32 %answer
-}}
-"""
 
 
 @dataclass(frozen=True)
 class Driver:
-    """One function of the driver (cenote_run, cenote_work, cenote_halt, cenote_call), as a thing to compile."""
+    """One function of the driver (those of `DRIVERS`, and cenote_call), as a thing to compile."""
 
     symbol: str
     target: Target
@@ -392,9 +328,10 @@ class Driver:
         log = CLOCK + notes("arm" if arm else "x86" if x86 else "", "linux" in triple)
         bodies = {
             "cenote_run": modes + log + STRETCH + RESTAMP + CHANGE + HELPERS + apart + _RUN,
-            "cenote_work": modes + log + CHANGE + HELPERS + _WORK,
+            "cenote_work": modes + log + CHANGE + HELPERS + apart + _WORK,
             "cenote_halt": RESTAMP + CHANGE + HALT,
-            "cenote_call": modes + CLOCK + STRETCH + _CALL,
+            "cenote_rounds": CLOCK + ROUNDS,
+            "cenote_call": modes + CLOCK + STRETCH + CALL,
         }
         text = bodies[self.symbol].replace("DATA_FIELD", str(DATA_FIELD or 0))
         return text.replace("PAUSE", "yield" if arm else "pause").replace("FUTEX", "98" if arm else "202")

@@ -9,12 +9,20 @@ Nothing else is taken from anybody: the caller's own affinity stays as it is and
 single CPU, the workers have that one too. A call asks for its CPU (4 ns) and is done when that is the same as before
 and no worker sleeps; it asks for the caller's affinity (0.2 us) only before it wakes one, and sets the workers' (0.7 us
 each) only when something has changed.
+
+Somebody else may want the workers' CPU: then a worker stands still for a time slice (3 to 4 ms) in the middle of a
+chunk, and the caller, all else done, waits for it beside an idle CPU. So a caller that has waited long at a barrier
+fetches workers that stand still (as their processor time does) to its own CPU, and sleeps on: an idle CPU takes a
+thread that waits on another only now and then. When the caller goes on, workers keep off its CPU again.
 """
 
 from __future__ import annotations
 
 from cenote.kernels.driver_parts import CALLER_CPU, CPU_WORDS, CPUS, SLEEPING_WORKERS, THREAD_IDS, field
 
+_THREAD_CLOCK = 6  # of a thread, by its number: what it has run, not what it was promised
+
+# Needs `CLOCK` and the CPU of `driver_notes`.
 KEEP_APART = f"""
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_setaffinity(i32, i64, ptr)
@@ -119,10 +127,85 @@ done:
   ret void
 }}
 
+; Processor time of a thread in nanoseconds; 0 where the system does not tell.
+define internal i64 @processor_time(i32 %id) nounwind noinline {{
+entry:
+  %time = alloca [2 x i64]
+  %nanoseconds.p = getelementptr i64, ptr %time, i64 1
+  store i64 0, ptr %time
+  store i64 0, ptr %nanoseconds.p
+  %inverse = xor i32 %id, -1
+  %shifted = shl i32 %inverse, 3
+  %clock = or i32 %shifted, {_THREAD_CLOCK}
+  %r = call i32 @clock_gettime(i32 %clock, ptr %time)
+  %seconds = load i64, ptr %time
+  %nanoseconds = load i64, ptr %nanoseconds.p
+  %whole = mul i64 %seconds, 1000000000
+  %sum = add i64 %whole, %nanoseconds
+  %told = icmp eq i32 %r, 0
+  %known = select i1 %told, i64 %sum, i64 0
+  ret i64 %known
+}}
+
+; While the caller waits: the workers may have its CPU, too, and those that stand still are moved there (one that sleeps
+; stays where it is). What is noted is no CPU, so that `keep_apart` looks again.
+define internal void @give_way(ptr %control, i64 %threads) nounwind noinline {{
+entry:
+  %cpus = alloca [{CPU_WORDS} x i64]
+  %own = alloca [{CPU_WORDS} x i64]
+  call void @llvm.memset.p0.i64(ptr %cpus, i8 0, i64 {CPU_WORDS * 8}, i1 false)
+  call void @llvm.memset.p0.i64(ptr %own, i8 0, i64 {CPU_WORDS * 8}, i1 false)
+{field("caller.p", "%control", CALLER_CPU)}
+  %cpu = call i32 @cpu()
+  %wide = sext i32 %cpu to i64
+  %r = call i32 @sched_getaffinity(i32 0, i64 {CPU_WORDS * 8}, ptr %cpus)
+  %told = icmp eq i32 %r, 0
+  %known = icmp ult i64 %wide, {CPU_WORDS * 64}
+  %good = and i1 %told, %known
+  br i1 %good, label %set, label %done
+set:
+  store atomic i64 0, ptr %caller.p seq_cst, align 8
+  %at = lshr i64 %wide, 6
+  %shift = and i64 %wide, 63
+  %bit = shl i64 1, %shift
+  %own.p = getelementptr i64, ptr %own, i64 %at
+  store i64 %bit, ptr %own.p
+  br label %worker
+worker:
+  %i = phi i64 [ 1, %set ], [ %i.next, %next ]
+  %over = icmp sge i64 %i, %threads
+  br i1 %over, label %done, label %look
+look:
+  %place = add i64 %i, {THREAD_IDS}
+  %id.p = getelementptr i64, ptr %control, i64 %place
+  %id.wide = load atomic i64, ptr %id.p seq_cst, align 8
+  %id = trunc i64 %id.wide to i32
+  %there.is = icmp sgt i32 %id, 0
+  br i1 %there.is, label %open, label %next
+open:
+  %before = call i64 @processor_time(i32 %id)
+  %opened = call i32 @sched_setaffinity(i32 %id, i64 {CPU_WORDS * 8}, ptr %cpus)
+  %after = call i64 @processor_time(i32 %id)
+  %still = icmp eq i64 %before, %after
+  %says = icmp sgt i64 %after, 0
+  %fetch = and i1 %still, %says
+  br i1 %fetch, label %move, label %next
+move:
+  %moved = call i32 @sched_setaffinity(i32 %id, i64 {CPU_WORDS * 8}, ptr %own)
+  %free = call i32 @sched_setaffinity(i32 %id, i64 {CPU_WORDS * 8}, ptr %cpus)
+  br label %next
+next:
+  %i.next = add i64 %i, 1
+  br label %worker
+done:
+  ret void
+}}
+
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 NO_KEEP_APART = """
 define internal void @keep_apart(ptr %control, i64 %threads) nounwind { ret void }
+define internal void @give_way(ptr %control, i64 %threads) nounwind { ret void }
 """

@@ -29,6 +29,7 @@ _ALL = 2**31 - 1
 SLICE, _SHORT = 50_000_000, 4_000_000  # nanoseconds
 NEVER = 2**63 - 1
 BETWEEN_JOBS = 3  # times as long a worker spins that waits for a job
+NAP = 100_000  # nanoseconds that a caller sleeps at a barrier before it fetches workers that stand still
 _COARSE_CLOCK = 6  # CLOCK_MONOTONIC_COARSE
 
 
@@ -128,13 +129,15 @@ entry:
   %longest = alloca [2 x i64]
   %nanoseconds = getelementptr i64, ptr %longest, i64 1
   store i64 0, ptr %longest
-  store i64 {SLICE}, ptr %nanoseconds
+  store i64 {NAP}, ptr %nanoseconds
   %timed = icmp ne i64 %deadline, {NEVER}
   %patience = select i1 %timed, ptr %longest, ptr null
 {field("generation", "%control", GENERATION)}
 {field("sleepers", "%control", SLEEPING_AT_BARRIER)}
 {field("spin.p", "%control", SPIN)}
+{field("threads.p", "%control", THREADS)}
   %spin = load i64, ptr %spin.p
+  %threads = load i64, ptr %threads.p
   br label %step
 step:
   %s = phi i64 [ %first, %entry ], [ %s.next, %step.end ]
@@ -221,11 +224,18 @@ meet:
   br label %check
 check:
   %since = phi i64 [ 0, %meet ], [ %waiting.since, %wait.end ]        ; when a wait began, where it is noted
+  %turns = phi i64 [ %spin, %meet ], [ %turns.next, %wait.end ]       ; to spin before it sleeps
+  %gave = phi i1 [ false, %meet ], [ %gives, %wait.end ]              ; did workers get this CPU?
   %era = load atomic i32, ptr %generation acquire, align 8
   %ready = call i1 @finished(ptr %steps, i64 %group, i64 %s, i64 %job)
   %waited = icmp ne i64 %since, 0
   br i1 %ready, label %met, label %wait
 met:
+  br i1 %gave, label %met.late, label %met.on
+met.late:
+  call void @keep_apart(ptr %control, i64 %threads)
+  br label %met.on
+met.on:
   br i1 %waited, label %met.timed, label %step.end
 met.timed:
   %noted.2 = call i64 @note(ptr %log, i64 %since, i64 %s, i64 0)
@@ -239,14 +249,24 @@ wait.begin:
   br label %wait.on
 wait.on:
   %waiting.since = phi i64 [ %since, %wait ], [ %now.0, %wait.begin ]
-  call void @wait_while(ptr %generation, i32 %era, ptr %sleepers, i64 %spin, ptr %patience)
+  call void @wait_while(ptr %generation, i32 %era, ptr %sleepers, i64 %turns, ptr %patience)
   br i1 %timed, label %wait.time, label %wait.end
 wait.end:
+  %gives = phi i1 [ %gave, %wait.on ], [ %gave, %wait.long ], [ true, %give ]
+  %turns.next = phi i64 [ %spin, %wait.on ], [ %turns.long, %wait.long ], [ 0, %give ]
   br label %check
 wait.time:
   %now.2 = call i64 @now()
   %late.2 = icmp sgt i64 %now.2, %deadline
-  br i1 %late.2, label %wait.away, label %wait.end
+  br i1 %late.2, label %wait.away, label %wait.long
+wait.long:
+  %era.2 = load atomic i32, ptr %generation acquire, align 8
+  %news = icmp ne i32 %era.2, %era
+  %turns.long = select i1 %news, i64 %spin, i64 0                     ; after a nap without news none
+  br i1 %news, label %wait.end, label %give
+give:
+  call void @give_way(ptr %control, i64 %threads)
+  br label %wait.end
 wait.away:
   %noted.3 = call i64 @note(ptr %log, i64 %waiting.since, i64 %s, i64 0)
   br label %away

@@ -106,3 +106,20 @@ def transposed(k: Kernel, rows: Sequence[Value]) -> list[Value]:
                 vectors[index + size] = k.shuffle(a, b, [lane + size for lane in low])
         size //= 2
     return vectors
+
+
+def set_bits(k: Kernel, mask: Value) -> Value:
+    """A vector of conditions as the bits of a number."""
+    bits = mask.lanes
+    return k.assign(
+        f"bitcast {mask.ir} {mask.text} to i{bits}", Scalar(f"u{bits}", "uint", bits, f"i{bits}"), 1
+    ).to(U64)
+
+
+def compressed(k: Kernel, value: Value, mask: Value) -> Value:
+    """The lanes where the mask is set, moved to the front; the rest is junk."""
+    suffix = f"v{value.lanes}{value.type.ir}"
+    name = f"llvm.experimental.vector.compress.{suffix}"
+    k.declare(name, f"{value.ir} ({value.ir}, {mask.ir}, {value.ir})")
+    text = f"call {value.ir} @{name}({value.ir} {value.text}, {mask.ir} {mask.text}, {value.ir} poison)"
+    return k.assign(text, value.type, value.lanes)

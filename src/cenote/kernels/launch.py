@@ -16,7 +16,8 @@ from cenote.core.sizes import plain
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec, Packed, View, word_of
-from cenote.kernels.driver import CALL_ARRAYS, direct_call, driver_sources
+from cenote.kernels.driver import direct_call, driver_sources
+from cenote.kernels.driver_call import CALL_ARRAYS
 from cenote.runtime.memory import address_of, aligned_bytes
 from cenote.runtime.steps import KernelStep, Slot
 

@@ -327,6 +327,7 @@ class Check(Op):
     `raise_if_wrong` what is wrong; they are no operators of graphs.
     """
 
+    looks: ClassVar[bool] = True
     name: ClassVar[str] = "check"
     operands: ClassVar[tuple[str, ...]] = ("found",)
 

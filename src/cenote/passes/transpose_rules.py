@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from cenote.core.sizes import is_size
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Node
 from cenote.ops.base import Op
@@ -15,9 +17,10 @@ from cenote.ops.elementwise.cast import Cast
 from cenote.ops.elementwise.pointwise import Pointwise
 from cenote.ops.movement.pad import Pad
 from cenote.ops.movement.parts import Concat, Slice, Split
-from cenote.ops.movement.reshape import Identity, Squeeze
+from cenote.ops.movement.reshape import Identity, Reshape, Squeeze, Unsqueeze
 from cenote.ops.movement.resize import Resize
 from cenote.ops.normalization.softmax import LogSoftmax, Softmax
+from cenote.ops.quantization.quantize import Scaled
 from cenote.ops.reduction.reduce import Reduction
 
 Order = tuple[int, ...]
@@ -26,6 +29,16 @@ Order = tuple[int, ...]
 def inverse(order: Order) -> Order:
     """The order that undoes one."""
     return tuple(order.index(axis) for axis in range(len(order)))
+
+
+def is_identity(order: Order) -> bool:
+    return order == tuple(range(len(order)))
+
+
+def moves_channels(order: Order) -> bool:
+    """Channels first to last, or back."""
+    rank = len(order)
+    return rank in (3, 4, 5) and order in ((0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1)))
 
 
 @dataclass(frozen=True)
@@ -105,6 +118,12 @@ def _one_axis(sinker: Sinker, node: Node, order: Order) -> Moved | None:
     return Moved(_along(node.op, len(order), order), inputs, (order,) * len(node.outputs))
 
 
+def _scaled(sinker: Sinker, node: Node, order: Order) -> Moved | None:
+    """Quantisation by one scale, or by one per index of an axis."""
+    assert isinstance(node.op, Scaled)
+    return None if node.op.block else _one_axis(sinker, node, order)
+
+
 def _first_only(sinker: Sinker, node: Node) -> bool:
     """Is the first input the turned one, and are all others constant or absent?"""
     return node.inputs[0] in sinker.turned and all(
@@ -177,7 +196,107 @@ def _squeeze(sinker: Sinker, node: Node, order: Order) -> Moved | None:
     return Moved(node.op, (sinker.turned[node.inputs[0]].source, axes), (read,))
 
 
+def _unsqueeze(sinker: Sinker, node: Node, order: Order) -> Moved | None:
+    places = sinker.constants.get(node.inputs[1])
+    if places is None or not _first_only(sinker, node):
+        return None
+    rank = len(order) + places.size
+    added = {int(axis) % rank for axis in places.reshape(-1)}
+    left = iter(order)
+    tokens = [None if axis in added else next(left) for axis in range(rank)]
+    read = _placed(tokens)
+    axes = sinker.constant(node.outputs[0], np.array(sorted(read[place] for place in added), np.int64))
+    return Moved(node.op, (sinker.turned[node.inputs[0]].source, axes), (read,))
+
+
+def _reshape(sinker: Sinker, node: Node, order: Order) -> Moved | None:
+    """Where each run of axes that is joined or cut lies in one piece in the source too."""
+    if node.inputs[0] not in sinker.turned:
+        return None
+    turned, result = sinker.turned[node.inputs[0]], sinker.types[node.outputs[0]].shape
+    source = sinker.types[turned.source].shape
+    large = [axis for axis in range(len(source)) if not _is_one(source[axis])]
+    runs = _runs([source[axis] for axis in order], result)
+    if runs is None:
+        return None
+    tokens: list[int | None] = [None] * len(result)
+    pieces: dict[int, tuple[int, ...]] = {}  # axes of the result by where their run begins in the source
+    for axes, made in runs:
+        at = [large.index(order[axis]) for axis in axes]
+        if at != list(range(at[0], at[0] + len(at))):
+            return None
+        pieces[at[0]] = made
+    for number, axis in enumerate(each for at in sorted(pieces) for each in pieces[at]):
+        tokens[axis] = number
+    read = _placed(tokens)
+    shape = []
+    for axis, place in enumerate(map(read.index, range(len(read)))):
+        extent = result[place]
+        copied = is_size(extent) and axis < len(source) and _same(extent, source[axis])
+        if not copied and (is_size(extent) or not extent):
+            return None
+        shape.append(0 if copied else extent)
+    return Moved(
+        Reshape(), (turned.source, sinker.constant(node.outputs[0], np.array(shape, np.int64))), (read,)
+    )
+
+
+def _is_one(extent: int) -> bool:
+    return not is_size(extent) and extent == 1
+
+
+def _same(a: int, b: int) -> bool:
+    """Equal whatever the sizes are."""
+    if is_size(a) and is_size(b):
+        return bool(a.terms == b.terms)  # type: ignore[attr-defined]  # Sizes
+    return not is_size(a) and not is_size(b) and a == b
+
+
+def _runs(
+    before: Sequence[int], after: Sequence[int]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
+    """The shortest runs of axes that a reshape makes of each other, axes of extent 1 left out; None where that depends
+    on sizes."""
+    old = [axis for axis, extent in enumerate(before) if not _is_one(extent)]
+    new = [axis for axis, extent in enumerate(after) if not _is_one(extent)]
+    runs = []
+    while old and new:
+        a, b = [old.pop(0)], [new.pop(0)]
+        if not _same(before[a[0]], after[b[0]]):
+            if any(is_size(each) for each in (before[a[0]], after[b[0]])):
+                return None
+            left, right = before[a[0]], after[b[0]]
+            while left != right:
+                source, axes, extents = (old, a, before) if left < right else (new, b, after)
+                if not source or is_size(extents[source[0]]):
+                    return None
+                axes.append(source.pop(0))
+                left, right = (math.prod(x[axis] for axis in y) for x, y in ((before, a), (after, b)))
+        runs.append((tuple(a), tuple(b)))
+    return None if old or new else runs
+
+
+def _placed(tokens: Sequence[int | None]) -> Order:
+    """The order of a result: each of its axes is an axis of what it is read from, or new and of extent 1 (None). New
+    ones go where the order moves channels, if one of two places does."""
+    named = [(place,) if token is None else token for place, token in enumerate(tokens)]
+    places = range(len(named))
+    found = []
+    for step in (1, -1):  # before the axis that follows in the result, or behind the one that precedes
+        between: list[int | tuple[int]] = [*range(sum(token is not None for token in tokens))]
+        for place in (*places[::-1],) if step > 0 else (*places,):
+            if tokens[place] is None:
+                end = len(between) if step > 0 else 0
+                inside = 0 <= place + step < len(named)
+                between.insert(
+                    between.index(named[place + step]) + (step < 0) if inside else end, named[place]
+                )
+        found.append(tuple(between.index(token) for token in named))
+    return min(found, key=lambda order: not (is_identity(order) or moves_channels(order)))
+
+
 RULES: Mapping[type[Op], Callable[[Sinker, Node, Order], Moved | None]] = {
+    Scaled: _scaled,  # which are elementwise, too
     Pointwise: _elementwise,
     Cast: _elementwise,
     Identity: _elementwise,
@@ -190,4 +309,6 @@ RULES: Mapping[type[Op], Callable[[Sinker, Node, Order], Moved | None]] = {
     Slice: _slice,
     Resize: _resize,
     Squeeze: _squeeze,
+    Unsqueeze: _unsqueeze,
+    Reshape: _reshape,
 }

@@ -31,7 +31,7 @@ from cenote.ops.linear.matmul import MatMul
 from cenote.ops.movement.reshape import Flatten, Identity, Reshape, Squeeze, Unsqueeze
 from cenote.ops.movement.transpose import Transpose
 from cenote.passes.cleanup import fresh
-from cenote.passes.transpose_rules import RULES, Order, Turned, inverse
+from cenote.passes.transpose_rules import RULES, Order, Turned, inverse, is_identity, moves_channels
 
 
 def sink_transposes(graph: Graph) -> Graph:
@@ -47,16 +47,6 @@ def _count(nodes: Sequence[Node]) -> int:
     return sum(isinstance(node.op, Transpose) for node in nodes)
 
 
-def _is_identity(order: Order) -> bool:
-    return order == tuple(range(len(order)))
-
-
-def _moves_channels(order: Order) -> bool:
-    """Channels first to last, or back."""
-    rank = len(order)
-    return rank in (3, 4, 5) and order in ((0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1)))
-
-
 class _Walk:
     """One walk over the nodes."""
 
@@ -69,6 +59,7 @@ class _Walk:
         self.turned: dict[str, Turned] = {}
         self.flat: dict[str, tuple[Turned, Node]] = {}  # turned maps that were flattened, and by which node
         self.made: dict[str, str] = {}  # turned values that had to be made after all
+        self.views: dict[str, Node] = {}  # what only gives a turned map another shape
 
     def result(self) -> Graph:
         for node in self.graph.nodes:
@@ -103,11 +94,15 @@ class _Walk:
         turned_one = self.turned.get(name)
         if turned_one is None:
             return name
-        if _is_identity(turned_one.order):
+        if is_identity(turned_one.order):
             return turned_one.source
         if name not in self.made:
             self.made[name] = name
-            self._emit_turned(turned_one, name)
+            if name in self.views:  # its map is turned instead: where the map is made, that costs least
+                node = self.views[name]
+                self.nodes.append(replace(node, inputs=(self.real(node.inputs[0]), *node.inputs[1:])))
+            else:
+                self._emit_turned(turned_one, name)
         return self.made[name]
 
     def _emit_turned(self, turned: Turned, name: str) -> None:
@@ -157,7 +152,7 @@ class _Walk:
         own = node.op.axes(self.types[node.inputs[0]].rank)
         before = self.source(node.inputs[0])
         order = tuple(before.order[axis] for axis in own)
-        if not _moves_channels(own) or not (_is_identity(order) or _moves_channels(order)):
+        if node.inputs[0] not in self.turned and not moves_channels(own):
             return False
         self.turned[node.outputs[0]] = Turned(before.source, order)
         return True
@@ -167,7 +162,7 @@ class _Walk:
         orders = {
             turned.order
             for name in node.inputs
-            if (turned := self.turned.get(name)) is not None and not _is_identity(turned.order)
+            if (turned := self.turned.get(name)) is not None and not is_identity(turned.order)
         }
         if len(orders) != 1 or any(name in self.flat for name in node.inputs):
             return False
@@ -188,6 +183,8 @@ class _Walk:
             self.types[outputs[-1]] = TensorType(kind.dtype, shape)
             self.turned[name] = Turned(outputs[-1], read)
         self.nodes.append(Node(moved.op, moved.inputs, tuple(outputs), node.label))
+        if node.op.view:
+            self.views[node.outputs[0]] = node
         return True
 
     def operand(self, name: str, order: Order) -> str | None:
@@ -229,7 +226,7 @@ class _Walk:
             return False
         turned = self.turned[node.inputs[0]]
         inner, out = self.types[turned.source].shape[1:], self.types[node.outputs[0]].shape
-        if _is_identity(turned.order) or len(out) != 2 or any(map(is_size, (*inner, out[1]))):
+        if is_identity(turned.order) or len(out) != 2 or any(map(is_size, (*inner, out[1]))):
             return False
         if out[1] != int(np.prod(inner)):
             return False

@@ -11,10 +11,13 @@ itself, and where an operator looks at them without making such floats (a compar
 rounded, so that results are closer to the exact ones than those of a machine with 16-bit arithmetic, and a value past
 65504 is no infinity before it gets to an output. Graphs without convolutions, products and recurrent layers keep their
 16 bits, in which the other kernels read and write half the bytes.
+
+On request (`Rewrite` "float32") float64 is put in float32 in the same way, which rounds more than the model asks for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -35,31 +38,35 @@ from cenote.ops.sequence.recurrent import GRU, LSTM, RNN
 WORTH_IT = (Attention, Conv, ConvTranspose, DeformConv, Einsum, Gemm, MatMul, GRU, LSTM, RNN)
 
 
-def widen(graph: Graph) -> Graph:
-    """Compute in float32 where a convolution, product or recurrent layer of 16-bit floats is among the nodes."""
-    if not any(
-        isinstance(node.op, WORTH_IT) and _is_half(graph.type_of(node.inputs[0])) for node in graph.nodes
-    ):
-        return graph
-    return _Widener(graph).run()
+def widen(graph: Graph, doubles: bool = False) -> Graph:
+    """Compute in float32 where a convolution, product or recurrent layer of 16-bit floats is among the nodes; with
+    `doubles`, float64 too, wherever it is. Inputs and outputs keep their types."""
+    sizes = (2,) if any(
+        isinstance(node.op, WORTH_IT) and _is_float(graph.type_of(node.inputs[0]), (2,)) for node in graph.nodes
+    ) else ()  # fmt: skip
+    sizes = (*sizes, 8) if doubles else sizes
+    return _Widener(graph, sizes).run() if sizes else graph
 
 
-def _is_half(kind: TensorType | None) -> bool:
-    return kind is not None and is_float(kind.dtype) and kind.dtype.itemsize == 2
+def _is_float(kind: TensorType | None, sizes: Collection[int]) -> bool:
+    """Whether the type is one of floats of so many bytes."""
+    return kind is not None and is_float(kind.dtype) and kind.dtype.itemsize in sizes
 
 
 class _Widener:
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    """`sizes`: bytes of the floats that are put in float32."""
+
+    def __init__(self, graph: Graph, sizes: Collection[int]) -> None:
+        self.graph, self.sizes = graph, sizes
         self.nodes: list[Node] = []
         self.types = dict(graph.types)
         self.constants: dict[str, Array] = dict(graph.constants)
         self.wide: dict[str, str] = {}  # the names of values in float32
-        self.made: set[str] = set()  # values of 16 bits that only exist in float32 so far
+        self.made: set[str] = set()  # values of other floats that only exist in float32 so far
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
-            if not self._widened(node):
+            if not self._widened(node) and not self._cast(node):
                 for name in node.inputs:
                     self._narrowed(name)
                 self.nodes.append(node)
@@ -70,29 +77,56 @@ class _Widener:
         return values.replace(types=types)
 
     def _widened(self, node: Node) -> bool:
-        """Put the node in float32, if it gives the same types for float32 as for 16 bits."""
+        """Put the node in float32, if it gives the same types for float32 as for the others."""
         inputs = self.graph.input_types(node)
         outputs = [self.graph.type_of(name) for name in node.outputs]
-        if not any(map(_is_half, inputs)) or not any(map(_is_half, outputs)) or isinstance(node.op, Cast):
+        if not any(map(self._goes, inputs)) or not any(map(self._goes, outputs)) or isinstance(node.op, Cast):
             return False
         try:
-            made = node.op.infer(*map(_in_float32, inputs))
+            made = node.op.infer(*map(self._type_in_float32, inputs))
         except CenoteError:
             return False
         for given, wanted in zip(made, outputs, strict=False):
-            expected = _in_float32(wanted)
+            expected = self._type_in_float32(wanted)
             if expected is not None and (given.dtype, given.shape) != (expected.dtype, expected.shape):
                 return False
         names = tuple(
-            self._in_float32(name) if _is_half(kind) else name
+            self._in_float32(name) if self._goes(kind) else name
             for name, kind in zip(node.inputs, inputs, strict=True)
         )
         results = tuple(
-            self._fresh(name) if _is_half(kind) else name
+            self._fresh(name) if self._goes(kind) else name
             for name, kind in zip(node.outputs, outputs, strict=True)
         )
         self.nodes.append(replace(node, inputs=names, outputs=results))
         return True
+
+    def _cast(self, node: Node) -> bool:
+        """A cast between float32 and float64, where the latter is put in float32: none at all. Casts to 16 bits round,
+        as the model asks for."""
+        if not isinstance(node.op, Cast) or not node.inputs[0]:
+            return False
+        source, result = self.graph.type_of(node.inputs[0]), self.graph.type_of(node.outputs[0])
+        assert source is not None
+        assert result is not None
+        if source.dtype == FLOAT32 and result.dtype == np.float64 and self._goes(result):
+            self.wide[node.outputs[0]] = node.inputs[0]
+            self.made.add(node.outputs[0])
+            return True
+        if source.dtype == np.float64 and self._goes(source) and result.dtype == FLOAT32:
+            self.nodes.append(replace(node, inputs=(self._in_float32(node.inputs[0]),)))
+            return True
+        return False
+
+    def _goes(self, kind: TensorType | None) -> bool:
+        return _is_float(kind, self.sizes)
+
+    def _type_in_float32(self, kind: TensorType | None) -> TensorType | None:
+        """The type in float32, if it is one of those that are put in it."""
+        if kind is None or not self._goes(kind):
+            return kind
+        value = None if kind.value is None else kind.value.astype(np.float32)
+        return TensorType(FLOAT32, kind.shape, value)
 
     def _fresh(self, name: str) -> str:
         """The name of a node's output in float32."""
@@ -115,15 +149,7 @@ class _Widener:
         return self.wide[name]
 
     def _narrowed(self, name: str) -> None:
-        """Make the value of 16 bits, if there is none so far."""
+        """Make the value in its own type, if there is none so far."""
         if name in self.made:
             self.made.remove(name)
             self.nodes.append(Node(Cast(self.graph.types[name].dtype), (self.wide[name],), (name,), label=""))
-
-
-def _in_float32(kind: TensorType | None) -> TensorType | None:
-    """The type in float32, if it is one of 16-bit floats."""
-    if kind is None or not _is_half(kind):
-        return kind
-    value = None if kind.value is None else kind.value.astype(np.float32)
-    return TensorType(FLOAT32, kind.shape, value)

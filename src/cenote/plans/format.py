@@ -30,9 +30,10 @@ from cenote.core.target import Target
 from cenote.core.types import Declared
 from cenote.core.version import __version__
 from cenote.runtime.formulas import Formulas
-from cenote.runtime.program import Program, Workplaces
+from cenote.runtime.program import Program
 from cenote.runtime.steps import KernelStep
 from cenote.runtime.template import Template
+from cenote.runtime.workplaces import Workplaces
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
@@ -180,6 +181,7 @@ _POSITION = re.compile(r"\{\{(\d+)\}\}")
 class StoredModel:
     """What a plan file holds: plans for sets of input shapes and for classes of sizes, and how the model was loaded.
 
+    `pins` are algorithms that were said, by nodes, `rewrites` those of the graph that were asked for.
     `tails` are what follows plans, by their shapes, where shapes depend on content.
     `source` is where the model that it was made from lay ("" for unknown), `content` the digest of that model, and
     `external` names the files beside it that hold its weights, with the digest of each. `metadata` are the file's own
@@ -197,6 +199,8 @@ class StoredModel:
     source: str = ""
     content: str = ""
     external: Mapping[str, str] = field(default_factory=dict)
+    pins: Mapping[str, str] = field(default_factory=dict)
+    rewrites: tuple[str, ...] = ()
     about: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.core.errors import CapacityError, CenoteError, MissingFileError, ModelError
 from cenote.core.files import open_regular
-from cenote.core.options import PRECISIONS, WEIGHTS
+from cenote.core.options import PRECISIONS, REWRITES, WEIGHTS
 from cenote.plans import fingerprint, format, records, templates
 from cenote.plans.format import (
     MAGIC,
@@ -118,6 +118,12 @@ def shapes_of(record: Any) -> tuple[tuple[int, ...], ...]:
     )
 
 
+def treated(header: Mapping[str, Any]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The algorithms that were said, by nodes, and the rewrites that were asked for."""
+    rewrites = records.items(header["rewrites"], "rewrites")
+    return records.texts(header["pins"], "algorithms"), tuple(records.text(x, "a rewrite") for x in rewrites)
+
+
 class _Reader:
     def __init__(self, content: mmap.mmap, header: dict[str, Any], start: int, handle: int) -> None:
         self.content, self.header, self.start = content, header, start
@@ -166,7 +172,12 @@ class _Reader:
         fields = {
             name: records.text(header[name], name) for name in ("precision", "weights", "source", "content")
         }
-        if fields["precision"] not in PRECISIONS or fields["weights"] not in WEIGHTS:
+        pins, rewrites = treated(header)
+        if (
+            fields["precision"] not in PRECISIONS
+            or fields["weights"] not in WEIGHTS
+            or not set(rewrites) <= set(REWRITES)
+        ):
             records.refuse("it names unknown options")
         external = records.texts(header["external"], "files with weights")
         metadata = records.texts(header["metadata"], "metadata")
@@ -179,6 +190,8 @@ class _Reader:
             sized=sized,
             tails=tails,
             external=external,
+            pins=pins,
+            rewrites=rewrites,
             about=about,
             **fields,
         )

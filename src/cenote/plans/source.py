@@ -13,17 +13,20 @@ from cenote.core.files import open_regular
 from cenote.plans import fingerprint, records
 from cenote.plans.cache import CacheEntry
 from cenote.plans.format import StoredModel
-from cenote.plans.reader import MALFORMED, header_of, mapped, shapes_of
+from cenote.plans.reader import MALFORMED, header_of, mapped, shapes_of, treated
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a plan file was made from: the model's path and digest, those of its weights' files, options, shapes."""
+    """What a plan file was made from: the model's path and digest, those of its weights' files, options, shapes.
+    `pins`, `rewrites` as in `StoredModel`."""
 
     path: str
     content: str
     external: Mapping[str, str]
     options: Mapping[str, Any]
+    pins: Mapping[str, str]
+    rewrites: tuple[str, ...]
     shapes: tuple[tuple[tuple[int, ...], ...], ...]
 
 
@@ -40,6 +43,7 @@ def source_of(path: str | os.PathLike[str]) -> Source | None:
             records.text(header["content"], "the source's digest"),
             records.texts(header["external"], "files with weights"),
             {name: records.text(header[name], name) for name in ("precision", "weights")},
+            *treated(header),
             tuple(shapes_of(record) for record in (*header["plans"], *header["sized"])),
         )
     except (OSError, MemoryError, CenoteError, *MALFORMED):

@@ -60,6 +60,7 @@ def write(
         "outputs": [_declared_record(d) for d in model.outputs], "metadata": dict(model.metadata),
         "about": dict(model.about),
         "precision": model.precision, "weights": model.weights,
+        "pins": dict(model.pins), "rewrites": list(model.rewrites),
         "source": model.source, "content": model.content, "external": dict(model.external),
         "plans": stored, "sized": sized, "descriptions": [len(text) for text in texts],
         "kernels": {symbol: len(code) for symbol, code in objects.items()},

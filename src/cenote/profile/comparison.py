@@ -3,7 +3,8 @@
 A step's time is the mean of the quieter half of its blocks of calls, and its noise how far those differ, in both
 profiles, with what two loads of one model differ by for no reason (memory lies elsewhere) and what a busy machine adds.
 A step has changed when it differs by more than that, beside what all steps have in common (`drift`: another clock), and
-when the latency notices: differences of less than 0.08 % of it are left out.
+when the latency notices: differences of less than 0.08 % of it are left out. Where steps are few, what they have in
+common cannot be told from a change, and counts as one.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ _NOTICED = 0.0008  # of the latency
 _SURE = 5.0  # times the noise: one false alarm in a million steps, were the noise normal
 _FEW_BLOCKS = 4  # below which nothing is known of the noise
 _NOTABLE_DRIFT = 0.02
+_FEW_STEPS = 5  # below which the median of all says nothing of what they have in common
+_COMMON = 0.3  # of the latency: less, and these are two models
+_NOTABLE_SHARE = 0.02  # of the latency: steps whose noise says what the comparison could have seen
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,9 @@ class StepChange:
 @dataclass(frozen=True)
 class Comparison:
     """What two profiles say of one model. `wall_ms` before and after; `drift`: what all steps have in common, relative;
-    `steps` of both; titles of those that only one has."""
+    `steps` of both; titles of those that only one has. `otherwise`: what else was not the same (inputs, threads, the
+    processor). `least_change`: relative; half of the steps of 2 % of the latency and more would have shown a smaller
+    one, half not; None where there is no such step in both."""
 
     models: tuple[str, str]
     wall_ms: tuple[float, float]
@@ -58,6 +64,8 @@ class Comparison:
     steps: tuple[StepChange, ...]
     removed: tuple[str, ...]
     added: tuple[str, ...]
+    otherwise: tuple[str, ...] = ()
+    least_change: float | None = None
 
     @property
     def changes(self) -> tuple[StepChange, ...]:
@@ -83,7 +91,7 @@ def compare_profiles(before: Profile, after: Profile) -> Comparison:
     pairs = [*_pairs(before.steps, after.steps)]
     known = [(a, b) for a, b in pairs if _quiet(a) > 0 and _quiet(b) > 0]
     ratios = [math.log(_quiet(b) / _quiet(a)) for a, b in known if a.share > 0.002]
-    drift = float(np.median(ratios)) if ratios else 0.0
+    drift = float(np.median(ratios)) if len(ratios) >= _FEW_STEPS else 0.0
     busy = max(each.environment.foreign_cores or 0.0 for each in (before, after))
     least = _NOTICED * min(before.wall_ms, after.wall_ms)
     steps = tuple(_change(a, b, drift, _FOREIGN * busy, least) for a, b in known)
@@ -95,7 +103,38 @@ def compare_profiles(before: Profile, after: Profile) -> Comparison:
         steps=steps,
         removed=tuple(step.title for step in before.steps if step.index not in matched_a),
         added=tuple(step.title for step in after.steps if step.index not in matched_b),
+        otherwise=tuple(_otherwise(before, after, sum(a.share for a, _ in pairs))),
+        least_change=_least_change(
+            [each for each, (a, _) in zip(steps, known, strict=True) if a.share > _NOTABLE_SHARE]
+        ),
     )
+
+
+_SAME = ("inputs", "threads", "precision", "processor", "target", "version")
+
+
+def _otherwise(before: Profile, after: Profile, common: float) -> Iterator[str]:
+    """What a comparison of one model's steps takes for granted, where it is not so. `common`: the part of the first
+    latency that is of steps which both have."""
+    if common < _COMMON:
+        yield f"the model ({common:.0%} of {before.model} is of steps that {after.model} has too)"
+    for name in _SAME:
+        first, second = getattr(before, name), getattr(after, name)
+        if first != second:
+            yield f"{name} {_shown(first)} and {_shown(second)}"
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _threshold(noise: float) -> float:
+    """The logarithm of the least change that is more than noise."""
+    return max(math.log1p(_LEAST), _SURE * noise)
+
+
+def _least_change(steps: Sequence[StepChange]) -> float | None:
+    return math.expm1(float(np.median([_threshold(step.noise) for step in steps]))) if steps else None
 
 
 def _pairs(before: Sequence[StepStats], after: Sequence[StepStats]) -> Iterator[tuple[StepStats, StepStats]]:
@@ -135,7 +174,7 @@ def _change(a: StepStats, b: StepStats, drift: float, foreign: float, least: flo
     noise = math.sqrt(_noise(a) ** 2 + _noise(b) ** 2 + _LOADS**2 + moment**2 + foreign**2)
     algorithms = a.algorithm, b.algorithm
     noticed = abs(math.expm1(change)) * before > least
-    beyond = noticed and abs(change) > max(math.log1p(_LEAST), _SURE * noise)
+    beyond = noticed and abs(change) > _threshold(noise)
     changed = beyond or algorithms[0] != algorithms[1]
     return StepChange(
         (a.index, b.index), a.title, algorithms, before, after, math.expm1(change), noise, changed
@@ -145,11 +184,18 @@ def _change(a: StepStats, b: StepStats, drift: float, foreign: float, least: flo
 def _lines(found: Comparison) -> Iterator[str]:
     before, after = found.wall_ms
     yield f"{found.models[1]}: {milliseconds(before)} before, {milliseconds(after)} after ({after / before - 1:+.1%})"
+    if found.otherwise:
+        yield f"not the same: {'; '.join(found.otherwise)}"
     if abs(found.drift) > _NOTABLE_DRIFT:
         yield f"all steps have in common {found.drift:+.1%} (the machine's clock or mood); changes are beside that"
     changes = found.changes
-    if not changes:
-        yield f"no step has changed ({len(found.steps)} compared)"
+    if not found.steps:
+        yield "no step in common: are these profiles of one model?"
+    elif not changes:
+        seen = (
+            "" if found.least_change is None else f"; {found.least_change:.0%} and more of a step would show"
+        )
+        yield f"no step has changed ({len(found.steps)} compared{seen})"
     for step in changes:
         names = step.algorithms
         how = names[0] if names[0] == names[1] else f"{names[0]} -> {names[1]}"

@@ -12,10 +12,12 @@ from cenote.profile.fields import (
     ArenaBlock,
     Finding,
     Kind,
+    Pin,
     ProfileFields,
     Rival,
     Span,
     StepStats,
+    Treatment,
 )
 from cenote.profile.page import fragment, page
 from cenote.profile.plain import from_plain, to_plain
@@ -27,10 +29,12 @@ __all__ = [
     "ArenaBlock",
     "Finding",
     "Kind",
+    "Pin",
     "Profile",
     "Rival",
     "Span",
     "StepStats",
+    "Treatment",
 ]
 
 SCHEMA = "cenote.profile/1"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import resource
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cenote.core.target import physical_cores
+from cenote.core.target import control_groups, cpu_quota, physical_cores
 
-_CGROUP = Path("/sys/fs/cgroup")
 _BUSY = (
     1,
     2,
@@ -30,8 +30,8 @@ class Environment:
     the hypervisor gave to others. `throttled_ms`, `throttled_periods`: the cgroup's quota was used up. `run_queue_ms`:
     threads of this process were ready and had no core. `minor_faults` (first touches of memory), `major_faults` (read
     from disk), `preemptions` (another thread took the core), `migrations` (calls in which a thread ran on more than one
-    CPU, of those recorded). `clock_ghz`: before and after, of a busy core. `cpus`: that this process may use;
-    `quota_cores`: of its cgroup; `load`: threads that want a core, over a minute.
+    CPU, of those recorded). `clock_ghz`: before and after, of a busy core. `cpus`: that this process may use, `online`:
+    that the machine has; `quota_cores`: of its cgroup; `load`: threads that want a core, over a minute.
     """
 
     seconds: float
@@ -49,6 +49,7 @@ class Environment:
     quota_cores: float | None = None
     load: float | None = None
     clock_ghz: tuple[float, float] | None = None
+    online: int | None = None
 
 
 class Watch:
@@ -84,7 +85,7 @@ class Watch:
             run_queue_ms=None if queue is None or self._queue is None else max(0.0, queue - self._queue) * 1e3,
             minor_faults=usage.ru_minflt - self._usage.ru_minflt, major_faults=usage.ru_majflt - self._usage.ru_majflt,
             preemptions=usage.ru_nivcsw - self._usage.ru_nivcsw, migrations=migrations,
-            quota_cores=quota_cores(), load=load, clock_ghz=clock_ghz,
+            quota_cores=_quota(), load=load, clock_ghz=clock_ghz, online=os.cpu_count(),
         )  # fmt: skip
 
 
@@ -120,27 +121,21 @@ def run_queue_seconds() -> float | None:
 
 
 def _throttling() -> tuple[int, float] | None:
-    """Periods in which this process's cgroup ran out of its quota, and the seconds it was stopped."""
-    for path, scale in (
-        (_CGROUP / "cpu.stat", 1e-6),
-        (_CGROUP / "cpu" / "cpu.stat", 1e-9),
-        (_CGROUP / "cpu,cpuacct" / "cpu.stat", 1e-9),
-    ):
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            lines = dict(line.split() for line in path.read_text().splitlines())
-            key = "throttled_usec" if "throttled_usec" in lines else "throttled_time"
-            return int(lines["nr_throttled"]), int(lines[key]) * scale
+    """Periods in which one of the process's control groups ran out of its quota, and the seconds it was stopped, added
+    up over the CPUs that it ran on."""
+    found = [each for folder in control_groups() if (each := _throttled(folder)) is not None]
+    return (sum(each[0] for each in found), sum(each[1] for each in found)) if found else None
+
+
+def _throttled(folder: Path) -> tuple[int, float] | None:
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        lines = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
+        newer = "throttled_usec" in lines
+        seconds = int(lines["throttled_usec"]) / 1e6 if newer else int(lines["throttled_time"]) / 1e9
+        return int(lines["nr_throttled"]), seconds
     return None
 
 
-def quota_cores() -> float | None:
-    """Cores that the cgroup's quota allows (version 2, else 1); None where there is no quota or no cgroup."""
-    with contextlib.suppress(OSError, ValueError):
-        quota, period = (_CGROUP / "cpu.max").read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    for folder in ("cpu", "cpu,cpuacct"):
-        with contextlib.suppress(OSError, ValueError):
-            limit = int((_CGROUP / folder / "cpu.cfs_quota_us").read_text())
-            length = int((_CGROUP / folder / "cpu.cfs_period_us").read_text())
-            return None if limit < 0 else limit / length
-    return None
+def _quota() -> float | None:
+    quota = cpu_quota()
+    return quota if math.isfinite(quota) else None

@@ -5,9 +5,10 @@ Times are milliseconds of one call of the model, unless a name says otherwise. W
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
+from cenote.core.options import Denormals, Precision, Rewrite, Weights
 from cenote.profile.environment import Environment
 from cenote.profile.roofs import Roofs
 
@@ -101,6 +102,64 @@ class StepStats:
         """The node, or what else the step is for."""
         return self.node or self.algorithm
 
+    @property
+    def how(self) -> str:
+        """The algorithm of a kernel, else the kind of step."""
+        return self.algorithm if self.kind == "kernel" else "host" if self.kind == "between" else self.kind
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A node and the name of the algorithm that is to compute it, both as `print(model.plan)` shows them."""
+
+    node: str
+    algorithm: str
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What can be changed in the way a model is loaded: options of `cenote.load`, rewrites of its graph, algorithms.
+    None, or nothing, leaves a thing as it is."""
+
+    threads: int | None = None
+    precision: Precision | None = None
+    weights: Weights | None = None
+    denormals: Denormals | None = None
+    rewrites: tuple[Rewrite, ...] = ()
+    pins: tuple[Pin, ...] = ()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What is changed, by name; `pins` as algorithms by nodes."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        changed = {name: value for name, value in found.items() if value not in (None, ())}
+        return {**changed, **({"pins": {pin.node: pin.algorithm for pin in self.pins}} if self.pins else {})}
+
+    @property
+    def changes_results(self) -> bool:
+        """Whether results may change by more than rounding in float32 does."""
+        lossy = self.precision, self.weights, self.denormals
+        return any(value is not None for value in lossy) or "float32" in self.rewrites
+
+    def __str__(self) -> str:
+        given = [
+            f'`{name}="{value}"`' if isinstance(value, str) else f"`{name}={value}`"
+            for name, value in self.options.items()
+            if name not in ("rewrites", "pins")
+        ]
+        parts = [f"load with {', '.join(given)}"] if given else []
+        parts += [_REWRITTEN[name] for name in self.rewrites]
+        parts += [f"compute {pin.node} by {pin.algorithm}" for pin in self.pins[:_FEW]]
+        parts += [f"and {len(self.pins) - _FEW} more layers likewise"] if len(self.pins) > _FEW else []
+        return ", ".join(parts)
+
+
+_FEW = 3  # pins that are named
+_REWRITTEN: dict[str, str] = {
+    "float32": "compute float64 in float32",
+    "space_to_batch": "compute dilated convolutions as plain ones of every d-th row and column",
+}
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -108,7 +167,8 @@ class Finding:
 
     `share` of the latency that these take; `evidence` in words and numbers; `confidence` from 0 to 1; `action`: what to
     do. `gain_ms`: predicted milliseconds of the whole latency (low, mid, high), None where none can be predicted;
-    `measured_gain_ms` where the action was tried.
+    `measured_gain_ms` where the action was tried. `treatments` are what `Model.treat` may try: one or the other, the
+    first being what `gain_ms` is about; none where only a person can act.
     """
 
     cause: str
@@ -119,6 +179,7 @@ class Finding:
     action: str
     gain_ms: tuple[float, float, float] | None = None
     measured_gain_ms: float | None = None
+    treatments: tuple[Treatment, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,102 +2,175 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from cenote.profile import pictures
 from cenote.profile.fields import Finding, ProfileFields, StepStats
-from cenote.profile.table import accounts_of, head, milliseconds, row
+from cenote.profile.style import ACCOUNTS, STYLE, WAIT, colours
+from cenote.profile.table import HEADS, accounts_of, disturbances, milliseconds, row
 
-_MOST_STEPS = 600  # rows of the table of a page
+_MOST_STEPS, _SHOWN_STEPS = 600, 20  # rows of the table of a page; those that are not folded away
 _LONGEST = 120  # letters of an operator
 _FEW_STEPS = 15  # of a notebook's
-_COLUMNS = ("step", "node", "algorithm", "ms", "share", "busy", "Gop/s", "executed", "GB/s", "roof")
-_STYLE = """
-:root { color-scheme: light dark }
-.cenote { font: 14px/1.45 system-ui, sans-serif; max-width: 1000px; margin: 1.5em auto; padding: 0 1em }
-.cenote h1 { font-size: 1.3em } .cenote h2 { font-size: 1.05em; margin: 1.6em 0 .4em }
-.cenote pre { font: 13px/1.5 ui-monospace, monospace; white-space: pre-wrap }
-.cenote table { border-collapse: collapse; font-size: 13px; width: 100% }
-.cenote th, .cenote td { text-align: left; padding: .15em .6em .15em 0; border-bottom: 1px solid #8884;
-  overflow-wrap: anywhere }
-.cenote th:nth-child(n+4), .cenote td:nth-child(n+4) { text-align: right; white-space: nowrap }
-.cenote .key span { display: inline-block; width: .8em; height: .8em; margin: 0 .4em 0 1em; border-radius: 2px }
-.cenote svg text { font: 12px system-ui, sans-serif; fill: currentColor }
-.cenote svg .grid { stroke: #8883 } .cenote svg .roof { stroke: currentColor; stroke-width: 1.5 }
-"""
+_MOST_COLOURS = 8  # that the key of a picture explains
 
 
 def page(profile: ProfileFields) -> str:
     """The whole page."""
     title = escape(f"{profile.model}: where the time goes")
-    body = "".join(f"<h2>{escape(name)}</h2>{content}" for name, content in _sections(profile) if content)
+    body = "".join(
+        f"<section><h2>{escape(name)}</h2>{content}</section>"
+        for name, content in _sections(profile)
+        if content
+    )
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
-        f'</head><body><main class="cenote"><h1>{title}</h1>{_head(profile)}{body}</main></body></html>\n'
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<title>{title}</title><style>{STYLE}</style></head><body><main class="cenote">'
+        f"<h1>{title}</h1>{_head(profile)}{body}</main></body></html>\n"
     )
 
 
 def fragment(profile: ProfileFields) -> str:
     """The accounts, the findings and the heaviest steps."""
-    steps = sorted(profile.steps, key=lambda step: -step.ms)[:_FEW_STEPS]
-    content = _head(profile) + _findings(profile.findings) + _table(steps)
-    return f'<style>{_STYLE}</style><div class="cenote">{content}</div>'
+    steps = _heaviest(profile)[:_FEW_STEPS]
+    content = (
+        f"<h1>{escape(profile.model)}</h1>" + _head(profile) + _findings(profile.findings) + _table(steps)
+    )
+    return f'<style>{STYLE}</style><div class="cenote">{content}</div>'
 
 
 def _sections(profile: ProfileFields) -> Iterator[tuple[str, str]]:
     yield "Findings", _findings(profile.findings)
-    yield "Roofline (rings: operations of the operator, discs: executed)", pictures.roofline(profile)
-    yield "Threads, in one call of median length", pictures.threads(profile)
-    steps = sorted(profile.steps, key=lambda step: -step.ms)
-    yield "Steps, heaviest first", _table(steps[:_MOST_STEPS])
-    yield "Memory over time", pictures.arena(profile)
+    yield (
+        "Roofline",
+        _picture(
+            pictures.roofline(profile),
+            "Discs: operations that the kernel of a step executes. Rings: those of its operator, of which Winograd's "
+            "algorithm needs fewer. Lines: what this machine can do. Large marks take more time.",
+            _algorithms(profile),
+        ),
+    )
+    yield (
+        "Threads, in one call of median length",
+        _picture(pictures.threads(profile), "", [*_algorithms(profile), ("waiting", WAIT)]),
+    )
+    yield "Steps, heaviest first", _steps(profile)
+    yield "Memory over time", _picture(
+        pictures.arena(profile), "Buffers of intermediate values: from left to right the steps that need them, upwards "
+        "their place.", ()
+    )  # fmt: skip
     yield "Environment while it was measured", _environment(profile)
 
 
 def _head(profile: ProfileFields) -> str:
-    keys = "".join(
-        f'<span style="background:{pictures.COLOURS[name]}"></span>{name} {milliseconds(value)}'
+    warnings = "".join(f'<p class="warn">{escape(line)}</p>' for line in disturbances(profile))
+    notes = "".join(f"<p>{escape(note)}</p>" for note in profile.notes)
+    what = f"{', '.join(profile.inputs)}; {profile.threads} thread(s), precision {profile.precision}"
+    where = f"{profile.processor}, {profile.target}; cenote {profile.version}"
+    total = profile.accounts.total
+    measured = f"±{profile.spread:.1%}, {profile.calls} calls; the parts add up to {milliseconds(total)}"
+    key = [
+        (f"{name} {milliseconds(value)} ({value / total:.1%})", ACCOUNTS[name])
         for name, value in accounts_of(profile)
+        if value
+    ]
+    return (
+        f'<p class="faint">{escape(what)}<br>{escape(where)}</p>'
+        f'<p><span class="big">{escape(milliseconds(profile.wall_ms))}</span> '
+        f'<span class="faint">{escape(measured)}</span></p>'
+        f"{warnings}{notes}{_bar(profile)}{_key(key)}"
     )
-    text = escape("\n".join(head(profile)))
-    return f'<pre>{text}</pre>{pictures.bar(profile)}<p class="key">{keys}</p>'
+
+
+def _bar(profile: ProfileFields) -> str:
+    """The accounts side by side."""
+    parts = "".join(
+        f'<i style="flex:{value / profile.accounts.total:.5f};background:{ACCOUNTS[name]}">{name}</i>'
+        for name, value in accounts_of(profile)
+        if value
+    )
+    return f'<div class="bar">{parts}</div>'
+
+
+def _picture(svg: str, words: str, key: Iterable[tuple[str, str]]) -> str:
+    """A picture that stays readable on a narrow screen, what it shows, and what its colours mean."""
+    if not svg:
+        return ""
+    said = f'<p class="faint">{escape(words)}</p>' if words else ""
+    return f'{said}<div class="scroll">{svg}</div>{_key(key)}'
+
+
+def _key(entries: Iterable[tuple[str, str]]) -> str:
+    items = "".join(
+        f'<span><i style="background:{colour}"></i>{escape(name)}</span>' for name, colour in entries
+    )
+    return f'<p class="key">{items}</p>' if items else ""
+
+
+def _algorithms(profile: ProfileFields) -> list[tuple[str, str]]:
+    found = [(name, colour) for name, colour in colours(profile).items() if name]
+    return [
+        *found[:_MOST_COLOURS],
+        *([("others", found[_MOST_COLOURS][1])] if len(found) > _MOST_COLOURS else []),
+    ]
 
 
 def _findings(findings: tuple[Finding, ...]) -> str:
     items = "".join(
-        f"<li><b>{escape(found.cause)}</b> ({found.share:.1%}, confidence {found.confidence:.0%}): "
-        f"{escape(found.evidence)}<br>{escape(found.action)}{_gain(found)}</li>"
+        f"<li><b>{escape(found.cause)}</b>: {found.share:.0%} of the latency, confidence {found.confidence:.0%}"
+        f"{_gain(found)}<br>{escape(found.evidence)}<br>Do: {escape(found.action)}</li>"
         for found in findings
     )
-    return f"<ul>{items}</ul>" if items else ""
+    return f"<ol>{items}</ol>" if items else ""
 
 
 def _gain(found: Finding) -> str:
     measured = found.measured_gain_ms
-    tried = "" if measured is None else f"; measured {milliseconds(measured)}"
+    tried = "" if measured is None else f"; tried: <b>{_signed(measured)}</b>"
     if found.gain_ms is None:
         return tried
-    low, middle, high = map(milliseconds, found.gain_ms)
-    return escape(f" — gain {middle} ({low} to {high}){tried}")
+    low, middle, high = map(_signed, found.gain_ms)
+    return f"; would gain <b>{middle}</b> ({low} to {high}){tried}"
 
 
-def _table(steps: list[StepStats]) -> str:
-    heads = "".join(f"<th>{name}</th>" for name in _COLUMNS)
+def _signed(value: float) -> str:
+    return f"{'-' if value < 0 else ''}{milliseconds(abs(value))}"
+
+
+def _heaviest(profile: ProfileFields) -> list[StepStats]:
+    return sorted(profile.steps, key=lambda step: -step.ms)
+
+
+def _steps(profile: ProfileFields) -> str:
+    """The heaviest at once, the others folded away."""
+    steps = _heaviest(profile)[:_MOST_STEPS]
+    first, rest = steps[:_SHOWN_STEPS], steps[_SHOWN_STEPS:]
+    share = sum(step.share for step in rest)
+    more = f"<details><summary>{len(rest)} more steps, {share:.1%} of the latency</summary>{_table(rest)}</details>"
+    return _table(first) + (more if rest else "")
+
+
+def _table(steps: Sequence[StepStats]) -> str:
+    heads = "".join(f"<th>{name}</th>" for name in HEADS)
+    most = max((step.share for step in steps), default=0.0) or 1.0
     rows = "".join(
-        f'<tr title="{escape(step.op[:_LONGEST])}">{"".join(f"<td>{escape(cell)}</td>" for cell in row(step))}</tr>'
+        f'<tr title="{escape(step.op[:_LONGEST])}" style="--part:{100 * step.share / most:.0f}%">'
+        f"{''.join(f'<td>{escape(cell)}</td>' for cell in row(step))}</tr>"
         for step in steps
     )
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+    table = f'<table class="steps"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+    return f'<div class="scroll">{table}</div>'
 
 
 def _environment(profile: ProfileFields) -> str:
     found = profile.environment
     rows = "".join(
-        f"<tr><td>{escape(name.replace('_', ' '))}</td><td>{escape(_shown(getattr(found, name)))}</td></tr>"
+        f"<div><dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_shown(getattr(found, name)))}</dd></div>"
         for name in found.__dataclass_fields__
     )
-    return f"<table>{rows}</table>"
+    return f'<dl class="pairs">{rows}</dl>'
 
 
 def _shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Pictures of a profile as SVG: accounting bar, roofline, what each thread did when, what lies where in memory."""
+"""Pictures of a profile as SVG: roofline, what each thread did when, what lies where in memory."""
 
 from __future__ import annotations
 
@@ -8,35 +8,15 @@ from html import escape
 
 from cenote.profile.fields import ProfileFields, Span, StepStats
 from cenote.profile.roofs import Roofs
-from cenote.profile.table import accounts_of, milliseconds
+from cenote.profile.style import ACCOUNTS, WAIT, colours
+from cenote.profile.table import milliseconds
 
 _WIDTH = 960
 _LEFTMOST, _LOWEST = 0.03, 0.5  # of the roofline: what is less stands at the edge
 _MOST_POINTS, _MOST_BLOCKS = 250, 800  # steps of the roofline, buffers
 _LONGEST = 100  # letters of a label
 _MOST_SPANS = 2500  # that a page shows; neighbours of one step are drawn as one
-COLOURS = {
-    "kernels": "#2a9d8f",
-    "waits": "#e9a23b",
-    "driver": "#8d6fd1",
-    "host": "#d1495b",
-    "python": "#7a8794",
-}
-_PALETTE = ("#2a9d8f", "#3d7ea6", "#6a994e", "#9c6644", "#bc5090", "#577590", "#43aa8b", "#a98467")
-_WAIT = "#e9a23b55"
-
-
-def bar(profile: ProfileFields) -> str:
-    """The accounts side by side."""
-    total, x, parts = profile.accounts.total, 0.0, []
-    for name, value in accounts_of(profile):
-        width = _WIDTH * value / total
-        label = f"{name} {milliseconds(value)}, {value / total:.1%}"
-        parts.append(_rect(x, 0, width, 26, COLOURS[name], label))
-        if width > 8 * len(name):
-            parts.append(_text(x + 6, 18, name, "fill:#fff"))
-        x += width
-    return _svg(_WIDTH, 26, parts)
+_BUFFERS = ("#2a9d8f", "#3d85c6", "#7aa95c", "#a9714b", "#b5638f", "#5f9ea8")
 
 
 def roofline(profile: ProfileFields) -> str:
@@ -52,9 +32,14 @@ def roofline(profile: ProfileFields) -> str:
         (_LOWEST, 2 * max(peak, *(y for _, y, *_ in points))),
     )
     parts = [*axes.frame(), *_roof_lines(roofs, profile.threads, peak, axes)]
+    colour = colours(profile)
     for x, y, executed, step in points:
         size = 2.5 + 14 * math.sqrt(step.share)
-        style = f"fill:{_colour(step)};fill-opacity:.75" if executed else f"fill:none;stroke:{_colour(step)}"
+        style = (
+            f"fill:{colour[step.how]};fill-opacity:.75"
+            if executed
+            else f"fill:none;stroke:{colour[step.how]}"
+        )
         kind = "executed" if executed else "effective"
         label = (
             f"{step.title}, {step.algorithm}: {y:.1f} Gop/s {kind}, {x:.2f} per byte, {milliseconds(step.ms)}"
@@ -97,21 +82,25 @@ class _Axes:
         for value in _decades(*self.up):
             yield _line(self.LEFT, self.y(value), _WIDTH - 10, self.y(value), "grid")
             yield _text(8, self.y(value) + 4, f"{value:g}")
-        yield _text(self.LEFT, self.HEIGHT + 34, "operations per byte; up: 1e9 operations per second")
+        yield _text(self.LEFT, self.HEIGHT + 34, "operations per byte →")
+        yield _text(self.LEFT + 6, 22, "↑ 1e9 operations per second", kind="label")
 
 
 def _roof_lines(roofs: Roofs, threads: int, peak: float, axes: _Axes) -> Iterator[str]:
     yield _line(axes.LEFT, axes.y(peak), _WIDTH - 10, axes.y(peak), "roof")
-    yield _text(_WIDTH - 190, axes.y(peak) - 6, f"multiply-adds {peak:.0f} Gop/s")
-    for each in roofs.bandwidth:
-        if each.threads != threads:
-            continue
+    yield _text(_WIDTH - 12, axes.y(peak) - 6, f"multiply-adds {peak:.0f} Gop/s", "text-anchor:end", "label")
+    lines = [each for each in roofs.bandwidth if each.threads == threads]
+    for each, part in zip(
+        lines, (0.7, 0.4, *(0.3,) * len(lines)), strict=False
+    ):  # so that close names stay apart
         low, high = axes.across
         speed = each.read.value
         start, end = max(low, axes.up[0] / speed), min(high, peak / speed)
         if start < end:
             yield _line(axes.x(start), axes.y(start * speed), axes.x(end), axes.y(end * speed), "roof")
-            yield _text(axes.x(start) + 6, axes.y(start * speed) - 10, f"{each.level} {speed:.0f} GB/s")
+            place = start * (end / start) ** part
+            name = f"{each.level} {speed:.0f} GB/s"
+            yield _text(axes.x(place), axes.y(place * speed) + 4, name, "text-anchor:middle", "label")
 
 
 def _decades(low: float, high: float) -> Iterator[float]:
@@ -126,6 +115,7 @@ def threads(profile: ProfileFields) -> str:
         return ""
     end = max(span.end_us for span in spans)
     count = 1 + max(span.thread for span in spans)
+    colour = colours(profile)
     parts = [_text(0, 22 + 34 * thread, f"thread {thread}") for thread in range(count)]
     for span in spans:
         step = profile.steps[span.step]
@@ -133,13 +123,15 @@ def threads(profile: ProfileFields) -> str:
             70 + (_WIDTH - 70) * span.begin_us / end,
             (_WIDTH - 70) * (span.end_us - span.begin_us) / end,
         )
-        colour = _WAIT if span.what == "wait" else COLOURS["host"] if span.what == "host" else _colour(step)
+        filled = (
+            WAIT if span.what == "wait" else ACCOUNTS["host"] if span.what == "host" else colour[step.how]
+        )
         what = "waits at" if span.what == "wait" else step.algorithm
         label = f"{what} {step.title}: {span.end_us - span.begin_us:.1f} µs from {span.begin_us:.1f}"
         faint = 0.7 if span.step % 2 else 1.0  # neighbours of one algorithm can be told apart
-        parts.append(_rect(x, 4 + 34 * span.thread, width, 28, colour, label, faint))
+        parts.append(_rect(x, 4 + 34 * span.thread, width, 28, filled, label, faint))
     parts.append(_text(70, 20 + 34 * count, "0"))
-    parts.append(_text(_WIDTH - 70, 20 + 34 * count, milliseconds(end / 1e3)))
+    parts.append(_text(_WIDTH, 20 + 34 * count, milliseconds(end / 1e3), "text-anchor:end"))
     return _svg(_WIDTH, 26 + 34 * count, parts)
 
 
@@ -172,14 +164,9 @@ def arena(profile: ProfileFields) -> str:
         label = (
             f"{block.name}: {block.nbytes:,} bytes at {block.offset:,}, steps {block.first} to {block.last}"
         )
-        parts.append(_rect(x, y, width, max(tall, 0.5), _PALETTE[index % len(_PALETTE)], label, 0.75))
-    parts.append(_text(0, height + 16, f"steps 0 to {steps - 1}; up: {top:,} bytes"))
+        parts.append(_rect(x, y, width, max(tall, 0.5), _BUFFERS[index % len(_BUFFERS)], label, 0.75))
+    parts.append(_text(0, height + 16, f"steps 0 to {steps - 1}; {top:,} bytes in all"))
     return _svg(_WIDTH, height + 24, parts)
-
-
-def _colour(step: StepStats) -> str:
-    """One per algorithm."""
-    return _PALETTE[sum(step.algorithm.encode()) % len(_PALETTE)]
 
 
 def _svg(width: int, height: int, parts: Sequence[str]) -> str:
@@ -198,8 +185,9 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
 
 
-def _text(x: float, y: float, text: str, style: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}"{f" style={chr(34)}{style}{chr(34)}" if style else ""}>{escape(text)}</text>'
+def _text(x: float, y: float, text: str, style: str = "", kind: str = "") -> str:
+    given = "".join(f' {name}="{value}"' for name, value in (("style", style), ("class", kind)) if value)
+    return f'<text x="{x:.1f}" y="{y:.1f}"{given}>{escape(text)}</text>'
 
 
 def _title(text: str) -> str:

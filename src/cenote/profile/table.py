@@ -9,7 +9,7 @@ from cenote.profile.fields import ProfileFields, StepStats
 TOP = 20  # steps that are shown
 _NODE, _ALGORITHM = 38, 18  # letters
 _NOTABLE_CORES = 0.1
-_HEADS = ("step", "node", "algorithm", "ms", "share", "busy", "Gop/s", "executed", "GB/s", "roof")
+HEADS = ("step", "node", "algorithm", "ms", "share", "busy", "Gop/s", "executed", "GB/s", "roof")
 
 
 def table(profile: ProfileFields, top: int = TOP) -> str:
@@ -68,8 +68,8 @@ def milliseconds(value: float) -> str:
 def _steps(profile: ProfileFields, top: int) -> Iterator[str]:
     steps = sorted(profile.steps, key=lambda step: -step.ms)
     shown = steps[: top or len(steps)]
-    rows = [_HEADS, *(row(step) for step in shown)]
-    widths = [max(len(cells[column]) for cells in rows) for column in range(len(_HEADS))]
+    rows = [HEADS, *(row(step) for step in shown)]
+    widths = [max(len(cells[column]) for cells in rows) for column in range(len(HEADS))]
     for cells in rows:
         padded = [
             cell.ljust(width) if column in (1, 2, 9) else cell.rjust(width)
@@ -85,15 +85,15 @@ def _steps(profile: ProfileFields, top: int) -> Iterator[str]:
 def row(step: StepStats) -> tuple[str, ...]:
     """What a table shows of a step."""
     return (
-        str(step.index), _cut(step.title, _NODE), _cut(_how(step), _ALGORITHM),
-        f"{step.ms:.4f}", f"{step.share:.1%}", balance(step), rate(step.operations, step),
+        str(step.index), _cut(step.title, _NODE), _cut(step.how, _ALGORITHM),
+        f"{step.ms:.{_digits(step.ms)}f}", f"{step.share:.1%}", balance(step), rate(step.operations, step),
         ratio(step), bandwidth(step), roof(step),
     )  # fmt: skip
 
 
-def _how(step: StepStats) -> str:
-    """The algorithm of a kernel, else the kind of step."""
-    return step.algorithm if step.kind == "kernel" else "host" if step.kind == "between" else step.kind
+def _digits(ms: float) -> int:
+    """Places behind the point: to the microsecond, for long steps less."""
+    return 4 if ms < 1 else 3 if ms < 100 else 1
 
 
 def balance(step: StepStats) -> str:

@@ -52,6 +52,12 @@ class HostStep:
     outputs: tuple[tuple[Slot, TensorType] | None, ...]
     where: str = ""  # how errors name it
 
+    @property
+    def looks(self) -> bool:
+        """Does it only look at rows of int64 in the arena, its one input, and has nothing to do where all of them start
+        with 0?"""
+        return getattr(self.operator, "looks", False)
+
     def run(self, arguments: Sequence[Array | None]) -> Sequence[Array]:
         """The results, as fresh arrays."""
         if not self.where:

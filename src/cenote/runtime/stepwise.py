@@ -59,7 +59,7 @@ class Stepwise(Instance):
             self._before(number)
             if isinstance(step, KernelStep):
                 first = row
-                while driver.run(team.address, self._table_address, first, row + 1):
+                while driver.run(team.address, self.table_address, first, row + 1):
                     first = -1
                 row += 1
             else:

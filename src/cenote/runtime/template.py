@@ -17,10 +17,11 @@ from cenote.core.cached import cached_property
 from cenote.core.types import Array, TensorType
 from cenote.runtime.formulas import Dimensions, Formulas
 from cenote.runtime.memory import address_of
-from cenote.runtime.program import Program, Workplaces
+from cenote.runtime.program import Program
 from cenote.runtime.records import Memory, Records
 from cenote.runtime.steps import HostOperator, HostStep, KernelStep, Slot, Step
 from cenote.runtime.threads import DriverAbi
+from cenote.runtime.workplaces import Workplaces
 
 
 @dataclass(frozen=True)

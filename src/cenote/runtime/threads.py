@@ -43,6 +43,7 @@ class DriverAbi:
         run: int,
         work: int,
         halt: int,
+        rounds: int,
         words: dict[str, int],
         size: int,
         team_size: int,
@@ -51,6 +52,10 @@ class DriverAbi:
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         self.run = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, number, number)(run)
         self.work = ctypes.CFUNCTYPE(None, pointer, number)(work)
+        self.rounds = ctypes.CFUNCTYPE(
+            ctypes.c_int, number, pointer, pointer, number, pointer, number, pointer, pointer, number
+        )(rounds)
+        self.run_address = run
         self.halt = ctypes.CFUNCTYPE(None, pointer, pointer, number, number, number)(halt)
         self.words = words
         self.size = size
@@ -207,6 +212,14 @@ def team_at_rest(threads: int, abi: DriverAbi) -> Team:
                 another.hire()
                 return another
     return family[caller // 64 % len(family)]  # identifiers are addresses
+
+
+def teams_are_taken(threads: int) -> bool:
+    """Whether a run on so many threads would have to wait: all teams that the cores hold are in a run."""
+    first = _teams.get(threads)
+    if first is None or len(first.family) < physical_cores() // threads:
+        return False
+    return all(each.runner for each in first.family)
 
 
 def _dismiss_all() -> None:

@@ -7,7 +7,7 @@ What is left is rounding, amplified on its way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from cenote.core.errors import FAULTS, CenoteError
@@ -15,9 +15,9 @@ from cenote.core.types import Array
 from cenote.graph.graph import Graph, Node
 from cenote.graph.interpreter import evaluate
 from cenote.passes.cleanup import eliminate_dead
-from cenote.verification.errors import ALLOWED, Arrays, relative_error, steps_of, widened
+from cenote.verification.errors import ALLOWED, Arrays, relative_error, steps_of
 from cenote.verification.production import excused, reference64
-from cenote.verification.stream import Feed, Stream
+from cenote.verification.stream import Feed, Recorded
 
 _SAME = 3e-5  # relative: what folded constants, rounded to float32, may change
 
@@ -31,13 +31,9 @@ class Fault:
     error: float
 
 
-def import_fault(
-    graph: Graph, feed: Feed, ends: Sequence[str], stream: Callable[[Sequence[str]], Stream]
-) -> Fault | None:
+def import_fault(graph: Graph, feed: Feed, ends: Sequence[str], theirs: Recorded) -> Fault | None:
     """The first of the nodes that lead to some values which gives another result on the peer's values than the peer."""
     part = eliminate_dead(graph.replace(outputs=tuple(ends)))
-    made = [name for node in part.nodes for name in node.outputs if name]
-    theirs = stream([*(declared.name for declared in part.inputs), *made])
     values: dict[str, Array] = dict(part.constants)
     for declared in part.inputs:
         name = declared.name
@@ -89,8 +85,8 @@ def is_optimised_wrongly(
 def _in_float64(graph: Graph, feed: Feed, value: str) -> Array:
     """A value by the references alone, without rounding in between."""
     part = eliminate_dead(graph.replace(outputs=(value,)))
-    values: dict[str, Array] = {name: _wide(array) for name, array in part.constants.items()}
-    values |= {declared.name: _wide(feed[declared.name]) for declared in part.inputs}
+    values: dict[str, Array] = dict(part.constants)  # each is widened where it is used: weights are many
+    values |= {declared.name: feed[declared.name] for declared in part.inputs}
     last = {name: index for index, node in enumerate(part.nodes) for name in node.inputs if name}
     for index, node in enumerate(part.nodes):
         outputs = reference64(node, [values[name] if name else None for name in node.inputs])
@@ -101,12 +97,6 @@ def _in_float64(graph: Graph, feed: Feed, value: str) -> Array:
             if name and last[name] == index and name != value:
                 del values[name]
     return values[value]
-
-
-def _wide(array: Array) -> Array:
-    wide = widened(array)
-    assert wide is not None
-    return wide
 
 
 def turned(

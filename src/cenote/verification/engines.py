@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,18 +26,26 @@ class OnnxRuntime:
         import onnxruntime  # type: ignore[import-untyped]  # it has no types
 
         source = subject.source
-        model = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(os.fspath(source))
+        model = (
+            onnx.load_from_string(source)
+            if isinstance(source, bytes)
+            else onnx.load(os.fspath(source), load_external_data=False)
+        )
         graph = model.graph
         given = {output.name for output in graph.output}
         made = [name for node in graph.node for name in node.output if name]
-        graph.output.extend(onnx.ValueInfoProto(name=name) for name in made if name not in given)
+        further = onnx.ModelProto()
+        further.graph.output.extend(onnx.ValueInfoProto(name=name) for name in made if name not in given)
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 4
+        has_files = any(each.HasField("data_location") and each.data_location for each in graph.initializer)
+        del model, graph  # one copy less beside the session's
         try:
-            content = model.SerializeToString()
-            del model, graph  # one copy less beside the session's
-            self.session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
+            if has_files:  # whose place is said from the model's folder
+                source = onnx.load(os.fspath(source)).SerializeToString()
+            with _extended(source, further.SerializeToString()) as path:
+                self.session = onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
         except Exception as error:  # its own classes, and protobuf's for what is larger than 2 GB
             raise UnsupportedError(f"onnxruntime cannot run the model: {error}") from error
         self.known = frozenset(made)
@@ -46,6 +57,20 @@ class OnnxRuntime:
             return dict(zip(names, self.session.run(list(names), taken), strict=True))
         except Exception as error:
             raise UnsupportedError(f"onnxruntime cannot run the model: {error}") from error
+
+
+@contextlib.contextmanager
+def _extended(source: Any, further: bytes) -> Iterator[str]:
+    """A file of a model with more at its end: messages that follow each other are one message."""
+    with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+        if isinstance(source, bytes):
+            file.write(source)
+        else:
+            with open(source, "rb") as model:
+                shutil.copyfileobj(model, file)
+        file.write(further)
+        file.flush()
+        yield file.name
 
 
 class LiteRT:

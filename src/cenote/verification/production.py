@@ -13,13 +13,17 @@ import numpy as np
 
 from cenote.compiler.barriers import StepKind
 from cenote.compiler.compile import Plan
-from cenote.core.errors import FAULTS, CenoteError
-from cenote.core.types import Array
+from cenote.core.errors import FAULTS, CenoteError, UnsupportedError
+from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Node
 from cenote.kernels.base import View, present
+from cenote.ops.base import Box, Op
+from cenote.ops.conv.conv import Conv
+from cenote.ops.linear.gemm import Gemm
 from cenote.runtime.stepwise import Stepwise
 from cenote.verification.errors import ALLOWED, Arrays, is_amplified, least_scale, relative_error, widened
 
+_LARGE = 32 << 20  # bytes of a layer's inputs from which its reference works in parts
 _TIMES = 4.0  # a lowering's own tolerance: what its samples show, for larger layers
 
 
@@ -123,12 +127,44 @@ class Production:
 def reference64(node: Node, inputs: Arrays) -> Sequence[Array] | None:
     """A node's outputs by its reference in float64, or in its own types where it takes no float64; None where it
     cannot be asked."""
-    for arrays in ([widened(x) for x in inputs], inputs):
+    for widen in (widened, _as_it_is):
         try:
-            return node.op.reference(*arrays)
+            return _in_parts(node.op, inputs, widen) or node.op.reference(*map(widen, inputs))
         except (CenoteError, *FAULTS):
             continue
     return None
+
+
+def _as_it_is(array: Array | None) -> Array | None:
+    return array
+
+
+def _in_parts(
+    op: Op, inputs: Arrays, widen: Callable[[Array | None], Array | None]
+) -> Sequence[Array] | None:
+    """The output of a large layer, so many of its channels at a time: its weights in float64 are larger than the model.
+    None where it is not large, or cannot be computed so."""
+    nbytes = sum(x.nbytes for x in inputs if x is not None)
+    if nbytes < _LARGE or not isinstance(op, Conv | Gemm) or getattr(op, "groups", 1) != 1:
+        return None
+    types = [None if x is None else TensorType(x.dtype, x.shape) for x in inputs]
+    (output,) = op.infer(*types)
+    parts, channels = [], output.shape[1]
+    step = max(1, channels * _LARGE // (2 * nbytes))
+    for begin in range(0, channels, step):
+        whole = Box.whole(output.shape).ranges
+        box = Box((whole[0], (begin, min(begin + step, channels)), *whole[2:]))
+        try:
+            part = op.part(box, types)
+        except UnsupportedError:
+            return None
+        cuts = zip(inputs, op.region(box, types), strict=True)
+        given = [
+            None if x is None or cut is None else x[tuple(slice(*pair) for pair in cut.ranges)]
+            for x, cut in cuts
+        ]
+        parts.append(part.reference(*map(widen, given))[0])
+    return [np.concatenate(parts, axis=1)]
 
 
 def excused(node: Node, position: int, inputs: Arrays, got: Array, wanted: Array) -> bool:

@@ -1,4 +1,4 @@
-"""What `verify` asks of an engine, and asking it for a few values at a time so that memory stays bounded."""
+"""What `verify` asks of an engine, and what the engine said: kept in a file, asked for a few values at a time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from cenote.core.types import Array, TensorType
 from cenote.frontends.imported import ImportedModel
+from cenote.verification.spill import Spill
 
 Feed = Mapping[str, Array]
 
@@ -33,36 +34,45 @@ class Peer(Protocol):
         ...
 
 
-class Stream:
-    """Values of a peer in an order that is known beforehand: it is run for as many at a time as `budget` bytes hold."""
+class Recorded:
+    """Values of a peer by name, each read from the file when it is asked for.
+
+    The peer is run for as many at a time as `budget` bytes hold, and not needed any more then.
+    """
 
     def __init__(
-        self, peer: Peer, feed: Feed, names: Iterable[str], types: Mapping[str, TensorType], budget: int
+        self,
+        peer: Peer,
+        feed: Feed,
+        names: Iterable[str],
+        types: Mapping[str, TensorType],
+        budget: int,
+        spill: Spill,
     ) -> None:
-        self.peer, self.feed, self.types, self.budget = peer, feed, types, budget
-        self.names = [name for name in names if name in peer.known]
-        self.place = {name: index for index, name in enumerate(self.names)}
-        self.held: dict[str, Array] = {}
-        self.given: set[str] = set()
+        self.known, self._spill = peer.known, spill
+        self._held: dict[str, Any] = {}
+        waiting = [name for name in dict.fromkeys(names) if name in peer.known]
+        while waiting:
+            batch = _fitting(waiting, types, budget)
+            del waiting[: len(batch)]
+            for name, array in peer.values(feed, batch).items():
+                self._held[name] = array if array.dtype.kind in "OSUT" else spill.write(array)
 
     def __contains__(self, name: str) -> bool:
-        return name in self.place
+        return name in self._held
 
     def value(self, name: str) -> Array:
-        """A value, once; asked for in about the order of the names."""
-        if name not in self.held:
-            self.held.update(self.peer.values(self.feed, self._batch(self.place[name])))
-        self.given.add(name)
-        return self.held.pop(name)
+        held = self._held[name]
+        found: Array = held if hasattr(held, "nbytes") else self._spill.read(held)
+        return found
 
-    def _batch(self, start: int) -> list[str]:
-        taken: list[str] = []
-        room = self.budget
-        for name in self.names[start:]:
-            if name in self.given or name in self.held:
-                continue
-            room -= self.types[name].nbytes if name in self.types else 0
-            if taken and room < 0:
-                break
-            taken.append(name)
-        return taken
+
+def _fitting(names: Sequence[str], types: Mapping[str, TensorType], budget: int) -> list[str]:
+    """The first of the names whose values fit, one at least."""
+    taken: list[str] = []
+    for name in names:
+        budget -= types[name].nbytes if name in types else 0
+        if taken and budget < 0:
+            break
+        taken.append(name)
+    return taken

@@ -18,7 +18,6 @@ from cenote.core.types import Array, Declared, TensorType, is_float
 from cenote.frontends.formats import Format, format_of_file, import_model
 from cenote.graph.graph import Graph
 from cenote.loading import main_file
-from cenote.passes.pipeline import optimize
 from cenote.passes.specialize import run_in_stages
 from cenote.runtime.inputs import fitting
 from cenote.runtime.threads import resolve_threads
@@ -27,7 +26,8 @@ from cenote.verification.blame import import_fault, is_optimised_wrongly, turned
 from cenote.verification.errors import relative_error
 from cenote.verification.peers import REFERENCE, chosen, open_peer
 from cenote.verification.production import Made, Production
-from cenote.verification.stream import Stream, Subject
+from cenote.verification.spill import Spill
+from cenote.verification.stream import Recorded, Subject
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -135,22 +135,22 @@ def verify(
     element of the peer's; of models of quantised integers only wrong kernels and imports are told.
 
     Sizes of symbolic dimensions are those of the inputs. The plan is run step by step on one thread, which gives the
-    bits of any number of threads.
+    bits of any number of threads. The peer runs first, and what it makes waits in a temporary file: at no time are both
+    engines in memory.
 
     Raises what `cenote.load` raises; InputError for inputs that do not fit; ArgumentError for an engine that does not
     exist or a tolerance below 0; UnsupportedError for one that is not installed or cannot run the model.
     """
     if not tolerance >= 0:
         raise ArgumentError(f"tolerance: {tolerance} is below 0 or no number")
-    with refusals("verifying a model"):
+    with refusals("verifying a model"), Spill() as spill:
         options = Options(resolve_threads(None), precision)
         source = main_file(source)
-        imported = import_model(source, format, signature)
+        imported = spill.model(import_model(source, format, signature))
         form = format or format_of_file(source)
         name = chosen(against, form)
         feed = completed(imported.graph, inputs or {})
-        peer = open_peer(name, Subject(source, imported, form, signature))
-        check = _Check(peer, name, feed, tolerance, options)
+        check = _Check(Subject(source, imported, form, signature), name, feed, tolerance, options, spill)
         run_in_stages(imported.graph, feed, check.stage)
         return Verification(name, tolerance, check.first, tuple(check.rows))
 
@@ -202,42 +202,51 @@ class _Check:
     """The walk through a model's stages."""
 
     def __init__(
-        self, peer: Any, name: str, feed: Mapping[str, Array], tolerance: float, options: Options
+        self,
+        subject: Subject,
+        name: str,
+        feed: Mapping[str, Array],
+        tolerance: float,
+        options: Options,
+        spill: Spill,
     ) -> None:
-        self.peer, self.peer_name, self.feed, self.tolerance = peer, name, feed, tolerance
+        self.subject, self.peer_name, self.feed, self.tolerance = subject, name, feed, tolerance
+        self.spill = spill
         self.how = options.compilation
         self.rows: list[ValueErrors] = []
         self.first: Divergence | None = None
 
     def stage(self, graph: Graph, feed: Mapping[str, Array]) -> dict[str, Array]:
         """Compile and run one stage; its outputs."""
+        graph = self.spill.graph(graph)
+        theirs = self._of_the_peer(graph)
         target = jit.host_target()
-        optimised = optimize(graph, target, exact=self.how.exact, weights=self.how.weights, inferred=True)
-        scheduled = schedule(optimised, target, self.how.decide)
+        optimised = self.how.optimized(graph)
+        scheduled = schedule(self.spill.graph(optimised), target, self.how.decide)
+        del optimised
+        self.spill.settle()
         plan = assemble(lambda: scheduled, self.how.threads, self.how.pool)
         shapes = {name: kind.shape for name, kind in graph.types.items()}
         names = [name for node in plan.graph.nodes for name in node.outputs if name]
-        views, known = plan.memory.views, self.peer.known
-        aligned = {name: turned(name, shapes, views[name].shape, known) for name in names}
-        budget = max(_LEAST_BUDGET, plan.memory.arena_bytes + sum(x.nbytes for x in graph.constants.values()))
-
-        def stream(wanted: Sequence[str]) -> Stream:
-            return Stream(self.peer, self.feed, wanted, graph.types, budget)
-
-        theirs = stream([aligned[name][0] for name in names])
+        views = plan.memory.views
+        aligned = {name: turned(name, shapes, views[name].shape, theirs.known) for name in names}
         suspects: list[_Suspect] = []
+        compared: set[str] = set()
 
         def tell(made: Made) -> None:
             value, order = aligned[made.name]
             inherited = None
-            if value in theirs and value not in theirs.given:
+            if value in theirs and value not in compared:
+                compared.add(value)
                 ours = made.array if order is None else made.array.transpose(order)
                 inherited = relative_error_to(theirs.value(value), ours)
             row = ValueErrors(value or made.name, made.node.title, inherited, made.local)
             self.rows.append(row)
             if made.wrong or (inherited is not None and not inherited <= self.tolerance):
                 suspects.append(_Suspect(made, row, value, order))
+            self.spill.forget()
 
+        self.spill.settle()
         run = Production(plan, scheduled.graph.constants, tell)
         given = [np.asarray(feed[declared.name], order="C") for declared in graph.inputs]
         for declared, array in zip(graph.inputs, given, strict=True):  # native code trusts sizes
@@ -245,15 +254,26 @@ class _Check:
                 raise InputError(f"'{declared.name}' is {TensorType.known(array)}, not as planned")
         results = run.run(given)
         if suspects and self.first is None:
-            self.first = self._explained(graph, scheduled.graph, feed, stream, suspects)
+            self.first = self._explained(graph, scheduled.graph, feed, theirs, suspects)
         return dict(zip(graph.outputs, results, strict=True))
+
+    def _of_the_peer(self, graph: Graph) -> Recorded:
+        """What the peer makes of the stage's values; its memory is free when this is done."""
+        peer = open_peer(self.peer_name, self.subject)
+        names = [declared.name for declared in graph.inputs if declared.name not in self.feed]
+        names += [name for node in graph.nodes for name in node.outputs if name]
+        budget = max(_LEAST_BUDGET, sum(x.nbytes for x in graph.constants.values()) // 2)
+        made = Recorded(peer, self.feed, names, graph.types, budget, self.spill)
+        del peer
+        self.spill.settle()
+        return made
 
     def _explained(
         self,
         graph: Graph,
         optimised: Graph,
         feed: Mapping[str, Array],
-        stream: Any,
+        theirs: Recorded,
         suspects: Sequence[_Suspect],
     ) -> Divergence | None:
         """What is wrong first. Nothing, where a model of quantised integers has no wrong import and no wrong kernel:
@@ -266,7 +286,7 @@ class _Check:
             return Divergence(row.value, row.node, "kernel", row.inherited, row.local)
         if self.peer_name != REFERENCE:
             leads = graph.outputs if quantised else (suspect.value,)
-            fault = import_fault(graph, feed, leads, stream)
+            fault = import_fault(graph, feed, leads, theirs)
             if fault is not None:
                 local = next((each.local for each in self.rows if each.value == fault.value), 0.0)
                 return Divergence(fault.value, fault.node.title, "import", fault.error, local)

@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 import cenote.functional
+from cenote.codegen import jit
 from cenote.core.types import TensorType
 from cenote.functional.dispatch import runner_for
 from cenote.kernels.elementwise import elementwise
 from cenote.ops.elementwise.binary import Mul
 from cenote.ops.elementwise.cast import Cast
+from cenote.ops.elementwise.compare import Compare
 from cenote.ops.values import hostile, seeded
+from tests.targets import TARGETS
 
 
 @pytest.mark.parametrize("offset", [0, 1, 5, 15])
@@ -39,6 +42,24 @@ def test_narrower_results(monkeypatch: pytest.MonkeyPatch, streamed: int, offset
     x = np.linspace(0, 255, 50001, dtype=np.float32)[offset:]
     (y,) = runner_for(Cast(np.dtype(np.uint8)), [TensorType(x.dtype, x.shape)], 1)([x], None)
     assert np.array_equal(y, x.astype(np.uint8))
+
+
+@pytest.mark.parametrize("level", [target.name for target in TARGETS])
+@pytest.mark.parametrize("offset", [0, 1, 37])
+@pytest.mark.parametrize("size", [4096, 16384 + 63, 40000 + 17])
+def test_comparisons_in_whole_registers(
+    monkeypatch: pytest.MonkeyPatch, size: int, offset: int, level: str
+) -> None:
+    """Bytes of several vectors make up one store past the caches."""
+    monkeypatch.setattr(elementwise, "STREAMED", 0)
+    a, b = hostile((size,), seed=1), seeded((size,), 2)
+    monkeypatch.setattr(jit, "host_target", lambda: jit.named_target(level))
+    run = runner_for(Compare("greater"), [TensorType(x.dtype, x.shape) for x in (a, b)], 1)
+    memory = np.full(size + 256, 7, np.uint8)
+    y = memory[64 + offset :][:size]
+    run([a, b], [y.view(bool)])
+    assert np.array_equal(y, a > b)
+    assert (np.delete(memory, np.s_[64 + offset : 64 + offset + size]) == 7).all()
 
 
 def test_bits_do_not_depend_on_the_start() -> None:

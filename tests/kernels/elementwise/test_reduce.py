@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cenote.ops.reduction.reduce import ReduceL2, ReduceMean, ReduceSum, Reduction
+from cenote.core.target import Target
+from cenote.kernels.reduction import launches
+from cenote.ops.reduction.reduce import ReduceL2, ReduceMax, ReduceMean, ReduceProd, ReduceSum, Reduction
+from cenote.ops.values import hostile, seeded
 from tests.contract.test_lowerings import same_bits
 from tests.harness import lowerings_of, run_lowering
 from tests.targets import TARGETS
@@ -32,3 +35,39 @@ def test_squares_beyond_float32_under_a_root() -> None:
         for lowering in lowerings_of(ReduceL2((1,)), (x,), target, True):
             (y,) = run_lowering(ReduceL2((1,)), lowering, (x,), target)
             np.testing.assert_allclose(y[:, 0], [5e30, 5e-30], rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("op", [ReduceSum, ReduceMean, ReduceMax, ReduceProd, ReduceL2])
+def test_many_short_rows(op: type[Reduction], target: Target) -> None:
+    """Rows side by side: any number of them, of any short length, with the same bits however they are grouped."""
+    for rows, columns in ((8, 1), (9, 3), (64, 16), (65, 17), (71, 64), (130, 130)):
+        for dtype in (np.float32, np.float64, np.float16, np.int32):
+            x = seeded((2, rows, columns), rows, np.dtype(dtype))
+            for made in (op((2,)), op((2,), keepdims=False)):
+                if not (found := lowerings_of(made, (x,), target, True)):
+                    continue  # means of integers
+                lowering = found[0]
+                (wanted,) = made.reference(x)
+                (whole,) = run_lowering(made, lowering, (x,), target)
+                np.testing.assert_allclose(
+                    whole, wanted, rtol=2e-3 if dtype == np.float16 else 1e-5, atol=1e-5
+                )
+                (pieces,) = run_lowering(made, lowering, (x,), target, chunk=1, junk=0x5A)
+                assert same_bits(whole, pieces), (rows, columns, dtype)
+
+
+def test_special_values_keep_to_their_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in the last group, which has the last row several times."""
+    kinds: list[str] = []
+    make = launches._rows_call
+    monkeypatch.setattr(launches, "_rows_call", lambda kind, *rest: kinds.append(kind) or make(kind, *rest))
+    x = hostile((67, 37), seed=3)
+    for op in (ReduceMax((1,)), ReduceSum((1,))):
+        (lowering, *_) = lowerings_of(op, (x,), TARGETS[0], True)
+        (y,) = run_lowering(op, lowering, (x,), TARGETS[0])
+        with np.errstate(all="ignore"):
+            (wanted,) = op.reference(x)
+        assert np.array_equal(np.isnan(y), np.isnan(wanted))
+        assert np.array_equal(y[np.isinf(wanted)], wanted[np.isinf(wanted)])
+    assert {*kinds} == {"max", "sum"}

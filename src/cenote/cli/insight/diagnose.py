@@ -47,6 +47,10 @@ def diagnose(
             "-o", "--output", help="With --apply: write what helped as a plan file.", show_default=False
         ),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write the findings and the profile as a page.", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say why a model takes as long as it does, what could be done, and how much that would gain."""
@@ -59,21 +63,37 @@ def diagnose(
         shapes = complete_shapes(loaded, given, shapes_of(real))
         loaded.plan_for(shapes)
     inputs = filled(loaded, shapes, real)
+    if output is not None:
+        loaded.run(inputs)
+        loaded.save(output, model)  # what cannot be written shows now, not after a minute of trials
     found = loaded.diagnose(inputs, deep=deep)
     found = replace(found, profile=replace(found.profile, model=model.name))
     best = loaded
     if apply:
         found, best = loaded.treat(found, inputs, tolerance=tolerance)
+    _show(found, html, as_json)
+    if output is not None:
+        if best is not loaded:
+            best.save(output, model)
+        _tell(output, loaded, best)
+
+
+def _show(found: cenote.Diagnosis, html: Path | None, as_json: bool) -> None:
     if as_json:
         say_json(found.to_dict())
     else:
         say(str(found))
-    if output is not None:
-        best.save(output, model)
-        how = "".join(f", {option}" for option in _of_loading(loaded, best))
-        err().print(
-            f"written: {output}{f' (load it with{how[1:]})' if how else ''}", markup=False, soft_wrap=True
-        )
+    if html is not None:
+        html.write_text(found.profile.html(), encoding="utf-8")
+        err().print(f"written: {html}", markup=False, soft_wrap=True)
+
+
+def _tell(output: Path, before: cenote.Model, after: cenote.Model) -> None:
+    """What the plan file holds, and how it is to be loaded."""
+    what = "nothing helped, the model as it is" if after is before else "what helped"
+    how = ", ".join(_of_loading(before, after))
+    text = f"written: {output} ({what}{f'; load it with {how}' if how else ''})"
+    err().print(text, markup=False, soft_wrap=True)
 
 
 def _of_loading(before: cenote.Model, after: cenote.Model) -> Iterator[str]:

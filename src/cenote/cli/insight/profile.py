@@ -50,11 +50,11 @@ def profile(
         shapes = complete_shapes(loaded, given, shapes_of(real))
         loaded.plan_for(shapes)
     found = replace(loaded.profile(filled(loaded, shapes, real), seconds=duration), model=model.name)
-    for path, content in ((html, found.html), (trace, found.trace)):
-        if path is not None:
-            path.write_text(content(), encoding="utf-8")
-            err().print(f"written: {path}", markup=False, soft_wrap=True)
     if as_json:
         say_json(found.to_dict())
     else:
         say(found.table(top))
+    for path, content in ((html, found.html), (trace, found.trace)):
+        if path is not None:
+            path.write_text(content(), encoding="utf-8")
+            err().print(f"written: {path}", markup=False, soft_wrap=True)

@@ -126,6 +126,8 @@ class _Values:
 
     def _inside(self, file: str) -> Path:
         """The path of a file, which must lie in the folder, also where links lead."""
+        if "\0" in file:  # the system knows no such names
+            raise ModelError(f"there is no file {file!r}")
         path = self.folder / file
         real, home = os.path.realpath(path), os.path.realpath(self.folder)
         if not file or os.path.isabs(file) or ".." in Path(file).parts or not real.startswith(home + os.sep):

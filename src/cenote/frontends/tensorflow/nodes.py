@@ -47,9 +47,21 @@ class Spread:
     waiting: tuple[Site, ...] = ()
 
 
-Value = str | Variable | Dead | Spread
+@dataclass(frozen=True)
+class Noise:
+    """Random numbers, or what was made of them."""
+
+
+Value = str | Variable | Dead | Spread | Noise
 DEAD = Dead()
+MET_NOISE = "an operation on Noise"  # its place in the table of operations, whichever it is
 Decode = Callable[["Site"], "Value | Sequence[Value]"]
+
+# What does nothing with its inputs itself.
+_HANDS_ON = frozenset(
+    ["Identity", "IdentityN", "Switch", "RefSwitch", "Merge", "RefMerge", "PartitionedCall", "StatefulPartitionedCall",
+     "If", "StatelessIf", "While", "StatelessWhile"]
+)  # fmt: skip
 
 # Names of outputs, of operations that have several: bodies of functions refer to them by these.
 _OUTPUTS = {
@@ -79,6 +91,7 @@ class Site:
     attributes: Mapping[str, Any]
     importer: Importer
     scope: Scope
+    node: str = ""  # its name in the scope
     windowed: Mapping[str, Any] | None = (
         None  # of a convolution: padding and dilations other than the attributes'
     )
@@ -96,6 +109,10 @@ class Site:
             raise UnsupportedError(
                 f"input {index} comes from SpaceToBatchND; only convolutions, biases and activations before a "
                 "BatchToSpaceND are supported"
+            )
+        if isinstance(value, Noise):
+            raise UnsupportedError(
+                f"input {index} is made of random numbers; save the model for inference (training=False)"
             )
         if not isinstance(value, str):
             raise UnsupportedError(
@@ -235,6 +252,7 @@ class Importer:
         self.contents, self.functions, self.variable = contents, functions, variable
         self.input_names: Mapping[str, str] = {}  # what inputs are called outside, by their node
         self.variables: dict[str, str] = {}  # constants that variables have become
+        self.has_dropout = False  # it was left out
         self.problems: list[str] | None = None  # where they are collected instead of raised
         self._count = 0
 
@@ -290,7 +308,7 @@ class Importer:
         label = self.builder.label
         self.builder.label = scope.prefix + name
         try:
-            return self.decoded(Site(scope.prefix + name, node.op, inputs, node.attr, self, scope))
+            return self.decoded(Site(scope.prefix + name, node.op, inputs, node.attr, self, scope, name))
         except CenoteError as error:
             located = error.located(f"node '{scope.prefix}{name}' ({node.op})")
             if self.problems is None or not isinstance(error, UnsupportedError):
@@ -301,7 +319,11 @@ class Importer:
             self.builder.label = label
 
     def decoded(self, site: Site) -> tuple[Value, ...]:
-        decode = self.operators.get(site.op)
+        op = site.op
+        if op not in _HANDS_ON and any(isinstance(value, Noise) for value in site.inputs):
+            self.has_dropout = True
+            op = MET_NOISE
+        decode = self.operators.get(op)
         if decode is None:
             raise UnsupportedError(f"TensorFlow's operation {site.op} is not supported")
         spread = site.inputs[0] if site.inputs else None
@@ -314,7 +336,7 @@ class Importer:
                     )
             return (replace(spread, waiting=(*spread.waiting, site)),)
         made = decoded(decode, site)
-        if isinstance(made, str | Variable | Dead | Spread):
+        if isinstance(made, str | Variable | Dead | Spread | Noise):
             return (made,)
         return tuple(made)
 

@@ -11,9 +11,11 @@ import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends import pieces
+from cenote.frontends.tensorflow.dropout import DROPOUT
 from cenote.frontends.tensorflow.nodes import DEAD, Dead, Decode, Site, Value, Variable
 from cenote.frontends.tensorflow.operators_pictures import PICTURES
 from cenote.frontends.tensorflow.operators_shape import SHAPES
+from cenote.ops.movement.reshape import AxesFrom
 
 # Placeholders of these names say whether the network is being trained. It is not.
 _TRAINING = (
@@ -254,8 +256,19 @@ def _not(op: str) -> Decode:
     return _after(op, "Not")
 
 
-def _dropout_noise(site: Site) -> Value:
-    raise UnsupportedError("random numbers: the graph was saved for training; save it with training=False")
+def _select(site: Site) -> str:
+    """Where, but a condition of one axis chooses whole rows."""
+    condition, x, y = site.values()[:3]
+    (rows,) = site.builder.add_op(AxesFrom(0), (condition, x), ("",))
+    return site.builder.add("Where", rows, x, y, name=site.name)
+
+
+def _gather_variable(site: Site) -> str:
+    variable = _first(site)
+    if not isinstance(variable, Variable):
+        raise ModelError("its input 0 is no variable")
+    table, batch_dims = site.importer.read(variable), site.integer("batch_dims", 0)
+    return pieces.gathered(site.builder, table, site.input(1), batch_dims, batch_dims, site.name)
 
 
 def _each(names: str, decode: Callable[[str], Decode]) -> dict[str, Decode]:
@@ -263,6 +276,7 @@ def _each(names: str, decode: Callable[[str], Decode]) -> dict[str, Decode]:
 
 
 OPERATORS: Mapping[str, Decode] = {
+    **DROPOUT,
     "Placeholder": _placeholder,
     "PlaceholderWithDefault": _placeholder_with_default,
     "IteratorGetNext": _iterator,
@@ -321,11 +335,9 @@ OPERATORS: Mapping[str, Decode] = {
     "All": _boolean_reduction("ReduceMin"),
     "Any": _boolean_reduction("ReduceMax"),
     "Cast": _cast,
-    **_each("SelectV2", lambda name: plain("Where")),
-    **_each(
-        "RandomUniform RandomStandardNormal TruncatedNormal StatelessRandomUniformV2",
-        lambda name: _dropout_noise,
-    ),
+    "Select": _select,
+    "SelectV2": plain("Where"),
+    "ResourceGather": _gather_variable,
     **PICTURES,
     **SHAPES,
 }

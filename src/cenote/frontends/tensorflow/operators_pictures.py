@@ -58,8 +58,6 @@ def _conv_transpose(site: Site) -> str:
     """The gradient of a convolution to its input; inputs: the sizes of the result, the kernel, the gradient."""
     rank = len(site.integers("strides"))
     sizes = site.known(0)
-    if any(number != 1 for number in site.integers("dilations", (1,) * rank)):
-        raise UnsupportedError("dilations other than 1 are not supported here")
     spatial = None
     if sizes is not None:
         every = [int(number) for number in sizes.reshape(-1)]
@@ -78,6 +76,7 @@ def _conv_transpose(site: Site) -> str:
         strides=strides,
         padding=padding,
         sizes=spatial,
+        dilations=site.spatial("dilations", (1,) * rank),
         name=site.name,
     )
 

@@ -71,9 +71,24 @@ def _unpack(site: Site) -> list[str]:
 
 
 def _slice(site: Site) -> str:
+    if site.known(1) is None or site.known(2) is None:
+        return _slice_of_computed_size(site)
     begin, size = site.numbers(1, "the begin"), site.numbers(2, "the size")
     ends = [TO_END if length == -1 else start + length for start, length in zip(begin, size, strict=True)]
     return sliced(site.builder, site.input(0), begin, ends, range(len(begin)), (1,) * len(begin), site.name)
+
+
+def _slice_of_computed_size(site: Site) -> str:
+    """The size of an axis is -1 for all that is left."""
+    builder, known = site.builder, next((x for x in map(site.known, (1, 2)) if x is not None), None)
+    if known is None:
+        raise UnsupportedError("neither where the slice begins nor its size is constant")
+    begin, size = (as_int64(builder, site.input(index)) for index in (1, 2))
+    to_end = builder.add("Equal", size, builder.constant(np.array(-1)))
+    end = builder.add("Where", to_end, builder.constant(np.array(TO_END)), builder.add("Add", begin, size))
+    return builder.add(
+        "Slice", site.input(0), begin, end, builder.constant(np.arange(known.size)), name=site.name
+    )
 
 
 def _strided_slice(site: Site) -> str:

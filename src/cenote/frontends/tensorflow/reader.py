@@ -14,6 +14,7 @@ from cenote.frontends.tensorflow.messages import Contents, parse, parse_text
 from cenote.frontends.tensorflow.nodes import Dead, Importer, Scope, Variable
 from cenote.frontends.tensorflow.operators import OPERATORS
 from cenote.frontends.wire import FileSource, Source
+from cenote.graph.graph import Graph
 
 SAVED_MODEL = "saved_model.pb"
 _SERVING = "serving_default"
@@ -165,12 +166,28 @@ def _imported(
         if isinstance(value, Variable):
             value = importer.read(value)
         if not isinstance(value, str):
-            raise UnsupportedError(f"output '{name}' is no tensor")
+            raise UnsupportedError(
+                f"output '{name}' is no tensor that is ready: what SpaceToBatchND makes is supported only around a "
+                "convolution, random numbers only in dropout"
+            )
         made[name] = value
     declared: dict[str, Declared] = {}
     external = () if checkpoint is None else tuple(map(str, _files(checkpoint, folders)))
     built = importer.builder.graph(made, "graph")
+    if importer.has_dropout:  # nothing needs its rate
+        built = _without_unread(built)
     return ImportedModel(built, declared, {}, {"producer_name": "TensorFlow"}, external)
+
+
+def _without_unread(graph: Graph) -> Graph:
+    """The graph without inputs and nodes that no output needs."""
+    needed, nodes = set(graph.outputs), []
+    for node in reversed(graph.nodes):
+        if not needed.isdisjoint(node.outputs):
+            nodes.append(node)
+            needed.update(node.inputs)
+    inputs = tuple(each for each in graph.inputs if each.name in needed)
+    return graph.replace(inputs=inputs, nodes=tuple(reversed(nodes)))
 
 
 def _files(checkpoint: Checkpoint, folders: Iterable[Path]) -> list[str]:

@@ -61,6 +61,11 @@ def share_of_taps(shape: ConvShape, lanes: int) -> float:
     return math.prod(shares) / (shape.pixels * shape.taps) or 1.0
 
 
+def taps_read(shape: ConvShape) -> int:
+    """The taps of all regions together: each reads the weights of its own."""
+    return math.prod(sum(part.last - part.first + 1 for part in axis_parts(shape, axis)) for axis in range(3))
+
+
 def region_calls(
     problem: DirectProblem, x: View, y: View, residual: View | None, target: Target
 ) -> Iterator[Call]:

@@ -71,6 +71,8 @@ def _sign(kernel: Kernel, x: Value) -> Value:
 
 def round_even(kernel: Kernel, x: Value) -> Value:
     """Nearest whole number, halves to the even one, the sign of zero kept. No rounding instruction is needed."""
+    if kernel.target.has_fma:  # and so one that rounds
+        return kernel.intrinsic("roundeven", x)
     limit = 2.0 ** (23 if x.type is F32 else 52)
     size = kernel.absolute(x)
     rounded = math.copy_sign(kernel, (size + limit) - limit, x)
@@ -78,16 +80,22 @@ def round_even(kernel: Kernel, x: Value) -> Value:
 
 
 def _floor(kernel: Kernel, x: Value) -> Value:
+    if kernel.target.has_fma:
+        return kernel.intrinsic("floor", x)
     rounded = round_even(kernel, x)
     return math.copy_sign(kernel, kernel.select(rounded > x, rounded - 1.0, rounded), x)
 
 
 def _ceil(kernel: Kernel, x: Value) -> Value:
+    if kernel.target.has_fma:
+        return kernel.intrinsic("ceil", x)
     rounded = round_even(kernel, x)
     return math.copy_sign(kernel, kernel.select(rounded < x, rounded + 1.0, rounded), x)
 
 
 def _truncate(kernel: Kernel, x: Value) -> Value:
+    if kernel.target.has_fma:
+        return kernel.intrinsic("trunc", x)
     rounded = round_even(kernel, kernel.absolute(x))
     return math.copy_sign(kernel, kernel.select(rounded > kernel.absolute(x), rounded - 1.0, rounded), x)
 

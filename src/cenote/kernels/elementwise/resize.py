@@ -8,7 +8,8 @@
                   for place in the row:               emitted, one element
                       sum of weight * scratch         taps unrolled
 
-An axis that keeps its size has one tap of weight 1. Nearest neighbours are copied as bits, whatever their type.
+An axis that keeps its size has one tap of weight 1. Nearest neighbours are copied as bits, whatever their type: by
+vectors where each column is repeated as often, and where the row before came from the same row.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ MOST_TAPS = 16  # of both axes together, unrolled
 @dataclass(frozen=True)
 class ResizeSpec(KernelSpec):
     """`row_taps` x `column_taps` weighted elements, or with `nearest` a copy of one; `lanes` is 1 for plain. `kept`:
-    the columns of a plain tensor stay as they are."""
+    the columns of a plain tensor stay as they are. `repeats`: each is there so many times (0: as the table says)."""
 
     row_taps: int
     column_taps: int
@@ -43,6 +44,7 @@ class ResizeSpec(KernelSpec):
     lanes: int
     outer: int
     kept: bool = False
+    repeats: int = 0
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -62,7 +64,7 @@ class ResizeSpec(KernelSpec):
             taps = [row * self.row_taps + tap for tap in range(self.row_taps)]
             rows = [x + k.pointer("row_offset").load(tap) for tap in taps]
             if self.nearest and not self.kept:
-                self._copy(k, rows[0], y)
+                self._nearest(k, item, row, rows[0], y)
                 continue
             weights = [k.pointer("row_weight").load(tap) for tap in taps]
             if self.kept:
@@ -78,9 +80,38 @@ class ResizeSpec(KernelSpec):
         taps = [column * self.column_taps + tap for tap in range(self.column_taps)]
         return [(k.pointer("column_offset").load(tap), k.pointer("column_weight").load(tap)) for tap in taps]
 
-    def _copy(self, k: Kernel, row: Pointer, y: Pointer) -> None:
-        for column in k.range(0, k.number("columns")):
-            y.store(row.load(k.pointer("column_offset").load(column), self.lanes), column * self.lanes)
+    def _nearest(self, k: Kernel, item: Value, row: Value, x: Pointer, y: Pointer) -> None:
+        """The row before is there when it is of the same call."""
+        offset, before = (
+            k.pointer("row_offset").load(k.maximum(place, k.integer(0))) for place in (row, row - 1)
+        )
+        again = (item > k.begin) & (row > 0) & offset.equals(before)
+        with k.when(again):
+            last = y.offset_unchecked(0 - k.number("y_row"))
+            step = k.target.vector_bytes // y.element.nbytes
+            width = k.number("columns") * self.lanes
+            whole = width // step * step
+            for begin, end, lanes in ((k.integer(0), whole, step), (whole, width, self.lanes)):
+                for column in k.range(begin, end, lanes):
+                    y.store(last.load(column, lanes), column)
+        with k.unless(again):
+            if self.repeats:
+                self._repeat(k, x, y)
+                return
+            for column in k.range(0, k.number("columns")):
+                y.store(x.load(k.pointer("column_offset").load(column), self.lanes), column * self.lanes)
+
+    def _repeat(self, k: Kernel, x: Pointer, y: Pointer) -> None:
+        """Each column some times, by vectors."""
+        count, lanes, width = self.repeats, k.target.vector_bytes // x.element.nbytes, k.number("x_columns")
+        whole = width // lanes * lanes
+        for begin, end, step in ((k.integer(0), whole, lanes), (whole, width, 1)):
+            for column in k.range(begin, end, step):
+                value = x.load(column, step)
+                for part in range(0, count * step, step):
+                    places = [place // count for place in range(part, part + step)]
+                    spread = k.shuffle(value, value, places) if step > 1 else value
+                    y.store(spread, column * count + part)
 
     def _blocked(self, k: Kernel, rows: list[Pointer], weights: list[Value], y: Pointer) -> None:
         compute = weights[0].type
@@ -139,6 +170,7 @@ class TapSource:
     offsets: Callable[[int], Array]
     weights: Callable[[np.dtype[Any]], Array]
     kept: bool = False  # every place is the one that it was
+    repeats: int = 0  # places that are the same one, all along the axis; 0: they differ
 
 
 def resize_call(x: View, y: View, taps: Sequence[TapSource], nearest: bool, target: Target) -> Call:
@@ -153,7 +185,11 @@ def resize_call(x: View, y: View, taps: Sequence[TapSource], nearest: bool, targ
     weight = FLOAT64 if y.type.dtype == FLOAT64 else np.dtype(np.float32)
     outer_extents = [extent for extent, _ in y_axes[:-2]]
     outer = joined_axes(outer_extents, [[s for _, s in axes[:-2]] for axes in (y_axes, x_axes)])
-    spec = ResizeSpec(down.count, across.count, nearest, dtype, unit, len(outer), across.kept and unit == 1)
+    plain = unit == 1
+    repeats = across.repeats if plain and nearest and not across.kept else 0
+    spec = ResizeSpec(
+        down.count, across.count, nearest, dtype, unit, len(outer), across.kept and plain, repeats
+    )
     rows, columns, width = down.places, across.places, x_axes[-1][0]
     words: dict[str, Argument] = {
         "y": y,

@@ -1,14 +1,16 @@
 """Moving tensors between layouts: plain to channel-blocked and back; zeros into halos; padding.
 
 reorder:  item = image, channel block, row          emitted
-            for `lanes` pixels: load `lanes` channels of `lanes` pixels, transpose, store     unrolled
-            for the pixels that are left: one by one                                          emitted
+            rows dense:      for `lanes` pixels: load `lanes` channels of `lanes` pixels, transpose, store    unrolled
+                             for the pixels that are left: channel by channel                                 emitted
+            channels dense:  for each pixel: one load, one store, masked in the last block                    emitted
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import U8, U16, U32, U64, Pointer, Scalar, Value
@@ -43,12 +45,13 @@ def deep_sizes(view: View) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class ReorderSpec(KernelSpec):
-    """Plain to blocked (`to_blocked`) or back. `bytes` is an element's size; `unit`: a plain row is contiguous."""
+    """Plain to blocked (`to_blocked`) or back. `bytes` is an element's size; `dense`: what lies contiguous on the plain
+    side."""
 
     to_blocked: bool
     lanes: int
     bytes: int
-    unit: bool
+    dense: Literal["rows", "channels", "nothing"]
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -72,21 +75,16 @@ class ReorderSpec(KernelSpec):
     def _row(self, k: Kernel, plain: Pointer, blocked: Pointer, left: Value) -> None:
         """One row of one block, which has `left` or `lanes` channels, whichever is less."""
         width, lanes = k.number("width"), self.lanes
+        if self.dense == "channels":
+            self._pixels(k, plain, blocked, left)
+            return
         # The lanes past the last channel read it again, or write it first and are overwritten: no branch.
         last = left - 1
         channels = [k.select(last < c, last, k.integer(c)) * k.number("p_c") for c in range(lanes)]
         start: Value = k.integer(0)
-        if self.unit and self.bytes >= 4:
+        if self.dense == "rows" and self.bytes >= 4:
             start = width // lanes * lanes
-            for w in k.range(0, start, lanes):
-                if self.to_blocked:
-                    vectors = [(plain + c).load(w, lanes) for c in channels]
-                    for pixel, vector in enumerate(transposed(k, vectors)):
-                        blocked.store(vector, (w + pixel) * lanes)
-                else:
-                    vectors = [blocked.load((w + pixel) * lanes, lanes) for pixel in range(lanes)]
-                    for c, vector in reversed(list(zip(channels, transposed(k, vectors), strict=True))):
-                        (plain + c).store(vector, w)
+            self._squares(k, plain, blocked, channels, start)
         for tail in k.range(start, width):
             at, inside = tail * k.number("p_w"), tail * lanes
             for lane, c in reversed(list(enumerate(channels))):
@@ -94,6 +92,36 @@ class ReorderSpec(KernelSpec):
                     blocked.store((plain + c).load(at), inside + lane)
                 else:
                     (plain + c).store(blocked.load(inside + lane), at)
+
+    def _squares(
+        self, k: Kernel, plain: Pointer, blocked: Pointer, channels: Sequence[Value], end: Value
+    ) -> None:
+        """The first pixels of a row, as many as lanes at a time."""
+        lanes = self.lanes
+        for w in k.range(0, end, lanes):
+            if self.to_blocked:
+                vectors = [(plain + c).load(w, lanes) for c in channels]
+                for pixel, vector in enumerate(transposed(k, vectors)):
+                    blocked.store(vector, (w + pixel) * lanes)
+            else:
+                vectors = [blocked.load((w + pixel) * lanes, lanes) for pixel in range(lanes)]
+                for c, vector in reversed(list(zip(channels, transposed(k, vectors), strict=True))):
+                    (plain + c).store(vector, w)
+
+    def _pixels(self, k: Kernel, plain: Pointer, blocked: Pointer, left: Value) -> None:
+        """One row whose channels lie side by side."""
+        width, none, lanes = k.number("width"), k.integer(0), self.lanes
+        ragged = left < lanes
+        for mask, count in (
+            (None, k.select(ragged, none, width)),
+            (k.tail_mask(left, lanes), k.select(ragged, width, none)),
+        ):
+            for pixel in k.range(0, count):
+                at, inside = pixel * k.number("p_w"), pixel * lanes
+                if self.to_blocked:
+                    blocked.store(plain.load(at, lanes, mask), inside)
+                else:
+                    plain.store(blocked.load(inside, lanes, mask), at, mask)
 
 
 def _offset(k: Kernel, side: str, place: dict[str, Value]) -> Value:
@@ -104,15 +132,20 @@ def _offset(k: Kernel, side: str, place: dict[str, Value]) -> Value:
 
 
 def reorder_call(x: View, y: View) -> Call:
-    """Copy between a plain and a blocked view of one type; halos are left alone, junk lanes get anything."""
+    """Copy between a plain and a blocked view of one type; halos are left alone, junk lanes get anything. The plain one
+    may have any strides: its axes may lie in another order.
+    """
     to_blocked = y.layout.is_blocked
     plain, blocked = (x, y) if to_blocked else (y, x)
     lanes, nbytes = blocked.layout.lanes, plain.type.dtype.itemsize
     p, b = deep_strides(plain), deep_strides(blocked)
     depth, height, width = deep_sizes(plain)
-    if _rows_join(p, (depth, height, width), 1) and _rows_join(b, (depth, height, width), lanes):
+    if _rows_join(p, (depth, height, width), p[4]) and _rows_join(b, (depth, height, width), lanes):
         depth, height, width = 1, 1, depth * height * width
-    spec = ReorderSpec(to_blocked, lanes, nbytes, unit=p[4] == 1)
+    dense: Literal["rows", "channels", "nothing"] = "rows" if p[4] == 1 else "nothing"
+    if p[1] == 1 and p[4] != 1:
+        dense = "channels"
+    spec = ReorderSpec(to_blocked, lanes, nbytes, dense)
     items = plain.shape[0] * blocked.blocks * depth * height
     moved = maximum(1, width * lanes * nbytes)
     words: dict[str, Argument] = {

@@ -22,14 +22,21 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import Pointer, Scalar, Value
-from cenote.core.sizes import maximum, minimum
+from cenote.core.sizes import maximum, minimum, plain
 from cenote.core.target import Target
 from cenote.core.types import TensorType
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.lanes import transposed
 from cenote.kernels.layout.interleave import interleave_call
-from cenote.kernels.strided_axes import axis_names, axis_pointers, axis_words, joined_axes, position_count
+from cenote.kernels.strided_axes import (
+    Axis,
+    axis_names,
+    axis_pointers,
+    axis_words,
+    joined_axes,
+    position_count,
+)
 
 CHUNK = 512  # columns of an item: so many pages of the source at most
 
@@ -102,7 +109,7 @@ def strided_copy_call(x: View, strides: Sequence[int], y: View, target: Target) 
     source, result = (dataclasses.replace(v, type=TensorType(dtype, v.type.shape)) for v in (x, y))
     axes = joined_axes(y.shape, (y.strides, strides))
     if not axes or not y.type.size or (axes[-1][1][0] == 1 and axes[-1][1][1] in (0, 1)):
-        return elementwise_call("identity", (), [Operand(source, tuple(strides))], result, target)
+        return _rows_call(source, axes, result, target)
     call = interleave_call(source, axes, result, target)
     if call is not None:
         return call
@@ -118,3 +125,14 @@ def strided_copy_call(x: View, strides: Sequence[int], y: View, target: Target) 
         "x_column": x_column, **axis_words(axes, ("y", "x")),
     }  # fmt: skip
     return Call.named(spec, words, items, grain=maximum(1, 16384 // (minimum(columns, CHUNK) * spec.tile)))
+
+
+def _rows_call(x: View, axes: list[Axis], y: View, target: Target) -> Call:
+    """Whole rows, in the order in which the source has them: it is read from begin to end, and rows are written where
+    they belong. The other way round the attention heads of (8, 196, 12, 64) take 1.06 times as long."""
+    outer = sorted(axes[:-1], key=lambda axis: -plain(axis[1][1]))
+    ordered = [*outer, *axes[-1:]]
+    shape = tuple(extent for extent, _ in ordered)
+    y_strides, x_strides = (tuple(moves[which] for _, moves in ordered) for which in (0, 1))
+    result = dataclasses.replace(y, type=TensorType(y.type.dtype, shape), strides=y_strides)
+    return elementwise_call("identity", (), [Operand(x, x_strides)], result, target)

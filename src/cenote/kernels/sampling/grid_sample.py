@@ -1,11 +1,14 @@
-"""Lines, pictures and volumes read at places given by a grid, in all modes: what pictures.py does not.
+"""Lines, pictures and volumes read at places given by a grid, in all modes.
 
-for item in begin .. end:                    emitted; an item is a run of places of one image
-    for place in the run:                    emitted
-        offsets and weights to the scratch   `kernels.sampling.taps.py`
-    for channel:                             emitted
-        for place in the run:                emitted
-            y = sum of weight * x            taps unrolled
+for item in begin .. end:                        emitted; an item is a run of places of one image
+    for place in the run:                        emitted, by vectors
+        offsets and weights of its taps          to the scratch (taps.py): those of the first tap, of the second …
+    for channel:                                 emitted
+        for place in the run:                    emitted, by vectors where pixels can be gathered
+            y = sum of weight * x                taps unrolled
+
+Places are computed in float64, their pixels' indices held within the image, whatever the grid holds. Nearest pixels are
+copied as bits, whatever their type. Runs are long, so that a channel's pixels stay in the nearest cache.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
-from cenote.core.sizes import maximum
+from cenote.codegen.values import F32, F64, I32, I64, Pointer, Scalar, Value
+from cenote.core.sizes import is_size, maximum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.sampling.taps import Taps, cut
@@ -28,8 +31,8 @@ _WORK = 1 << 15  # numbers of a piece of work
 
 
 @dataclass(frozen=True)
-class GridSampleGeneralSpec(KernelSpec):
-    """`rank` spatial axes; the rest as in the operator. A nearest pixel is copied as bits."""
+class GridSampleSpec(KernelSpec):
+    """`rank` spatial axes; the rest as in the operator. `small`: offsets within an image fit 32 bits."""
 
     dtype: np.dtype[Any]
     grid: np.dtype[Any]
@@ -38,72 +41,101 @@ class GridSampleGeneralSpec(KernelSpec):
     padding: str
     align_corners: bool
     pixels_moved: bool
+    small: bool
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        axes = [f"{what}_{axis}" for axis in range(self.rank) for what in ("size", "step")]
+        axes = [f"size_{axis}" for axis in range(self.rank)] + [
+            f"step_{axis}" for axis in range(self.rank - 1)
+        ]
+        numbers = ["places", "channels", "x_image", "x_channel", "y_image", "y_channel", *axes]
         return (
             *pointers_to(Scalar.of(self.dtype), "y", "x"),
             *pointers_to(Scalar.of(self.grid), "grid"),
-            *numbers_named(["places", "channels", "x_channel", *axes]),
+            *numbers_named(numbers),
         )
 
     @property
     def taps(self) -> Taps:
         compute = F64 if Scalar.of(self.dtype) is F64 else F32
-        return Taps(self.rank, self.mode, self.padding, self.align_corners, self.pixels_moved, compute)
+        index = I32 if self.small else I64
+        how = (self.rank, self.mode, self.padding, self.align_corners, self.pixels_moved)
+        return Taps(*how, compute, index, RUN)
+
+    def lanes(self, target: Target) -> int:
+        """Places at a time, where pixels can be gathered."""
+        return target.lanes(self.dtype) if target.vector_bytes > 16 and self.dtype.itemsize >= 4 else 1
 
     def emit(self, target: Target) -> Kernel:
-        k, taps = self.kernel(target), self.taps
+        k, taps, lanes = self.kernel(target), self.taps, self.lanes(target)
         n, places = k.number, k.number("places")
-        offsets = k.scratch.cast(I64)
-        weights = (offsets + RUN * taps.count).cast(taps.compute)
+        offsets = k.scratch.cast(taps.index)
+        weights = (k.scratch.cast(I64) + RUN * taps.count).cast(taps.compute)
         runs = (places + (RUN - 1)) // RUN
         for item in k.range(k.begin, k.end):
             image, first = item // runs, item % runs * RUN
             count = k.minimum(places - first, k.integer(RUN))
+            whole = count // lanes * lanes
+            parts = (
+                ((k.integer(0), whole, lanes), (whole, count, 1))
+                if lanes > 1
+                else ((k.integer(0), count, 1),)
+            )
             grid = k.pointer("grid") + (image * places + first) * self.rank
-            for place in k.range(0, count):
-                at = place * taps.count
-                self._note(k, taps, grid + place * self.rank, offsets + at, weights + at)
+            for begin, end, step in parts:
+                for place in k.range(begin, end, step):
+                    found = self._places(k, grid + place * self.rank, step)
+                    taps.note(k, found, *self._axes(k), offsets + place, weights + place)
             for channel in k.range(0, n("channels")):
-                plane = image * n("channels") + channel
-                x, y = k.pointer("x") + plane * n("x_channel"), k.pointer("y") + (plane * places + first)
-                for place in k.range(0, count):
-                    at = place * taps.count
-                    y.store(taps.value(k, x, offsets + at, weights + at).to(y.element), place)
+                x = k.pointer("x") + (image * n("x_image") + channel * n("x_channel"))
+                y = k.pointer("y") + (image * n("y_image") + channel * n("y_channel") + first)
+                for begin, end, step in parts:
+                    for place in k.range(begin, end, step):
+                        value = taps.value(k, x, offsets + place, weights + place, step)
+                        y.store(value.to(y.element), place)
         return k
 
-    def _note(self, k: Kernel, taps: Taps, grid: Pointer, offsets: Pointer, weights: Pointer) -> None:
-        """The taps of one place, whose last coordinate is the first axis's."""
-        sizes = [k.number(f"size_{axis}") for axis in range(self.rank)]
-        steps = [k.number(f"step_{axis}") for axis in range(self.rank)]
-        places = [self._place(k, grid.load(self.rank - 1 - axis), size) for axis, size in enumerate(sizes)]
-        taps.note(k, places, sizes, steps, offsets, weights)
+    def _axes(self, k: Kernel) -> tuple[list[Value], list[Value]]:
+        """Extents of the image, and the steps from one element of an axis to the next."""
+        axes = range(self.rank)
+        steps = [k.number(f"step_{axis}") for axis in axes[:-1]]
+        return [k.number(f"size_{axis}") for axis in axes], [*steps, k.integer(1)]
+
+    def _places(self, k: Kernel, grid: Pointer, lanes: int) -> list[Value]:
+        """Some places in pixels, axis by axis; the grid has the last axis first."""
+        found = grid.load(0, self.rank * lanes)
+        parts = [
+            k.shuffle(found, found, range(at, self.rank * lanes, self.rank)) if self.rank > 1 else found
+            for at in reversed(range(self.rank))
+        ]
+        return [self._place(k, part, size) for part, size in zip(parts, self._axes(k)[0], strict=True)]
 
     def _place(self, k: Kernel, coordinate: Value, extent: Value) -> Value:
-        """In pixels."""
         size = extent.to(F64)
         half = coordinate.type.nbytes == 2
-        unit = cut(k, (coordinate.to(F32) if half else coordinate).to(F64) + 1.0)
-        return cut(k, unit / 2.0 * (size - 1.0) if self.align_corners else (unit * size - 1.0) / 2.0)
+        unit = (coordinate.to(F32) if half else coordinate).to(F64) + 1.0
+        if self.align_corners:
+            return cut(k, unit) * ((size - 1.0) * 0.5)  # infinity times 0 would be NaN
+        return k.fma(unit, size * 0.5, k.constant(F64, -0.5))
 
 
-def grid_sample_general_call(
+def grid_sample_call(
     x: View, grid: View, y: View, mode: str, padding: str, align_corners: bool, pixels_moved: bool
 ) -> Call:
-    """The launch for dense x (N, C, *spatial), grid (N, *out, rank) and y (N, C, *out)."""
+    """The launch for x (N, C, *spatial), a dense grid (N, *out, rank) and y (N, C, *out), whose channels are dense."""
     dtype = np.dtype(f"u{x.type.dtype.itemsize}") if mode == "nearest" else x.type.dtype
-    sizes = x.shape[2:]
-    spec = GridSampleGeneralSpec(
-        dtype, grid.type.dtype, len(sizes), mode, padding, align_corners, pixels_moved
-    )
+    sizes, steps = x.shape[2:], x.strides[2:]
+    last = sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
+    small = not is_size(last) and last < (1 << 31) - 8  # indices leave the image by a few
+    how = (len(sizes), mode, padding, align_corners, pixels_moved, small)
+    spec = GridSampleSpec(dtype, grid.type.dtype, *how)
     places = math.prod(y.shape[2:])
     words: dict[str, Argument] = {
-        "y": y, "x": x, "grid": grid, "places": places, "channels": y.shape[1], "x_channel": math.prod(sizes),
+        "y": y, "x": x, "grid": grid, "places": places, "channels": y.shape[1],
+        "x_image": x.strides[0], "x_channel": x.strides[1], "y_image": y.strides[0], "y_channel": y.strides[1],
     }  # fmt: skip
-    for axis, size in enumerate(sizes):
-        words |= {f"size_{axis}": size, f"step_{axis}": math.prod(sizes[axis + 1 :])}
+    words |= {f"size_{axis}": size for axis, size in enumerate(sizes)}
+    words |= {f"step_{axis}": step for axis, step in enumerate(steps[:-1])}
     count = spec.taps.count
     grain = maximum(1, _WORK // maximum(1, RUN * count * y.shape[1]))
     return Call.named(spec, words, y.shape[0] * -(-places // RUN), grain, scratch=RUN * count * 16)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
-from cenote.codegen.values import F64, I64, Pointer, Scalar, Value
+from cenote.codegen.values import F64, I32, I64, U32, U64, Pointer, Scalar, Value
 from cenote.kernels.elementwise.functions import emit_function, round_even
 
 FAR = 2.0**40  # places are cut to this, so that they fit an integer
@@ -24,7 +24,8 @@ PER_AXIS = {"nearest": 1, "linear": 2, "cubic": 4}
 class Taps:
     """How an image of `rank` axes is read: `mode` is "nearest", "linear" or "cubic"; `padding` "zeros", "border" or
     "reflection"; `align_corners` says where the border is: at the centres of the outer pixels, or at their edges.
-    `pixels_moved`: a place may lie outside, and the taps alone are moved."""
+    `pixels_moved`: a place may lie outside, and the taps alone are moved. `index` is the type of offsets; what is noted
+    of one place and the next tap lies `apart` elements on."""
 
     rank: int
     mode: str
@@ -32,6 +33,8 @@ class Taps:
     align_corners: bool
     pixels_moved: bool
     compute: Scalar
+    index: Scalar = I64
+    apart: int = 1
 
     @property
     def count(self) -> int:
@@ -42,9 +45,12 @@ class Taps:
         self, k: Kernel, places: Sequence[Value], extents: Sequence[Value], steps: Sequence[Value], offsets: Pointer,
         weights: Pointer,
     ) -> None:  # fmt: skip
-        """Store where the taps of a place lie, and their weights."""
+        """Store where the taps of one place, or of the places in a vector's lanes, lie, and their weights."""
         axes = [
-            [(index * step, inside, weight) for index, inside, weight in self._axis(k, place, extent)]
+            [
+                (index * step.to(self.index), inside, weight)
+                for index, inside, weight in self._axis(k, place, extent)
+            ]
             for place, extent, step in zip(places, extents, steps, strict=True)
         ]
         for number, taps in enumerate(itertools.product(*axes)):
@@ -52,66 +58,88 @@ class Taps:
             for more, also, factor in taps[1:]:
                 offset, weight = offset + more, weight * factor
                 inside = inside if also is None or inside is None else inside & also
-            offsets.store(offset if inside is None else k.select(inside, offset, k.integer(-1)), number)
+            if inside is not None:
+                offset = k.select(inside, offset, k.constant(self.index, -1))
+            offsets.store(offset, number * self.apart)
             if self.mode != "nearest":
-                weights.store(weight.to(self.compute), number)
+                weights.store(weight, number * self.apart)
 
-    def value(self, k: Kernel, x: Pointer, offsets: Pointer, weights: Pointer) -> Value:
-        """The weighted sum of the taps that `note` stored; of "nearest" the element itself."""
+    def value(self, k: Kernel, x: Pointer, offsets: Pointer, weights: Pointer, lanes: int = 1) -> Value:
+        """The weighted sums of the taps that `note` stored of so many places; of "nearest" the elements themselves."""
         total: Value | None = None
         for tap in range(self.count):
-            offset = offsets.load(tap)
-            pixel = x.load(k.maximum(offset, k.integer(0)) if self.padding == "zeros" else offset)
-            if self.padding == "zeros":
-                pixel = k.select(offset >= 0, pixel, k.constant(pixel.type, 0))
+            pixel = self._pixel(k, x, offsets.load(tap * self.apart, lanes))
             if self.mode == "nearest":
                 return pixel
-            part, weight = pixel.to(self.compute), weights.load(tap)
+            part, weight = pixel.to(self.compute), weights.load(tap * self.apart, lanes)
             total = part * weight if total is None else k.fma(part, weight, total)
         assert total is not None
         return total
 
+    def _pixel(self, k: Kernel, x: Pointer, offset: Value) -> Value:
+        """Elements by their offsets; zeros for taps that do not count."""
+        zeros = self.padding == "zeros"
+        if offset.lanes > 1:
+            return k.gather(x, offset, offset >= 0 if zeros else None)
+        place = offset.to(I64)
+        pixel = x.load(k.maximum(place, k.integer(0)) if zeros else place)
+        return k.select(place >= 0, pixel, k.constant(pixel.type, 0)) if zeros else pixel
+
     def _axis(self, k: Kernel, place: Value, extent: Value) -> list[tuple[Value, Value | None, Value]]:
         """Index, whether it counts (None: always) and weight of the taps along one axis."""
-        size, one = extent.to(F64), k.constant(F64, 1.0)
-        edge = 0.0 if self.align_corners else -0.5
-        low, high = k.constant(F64, edge), size - (1.0 + edge)
+        place = self._held(k, place, extent)
         if self.mode == "nearest":
-            place = round_even(k, place)
-        if not self.pixels_moved:
-            place = self._held(k, place, low, high, size)
+            return [(*self._index(k, round_even(k, place), 0, extent), place)]
         first = emit_function(k, "floor", (), (place,))
         part = place - first
-        if self.mode == "nearest":
-            taps = [(0.0, one)]
-        elif self.mode == "linear":
-            taps = [(0.0, 1.0 - part), (1.0, part)]
+        if self.mode == "linear":
+            part = part.to(self.compute)
+            taps = [(0, 1.0 - part), (1, part)]
         else:
-            taps = [(step, _cubic(k, k.absolute(part - step))) for step in (-1.0, 0.0, 1.0, 2.0)]
-        return [(*self._index(k, first + step, low, high, size), weight) for step, weight in taps]
+            taps = [(step, _cubic(k, k.absolute(part - float(step)))) for step in (-1, 0, 1, 2)]
+        return [(*self._index(k, first, step, extent), weight.to(self.compute)) for step, weight in taps]
 
-    def _held(self, k: Kernel, place: Value, low: Value, high: Value, size: Value) -> Value:
-        """A place moved to the border or reflected there, if it lies outside."""
-        if self.padding == "zeros":
+    def _held(self, k: Kernel, place: Value, extent: Value) -> Value:
+        """A place moved to the border or reflected there, if it lies outside; else so near that indices stay small.
+        NaN is far below."""
+        size, zero = extent.to(F64), k.constant(F64, 0.0)
+        if self.padding == "zeros" or (self.pixels_moved and self.padding == "border"):
+            return _clamped(k, place, k.constant(F64, -3.0), size + 2.0)  # whose taps are all outside
+        if self.padding == "border" and self.mode != "cubic":
+            return _clamped(k, place, zero, size - 1.0)
+        place = cut(k, place)
+        if self.pixels_moved:
             return place
-        outside = (place < low) | (place > high)
-        if self.padding == "border":
-            return k.select(outside, k.minimum(k.maximum(place, k.constant(F64, 0.0)), size - 1.0), place)
-        return k.select(outside, _reflected(k, place, low, high), place)
+        low, high = self._borders(k, size)
+        border = self.padding == "border"
+        moved = _clamped(k, place, zero, size - 1.0) if border else _reflected(k, place, low, high)
+        return k.select((place < low) | (place > high), moved, place)
 
-    def _index(
-        self, k: Kernel, index: Value, low: Value, high: Value, size: Value
-    ) -> tuple[Value, Value | None]:
+    def _borders(self, k: Kernel, size: Value) -> tuple[Value, Value]:
+        edge = 0.0 if self.align_corners else -0.5
+        return k.constant(F64, edge), size - (1.0 + edge)
+
+    def _index(self, k: Kernel, first: Value, step: int, extent: Value) -> tuple[Value, Value | None]:
+        """An index within the image, and whether it counts; one that does not may be any."""
         if self.padding == "reflection":
-            index = _reflected(k, index, low, high)
-        held = k.minimum(k.maximum(index, k.constant(F64, 0.0)), size - 1.0)
-        return held.to(I64), index.equals(held) if self.padding == "zeros" else None
+            size = extent.to(F64)
+            reflected = _reflected(k, first + float(step), *self._borders(k, size))
+            return _clamped(k, reflected, k.constant(F64, 0.0), size - 1.0).to(self.index), None
+        index, size = first.to(self.index) + step, extent.to(self.index)
+        if self.padding == "border":
+            return _clamped(k, index, k.constant(self.index, 0), size - 1), None
+        unsigned = {I32: U32, I64: U64}[self.index]
+        return index, index.bits(unsigned) < size.bits(unsigned)
+
+
+def _clamped(k: Kernel, x: Value, low: Value, high: Value) -> Value:
+    """A number within two others; the lower of them for NaN."""
+    return k.min_drop_nan(k.max_drop_nan(x, low), high)
 
 
 def cut(k: Kernel, place: Value) -> Value:
     """A place within what integers hold; NaN is far below."""
-    far = k.constant(F64, FAR)
-    return k.select(place.is_nan(), -far, k.minimum(k.maximum(place, -far), far))
+    return _clamped(k, place, k.constant(F64, -FAR), k.constant(F64, FAR))
 
 
 def _reflected(k: Kernel, place: Value, low: Value, high: Value) -> Value:
@@ -119,7 +147,7 @@ def _reflected(k: Kernel, place: Value, low: Value, high: Value) -> Value:
     span = high - low
     moved, twice = place - low, span * 2.0
     folded = moved - emit_function(k, "floor", (), (moved / twice,)) * twice
-    return k.select(span > 0.0, low + k.minimum(folded, twice - folded), k.constant(F64, 0.0))
+    return k.select(span > 0.0, low + k.min_drop_nan(folded, twice - folded), k.constant(F64, 0.0))
 
 
 def _cubic(k: Kernel, d: Value) -> Value:

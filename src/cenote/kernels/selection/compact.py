@@ -21,29 +21,13 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import I64, U8, U64, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
+from cenote.kernels.lanes import compressed, set_bits
 from cenote.kernels.selection.indices import bits_of
 from cenote.kernels.selection.order import each_bit
 
 BLOCK = 1 << 14  # elements
 GRAIN = 4
 AHEAD = 4096  # bytes that are asked for before they are read: half the time at any density
-
-
-def set_bits(k: Kernel, mask: Value) -> Value:
-    """A vector of conditions as the bits of a number."""
-    bits = mask.lanes
-    return k.assign(
-        f"bitcast {mask.ir} {mask.text} to i{bits}", Scalar(f"u{bits}", "uint", bits, f"i{bits}"), 1
-    ).to(U64)
-
-
-def compressed(k: Kernel, value: Value, mask: Value) -> Value:
-    """The lanes where the mask is set, moved to the front; the rest is junk."""
-    suffix = f"v{value.lanes}{value.type.ir}"
-    name = f"llvm.experimental.vector.compress.{suffix}"
-    k.declare(name, f"{value.ir} ({value.ir}, {mask.ir}, {value.ir})")
-    text = f"call {value.ir} @{name}({value.ir} {value.text}, {mask.ir} {mask.text}, {value.ir} poison)"
-    return k.assign(text, value.type, value.lanes)
 
 
 def span(k: Kernel, block: Value) -> tuple[Value, Value]:

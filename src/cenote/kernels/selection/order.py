@@ -9,31 +9,36 @@
 
 A record is a key in which unsigned order is the order wanted, and the place along the axis: 32 + 32 bits for elements
 of at most 32 bits, else two words of 64. Few records are sorted by counting for each how many come before it (they all
-differ), many by radix: a pass per byte of the key, from the last; bytes in which all keys agree are left out. Both keep
-the order of equal keys, and the buffer is larger than k, so that sorting it costs little per element of random data.
+differ), many by radix: a pass per byte of the key, from the last; bytes in which all keys agree are left out. With
+AVX-512 many records of one word, of keys of 32 bits, are partitioned (quicksort.py), those of 64 bits by the leading 32
+bits in which they differ, and put right where these are equal. All keep the order of equal keys, and the buffer is
+larger than k, so that sorting it costs little per element of random data.
 
 NaN is greater than any number; -0 and +0 are equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F16, F32, F64, I64, U64, Pointer, Scalar, Value
+from cenote.codegen.values import BOOL, F16, F32, F64, I64, U64, Pointer, Scalar, Value
 from cenote.codegen.variables import Cursor, Variable
 from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
 from cenote.kernels.selection.indices import bits_of
+from cenote.kernels.selection.quicksort import LEVELS, Quicksort, insert, leading_bits
 
 RADIX = 256
 FEW = 64  # records that are sorted by counting
 LEAST = 256  # records of a buffer
+WIDE = 8  # elements that become records at once
 SPARE = 3  # times k: larger buffers are sorted less often, but hold more
 LONGEST = (1 << 31) - 1  # elements of an axis: places are kept in 32 bits
 AHEAD = 4096  # bytes that are asked for before they are read: rows of 400 kB take 0.7 of the time without
@@ -65,6 +70,7 @@ class OrderSpec(KernelSpec):
     dtype: np.dtype[Any]
     descending: bool
     column: bool
+    levels: int = LEVELS  # of partitions: see quicksort.py
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -98,7 +104,10 @@ class OrderSpec(KernelSpec):
                 for place in k.range(0, k.number("extent")):
                     copy.store(x.load(place * columns), place)
                 x = copy
-            buffer = Buffer(k, self, k.cursor(first), k.cursor(second), counts, k.variable(k.integer(0)))
+            keys = partial(self._key, k, x)
+            buffer = Buffer(
+                k, self, k.cursor(first), k.cursor(second), counts, k.variable(k.integer(0)), keys
+            )
             self._collect(k, x, buffer, lanes)
             buffer.sort()
             start = outer * k.number("count") * columns + column
@@ -113,8 +122,13 @@ class OrderSpec(KernelSpec):
         """Records of all elements that can be among the best."""
         extent, capacity = k.number("extent"), k.number("capacity")
         begin = k.minimum(extent, capacity)
-        for place in k.range(0, begin):
-            buffer.append(self._key(k, x, place), place)
+        several = WIDE if self.record == 1 else 1
+        for first, last, step in (
+            (k.integer(0), begin // several * several, several),
+            (begin // several * several, begin, 1),
+        ):
+            for place in k.range(first, last, step):
+                buffer.append(self._key(k, x, place, step), place)
         with k.when(begin < extent):
             buffer.cut()
             limit = k.variable(buffer.worst())
@@ -134,8 +148,8 @@ class OrderSpec(KernelSpec):
                 with k.when(key < limit.value):
                     buffer.append(key, place)
 
-    def _key(self, k: Kernel, x: Pointer, place: Value) -> Value:
-        return key_of(k, x.load(place), Scalar.of(self.dtype), self.descending)
+    def _key(self, k: Kernel, x: Pointer, place: Value, lanes: int = 1) -> Value:
+        return key_of(k, x.load(place, lanes), Scalar.of(self.dtype), self.descending)
 
     def _take(self, k: Kernel, x: Pointer, place: Value, mask: Value, buffer: Buffer) -> None:
         """The elements of a vector whose bits are set."""
@@ -168,15 +182,20 @@ class Buffer:
     other: Cursor
     counts: Pointer
     count: Variable
+    keys: Callable[[Value], Value]  # of the elements at a place
 
     def append(self, key: Value, place: Value) -> None:
+        """A record, or one for each lane of the keys, which lie from `place` on."""
         at, count = self.records.at, self.count.value
         if self.spec.record == 2:
             at.store(key.to(U64), count * 2)
             at.store(place.bits(U64), count * 2 + 1)
         else:
-            at.store((key.to(U64) << 32) | place.bits(U64), count)
-        self.count.value = count + 1
+            places = place.bits(U64)
+            if key.lanes > 1:
+                places = self.k.iota(key.lanes, U64) + places
+            at.store((key.to(U64) << 32) | places, count)
+        self.count.value = count + key.lanes
 
     def place(self, number: Value) -> Value:
         """Where along the axis a record's element is."""
@@ -201,9 +220,54 @@ class Buffer:
             with k.when(count <= FEW):
                 self._by_counting(count)
             with k.when(count > FEW):
+                if k.target.has_scale and self.spec.dtype.itemsize == 4:
+                    Quicksort(k, self.records.at, self.other.at, self._radix_of, self.spec.levels).sort(count)
+                else:
+                    self._by_radix(count)
+        elif k.target.has_scale:
+            with k.when(count <= FEW):
                 self._by_radix(count)
+            with k.when(count > FEW):
+                self._by_leading_bits(count)
         else:
             self._by_radix(count)
+
+    def _by_leading_bits(self, count: Value) -> None:
+        """Records of two words by a sort of one: 32 bits of the key and the place. Where these bits are equal too often
+        for keys that differ, by radix."""
+        k, pairs, records = self.k, self.records.at, self.other.at
+        low, shift = leading_bits(k, pairs, count)
+        for number in k.range(0, count):
+            leading = (pairs.load(number * 2) - low) >> shift
+            records.store((leading << 32) | pairs.load(number * 2 + 1), number)
+        failed = k.variable(k.integer(0))
+
+        def give_up(*_: object) -> None:
+            failed.value = k.integer(1)
+
+        room = records + (k.number("capacity") + FEW)
+        Quicksort(k, records, room, give_up, self.spec.levels).sort(count)
+        with k.when(failed.value.equals(0)):
+            for number in k.range(0, count):
+                place = (records.load(number) & 0xFFFFFFFF).bits(I64)
+                pairs.store(self.keys(place).bits(U64), number * 2)
+                pairs.store(place.bits(U64), number * 2 + 1)
+            failed.value = insert(k, pairs, count)
+        with k.when(failed.value.differs(0)):
+            self._by_radix(count)
+
+    def _radix_of(self, source: Pointer, other: Pointer, count: Value, to: Pointer) -> None:
+        """Some of the records."""
+        k = self.k
+        part = Buffer(
+            k, self.spec, k.cursor(source), k.cursor(other), self.counts, k.variable(count), self.keys
+        )
+        part._by_radix(count)
+        sorted_at = part.records.at
+        elsewhere = k.assign(f"icmp ne ptr {sorted_at.text}, {to.text}", BOOL, 1)
+        with k.when(elsewhere):
+            for number in k.range(0, count):
+                to.store(sorted_at.load(number), number)
 
     def _by_counting(self, count: Value) -> None:
         """Each record goes to the place that the number of smaller ones says."""
@@ -284,7 +348,7 @@ def order_call(
 ) -> Call:
     """The launch for plain memory of (outer, extent, columns); `count` of the axis are wanted, at least 1."""
     column = is_size(columns) or columns != 1
-    spec = OrderSpec(x.type.dtype, descending, column)
+    spec = OrderSpec(x.type.dtype, descending, column, LEVELS)
     words: dict[str, Argument] = {
         "y": y, "x": x, "places": places, "extent": extent, "count": count, "columns": columns,
         "capacity": capacity_of(extent, count),

@@ -16,6 +16,7 @@ from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Sample, Types
 from cenote.ops.checks import read, require_same_dtype
+from cenote.ops.conv.columns import column_lowerings
 from cenote.ops.conv.conv_lowerings import conv_lowerings
 from cenote.ops.conv.run_time_weights import packed_sizes, run_time_weight_lowerings
 from cenote.ops.epilogue import Epilogue, Fusible
@@ -144,6 +145,7 @@ class Conv(Fusible):
         if w.value is not None and (bias is None or bias.value is not None):
             yield from conv_lowerings(shape, inputs, fused, target, exact=self.exact)
         elif not self.pool:
+            yield from column_lowerings(shape, inputs, fused, target)
             sizes = packed_sizes(
                 shape.groups, shape.group_filters, shape.group_channels, shape.taps, target.lanes(), 3
             )

@@ -15,9 +15,9 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.conv.depthwise import depthwise_call, suits
 from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls, merge_groups
 from cenote.kernels.conv.groups_apart import apart_calls, inputs_apart, outputs_apart
-from cenote.kernels.conv.regions import region_calls, share_of_taps
+from cenote.kernels.conv.regions import region_calls, share_of_taps, taps_read
 from cenote.kernels.conv.winograd_plan import WinogradPlan
-from cenote.kernels.cost_model import conversion_seconds, moved_seconds, peak_seconds
+from cenote.kernels.cost_model import conversion_seconds, moved_seconds, peak_seconds, weight_seconds
 from cenote.kernels.layout.reorder import pad_call
 from cenote.ops.base import Bind, Lowering
 from cenote.ops.epilogue import Epilogue
@@ -269,12 +269,13 @@ def _direct(
             residual = None if fused.residual is None else inputs[fused.residual]
             return list(region_calls(problem, present(inputs[0]), outputs[0], residual, target))
 
+        again = 4 * merged.filters * merged.channels * (taps_read(problem.shape) - merged.taps)
         yield Lowering(
             "direct_regions",
             layouts(inputs, Layout(lanes), fused.residual, lanes),
             (Layout(lanes),),
             bind,
-            seconds * share / 0.9,
+            seconds * share / 0.9 + weight_seconds(max(0, again)),
             tolerance,
             in_place=in_place,
         )

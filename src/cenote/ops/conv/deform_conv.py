@@ -16,11 +16,12 @@ from cenote.core.types import FLOAT32, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.conv.deformed import Deformation, deformed_call
 from cenote.kernels.cost_model import pass_seconds
+from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.elementwise import elementwise_call, operand_of, per_channel
 from cenote.kernels.sampling.taps import FAR
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import read, require_kind, require_same_dtype
-from cenote.ops.linear.product_lowerings import Strided, Terms, product_lowerings
+from cenote.ops.conv.columns import filter_product
 from cenote.ops.movement.grid_sample import interpolate
 from cenote.ops.values import narrow, seeded, wide
 
@@ -142,7 +143,8 @@ class DeformConv(Op):
         before = [pad for pad, _ in pads]
         how = Deformation.of(self.offset_groups, x.shape[2:], out, window, strides, before, dilations)
         columns = TensorType(FLOAT32, (x.shape[0], x.shape[1], how.taps, how.places))
-        product = self._product(w, columns, output, target)
+        sizes = (w.shape[0] // self.groups, math.prod(w.shape[1:]), how.places)
+        product = filter_product(x.shape[0], self.groups, sizes, target, Activation())
         if product is None:
             return
 
@@ -159,17 +161,6 @@ class DeformConv(Op):
         layouts = tuple(None if each is None else PLAIN for each in inputs)
         seconds = product.seconds + pass_seconds(2 * columns.nbytes, 4 * columns.size)
         yield Lowering("columns", layouts, (PLAIN,), bind, seconds, 4e-6, (columns, *product.temporaries))
-
-    def _product(
-        self, w: TensorType, columns: TensorType, output: TensorType, target: Target
-    ) -> Lowering | None:
-        """The products of the groups' weights with their columns, image by image."""
-        filters, depth, places = w.shape[0] // self.groups, math.prod(w.shape[1:]), columns.shape[3]
-        batch = (columns.shape[0], self.groups)
-        left = Strided((1, self.groups, filters, depth), (0, filters * depth, depth, 1))
-        terms = Terms(left, Strided.of((*batch, depth, places)), Strided.of((*batch, filters, places)))
-        kinds = (TensorType(FLOAT32, left.shape), TensorType(FLOAT32, terms.b.shape))
-        return next((each for each in product_lowerings(terms, kinds, target) if each.name == "panels"), None)
 
     def operations(self, outputs: Types, x: TensorType, w: TensorType, *rest: TensorType | None) -> int:
         return 2 * outputs[0].size * math.prod(w.shape[1:])

@@ -13,7 +13,7 @@ from cenote.kernels.conv.numbered_weights import MOST, numbered, unpacked_calls
 from cenote.ops.base import Lowering
 
 Inputs = Sequence[TensorType | None]
-_PICK = 1.5e-9  # seconds to pack a number
+_PICK = 2e-9  # seconds to pack a number: 1 where there are few of them, 2.5 with two million
 
 
 def run_time_weight_lowerings(

@@ -127,7 +127,8 @@ def _blocked_layouts(
     """Layouts of the inputs when the output is blocked; None if some operand cannot be read then."""
     if not 3 <= output.rank <= 5 or not is_float(output.dtype):
         return None
-    if any(present(inputs[index]).dtype != output.dtype for index in function.operands):
+    used = [present(inputs[index]) for index in function.operands]
+    if any(x.dtype != output.dtype for x in used if x.value is None or x.value.size != 1):
         return None
     blocked = Layout(target.lanes(output.dtype))
     layouts: list[Layout | None] = [None] * len(inputs)

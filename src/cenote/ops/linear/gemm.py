@@ -100,6 +100,9 @@ class Gemm(Fusible):
             boxes.append(None if c is None else Box(_broadcast_ranges(c.shape, box.ranges)))
         return tuple(boxes)
 
+    def part(self, box: Box, inputs: Sequence[TensorType | None]) -> Gemm:
+        return self
+
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         relu = Activation("relu")

@@ -15,8 +15,7 @@ from cenote.core.types import PLAIN, Array, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.layout.copy import can_copy
-from cenote.kernels.sampling.grid_sample import grid_sample_general_call
-from cenote.kernels.sampling.pictures import grid_sample_call
+from cenote.kernels.sampling.grid_sample import grid_sample_call
 from cenote.kernels.sampling.taps import CUBIC, FAR, PER_AXIS
 from cenote.ops.base import Arrays, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import STRING, int64s, known_ints, one_of, read, require_kind
@@ -79,19 +78,15 @@ class GridSample(Op):
         return (narrow(y, x.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        """Pictures by the nearest pixel or linearly; lines, volumes and the cubic mode by a kernel for all of them."""
         (x, grid), (output,) = map(present, inputs), self.infer(*inputs)
         if x.rank > 5 or not output.size or not can_copy(x.dtype):
             return
         nearest = self.mode == "nearest"
-        is_general = x.rank != 4 or self.mode == "cubic" or self.pixels_moved
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
             source, places, y = *map(present, views), outputs[0]
-            if not is_general:
-                return [grid_sample_call(source, places, y, nearest, self.padding, self.align_corners)]
             how = (self.mode, self.padding, self.align_corners, self.pixels_moved)
-            return [grid_sample_general_call(source, places, y, *how)]
+            return [grid_sample_call(source, places, y, *how)]
 
         taps = PER_AXIS[self.mode] ** (x.rank - 2)
         seconds = pass_seconds(x.nbytes + grid.nbytes + output.nbytes) + output.size * taps * 0.5e-9
@@ -119,6 +114,8 @@ class GridSample(Op):
         rows[1][0, 0, :4] = [[np.nan, 0], [np.inf, -1], [1e30, -1e30], [-0.0, np.nan]]
         for mode, padding in itertools.product(("linear", "nearest"), PADDINGS):
             yield Sample(GridSample(mode, padding, padding == "zeros"), rows, "rows of more than a vector")
+            wide = (rows[0].astype(np.float64), rows[1])
+            yield Sample(GridSample(mode, padding), wide, "float64 by float32")
         for dtype in (np.float64, np.float16, "bfloat16"):
             pair = tuple(value.astype(np.dtype(dtype)) for value in (flat[0], flat[1] * 1.5))
             for padding in PADDINGS:

@@ -10,10 +10,12 @@ import numpy as np
 
 from cenote.core.computed import computed
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
+from cenote.core.sizes import plain
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import LAUNCH, pass_seconds
+from cenote.kernels.elementwise.elementwise import LONG
 from cenote.kernels.layout.copy import box_of, can_copy, copy_call, fill_call
 from cenote.kernels.layout.take import TakenAxis, TakenRow, take_call
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
@@ -108,11 +110,14 @@ class Pad(Op):
             return
         pads = self.resolved(inputs)
         if self.mode != "constant":
-            yield from self._by_tables(inputs, pads, output, target)
+            yield from self._by_tables(inputs, pads, output, None, target)
             return
         constant = self.constant([None if kind is None else kind.value for kind in inputs], x.dtype)
         seconds = pass_seconds(2 * output.nbytes) + LAUNCH  # two kernels
         rest = (None,) * (len(inputs) - 1)
+        if output.rank and pads[-1] != (0, 0) and plain(output.shape[-1]) < LONG:
+            # Short rows, each in one go; long ones, and rows that are whole, are cheap to copy and fill apart.
+            yield from self._by_tables(inputs, pads, output, constant, target)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
             source, y = present(views[0]), outputs[0]
@@ -132,8 +137,10 @@ class Pad(Op):
         inputs: Sequence[TensorType | None],
         pads: Sequence[tuple[int, int]],
         output: TensorType,
+        fill: Array | None,
         target: Target,
     ) -> Iterator[Lowering]:
+        """Every place by where it comes from; `fill` is what the border holds that comes from nowhere."""
         if not output.rank or not output.size:
             return
         changed = [axis for axis, pair in enumerate(pads) if pair != (0, 0)]
@@ -150,7 +157,9 @@ class Pad(Op):
                 )
                 axes.append(TakenAxis(output.shape[axis], step, table))
             begin, end = pads[-1]
-            row = TakenRow(max(begin, 0), x.shape[-1] + min(begin, 0) + min(end, 0), max(-begin, 0))
+            middle = x.shape[-1] + min(begin, 0) + min(end, 0)
+            ends = "table" if fill is None else "filled"
+            row = TakenRow(max(begin, 0), middle, max(-begin, 0), ends, fill)
             return [take_call(x, outputs[0], axes, row, target)]
 
         absent = (None,) * (len(inputs) - 1)
@@ -179,6 +188,8 @@ class Pad(Op):
             yield Sample(cls(((0, 0), (2, 1), (0, 0), (3, 70)), mode), (seeded((2, 3, 4, 37), 1, np.uint8),))
         yield Sample(cls(around, value=-1.5), (seeded((1, 3, 4, 9)),))
         yield Sample(cls(((1, 1), (0, 2), (0, 0), (2, 1))), (seeded((1, 8, 3, 3)),))
+        yield Sample(cls(((1, 0), (3, 2)), value=7.5), (seeded((3, 61)),), "rows of every width of vector")
+        yield Sample(cls(((-1, 2), (0, 0), (1, -2))), (seeded((3, 2, 20)),), "rows that are constant")
         yield Sample(cls(((1, 1),)), (seeded((0,)),))
         yield Sample(cls(()), (seeded(()),))
         yield Sample(cls(((1, 2),), axes=(-1,)), (seeded((2, 9, 3)),))
@@ -215,9 +226,12 @@ def _padded_by_index(x: Array, pads: list[tuple[int, int]], mode: str) -> Array:
 
 
 def border_table(extent: int, begin: int, end: int, mode: str, step: int) -> Array:
-    """Where the element that every place takes lies, elements `step` apart."""
+    """Where the element that every place takes lies, elements `step` apart; -1 where it is a constant."""
     first, kept = max(-begin, 0), extent + min(begin, 0) + min(end, 0)
     places = np.arange(-max(begin, 0), kept + max(end, 0), dtype=np.int64)
+    if mode == "constant":
+        inside = (places >= 0) & (places < kept)
+        return np.where(inside, (places + first) * step, -1)
     if mode == "edge":
         places = np.clip(places, 0, kept - 1)
     elif mode == "wrap":

@@ -29,6 +29,7 @@ from cenote.ops.movement.resize_taps import (
     Taps,
     filter_taps,
     nearest_taps,
+    repeats_of,
     scaled_size,
     tap_count,
     tap_offsets,
@@ -222,6 +223,7 @@ class Resize(Op):
             axis.size, known(tap_count, numbers, rule),
             lambda step: computed(tap_offsets, numbers, rule, step),
             lambda dtype: computed(tap_weights, numbers, rule, dtype.name), axis.is_identity,
+            repeats_of(axis, rule) if self.mode == "nearest" else 0,
         )  # fmt: skip
 
     def _by_depth(
@@ -284,6 +286,9 @@ class Resize(Op):
         for nearest in NEAREST:
             yield Sample(cls("nearest", "asymmetric", nearest, scales=(1.0, 1.0, 2.0, 3.0)), (x,))
             yield Sample(cls("nearest", "half_pixel", nearest, scales=(1.0, 1.0, 0.6, 1.5)), (x,))
+            for factor in (2.0, 3.0, 4.0):
+                rule = ("half_pixel", nearest) if nearest.startswith("round") else ("asymmetric", nearest)
+                yield Sample(cls("nearest", *rule, scales=(1.0, factor, factor)), (seeded((2, 3, 37)),))
         for mode in ("linear", "cubic"):
             yield Sample(cls(mode, scales=(1.0, 1.0, 2.0, 2.0)), (x,))
             yield Sample(cls(mode, sizes=(3, 2), axes=(2, 3), antialias=True), (x,))
@@ -302,6 +307,8 @@ class Resize(Op):
         yield Sample(cls("nearest", sizes=(0, 9, 4)), (seeded((0, 9, 2)),))
         scales = np.array([1, 1, 2, 2], np.float32)
         yield Sample(cls("nearest", "asymmetric", "floor"), (x, None, scales), "resize inputs")
+        for wider in (seeded((3, 150), 1, np.float64), seeded((3, 150), 1, np.uint8)):
+            yield Sample(cls("nearest", scales=(2.0, 2.0)), (wider,), "repeated")
         for dtype in (np.float64, np.float16, np.uint8, np.int32, "bfloat16"):
             for mode in ("nearest", "linear"):
                 yield Sample(cls(mode, sizes=(1, 9, 5, 7)), (seeded((1, 9, 3, 4), 1, np.dtype(dtype)),))

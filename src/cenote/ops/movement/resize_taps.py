@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenote.core import limits
+from cenote.core.sizes import is_size
 from cenote.core.types import Array
 
 COORDINATES = (
@@ -22,6 +23,7 @@ COORDINATES = (
     "asymmetric",
     "tf_crop_and_resize",
 )
+MOST_REPEATS = 8  # of a place: more are not worth vectors
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
@@ -165,6 +167,20 @@ def tap_offsets(axis: tuple[float, ...], rule: Rule, step: int) -> Array:
 def tap_weights(axis: tuple[float, ...], rule: Rule, dtype: str) -> Array:
     """What the taps of each place weigh."""
     return np.ascontiguousarray(taps_of(axis, rule).weight, np.dtype(dtype))
+
+
+def repeats_of(axis: ResizedAxis, rule: Rule) -> int:
+    """How often each place of an axis of nearest neighbours is there, if all are as often and in order; else 0."""
+    _, where, nearest_mode, *_ = rule
+    if is_size(axis.scale) or not 2 <= axis.scale <= MOST_REPEATS or axis.scale != int(axis.scale):
+        return 0
+    if axis.size != axis.extent * int(axis.scale):
+        return 0
+    centred = where in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel")
+    ordered = (
+        nearest_mode.startswith("round") if centred else (where, nearest_mode) == ("asymmetric", "floor")
+    )
+    return int(axis.scale) if ordered else 0
 
 
 def scaled_size(extent: int, span: float, scale: float) -> float:

@@ -101,7 +101,7 @@ def _row(last: tuple[str, int], extent: int) -> TakenRow:
         return TakenRow(0, extent, 0)
     if rule == "roll":
         before = number % extent
-        return TakenRow(before, extent - before, 0, rolled=True)
+        return TakenRow(before, extent - before, 0, "rolled")
     return TakenRow(0, 0, 0)
 
 

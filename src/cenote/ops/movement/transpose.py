@@ -16,6 +16,7 @@ from cenote.kernels.layout.copy import can_copy
 from cenote.kernels.layout.transpose import strided_copy_call
 from cenote.ops.base import Arrays, Box, Lowering, Op, Sample, Types
 from cenote.ops.checks import read, require, unique_axes
+from cenote.ops.reorder import Reorder
 from cenote.ops.values import seeded
 
 Walk = Callable[[tuple[int, ...]], tuple[int, Sequence[int]]]
@@ -85,6 +86,8 @@ class Transpose(Op):
         axes = self.axes(require("transpose", inputs[0], "data").rank)
         (output,) = self.infer(*inputs)
         yield from strided_lowerings(inputs, output, lambda strides: (0, [strides[a] for a in axes]), target)
+        if output.size:
+            yield from Reorder(axes).lowerings(inputs, target)
 
     def region(self, box: Box, inputs: Sequence[TensorType | None]) -> tuple[Box | None, ...]:
         axes = self.axes(require("transpose", inputs[0], "data").rank)

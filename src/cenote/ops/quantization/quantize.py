@@ -11,10 +11,13 @@ import numpy as np
 from cenote.core.errors import ArgumentError, DTypeError, ShapeError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOATS, Array, TensorType, is_float
+from cenote.kernels.elementwise.expression import Expression
 from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
 from cenote.ops.checks import normalize_axis, read, require_same_dtype
 from cenote.ops.elementwise.cast import FLOAT8, SCALE8, SMALL_FLOATS, SMALL_INTEGERS, converted
+from cenote.ops.elementwise.pointwise import Function, Pointwise
 from cenote.ops.quantization.quantize_lowerings import (
+    WEIGHT,
     dequantizing,
     dynamic_lowerings,
     quantizing,
@@ -30,8 +33,41 @@ _INTEGERS = {
 QUANTIZED = frozenset(_INTEGERS) | FLOAT8 | SMALL_FLOATS
 
 
+class Scaled(Pointwise):
+    """What both have in common: with one scale for all elements they are links of chains."""
+
+    axis: int
+    block: int
+
+    operands = ("x", "scale", "zero_point?")
+    # A scale per index of an axis is not broadcast as operands of elementwise operators are.
+    region = Op.region
+
+    def _expression(
+        self, x: TensorType, scale: TensorType, zero: TensorType | None, output: TensorType
+    ) -> Expression | None:
+        """What a kernel computes of an element; None where none does."""
+        raise NotImplementedError
+
+    def function(self, inputs: Sequence[TensorType | None]) -> Function | None:
+        x, scale, zero = self.arranged(inputs)
+        parameters = [each for each in (scale, zero) if each is not None]
+        if any(each.size != 1 or each.rank > min(1, x.rank) for each in parameters):
+            return None
+        made = self._expression(x, scale, zero, self.infer(*inputs)[0])
+        if made is None:
+            return None
+        return Function(made, (), tuple(range(1 + len(parameters))), weight=WEIGHT, exact=True)
+
+    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
+        x, scale, zero = self.arranged(inputs)
+        (output,) = self.infer(*inputs)
+        made = self._expression(x, scale, zero, output)
+        yield from scaled_lowerings(made, inputs, output, *_where(self, x, scale), target)
+
+
 @dataclass(frozen=True)
-class QuantizeLinear(Op):
+class QuantizeLinear(Scaled):
     """round(x / scale) + zero point, bounded to the quantized type; halves round to even.
 
     Scale and zero point have one shape: a scalar, one number per index of `axis`, or (with `block`) one per
@@ -47,7 +83,6 @@ class QuantizeLinear(Op):
     saturate: bool = True
 
     name = "quantize_linear"
-    operands = ("x", "scale", "zero_point?")
     from_onnx = {
         "QuantizeLinear": lambda node: read(
             QuantizeLinear, node, "axis", "precision", "saturate", block="block_size", dtype="output_dtype"
@@ -72,12 +107,10 @@ class QuantizeLinear(Op):
         _check_scale(self.name, x, scale, zero_point, self.axis, self.block)
         return (TensorType(dtype, x.shape),)
 
-    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, scale, zero = self.arranged(inputs)
-        (output,) = self.infer(*inputs)
-        if self.precision in (None, scale.dtype):
-            made = quantizing(x, scale, zero, output)
-            yield from scaled_lowerings(made, inputs, output, *_where(self, x, scale), target)
+    def _expression(
+        self, x: TensorType, scale: TensorType, zero: TensorType | None, output: TensorType
+    ) -> Expression | None:
+        return quantizing(x, scale, zero, output) if self.precision in (None, scale.dtype) else None
 
     def compute(self, x: Array, scale: Array, zero_point: Array | None) -> Arrays:
         (result,) = self.declared(x, scale, zero_point)
@@ -114,7 +147,7 @@ class QuantizeLinear(Op):
 
 
 @dataclass(frozen=True)
-class DequantizeLinear(Op):
+class DequantizeLinear(Scaled):
     """(x - zero point) * scale in type `dtype`, else in the scale's type. Scales as in QuantizeLinear."""
 
     axis: int = 1
@@ -122,7 +155,6 @@ class DequantizeLinear(Op):
     dtype: np.dtype[Any] | None = None
 
     name = "dequantize_linear"
-    operands = ("x", "scale", "zero_point?")
     from_onnx = {
         "DequantizeLinear": lambda node: read(
             DequantizeLinear, node, "axis", block="block_size", dtype="output_dtype"
@@ -139,11 +171,10 @@ class DequantizeLinear(Op):
         _check_scale(self.name, x, scale, zero_point, self.axis, self.block)
         return (TensorType(dtype, x.shape),)
 
-    def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, scale, zero = self.arranged(inputs)
-        (output,) = self.infer(*inputs)
-        made = dequantizing(x, scale, zero, output)
-        yield from scaled_lowerings(made, inputs, output, *_where(self, x, scale), target)
+    def _expression(
+        self, x: TensorType, scale: TensorType, zero: TensorType | None, output: TensorType
+    ) -> Expression | None:
+        return dequantizing(x, scale, zero, output)
 
     def compute(self, x: Array, scale: Array, zero_point: Array | None) -> Arrays:
         (result,) = self.declared(x, scale, zero_point)
@@ -231,7 +262,7 @@ def spread_scale(scale: Array, shape: tuple[int, ...], axis: int, block: int) ->
     return scale.reshape((-1,) + (1,) * after)
 
 
-def _where(op: QuantizeLinear | DequantizeLinear, x: TensorType, scale: TensorType) -> tuple[int, int]:
+def _where(op: Scaled, x: TensorType, scale: TensorType) -> tuple[int, int]:
     """The axis and the block of a scale, as far as it has several numbers."""
     block = op.block if op.block and scale.rank == x.rank else 0
     single = scale.size == 1 and not block

@@ -19,12 +19,13 @@ from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.elementwise import Operand, elementwise_call
 from cenote.kernels.elementwise.expression import Expression, Step
-from cenote.kernels.elementwise.reduce import pieces_of, reduce_calls
-from cenote.kernels.reduce_axes import ReduceAxis
+from cenote.kernels.reduction.axes import ReduceAxis
+from cenote.kernels.reduction.launches import pieces_of, reduce_calls
 from cenote.ops.base import Lowering
 
 SMALL = frozenset({"int8", "uint8", "int16", "uint16"})
 INT32 = np.dtype(np.int32)
+WEIGHT = 8  # operations of an element, for estimates
 _FLOATS = (FLOAT32, FLOAT16, BFLOAT16)
 
 
@@ -77,7 +78,7 @@ def scaled_lowerings(
         return [quantization_call(expression, views, outputs[0], axis, block, target)]
 
     layouts = tuple(None if each is None else PLAIN for each in inputs)
-    seconds = pass_seconds(x.nbytes + output.nbytes, 8 * output.size)
+    seconds = pass_seconds(x.nbytes + output.nbytes, WEIGHT * output.size)
     yield Lowering("elementwise", layouts, (PLAIN,), bind, seconds)
 
 
@@ -89,7 +90,7 @@ def quantization_call(
     if block:
         x, y = _in_blocks(x, axis, block), _in_blocks(y, axis, block)
     operands = [Operand(x, x.strides), *(_parameter(view, y, axis, block) for view in parameters)]
-    return elementwise_call(expression, (), operands, y, target, 8)
+    return elementwise_call(expression, (), operands, y, target, WEIGHT)
 
 
 _FIT = (  # of the largest and the smallest number: the scale, 1 where all numbers are 0

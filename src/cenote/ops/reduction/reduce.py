@@ -13,14 +13,9 @@ from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
-from cenote.kernels.elementwise.reduce import (
-    INTEGER,
-    partial_type,
-    pieces_of,
-    reduce_calls,
-    shift_type,
-)
-from cenote.kernels.reduce_axes import ReduceAxis
+from cenote.kernels.reduction.axes import ReduceAxis
+from cenote.kernels.reduction.launches import partial_type, pieces_of, reduce_calls, shift_type
+from cenote.kernels.reduction.reduce import INTEGER
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
 from cenote.ops.checks import normalize_axis, require
 from cenote.ops.elementwise.pointwise import error_of
@@ -39,7 +34,7 @@ class Reduction(Op):
     """
 
     operands = ("data", "axes?")
-    kind: ClassVar[str] = ""  # what kernels/elementwise/reduce.py calls it
+    kind: ClassVar[str] = ""  # what kernels/reduction/reduce.py calls it
     integers: ClassVar[bool] = True
     booleans: ClassVar[bool] = False
     reduced: ClassVar[Callable[..., Any]]  # the formula in NumPy (floats come as float64)

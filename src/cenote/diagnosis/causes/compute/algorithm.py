@@ -5,7 +5,7 @@ from __future__ import annotations
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.samples import convolution
-from cenote.profile.data import Finding
+from cenote.profile.data import Finding, Pin, Treatment
 
 BETTER = 0.9  # of the estimate: what a rival must come down to
 
@@ -25,12 +25,12 @@ def look(context: Context) -> Finding | None:
     if tried is None or not tried.certain:
         return None
     first = steps[0]
-    words = ", ".join(f"`pin={node} to {algorithm}`" for node, algorithm in pins.items())
+    treatment = Treatment(pins=tuple(Pin(node, algorithm) for node, algorithm in pins.items()))
     return Finding(
         "algorithm", tuple(step.index for step in steps), context.share(steps),
         f"{first.title} is computed by {first.algorithm}; {pins[first.node]} is estimated at "
         f"{min(rival.ms for rival in first.rivals):.3g} ms against {first.estimate_ms:.3g}, and a trial agrees",
-        0.95, words, tried.gain_ms,
+        0.95, str(treatment), tried.gain_ms, treatments=(treatment,),
     )  # fmt: skip
 
 

@@ -8,8 +8,9 @@ from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context, refused_for_type
 from cenote.diagnosis.gains import gain
 from cenote.diagnosis.samples import convolution
-from cenote.profile.data import Finding
+from cenote.profile.data import Finding, Treatment
 
+CAST = Treatment(rewrites=("float32",))
 SLOW = ("float64", "int32", "int64", "uint64")
 
 
@@ -23,11 +24,15 @@ def look(context: Context) -> Finding | None:
     )
     if not steps:
         return None
-    half = {step.index: 0.1 if step.kind == "host" else 0.5 for step in steps}
+    tried = context.gain_of(rewrites=CAST.rewrites)
+    helps = tried is not None and tried.certain
+    factors = {step.index: 0.1 if step.kind == "host" else 0.5 for step in steps}
     return Finding(
         "dtype", tuple(step.index for step in steps), context.share(steps),
         f"{steps[0].title}: {steps[0].reason if steps[0].kind == 'host' else 'computes in ' + steps[0].dtype}",
-        0.9, "cast the model to float32 (needs a tolerance)", gain(context.profile, half, doubt=0.5),
+        0.9, f"{CAST} (needs a tolerance)",
+        tried.gain_ms if tried is not None and helps else gain(context.profile, factors, doubt=0.5),
+        treatments=(CAST,) if helps or tried is None else (),
     )  # fmt: skip
 
 

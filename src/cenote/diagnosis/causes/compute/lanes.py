@@ -33,7 +33,7 @@ def look(context: Context) -> Finding | None:
 
 def planted() -> Sample:
     model, inputs = convolution(96, 96, 56, group=32, count=3)
-    return Sample(model, inputs)
+    return Sample(model, inputs, work=1 / 32)
 
 
 def healthy() -> Sample:

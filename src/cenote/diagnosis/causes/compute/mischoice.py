@@ -7,7 +7,7 @@ from dataclasses import replace
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.samples import convolution
-from cenote.profile.data import Finding, StepStats
+from cenote.profile.data import Finding, Pin, StepStats, Treatment
 
 CLOSE = 2.3  # times the choice's estimate: rivals up to there are tried
 TRIED, TRIED_DEEP = 2, 8  # rivals, of all steps
@@ -26,10 +26,11 @@ def look(context: Context) -> Finding | None:
     for step, rival in trials[: TRIED_DEEP if context.deep else TRIED]:
         tried = context.gain_of(pins={step.node: rival})
         if tried is not None and tried.certain and tried.middle > LEAST * tried.before_ms:
-            words = f"{step.title}, {step.algorithm}: {_own(step):.3g} ms estimated, {sum(step.busy_ms):.3g} taken"
-            advice = f'`pin={step.node} to {rival}`, or load with tune="full" once'
-            words += f"; with {rival} the model is faster"
-            found.append(Finding("mischoice", (step.index,), step.share, words, 0.9, advice, tried.gain_ms))
+            other = Treatment(pins=(Pin(step.node, rival),))
+            words = f"{step.title}, {step.algorithm}: {_own(step):.3g} ms estimated, {sum(step.busy_ms):.3g} taken; "
+            words += f"with {rival} the model is faster"
+            advice = f'{other}, or load with tune="full" once', tried.gain_ms, None, (other,)
+            found.append(Finding("mischoice", (step.index,), step.share, words, 0.9, *advice))
     return max(found, key=lambda each: each.gain_ms or (0, 0, 0), default=None)
 
 

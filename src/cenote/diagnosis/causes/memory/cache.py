@@ -9,6 +9,9 @@ from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding
 
 NEAR = 0.5  # of the roof
+FEWER = (
+    0.9  # of the operator's operations: what an algorithm that trades them for bytes (Winograd's) comes below
+)
 
 
 def look(context: Context) -> Finding | None:
@@ -17,8 +20,8 @@ def look(context: Context) -> Finding | None:
         lambda step: (
             step.bound in ("L2", "L3")
             and at_best(step) >= NEAR
-            and step.operations > 0
-            and step.op.startswith(("conv", "depthwise", "max_pool", "average_pool", "pool"))
+            and 0 < FEWER * step.operations <= step.executed_operations
+            and step.op.startswith("conv")
         )
     )
     if not steps:
@@ -33,7 +36,7 @@ def look(context: Context) -> Finding | None:
 
 def planted() -> Sample:
     model, inputs = convolution(96, 96, 112, group=96, strides=[2, 2])
-    return Sample(model, inputs)
+    return Sample(model, inputs, work=1 / 96 / 4)
 
 
 def healthy() -> Sample:

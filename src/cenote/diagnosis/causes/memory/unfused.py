@@ -9,16 +9,8 @@ from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding
 
 ACTIVATIONS = (
-    "relu",
-    "sigmoid",
-    "clip",
-    "leaky_relu",
-    "hardswish",
-    "silu",
-    "activation",
-    "elementwise",
-    "tanh",
-)
+    "relu", "sigmoid", "clip", "leaky_relu", "hardswish", "silu", "activation", "elementwise", "tanh",
+)  # fmt: skip
 
 
 def look(context: Context) -> Finding | None:
@@ -41,10 +33,12 @@ def look(context: Context) -> Finding | None:
 def _sample(also: bool) -> Sample:
     from onnx import helper
 
-    model, inputs = convolution(8, 64, 112, kernel=1)
+    model, inputs = convolution(32, 64, 56, kernel=1)
+    ends = {"largest": ("GlobalMaxPool", "y"), "mean": ("GlobalAveragePool", "y0" if also else "y")}
     model.graph.node.append(helper.make_node("Relu", ["y0"], ["y"], name="y"))
     del model.graph.output[:]
-    for name in ["y", "y0"] if also else ["y"]:
+    for name, (operator, source) in ends.items():
+        model.graph.node.append(helper.make_node(operator, [source], [name], name=name))
         model.graph.output.append(helper.make_tensor_value_info(name, 1, None))
     return Sample(model, inputs)
 

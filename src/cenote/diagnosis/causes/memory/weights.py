@@ -6,8 +6,9 @@ from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import at_best, gain
 from cenote.diagnosis.samples import products
-from cenote.profile.data import Finding
+from cenote.profile.data import Finding, Treatment
 
+HALVES = Treatment(weights="bfloat16"), Treatment(weights="float16")
 NEAR = 0.5  # of the roof
 USES = 8  # operations per byte: fewer, and memory is the limit
 
@@ -30,9 +31,9 @@ def look(context: Context) -> Finding | None:
         "DRAM weights", tuple(step.index for step in steps), context.share(steps),
         f"{moved / 1e6:.0f} MB of weights are read per call at {moved / took / 1e6:.1f} GB/s, the roof of "
         f"{steps[0].bound}; each is used {steps[0].operations * 2 / max(steps[0].read_bytes, 1):.1f} times",
-        0.9, "load with `weights=bfloat16`: half the bytes (rounds each weight by up to 2**-9; needs a tolerance), or "
-        "give several inputs at once",
-        gain(context.profile, {step.index: 0.55 for step in steps}, doubt=0.25),
+        0.9, f"{HALVES[0]}: half the bytes (rounds each weight by up to 2**-9, float16 by 2**-12; needs a tolerance), "
+        "or give several inputs at once",
+        gain(context.profile, {step.index: 0.55 for step in steps}, doubt=0.25), treatments=HALVES,
     )  # fmt: skip
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.samples import convolution
-from cenote.profile.data import Finding
+from cenote.profile.data import Finding, Treatment
 
+ONE_THREAD = Treatment(threads=1)
 LEAST = 0.2  # of the latency: driver and waits
 
 
@@ -26,13 +27,13 @@ def look(context: Context) -> Finding | None:
         "barrier", (), meeting / profile.wall_ms,
         f"{groups} meetings of {profile.threads} threads: {meeting:.3g} ms of waiting and meeting, "
         f"{profile.accounts.kernels:.3g} of computing",
-        0.9, "load with `threads=1`", tried.gain_ms,
+        0.9, str(ONE_THREAD), tried.gain_ms, treatments=(ONE_THREAD,),
     )  # fmt: skip
 
 
 def planted() -> Sample:
     model, inputs = convolution(16, 16, 8, kernel=3, count=100)
-    return Sample(model, inputs, {"threads": 2})
+    return Sample(model, inputs, {"threads": 2}, work=100 * (16 * 16 * 8 * 8) / (2 * 128 * 128 * 56 * 56))
 
 
 def healthy() -> Sample:

@@ -11,13 +11,13 @@ from cenote.diagnosis.samples import model as made
 from cenote.diagnosis.samples import noise
 from cenote.profile.data import Finding
 
-AXIS = np.array(1)
+AXIS, NUMBERS = np.array(1), 3 << 18
 UNEVEN = 1.15  # of the mean: what the slowest thread computes
 
 
 def look(context: Context) -> Finding | None:
-    """The slowest thread beside the mean, in steps of several pieces."""
-    if context.profile.threads < 2:
+    """The slowest thread beside the mean, in steps of several pieces. Threads that lack cores are never even."""
+    if context.profile.threads < 2 or context.short_of_cores() > 0.25:
         return None
     steps = context.heavy(
         lambda step: (
@@ -41,8 +41,9 @@ def look(context: Context) -> Finding | None:
 
 
 def _sample(rows: int) -> Sample:
-    graph = made([("CumSum", ["x", "axis"], ["y"], {})], {"x": (rows, 1 << 18)}, ["y"], {"axis": AXIS})
-    return Sample(graph, {"x": noise(rows, 1 << 18)}, {"threads": 2})
+    shape = (rows, NUMBERS // rows)
+    graph = made([("CumSum", ["x", "axis"], ["y"], {})], {"x": shape}, ["y"], {"axis": AXIS})
+    return Sample(graph, {"x": noise(*shape)}, {"threads": 2})
 
 
 def planted() -> Sample:

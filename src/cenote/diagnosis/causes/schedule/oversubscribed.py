@@ -6,22 +6,23 @@ from cenote.core.target import physical_cores
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.samples import convolution
-from cenote.profile.data import Finding
+from cenote.profile.data import Finding, Treatment
 
 
 def look(context: Context) -> Finding | None:
-    """The number of threads beside the CPUs that the process may use."""
+    """The number of threads beside the machine's CPUs; where the process may not use all of them, it is pinned."""
     profile, cpus = context.profile, context.profile.environment.cpus
-    if profile.threads <= cpus or cpus < profile.environment.cores:
+    if profile.threads <= cpus or cpus < (profile.environment.online or 0):
         return None
     tried = context.gain_of(threads=cpus)
     if tried is None or not tried.certain:
         return None
+    fewer = Treatment(threads=cpus)
     return Finding(
         "oversubscribed", (), min(1.0, tried.middle / tried.before_ms),
         f"{profile.threads} threads on {cpus} CPUs; ready and without a core for "
         f"{profile.environment.run_queue_ms or 0:.0f} ms of {profile.environment.seconds * 1e3:.0f}",
-        0.95, f"load with `threads={cpus}`", tried.gain_ms,
+        0.95, str(fewer), tried.gain_ms, treatments=(fewer,),
     )  # fmt: skip
 
 

@@ -9,20 +9,25 @@ from collections.abc import Iterator
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.samples import convolution
-from cenote.profile.data import Finding
+from cenote.profile.data import Finding, Treatment
 
 
 def look(context: Context) -> Finding | None:
-    """The affinity of the process beside the machine's cores."""
-    profile, cpus = context.profile, context.profile.environment.cpus
-    if cpus >= min(profile.threads, profile.environment.cores):
+    """The affinity of the process beside the machine's CPUs."""
+    profile, cpus, online = (
+        context.profile,
+        context.profile.environment.cpus,
+        context.profile.environment.online,
+    )
+    if online is None or cpus >= min(profile.threads, online):
         return None
     tried = context.gain_of(threads=cpus)
     gain = (0.0, 0.0, 0.0) if tried is None else tried.gain_ms
+    fewer = Treatment(threads=cpus)
     return Finding(
         "pinned", (), 1 - cpus / profile.threads,
-        f"{profile.threads} threads may use {cpus} CPU(s) of {profile.environment.cores} cores (affinity)",
-        0.95, f"load with `threads={cpus}`, or let the process use more CPUs (taskset, cpuset)", gain,
+        f"{profile.threads} threads may use {cpus} CPU(s) of {online} (affinity)",
+        0.95, f"{fewer}, or let the process use more CPUs (taskset, cpuset)", gain, treatments=(fewer,),
     )  # fmt: skip
 
 

@@ -9,11 +9,12 @@ from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import balanced
 from cenote.diagnosis.samples import model as made
 from cenote.diagnosis.samples import noise
-from cenote.profile.data import Finding
+from cenote.profile.data import Finding, Treatment
 
+ONE_THREAD = Treatment(threads=1)
 ALONE = 0.97  # of the computing is done by one thread
 LONG = 0.02  # milliseconds: shorter steps are one piece because meetings cost more
-AXIS = np.array(1, np.int64)
+AXIS, NUMBERS = np.array(1), 1 << 20
 
 
 def look(context: Context) -> Finding | None:
@@ -35,13 +36,13 @@ def look(context: Context) -> Finding | None:
     return Finding(
         "serial", tuple(step.index for step in steps), context.share(steps),
         f"{first.title} runs on one thread of {context.profile.threads} ({first.items} piece(s))",
-        0.85, "in the model: an operator that works on parts; or `threads=1`, which leaves a core free",
+        0.85, f"in the model: an operator that works on parts; or {ONE_THREAD}, which leaves a core free",
         (0.0, 0.5 * saved, saved),
     )  # fmt: skip
 
 
 def _sample(rows: int) -> Sample:
-    shape = (rows, 1 << 18)
+    shape = (rows, NUMBERS // rows)
     graph = made([("CumSum", ["x", "axis"], ["y"], {})], {"x": shape}, ["y"], {"axis": AXIS})
     return Sample(graph, {"x": noise(*shape)}, {"threads": 2})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import convolution
-from cenote.profile.data import Finding
+from cenote.diagnosis.samples import convolution, half_a_core
+from cenote.profile.data import Finding, Treatment
 
 
 def look(context: Context) -> Finding | None:
@@ -13,28 +13,36 @@ def look(context: Context) -> Finding | None:
     environment, profile = context.profile.environment, context.profile
     if not environment.throttled_periods or not environment.throttled_ms:
         return None
-    share = min(0.95, environment.throttled_ms / (environment.seconds * 1e3))
+    running = max(1, min(profile.threads, environment.cpus))  # CPUs whose stopped times are added up
+    share = min(0.95, environment.throttled_ms / running / (environment.seconds * 1e3))
     if share < 0.05:
         return None
-    quota = max(1, int(environment.quota_cores or 1))
+    fewer = Treatment(threads=max(1, int(environment.quota_cores or 1)))
     lost = share * profile.wall_ms
     return Finding(
         "throttled", (), share,
-        f"the group was stopped {environment.throttled_periods} times, {environment.throttled_ms:.0f} ms of "
+        f"the group was stopped {environment.throttled_periods} times, {environment.throttled_ms / running:.0f} ms of "
         f"{environment.seconds * 1e3:.0f}; its quota is {environment.quota_cores or 0:.2g} cores",
-        0.95, f"a larger quota, or `threads={quota}`", (0.2 * lost, 0.7 * lost, lost),
+        0.95, f"a larger quota, or {fewer}", (0.2 * lost, 0.7 * lost, lost), treatments=(fewer,),
     )  # fmt: skip
 
 
-def planted() -> Sample:
+def _sample(**others: object) -> Sample:
     model, inputs = convolution(64, 64, 28, count=4)
-    stopped = {"throttled_periods": 12, "throttled_ms": 900.0, "quota_cores": 0.5}
-    return Sample(model, inputs, {"threads": 2}, recorded=stopped)
+    return Sample(model, inputs, {"threads": 2}, **others)  # type: ignore[arg-type]
+
+
+def planted() -> Sample:
+    stopped = {
+        "throttled_periods": 12,
+        "throttled_ms": 900.0,
+        "quota_cores": 0.5,
+    }  # as such a group was recorded
+    return _sample(around=half_a_core, recorded=stopped)
 
 
 def healthy() -> Sample:
-    model, inputs = convolution(64, 64, 28, count=4)
-    return Sample(model, inputs, {"threads": 2})
+    return _sample()
 
 
 CAUSE = Cause("throttled", look, planted, healthy)

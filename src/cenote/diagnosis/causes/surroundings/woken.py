@@ -7,8 +7,9 @@ import time
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.samples import convolution
-from cenote.profile.data import Finding
+from cenote.profile.data import Finding, Treatment
 
+ONE_THREAD = Treatment(threads=1)
 LEAST = 0.1  # of the latency
 
 
@@ -28,7 +29,7 @@ def look(context: Context) -> Finding | None:
         "woken", (), tried.middle / tried.before_ms,
         f"the first call after a pause takes {tried.before_ms:.3g} ms, the next {tried.before_ms - tried.middle:.3g}: "
         "its threads have to be woken",
-        0.7, "calls in a row; `threads=1` where latency after pauses matters and the model is small", tried.gain_ms,
+        0.7, f"calls in a row; {ONE_THREAD} where latency after pauses matters and the model is small", tried.gain_ms,
     )  # fmt: skip
 
 
@@ -38,12 +39,12 @@ def pause() -> None:
 
 
 def planted() -> Sample:
-    model, inputs = convolution(32, 32, 28, count=2)
+    model, inputs = convolution(64, 64, 28, count=2)
     return Sample(model, inputs, {"threads": 2}, between=pause)
 
 
 def healthy() -> Sample:
-    model, inputs = convolution(32, 32, 28, count=2)
+    model, inputs = convolution(64, 64, 28, count=2)
     return Sample(model, inputs, {"threads": 2})
 
 

@@ -1,0 +1,38 @@
+"""What was tried of what the findings advise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cenote.profile.data import Treatment
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A treatment and what came of it. `gain_ms`: milliseconds (low, middle, high) that it gained in paired calls
+    beside what was kept before, None where it was not measured; `difference`: the largest of an output relative to its
+    largest value; `kept`, and `why`."""
+
+    treatment: Treatment
+    gain_ms: tuple[float, float, float] | None = None
+    difference: float = 0.0
+    kept: bool = False
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.gain_ms is None and not self.difference:
+            return f"not tried: {self.treatment}: {self.why}"
+        gain = "" if self.gain_ms is None else f", gain {self.gain_ms[1]:.3g} ms"
+        return f"tried: {self.treatment}: {'kept' if self.kept else 'left'} ({self.why}){gain}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        options = self.treatment.options
+        return {
+            "options": options,
+            "gain_ms": None if self.gain_ms is None else list(self.gain_ms),
+            "difference": self.difference,
+            "kept": self.kept,
+            "why": self.why,
+        }

@@ -1,0 +1,1 @@
+"""Reductions: along rows, down columns, of many short rows at once."""

@@ -1,0 +1,109 @@
+"""Convolutions as matrix products: the filters as they lie, times columns of what their taps read.
+
+Nothing of the weights is packed, so that it is the way of weights that are known at run time only: packing
+2.4 million of them (512 filters of 3x3 over 512 channels) takes longer than the convolution of a map of 7x7.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from cenote.core.conv_geometry import ConvShape
+from cenote.core.sizes import is_size, maximum, plain
+from cenote.core.target import Target
+from cenote.core.types import FLOAT32, PLAIN, TensorType
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.cost_model import moved_seconds, peak_seconds, strided_seconds, weight_seconds
+from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.elementwise.elementwise import elementwise_call, operand_of, per_channel
+from cenote.ops.base import Lowering
+from cenote.ops.epilogue import Epilogue
+from cenote.ops.linear.product_lowerings import Strided, Terms, product_lowerings
+from cenote.ops.movement.unfold import Unfold
+
+
+def filter_product(
+    images: int,
+    groups: int,
+    sizes: tuple[int, int, int],
+    target: Target,
+    activation: Activation,
+    residual: bool = False,
+) -> Lowering | None:
+    """The products of the groups' filters (groups, filters, depth) with columns (images, groups, depth, places), the
+    `sizes` being filters, depth and places of a group. A residual like the result is the third input."""
+    filters, depth, places = sizes
+    left = Strided((1, groups, filters, depth), (0, filters * depth, depth, 1))
+    right, y = Strided.of((images, groups, depth, places)), Strided.of((images, groups, filters, places))
+    terms = Terms(left, right, y, activation)
+    if residual:
+        terms = replace(terms, residual=2, residual_at=y)
+    kinds = [TensorType(FLOAT32, each.shape) for each in (left, right, y)[: 3 if residual else 2]]
+    return next((each for each in product_lowerings(terms, kinds, target) if each.name == "panels"), None)
+
+
+def column_lowerings(
+    shape: ConvShape, inputs: Sequence[TensorType | None], fused: Epilogue, target: Target
+) -> Iterator[Lowering]:
+    """A convolution of plain tensors, whatever of its weights and bias is known."""
+    x, y = present(inputs[0]), TensorType(FLOAT32, (shape.n, shape.filters, *shape.out))
+    pads = [pad for pair in shape.pads for pad in pair]
+    if fused.pool or any(is_size(pad) or pad < 0 for pad in pads):
+        return
+    bias = None if fused.bias is None else inputs[fused.bias]
+    unfold = None if shape.is_pointwise else _unfold(shape, x, target)
+    sizes = (shape.group_filters, shape.group_channels * shape.taps, shape.pixels)
+    last = fused.activation if bias is None else Activation()
+    product = filter_product(shape.n, shape.groups, sizes, target, last, fused.residual is not None)
+    if product is None or (unfold is None and not shape.is_pointwise):
+        return
+    columns: tuple[TensorType, ...] = () if unfold is None else (unfold[1], *unfold[0].temporaries)
+
+    def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
+        result, read, calls = made[0], present(views[0]), list[Call]()
+        if unfold is not None:
+            calls += unfold[0].bind([read], made[1 : 1 + len(columns)])
+            read = made[1]
+        added = [] if fused.residual is None else [views[fused.residual]]
+        calls += product.bind([views[1], read, *added], [result, *made[1 + len(columns) :]])
+        if bias is not None:
+            sums = [operand_of(result, result), per_channel(present(views[present(fused.bias)]), result)]
+            calls.append(elementwise_call("add", (), sums, result, target, activation=fused.activation))
+        return calls
+
+    seconds = _seconds(shape, target, bool(product.temporaries)) + moved_seconds(
+        2 * y.nbytes if bias is not None else 0
+    )
+    yield Lowering(
+        "columns",
+        tuple(None if each is None else PLAIN for each in inputs),
+        (PLAIN,),
+        bind,
+        seconds,
+        product.tolerance,
+        (*columns, *product.temporaries),
+        in_place=() if fused.residual is None else (fused.residual,),
+    )
+
+
+def _seconds(shape: ConvShape, target: Target, packs: bool) -> float:
+    """Arithmetic, with whole vectors of pixels, and what moves: the weights, the columns when they are made and when
+    they are put in panels."""
+    lanes = target.lanes()
+    filled = shape.operations * (-(-shape.pixels // lanes) * lanes) / maximum(1, shape.pixels)
+    depth = shape.group_channels * shape.taps
+    seconds = peak_seconds(filled, target, 0.85 if plain(shape.group_filters) >= 4 else 0.4)
+    moved = 8 * shape.n * shape.groups * depth * shape.pixels
+    if not shape.is_pointwise:
+        seconds += (moved_seconds if shape.strides[-1] == 1 else strided_seconds)(moved)
+    return seconds + moved_seconds(moved * packs) + weight_seconds(4 * shape.filters * depth)
+
+
+def _unfold(shape: ConvShape, x: TensorType, target: Target) -> tuple[Lowering, TensorType] | None:
+    """What makes the columns, and their type."""
+    op = Unfold(shape.window, shape.strides, shape.pads, shape.dilations)
+    (columns,) = op.infer(x)
+    found = next(iter(op.lowerings((x,), target)), None)
+    return None if found is None or 0 in map(math.prod, (columns.shape,)) else (found, columns)
