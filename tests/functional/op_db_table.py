@@ -1,6 +1,7 @@
 """All of PyTorch's own samples (op_db) of every function that cenote.functional has, counted.
 
-    python -m tests.functional.op_db_table [NAME ...]     prints the table; without names writes data/op_db_counts.txt
+    python -m tests.functional.op_db_table [NAME ...]     counts the named functions, or all, and writes what it found
+                                                          into data/op_db_counts.txt, unless something differs
 
 The tests beside this file run a part of them for types other than float32; this runs every sample of every type that
 both have, and every error input. A difference is printed and makes the exit code 1.
@@ -8,6 +9,7 @@ both have, and every error input. A difference is printed and makes the exit cod
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections import Counter
@@ -33,7 +35,7 @@ from tests.functional.test_op_db import op_db, torch
 
 COUNTS = Path(__file__).parents[1] / "data" / "op_db_counts.txt"
 # Entries of op_db that have the name of one of our functions and are something else.
-OTHERS = ("unfold", "linalg.norm", "norm", "to")  # of tensors, of matrices too, to devices
+OTHERS = ("unfold", "linalg.norm", "norm")  # of tensors, of matrices too
 
 
 @dataclass
@@ -141,18 +143,33 @@ def unmapped() -> Iterator[str]:
             yield op.name
 
 
+def kept() -> dict[str, str]:
+    """The lines of the table by function."""
+    lines = COUNTS.read_text(encoding="utf-8").splitlines() if COUNTS.exists() else []
+    return {line.partition(":")[0]: line for line in lines if not line.startswith("#")}
+
+
+def table(lines: dict[str, str]) -> str:
+    """The whole, with what the lines add up to."""
+    passed, errors, left = 0, 0, 0
+    for line in lines.values():
+        told, _, without = line.partition(", without ")
+        passed += int(re.findall(r"(\d+) samples", told)[0])
+        errors += int(re.findall(r"(\d+) errors", told)[0])
+        left += sum(int(part.split()[0]) for part in without.split("; ") if part)
+    head = f"# {passed:,} samples and {errors} error inputs of {len(lines)} functions pass, {left} are left out; "
+    ordered = [lines[name] for name in sorted(lines)]
+    return "\n".join([f"{head}torch {torch.__version__.partition('+')[0]}", *ordered]) + "\n"
+
+
 def main() -> int:
     found = counts(sys.argv[1:])
-    passed, errors = (sum(getattr(each, what) for each in found.values()) for what in ("passed", "errors"))
-    left = sum(sum(each.left_out.values()) for each in found.values())
-    head = f"# {passed:,} samples and {errors} error inputs of {len(found)} functions pass, {left} are left out; "
-    lines = [f"{head}torch {torch.__version__.partition('+')[0]}"]
-    lines += [each.line(name) for name, each in sorted(found.items())]
-    print("\n".join(lines))
-    wrong = [f"{name} {text}" for name, each in found.items() for text in each.differences]
-    print("\n".join(wrong))
-    if not sys.argv[1:] and not wrong:
-        COUNTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lines = {name: each.line(name) for name, each in found.items()}
+    text = table({**kept(), **lines} if sys.argv[1:] else lines)
+    wrong = [f"{name} {difference}" for name, each in found.items() for difference in each.differences]
+    print("\n".join([text, *wrong]))
+    if not wrong:
+        COUNTS.write_text(text, encoding="utf-8")
     return bool(wrong)
 
 
