@@ -83,6 +83,15 @@ def test_who_is_asked_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert second.returncode == 0, "a closed pipe ends it"
 
 
+def test_the_clock_stops_with_the_last_who_waits() -> None:
+    worker.start_early([])
+    (clock,) = worker._clocks
+    worker.end_ready()
+    clock.join(5)
+    assert not clock.is_alive()
+    assert not worker._clocks
+
+
 def test_without_a_thread_for_the_clock_no_worker_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(clock: object) -> None:
         raise RuntimeError("can't start new thread")

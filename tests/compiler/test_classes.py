@@ -35,7 +35,6 @@ FIXES = {
     "adaptive_max_pool": "an output of the input's own size",
     "blur_pool": "tables of a map's border",
     "conv_transpose": "an output of stride times the input, with windows at odd places",
-    "gated_conv": "a gate that is a constant, which fusing never makes",
 }
 # Operators some of whose samples have a class per range of sizes (or odd and even ones).
 RANGES = {

@@ -140,6 +140,7 @@ class _Server:
 
 _ready: list[subprocess.Popen[bytes]] = []  # workers that wait for their first question
 _PATIENCE = 30.0  # seconds until a worker that is asked nothing is ended
+_clocks: list[threading.Timer] = []  # that end them; none while no worker waits
 
 
 def start_early(modules: Sequence[str]) -> None:
@@ -155,6 +156,7 @@ def start_early(modules: Sequence[str]) -> None:
     clock.daemon = True
     try:
         clock.start()
+        _clocks.append(clock)
     except (RuntimeError, MemoryError):  # no thread to be had: nothing would end them
         _end_idle(started)
 
@@ -166,12 +168,20 @@ def _end_idle(processes: Sequence[subprocess.Popen[bytes]]) -> None:
             _ready.remove(process)
             process.kill()
             _close(process)
+    _stop_clocks()
+
+
+def _stop_clocks() -> None:
+    """Once no worker waits."""
+    while _clocks and not _ready:
+        _clocks.pop().cancel()
 
 
 def _taken() -> subprocess.Popen[bytes] | None:
     """A worker that waits, or a new one."""
     while _ready:
         process = _ready.pop()
+        _stop_clocks()
         if process.poll() is None:
             return process
         _close(process)
@@ -215,6 +225,7 @@ def end_ready() -> None:
 
 atexit.register(end_ready)
 os.register_at_fork(after_in_child=_ready.clear)  # they are the parent's
+os.register_at_fork(after_in_child=_clocks.clear)
 
 
 @contextmanager
