@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import Pointer, Value
+from cenote.core.sizes import is_size
 
 Axis = tuple[int, list[int]]  # extent, stride of each operand in elements
 
@@ -84,3 +85,8 @@ def _nested(
     for place in k.range(0, extents[0]):
         moved = [offset + place * stride[0] for offset, stride in zip(offsets, strides, strict=True)]
         yield from _nested(k, extents[1:], [stride[1:] for stride in strides], moved)
+
+
+def is_one(step: int) -> bool:
+    """Whether a step is known to be 1, whatever the sizes."""
+    return not is_size(step) and step == 1

@@ -19,6 +19,7 @@ from cenote.core.target import Target
 from cenote.core.types import Layout
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, padded_spatial, pointers_to
 from cenote.kernels.lanes import transposed
+from cenote.kernels.strided_axes import is_one
 
 BITS: dict[int, Scalar] = {1: U8, 2: U16, 4: U32, 8: U64}  # moves keep bits: a type is its size
 AXES = "ncdhw"  # picture, channel or block, depth, height, width
@@ -142,9 +143,9 @@ def reorder_call(x: View, y: View) -> Call:
     depth, height, width = deep_sizes(plain)
     if _rows_join(p, (depth, height, width), p[4]) and _rows_join(b, (depth, height, width), lanes):
         depth, height, width = 1, 1, depth * height * width
-    dense: Literal["rows", "channels", "nothing"] = "rows" if p[4] == 1 else "nothing"
-    if p[1] == 1 and p[4] != 1:
-        dense = "channels"
+    dense: Literal["rows", "channels", "nothing"] = (
+        "rows" if is_one(p[4]) else "channels" if is_one(p[1]) else "nothing"
+    )
     spec = ReorderSpec(to_blocked, lanes, nbytes, dense)
     items = plain.shape[0] * blocked.blocks * depth * height
     moved = maximum(1, width * lanes * nbytes)

@@ -16,8 +16,8 @@ from cenote.kernels.base import Argument, Call, View
 from cenote.kernels.conv.tile_widths import TileWidths, tile_widths
 from cenote.kernels.product.attention import OPERANDS, AttentionSpec, most_queries, scratch_elements
 from cenote.kernels.product.attention_few import FewQueriesSpec
-from cenote.kernels.product.panels import Panels, cut_exactly, is_one, panel_call
-from cenote.kernels.strided_axes import Axis, axis_words, position_count
+from cenote.kernels.product.panels import Panels, cut_exactly, panel_call
+from cenote.kernels.strided_axes import Axis, axis_words, is_one, position_count
 
 CHUNK = 128  # keys at a time
 _MACS_PER_SECOND = 40e9

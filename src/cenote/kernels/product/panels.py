@@ -21,7 +21,7 @@ from cenote.core.types import FLOAT32, Array
 from cenote.kernels.base import Argument, Call, KernelSpec, Packed, View, numbers_named, pointers_to
 from cenote.kernels.conv.direct import cut
 from cenote.kernels.lanes import transposed
-from cenote.kernels.strided_axes import Axis, axis_names, axis_pointers, axis_words, position_count
+from cenote.kernels.strided_axes import Axis, axis_names, axis_pointers, axis_words, is_one, position_count
 
 _PIECE = 256 << 10  # bytes that a thread packs at a time
 _UNROLLED = 8  # vectors of a row
@@ -246,8 +246,3 @@ def panel_call(panels: Panels, b: View, row: int, column: int, axes: list[Axis],
 def order_of(row: int, column: int) -> str:
     """Which of a matrix's rows and columns are contiguous: "rows", "columns" or "" for neither."""
     return "rows" if is_one(column) else "columns" if is_one(row) else ""
-
-
-def is_one(step: int) -> bool:
-    """Whether a step is known to be 1."""
-    return not is_size(step) and step == 1

@@ -16,10 +16,10 @@ from cenote.kernels.base import Argument, Call, Packed, View
 from cenote.kernels.conv.direct import widest
 from cenote.kernels.conv.tile_widths import TileWidths, tile_widths
 from cenote.kernels.elementwise.activations import Activation
-from cenote.kernels.product.panels import Panels, is_one, order_of, panel_call
+from cenote.kernels.product.panels import Panels, order_of, panel_call
 from cenote.kernels.product.tiles import OPERANDS, ProductSpec, chunk
 from cenote.kernels.product.vector import COLUMNS, RUN, VectorSpec
-from cenote.kernels.strided_axes import Axis, axis_words, position_count
+from cenote.kernels.strided_axes import Axis, axis_words, is_one, position_count
 
 _MACS_PER_SECOND = 50e9  # of one core, to size pieces of work; a factor of 2 either way does no harm
 # Seconds of work that a thread takes at a time: the groups of a piece share a copy of A's band. With 0.2 ms each item
