@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import marshal
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from cenote.core.limits import check_extents
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.functional.arguments import Operation, Types, given_array
 from cenote.functional.outputs import check_out
+from cenote.kernels.cost_model import conversion_seconds
 from cenote.kernels.launch import Runner
 from cenote.ops.base import Arrays, Lowering, Op
 from cenote.ops.runner import NativeCall, program_runner
@@ -35,6 +37,9 @@ Parser = Callable[..., Operation]
 """Called with the inputs' types and the arguments, the first of which is the function's name."""
 
 _DEEPEST = 8
+_WORTH_STEPS = (
+    20e-6  # seconds by which changes of layout must pay: a program of several steps takes longer to call
+)
 MOST_KEPT = 4096  # signatures; then all are forgotten: a loop over sizes must not fill the memory
 _kept: dict[Any, Prepared] = {}
 
@@ -308,14 +313,18 @@ def _prepared_runner(
 
 
 def _best_lowering(op: Op, inputs: Sequence[TensorType | None]) -> Lowering | None:
-    """The quickest lowering that works on the caller's memory as it is."""
-    options = [
-        option
-        for option in op.lowerings(inputs, jit.host_target())
-        if all(layout == PLAIN or x is None for layout, x in zip(option.inputs, inputs, strict=True))
-        and all(layout == PLAIN for layout in option.outputs)
-    ]
-    return min(options, key=lambda option: option.seconds, default=None)
+    """The quickest lowering, if it works on the caller's memory as it is; None where all that do take longer than
+    another with its changes of layout."""
+    types = (*inputs, *op.infer(*inputs))
+    quickest, time, best = None, math.inf, math.inf
+    for option in op.lowerings(inputs, jit.host_target()):
+        layouts = (*option.inputs, *option.outputs)
+        given = [(x, layout) for x, layout in zip(types, layouts, strict=True) if x is not None]
+        other = [2 * x.nbytes for x, layout in given if layout != PLAIN]
+        if not other and option.seconds < time:
+            quickest, time = option, option.seconds
+        best = min(best, option.seconds + sum(map(conversion_seconds, other)))
+    return quickest if time <= best + _WORTH_STEPS else None
 
 
 def _reference_runner(
