@@ -162,7 +162,7 @@ def instrument(threads: int) -> None:
 
     base = onnxruntime.InferenceSession
 
-    class Session(base):  # type: ignore[misc, valid-type]
+    class Session(base):  # type: ignore[misc, valid-type]  # whichever engine is installed
         def __init__(self, source: Any, sess_options: Any = None, *arguments: Any, **named: Any) -> None:
             if threads:
                 sess_options = sess_options or onnxruntime.SessionOptions()

@@ -219,7 +219,7 @@ def network(name: str, folder: Path) -> Iterator[tuple[Path, Path]]:
     with tempfile.TemporaryDirectory() as place:
         files, inputs = ModelFiles(name, folder), Path(place) / "inputs.npz"
         if name in MODELS:
-            np.savez(inputs, **MODELS[name].inputs(np.random.default_rng(SEED)))  # type: ignore[arg-type]
+            np.savez(inputs, **MODELS[name].inputs(np.random.default_rng(SEED)))  # type: ignore[arg-type]  # takes allow_pickle for one
             yield MODELS[name].file(folder), inputs
         else:
             np.savez(inputs, x=files.read("x"))

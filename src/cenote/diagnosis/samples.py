@@ -75,6 +75,13 @@ def products(rows: int, size: int, count: int) -> tuple[Any, dict[str, Array]]:
     return made, {"x": noise(rows, size)}
 
 
+def running_sums(rows: int, numbers: int) -> tuple[Any, dict[str, Array]]:
+    """So many numbers in rows, each row a piece of work."""
+    shape = (rows, numbers // rows)
+    graph = model([("CumSum", ["x", "axis"], ["y"], {})], {"x": shape}, ["y"], {"axis": np.array(1)})
+    return graph, {"x": noise(*shape)}
+
+
 @contextlib.contextmanager
 def half_a_core() -> Iterator[None]:
     """This process in a control group with half of a CPU's time, where the system lets it make one (version 1)."""

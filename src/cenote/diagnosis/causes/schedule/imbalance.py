@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import balanced, by_pieces, lost_by_pieces
-from cenote.diagnosis.samples import model as made
-from cenote.diagnosis.samples import noise
+from cenote.diagnosis.samples import running_sums
 from cenote.profile.data import Finding
 
-AXIS, NUMBERS = np.array(1), 3 << 18
+NUMBERS = 3 << 18
 UNEVEN = 1.15  # of the mean: what the slowest thread computes
 
 
@@ -40,18 +37,12 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def _sample(rows: int) -> Sample:
-    shape = (rows, NUMBERS // rows)
-    graph = made([("CumSum", ["x", "axis"], ["y"], {})], {"x": shape}, ["y"], {"axis": AXIS})
-    return Sample(graph, {"x": noise(*shape)}, {"threads": 2})
-
-
 def planted() -> Sample:
-    return _sample(3)
+    return Sample(*running_sums(3, NUMBERS), {"threads": 2})
 
 
 def healthy() -> Sample:
-    return _sample(16)
+    return Sample(*running_sums(16, NUMBERS), {"threads": 2})
 
 
 CAUSE = Cause("imbalance", look, planted, healthy)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import balanced
-from cenote.diagnosis.samples import model as made
-from cenote.diagnosis.samples import noise
+from cenote.diagnosis.samples import running_sums
 from cenote.profile.data import Finding, Treatment
 
 ONE_THREAD = Treatment(threads=1)
 ALONE = 0.97  # of the computing is done by one thread
 LONG = 0.02  # milliseconds: shorter steps are one piece because meetings cost more
-AXIS, NUMBERS = np.array(1), 1 << 20
+NUMBERS = 1 << 20
 
 
 def look(context: Context) -> Finding | None:
@@ -41,18 +38,12 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def _sample(rows: int) -> Sample:
-    shape = (rows, NUMBERS // rows)
-    graph = made([("CumSum", ["x", "axis"], ["y"], {})], {"x": shape}, ["y"], {"axis": AXIS})
-    return Sample(graph, {"x": noise(*shape)}, {"threads": 2})
-
-
 def planted() -> Sample:
-    return _sample(1)
+    return Sample(*running_sums(1, NUMBERS), {"threads": 2})
 
 
 def healthy() -> Sample:
-    return _sample(16)
+    return Sample(*running_sums(16, NUMBERS), {"threads": 2})
 
 
 CAUSE = Cause("serial", look, planted, healthy)
