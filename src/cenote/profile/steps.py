@@ -21,20 +21,22 @@ _BLOCKS = 8  # of calls one after another
 @dataclass(frozen=True)
 class Times:
     """Milliseconds of each recorded call and step [call, step]: `kernels`, `waits` and `driver` as means over the
-    threads, `host`, and all of them; `busy`: computing, per thread [call, step, thread]."""
+    threads, `host`, and all of them; `busy`: computing, per thread [call, step, thread]. `denormals`: whether the step
+    met any [call, step], or None."""
 
     kernels: Array
     waits: Array
     driver: Array
     host: Array
     busy: Array
+    denormals: Array | None
 
     @staticmethod
     def of(recorded: Collected) -> Times:
         scale = recorded.tick / 1e6
         return Times(
             recorded.kernels.mean(axis=2) * scale, recorded.waits * scale, recorded.driver * scale, recorded.host / 1e6,
-            recorded.kernels * scale,
+            recorded.kernels * scale, recorded.denormals,
         )  # fmt: skip
 
     @property
@@ -43,9 +45,11 @@ class Times:
         return total
 
 
-def nearest_roof(work: StepDescription, busy_ms: Sequence[float], roofs: Roofs) -> tuple[str, float | None]:
+def nearest_roof(
+    work: StepDescription | StepStats, busy_ms: Sequence[float], roofs: Roofs, part: float = 1.0
+) -> tuple[str, float | None]:
     """What bounds a step's time from below, and the least time that this allows / the time that it took while its
-    threads computed. "" and None where nothing is known of its work."""
+    threads computed. "" and None where nothing is known of its work. `part`: of the caches that its bytes may take."""
     total = sum(busy_ms)
     if total <= 0 or work.kind != "kernel":
         return "", None
@@ -54,7 +58,7 @@ def nearest_roof(work: StepDescription, busy_ms: Sequence[float], roofs: Roofs) 
     gigaops = roofs.gigaops(work.dtype, active)
     if gigaops and work.executed_operations:
         least.append((work.executed_operations / gigaops / 1e9, "fma"))
-    if moved := roofs.transfer_seconds(work.read_bytes, work.written_bytes, active):
+    if moved := roofs.transfer_seconds(work.read_bytes, work.written_bytes, active, part):
         least.append(moved)
     if not least:
         return "", None
@@ -95,6 +99,7 @@ def step_stats(
                     bytes=description.read_bytes + description.written_bytes,
                     estimate_ms=description.seconds * 1e3 if description.seconds else None,
                     bound=bound, roof_share=share,
+                    denormals=None if times.denormals is None else float(times.denormals[:, at].mean()),
                     rivals=tuple(Rival(name, seconds * 1e3) for name, seconds in description.rivals),
                 )
             )  # fmt: skip
