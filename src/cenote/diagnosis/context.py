@@ -18,7 +18,7 @@ from cenote.profile.data import Profile, StepStats
 from cenote.runtime.threads import teams_are_taken
 
 SECONDS = 1.0  # of an experiment, both sides together
-LOADS = 0.01  # of the latency: what two loads of one model differ by, since their memory lies elsewhere
+LOADS = 0.02  # of the latency: what two loads of one model differ by, since their memory lies elsewhere
 RESTS = 0.5  # of the time: where the process uses less of a CPU, it rests
 LEAST_SHARE = 0.05  # of the latency: what takes less is not worth a finding
 WORTH = 0.01  # of the latency: what an option gains at least

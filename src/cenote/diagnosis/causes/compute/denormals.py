@@ -31,13 +31,14 @@ def look(context: Context) -> Finding | None:
 
 
 def planted() -> Sample:
+    """Every other channel of the input is denormal; results are ordinary numbers."""
     model, inputs = convolution(32, 32, 56, kernel=1, count=2)
-    return Sample(model, {name: (value * 1e-39).astype(np.float32) for name, value in inputs.items()})
+    scale = np.where(np.arange(32) % 2, 1e-39, 1.0)[:, None, None]
+    return Sample(model, {name: (value * scale).astype(np.float32) for name, value in inputs.items()})
 
 
 def healthy() -> Sample:
-    model, inputs = convolution(32, 32, 56, kernel=1, count=2)
-    return Sample(model, inputs)
+    return Sample(*convolution(32, 32, 56, kernel=1, count=2))
 
 
 CAUSE = Cause("denormals", look, planted, healthy)
