@@ -17,7 +17,7 @@ from cenote.diagnosis.show import html_of, text_of
 from cenote.diagnosis.tried import Tried
 from cenote.profile.data import Finding, Profile
 from cenote.profile.measure import by_name, profile
-from cenote.profile.steps import nearest_roof
+from cenote.profile.steps import roofs_together
 
 UNEXPLAINED = "unexplained"
 _PROFILE_SECONDS, _DEEP_SECONDS = 2.0, 5.0
@@ -82,8 +82,8 @@ def _is_quiet(found: Profile) -> bool:
 
 
 def _unexplained(found: Profile, findings: list[Finding]) -> list[Finding]:
-    """Heavy steps far from every roof that no finding is about: on a quiet machine, for on another one they may be slow
-    because of others."""
+    """Heavy steps that no finding is about and that take, in their fastest call, twice what computing and then moving
+    bytes take at least: on a quiet machine, for on another one they may be slow because of others."""
     if not _is_quiet(found) or found.roofs is None:
         return []
     named = {index for finding in findings for index in finding.steps}
@@ -95,7 +95,7 @@ def _unexplained(found: Profile, findings: list[Finding]) -> list[Finding]:
         and step.index not in named
         and step.roof_share is not None
         and at_best(step) < _FAR
-        and at_best(step, nearest_roof(step, step.busy_ms, found.roofs, _SHARED)[1]) < _FAR
+        and at_best(step, roofs_together(step, found.roofs, _SHARED)) < _FAR
     ]
     return [
         Finding(
