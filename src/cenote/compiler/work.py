@@ -49,6 +49,8 @@ def works_of(
     total = op.operations(tuple(made), *(op.arranged(types) if op.operands else types))
     dtype = made[0].dtype.name
     moved = _moved(calls, inputs, outputs, temporaries)
+    if op.selects:
+        moved = [(min(read, written), written) for read, written in moved]
     said = [plain(call.operations) for call in calls]
     parts = said if any(said) else [read + written for read, written in moved]
     works = []
