@@ -39,12 +39,12 @@ def _without_cache() -> Iterator[None]:
 
 
 def planted() -> Sample:
-    model, inputs = convolution(32, 32, 56)
+    model, inputs = convolution(128, 128, 28)
     return Sample(model, inputs, around=_without_cache)
 
 
 def healthy() -> Sample:
-    model, inputs = convolution(32, 32, 56)
+    model, inputs = convolution(128, 128, 28)
     return Sample(model, inputs)
 
 
