@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto as T
+from onnx import helper, numpy_helper
 
 import cenote
 import cenote.ort
@@ -277,3 +278,35 @@ def test_onnxruntimes_own_format_is_refused_by_name() -> None:
 def test_the_module_names_what_there_is() -> None:
     for name in cenote.ort.__all__:
         assert getattr(cenote.ort, name) is not None
+
+
+@pytest.mark.parametrize("location", ["nowhere.bin", "../outside.bin", "short.bin"])
+def test_a_weight_beside_the_model_that_is_not_to_be_had(tmp_path: Path, location: str) -> None:
+    """Also where another weight is replaced."""
+    weights = [numpy_helper.from_array(np.ones(4, np.float32), name) for name in "wv"]
+    weights[1].ClearField("raw_data")
+    weights[1].data_location = T.EXTERNAL
+    weights[1].external_data.add(key="location", value=location)
+    (tmp_path / "short.bin").write_bytes(b"123")
+    graph = helper.make_graph(
+        [helper.make_node("Sum", ["x", "w", "v"], ["y"])],
+        "sum", [value("x", T.FLOAT, [4])], [value("y", T.FLOAT, [4])], weights,
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    options = cenote.ort.SessionOptions()
+    options.add_initializer("w", cenote.ort.OrtValue.ortvalue_from_numpy(np.zeros(4, np.float32)))
+    with pytest.raises(
+        (cenote.ort.errors.InvalidGraph, cenote.ort.errors.Fail), match=r"initializer 'v'|tensor name: v"
+    ):
+        cenote.ort.InferenceSession(tmp_path / "m.onnx", options)
+
+
+def test_a_file_that_is_no_model_when_a_weight_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"GIF89a")
+    options = cenote.ort.SessionOptions()
+    options.add_initializer("w", cenote.ort.OrtValue.ortvalue_from_numpy(np.zeros(4, np.float32)))
+    with pytest.raises(cenote.ort.errors.InvalidProtobuf, match="cannot be parsed"):
+        cenote.ort.InferenceSession(tmp_path / "m.onnx", options)
+    with pytest.raises(cenote.ort.errors.NoSuchFile):
+        cenote.ort.InferenceSession(tmp_path / "nothing.onnx", options)
