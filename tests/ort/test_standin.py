@@ -170,6 +170,46 @@ def test_a_refused_model_is_handed_over_and_told_once(
         session.run(None, {**POINTS, "a": POINTS["a"].astype(np.float64)})
 
 
+WITHOUT = """
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name == "onnxruntime":
+            raise ModuleNotFoundError("No module named 'onnxruntime'", name=name)
+sys.meta_path.insert(0, Hidden())
+import cenote.ort
+cenote.ort.install("onnxruntime")
+import onnxruntime, importlib
+print(onnxruntime.__file__ == cenote.ort.__file__)
+for name in ("quantization", "tools.symbolic_shape_infer", "nothing"):
+    try:
+        importlib.import_module(f"onnxruntime.{name}")
+    except ModuleNotFoundError as error:
+        print(error)
+try:
+    from onnxruntime import quantization
+except ImportError as error:
+    print(error)
+try:
+    onnxruntime.InferenceSession(sys.argv[1])
+except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented as error:
+    print(error)
+"""
+
+
+def test_without_onnxruntime_what_is_missing_is_told(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(REFUSED)
+    found = python("-c", WITHOUT, str(tmp_path / "m.onnx")).stdout.splitlines()
+    told = "is a part of onnxruntime, which is not installed (cenote.ort stands in for the rest of it)"
+    assert found[0] == "True"
+    assert found[1].startswith(f"onnxruntime.quantization {told}")
+    assert found[2].startswith(f"onnxruntime.tools {told}")
+    assert found[3] == "No module named 'onnxruntime.nothing'"
+    assert found[4] == found[1]
+    assert "CDist" in found[5]
+    assert "onnxruntime, the fallback, is not installed" in found[5]
+
+
 @needs_onnxruntime
 def test_a_stand_in_hands_over_too(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(REFUSED)
