@@ -132,6 +132,16 @@ def test_a_program_must_be_named() -> None:
     assert "--fallback: 'x' is not known" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    "way", [["nothing.py"], ["-c", "print(1)"], ["-m", "nothing"], ["-m", "nothing.inside"]]
+)
+def test_a_program_that_is_not_there(way: list[str]) -> None:
+    ended = subprocess.run([sys.executable, "-m", "cenote.ort", *way], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith(f"'{way[-1] if '-m' in way else way[0]}' is not a")
+
+
 @needs_onnxruntime
 def test_what_was_imported_before_is_told() -> None:
     ended = python(
