@@ -360,3 +360,21 @@ def test_a_file_that_is_no_model_when_a_weight_is_replaced(tmp_path: Path) -> No
         cenote.ort.InferenceSession(tmp_path / "m.onnx", options)
     with pytest.raises(cenote.ort.errors.NoSuchFile):
         cenote.ort.InferenceSession(tmp_path / "nothing.onnx", options)
+
+
+def test_inner_names_of_bindings_and_of_dlpack() -> None:
+    state = cenote.ort.capi.onnxruntime_pybind11_state
+    session = cenote.ort.InferenceSession(TWO)
+    binding = state.SessionIOBinding(session._sess)
+    for name, array in FEED.items():
+        binding.bind_ortvalue_input(name, state.OrtValue.ortvalue_from_numpy(array))
+    binding.bind_output("m", state.OrtDevice.make("cpu", 0))
+    session._sess.run_with_iobinding(binding, None)
+    assert isinstance(binding.get_outputs(), state.OrtValueVector)
+    assert np.array_equal(binding.get_outputs()[0].numpy(), 2 * N)
+    for dtype in (np.uint8, np.int8, np.uint16, np.float32):
+        capsule = state.OrtValue.ortvalue_from_numpy(np.ones(3, dtype)).to_dlpack()
+        assert state.is_dlpack_uint8_tensor(capsule) == (dtype == np.uint8)
+        assert state.OrtValue.from_dlpack(capsule).numpy().dtype == dtype
+    with pytest.raises(ValueError, match="PyCapsule"):
+        state.is_dlpack_uint8_tensor(np.ones(3))
