@@ -101,6 +101,10 @@ def test_the_embedded_model_runs_from_a_plan(site: Path, tmp_path: Path) -> None
         "import cenote; cenote.load('model.onnx')",
         "import cenote; cenote.verify('model.onnx')",
         "import cenote; cenote.functional",
+        "import cenote; cenote.Profile",
+        "import cenote; cenote.compare_profiles",
+        "import cenote; cenote.load('fashion.cenote', threads=1).profile()",
+        "import cenote; cenote.load('fashion.cenote', threads=1).diagnose()",
         "import cenote.functional as F",
         "import cenote.backend",
         "import runpy; runpy.run_module('cenote', run_name='__main__')",
@@ -110,6 +114,9 @@ def test_the_embedded_model_runs_from_a_plan(site: Path, tmp_path: Path) -> None
 )
 def test_what_is_left_out_says_what_to_install(site: Path, tmp_path: Path, code: str) -> None:
     shutil.copy(ROOT / "src/cenote/data/fashion.onnx", tmp_path / "model.onnx")
+    model = cenote.load(tmp_path / "model.onnx", threads=1)
+    model.plan_for({model.inputs[0].name: (1, 1, 28, 28)})
+    model.save(tmp_path / "fashion.cenote")
     done = alone(site, tmp_path, code)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
