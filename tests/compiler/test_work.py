@@ -89,3 +89,15 @@ def test_a_description_survives_json() -> None:
     assert PlanDescription.from_dict(plan.as_dict()) == plan
     assert any(step.rivals for step in plan.steps)
     assert any(step.seconds > 0 for step in plan.steps)
+
+
+def test_calls_that_do_not_say_share_operations_as_they_share_bytes() -> None:
+    node = helper.make_node("ReduceMean", ["x"], ["y"], "mean", keepdims=1)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1 << 20])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1])
+    model = helper.make_model(
+        helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    loaded = cenote.load(model.SerializeToString(), threads=2, tune="off")
+    first, second = loaded.plan.describe().steps  # type: ignore[union-attr]
+    assert first.operations > 1000 * second.operations, "the second only adds the sums of the parts"

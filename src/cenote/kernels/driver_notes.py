@@ -6,8 +6,9 @@ a note of 32 bytes take 30 to 40 ns a chunk. Alone, a thread reads it once a ste
 
 The logs are 64-bit words. Eight in front, the first of which has the bytes from one thread's log to the next one's; per
 thread eight again, of which the first counts the notes and the second says how many there is room for; then the notes:
-begin, end, step, and items (0 for a wait) with the CPU in the upper half; of a native call NO_STEP and the step behind
-its last one. What has no room is counted, not kept.
+begin, end, step, and items (0 for a wait) with the CPU behind them and, in bits 60 and 61, whether the chunk met
+denormal numbers (2: the processor does not tell); of a native call NO_STEP and the step behind its last one. What has
+no room is counted, not kept.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from cenote.kernels.driver_parts import LOG, field
 
 LOG_HEADER = NOTE_HEADER = 8
 NOTE_WORDS = 4
+CPU_BITS = 28
 NO_STEP = -1  # the step of a note about a whole native call
 
 _CPU = """
@@ -115,8 +117,18 @@ look:
 keep:
   %cpu = call i32 @cpu()
   %cpu.wide = zext i32 %cpu to i64
-  %cpu.upper = shl i64 %cpu.wide, 32
-  %both = or i64 %items, %cpu.upper
+  %cpu.few = and i64 %cpu.wide, {(1 << CPU_BITS) - 1}
+  %cpu.upper = shl i64 %cpu.few, 32
+  %computed = icmp sge i64 %step, 0          ; else the mode is the caller's again
+  br i1 %computed, label %ask, label %write
+ask:
+  %met = call i64 @take_denormals()
+  br label %write
+write:
+  %denormals = phi i64 [ 0, %keep ], [ %met, %ask ]
+  %denormals.upper = shl i64 %denormals, {32 + CPU_BITS}
+  %where = or i64 %items, %cpu.upper
+  %both = or i64 %where, %denormals.upper
   %at = mul i64 %count, {NOTE_WORDS}
   %after = add i64 %at, {NOTE_HEADER}
   %record = getelementptr i64, ptr %log, i64 %after
@@ -137,5 +149,5 @@ off:
 
 
 def notes(architecture: str, linux: bool) -> str:
-    """What threads note their work with. Needs `CLOCK`."""
+    """What threads note their work with. Needs `CLOCK` and `MODES`."""
     return _TICKS[architecture] + (_CPU if linux else _NO_CPU) + _NOTE
