@@ -9,7 +9,7 @@ import multiprocessing
 import pickle
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,15 @@ def answer(model: cenote.Model) -> np.ndarray:
 # ---- pickles --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", ["path", "bytes", "message", "plan"])
+KINDS = {
+    "bytes": Path.read_bytes,
+    "bytearray": lambda path: bytearray(path.read_bytes()),
+    "memoryview": lambda path: memoryview(path.read_bytes()),
+    "message": lambda path: proto(),
+}
+
+
+@pytest.mark.parametrize("source", ["path", "plan", *KINDS])
 def test_a_pickled_model_gives_the_same_bits(path: Path, source: str) -> None:
     model = cenote.load(path)
     want = model(X)
@@ -59,10 +67,25 @@ def test_a_pickled_model_gives_the_same_bits(path: Path, source: str) -> None:
         model.save(path.with_suffix(".cenote"))
         model = cenote.load(path.with_suffix(".cenote"), denormals="flush")
     elif source != "path":
-        model = cenote.load(path.read_bytes() if source == "bytes" else proto())
+        model = cenote.load(KINDS[source](path))
     again = pickle.loads(pickle.dumps(model))
     assert np.array_equal(again(X), want)
     assert again.denormals == model.denormals
+
+
+@pytest.mark.parametrize("kind", ["bytearray", "message"])
+def test_a_source_that_changes_after_the_load_changes_nothing(path: Path, kind: str) -> None:
+    """Neither the plans for new sizes, nor values inside, nor a pickle."""
+    source = bytearray(path.read_bytes()) if kind == "bytearray" else proto()
+    model, other = cenote.load(source), cenote.load(path)
+    if isinstance(source, bytearray):
+        source[:] = proto(2.0).SerializeToString()
+    else:
+        source.CopyFrom(proto(2.0))
+    for x in (X, X[:1], np.concatenate([X, X])[:, :, :5]):
+        assert np.array_equal(model(x), other(x))
+    assert np.array_equal(model.run({"x": X}, ["a"])["a"], other.run({"x": X}, ["a"])["a"])
+    assert np.array_equal(pickle.loads(pickle.dumps(model))(X), other(X))
 
 
 def test_a_pickle_holds_the_options(path: Path) -> None:
@@ -140,7 +163,17 @@ def test_a_closed_model_runs_no_more_and_holds_nothing(path: Path) -> None:
         model(X)
         held = weakref.ref(model.plan.program)
         arena = weakref.ref(model._options.workplaces)
-    for call in (lambda: model(X), lambda: model.run({"x": X}), lambda: model.plan_for({"x": X.shape})):
+    calls: list[Callable[[], Any]] = [
+        lambda: model(X),
+        lambda: model.run({"x": X}),
+        lambda: model.run({"x": X}, ["a"]),
+        lambda: list(model.map([X])),
+        lambda: model.plan_for({"x": X.shape}),
+        lambda: model.save(path.with_suffix(".cenote")),
+        lambda: model.profile(X),
+        lambda: model.diagnose(X),
+    ]
+    for call in calls:
         with pytest.raises(InputError, match="the model is closed"):
             call()
     with pytest.raises(TypeError, match="cannot be pickled: it is closed"):

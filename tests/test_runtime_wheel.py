@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import os
 import shutil
@@ -51,9 +52,25 @@ def test_every_part_is_there_or_says_that_it_is_not(site: Path) -> None:
     assert {path.stem for path in (site / "cenote").iterdir()} == parts - {"data"}
 
 
+def test_what_it_imports_of_itself_is_there(site: Path) -> None:
+    """Also what a function imports when it runs; what is left out says so."""
+    missing = set()
+    for path in site.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                place = site.joinpath(*name.split("."))
+                parents = [place, *place.parents][: len(name.split("."))]
+                there = any(each.with_suffix(".py").exists() for each in parents) or place.is_dir()
+                if name.split(".")[0] == "cenote" and not there:
+                    missing.add(f"{path.relative_to(site)}: {name}")
+    assert not missing
+
+
 def test_it_stays_small(site: Path) -> None:
-    """NumPy 2.4 has 57.36 MB (2.5 has 52.8): with it 60 MB are the limit."""
-    assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < 2_600_000
+    """NumPy 2.4 has 57.36 MB (2.5 has 52.8), pip's notes on this distribution 0.05: with them 60 MB are the limit."""
+    assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < 2_585_000
 
 
 def test_it_needs_numpy_alone() -> None:
@@ -84,6 +101,10 @@ def test_the_embedded_model_runs_from_a_plan(site: Path, tmp_path: Path) -> None
         "import cenote; cenote.load('model.onnx')",
         "import cenote; cenote.verify('model.onnx')",
         "import cenote; cenote.functional",
+        "import cenote; cenote.Profile",
+        "import cenote; cenote.compare_profiles",
+        "import cenote; cenote.load('fashion.cenote', threads=1).profile()",
+        "import cenote; cenote.load('fashion.cenote', threads=1).diagnose()",
         "import cenote.functional as F",
         "import cenote.backend",
         "import runpy; runpy.run_module('cenote', run_name='__main__')",
@@ -93,6 +114,9 @@ def test_the_embedded_model_runs_from_a_plan(site: Path, tmp_path: Path) -> None
 )
 def test_what_is_left_out_says_what_to_install(site: Path, tmp_path: Path, code: str) -> None:
     shutil.copy(ROOT / "src/cenote/data/fashion.onnx", tmp_path / "model.onnx")
+    model = cenote.load(tmp_path / "model.onnx", threads=1)
+    model.plan_for({model.inputs[0].name: (1, 1, 28, 28)})
+    model.save(tmp_path / "fashion.cenote")
     done = alone(site, tmp_path, code)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]

@@ -130,10 +130,23 @@ def load_treated(
 def _load(source: Any, ways: dict[str, Any], treated: Treated = _UNTREATED) -> Model:
     """`load`, and what loads the model again."""
     with refusals("loading a model"):
+        source = _kept(source)
         model = _loaded(source, dict(ways), treated)
     model._again = _again(source, model, ways, treated)
     model._changed = partial(_changed, source, ways, treated)
     return model
+
+
+def _kept(source: Any) -> Any:
+    """The source as it is now: the caller may change memory and messages, and they are read again for values inside of
+    the model, for new sizes and for pickles."""
+    if isinstance(source, bytearray | memoryview):
+        return bytes(source)
+    if not hasattr(source, "CopyFrom"):
+        return source
+    made = type(source)()
+    made.CopyFrom(source)
+    return made
 
 
 def _loaded(source: Any, ways: dict[str, Any], treated: Treated) -> Model:

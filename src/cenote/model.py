@@ -26,7 +26,7 @@ from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.signature import Signature
 from cenote.runtime.threads import resolve_threads
 from cenote.sized import check_kept
-from cenote.stage import Options, no_changes, no_values
+from cenote.stage import Options, closed, no_changes, no_values
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -135,6 +135,7 @@ class Model(Described):
         when `source` is a plan file itself, cannot be read or is not what this model was made from, OSError when the
         file cannot be written, CapacityError where there is not enough memory.
         """
+        self._plans.check_open()
         if source and is_plan_at(source):
             raise ArgumentError(
                 f"source: {source} is a plan file itself; name the model that it was made from"
@@ -224,9 +225,10 @@ class Model(Described):
         """Let go of plans, weights and memory. Calls raise InputError from now on; those under way end as they would
         have. Closing a model again does nothing. `with cenote.load(path) as model:` closes it at the end."""
         self._plans.close()
-        self._of_values = no_values
         self._again = "it is closed"
-        self._changed = no_changes  # it holds the source, which may be all the bytes of the model
+        self._of_values = self._changed = (
+            closed  # they held the source, which may be all the bytes of the model
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cenote.core.errors import InputError, refusals
+from cenote.core.errors import refusals
 from cenote.core.locks import importing
 from cenote.core.types import FLOAT32, Array, Declared, TensorType
 from cenote.plans.cache import CacheEntry
@@ -19,7 +19,7 @@ from cenote.plans.format import Classes, Pattern, SizedPlan, StoredModel, Stored
 from cenote.runtime.program import Program
 from cenote.runtime.signature import Shapes, Signature
 from cenote.sized import compile_class, part_of, supply
-from cenote.stage import Options, Stage, Stages, Submodel, no_plan_for
+from cenote.stage import Options, Stage, Stages, Submodel, closed, no_plan_for
 
 if TYPE_CHECKING:
     from cenote.compiler.compile import Plan
@@ -106,11 +106,15 @@ class Planned:
         if largest := self.signature.largest():
             self.at(largest).reserve()
 
+    def check_open(self) -> None:
+        """Raise InputError where the model has been closed."""
+        if self._closed:
+            closed()
+
     def at(self, shapes: Shapes) -> Stage:
         """The stage for these shapes: one that there is, out of a class or the cache, or compiled."""
         with refusals("a plan for new shapes"), self.options.guard.lock:
-            if self._closed:
-                raise InputError("the model is closed; load it again")
+            self.check_open()
             found = self.by_shapes.get(shapes)
             if found is not None:
                 self.by_shapes.move_to_end(shapes)

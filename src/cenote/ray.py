@@ -5,7 +5,7 @@
     answers = ray.data.read_parquet("pictures").map_batches(
         Predictor,
         fn_constructor_kwargs={"model": "model.cenote", "columns": {"x": "picture"}, "keep": ["id"]},
-        batch_size=32, num_cpus=1, concurrency=2,
+        batch_size=32, num_cpus=1, compute=ray.data.ActorPoolStrategy(size=2),
     )
     serve.run(deployment("model.cenote", num_replicas=2))
 

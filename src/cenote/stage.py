@@ -258,6 +258,11 @@ def no_changes(**options: Any) -> NoReturn:
     )
 
 
+def closed(*arguments: Any, **named: Any) -> NoReturn:
+    """What a model that has been closed does. Raises InputError."""
+    raise InputError("the model is closed; load it again")
+
+
 class Options:
     """What all stages of a model share."""
 

@@ -75,6 +75,24 @@ CASES = {
     ),
     "other controllers": ("3:memory:/a\n", V1, {f"cpu,cpuacct/a/{QUOTA}": "100000\n"}, math.inf),
     "nothing mounted": ("0::/\n", "", {}, math.inf),
+    "version 2, a blank in the group's name": (
+        "0::/a b/c\n",
+        V2.replace(" / ", " /a\\040b "),
+        {"c/cpu.max": "100000 100000\n"},
+        1.0,
+    ),
+    "version 2, a tab and a backslash in the mount's name": (
+        "0::/\n",
+        V2.replace("{}", "{}/x\\011y\\134z"),
+        {"x\ty\\z/cpu.max": "100000 100000\n"},
+        1.0,
+    ),
+    "version 2, beside a mount of another group": (
+        "0::/a\n",
+        V2.replace(" / {}", " /other {}/other") + V2.replace("{}", "{}/all"),
+        {"other/cpu.max": "100000 100000\n", "all/a/cpu.max": "300000 100000\n"},
+        3.0,
+    ),
     "damaged": ("0::/\n", V2, {"cpu.max": "many\n"}, math.inf),
 }
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto as T
+from onnx import helper, numpy_helper
 
 import cenote
 import cenote.ort
@@ -131,6 +132,16 @@ def test_a_program_must_be_named() -> None:
     assert "--fallback: 'x' is not known" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    "way", [["nothing.py"], ["-c", "print(1)"], ["-m", "nothing"], ["-m", "nothing.inside"]]
+)
+def test_a_program_that_is_not_there(way: list[str]) -> None:
+    ended = subprocess.run([sys.executable, "-m", "cenote.ort", *way], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith(f"'{way[-1] if '-m' in way else way[0]}' is not a")
+
+
 @needs_onnxruntime
 def test_what_was_imported_before_is_told() -> None:
     ended = python(
@@ -167,6 +178,46 @@ def test_a_refused_model_is_handed_over_and_told_once(
     assert session.get_modelmeta().producer_name == "maker"
     with pytest.raises(cenote.ort.capi.onnxruntime_pybind11_state.InvalidArgument):
         session.run(None, {**POINTS, "a": POINTS["a"].astype(np.float64)})
+
+
+WITHOUT = """
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name == "onnxruntime":
+            raise ModuleNotFoundError("No module named 'onnxruntime'", name=name)
+sys.meta_path.insert(0, Hidden())
+import cenote.ort
+cenote.ort.install("onnxruntime")
+import onnxruntime, importlib
+print(onnxruntime.__file__ == cenote.ort.__file__)
+for name in ("quantization", "tools.symbolic_shape_infer", "nothing"):
+    try:
+        importlib.import_module(f"onnxruntime.{name}")
+    except ModuleNotFoundError as error:
+        print(error)
+try:
+    from onnxruntime import quantization
+except ImportError as error:
+    print(error)
+try:
+    onnxruntime.InferenceSession(sys.argv[1])
+except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented as error:
+    print(error)
+"""
+
+
+def test_without_onnxruntime_what_is_missing_is_told(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(REFUSED)
+    found = python("-c", WITHOUT, str(tmp_path / "m.onnx")).stdout.splitlines()
+    told = "is a part of onnxruntime, which is not installed (cenote.ort stands in for the rest of it)"
+    assert found[0] == "True"
+    assert found[1].startswith(f"onnxruntime.quantization {told}")
+    assert found[2].startswith(f"onnxruntime.tools {told}")
+    assert found[3] == "No module named 'onnxruntime.nothing'"
+    assert found[4] == found[1]
+    assert "CDist" in found[5]
+    assert "onnxruntime, the fallback, is not installed" in found[5]
 
 
 @needs_onnxruntime
@@ -277,3 +328,53 @@ def test_onnxruntimes_own_format_is_refused_by_name() -> None:
 def test_the_module_names_what_there_is() -> None:
     for name in cenote.ort.__all__:
         assert getattr(cenote.ort, name) is not None
+
+
+@pytest.mark.parametrize("location", ["nowhere.bin", "../outside.bin", "short.bin"])
+def test_a_weight_beside_the_model_that_is_not_to_be_had(tmp_path: Path, location: str) -> None:
+    """Also where another weight is replaced."""
+    weights = [numpy_helper.from_array(np.ones(4, np.float32), name) for name in "wv"]
+    weights[1].ClearField("raw_data")
+    weights[1].data_location = T.EXTERNAL
+    weights[1].external_data.add(key="location", value=location)
+    (tmp_path / "short.bin").write_bytes(b"123")
+    graph = helper.make_graph(
+        [helper.make_node("Sum", ["x", "w", "v"], ["y"])],
+        "sum", [value("x", T.FLOAT, [4])], [value("y", T.FLOAT, [4])], weights,
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    options = cenote.ort.SessionOptions()
+    options.add_initializer("w", cenote.ort.OrtValue.ortvalue_from_numpy(np.zeros(4, np.float32)))
+    with pytest.raises(
+        (cenote.ort.errors.InvalidGraph, cenote.ort.errors.Fail), match=r"initializer 'v'|tensor name: v"
+    ):
+        cenote.ort.InferenceSession(tmp_path / "m.onnx", options)
+
+
+def test_a_file_that_is_no_model_when_a_weight_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"GIF89a")
+    options = cenote.ort.SessionOptions()
+    options.add_initializer("w", cenote.ort.OrtValue.ortvalue_from_numpy(np.zeros(4, np.float32)))
+    with pytest.raises(cenote.ort.errors.InvalidProtobuf, match="cannot be parsed"):
+        cenote.ort.InferenceSession(tmp_path / "m.onnx", options)
+    with pytest.raises(cenote.ort.errors.NoSuchFile):
+        cenote.ort.InferenceSession(tmp_path / "nothing.onnx", options)
+
+
+def test_inner_names_of_bindings_and_of_dlpack() -> None:
+    state = cenote.ort.capi.onnxruntime_pybind11_state
+    session = cenote.ort.InferenceSession(TWO)
+    binding = state.SessionIOBinding(session._sess)
+    for name, array in FEED.items():
+        binding.bind_ortvalue_input(name, state.OrtValue.ortvalue_from_numpy(array))
+    binding.bind_output("m", state.OrtDevice.make("cpu", 0))
+    session._sess.run_with_iobinding(binding, None)
+    assert isinstance(binding.get_outputs(), state.OrtValueVector)
+    assert np.array_equal(binding.get_outputs()[0].numpy(), 2 * N)
+    for dtype in (np.uint8, np.int8, np.uint16, np.float32):
+        capsule = state.OrtValue.ortvalue_from_numpy(np.ones(3, dtype)).to_dlpack()
+        assert state.is_dlpack_uint8_tensor(capsule) == (dtype == np.uint8)
+        assert state.OrtValue.from_dlpack(capsule).numpy().dtype == dtype
+    with pytest.raises(ValueError, match="PyCapsule"):
+        state.is_dlpack_uint8_tensor(np.ones(3))

@@ -39,7 +39,6 @@ NOT_APPLICABLE = {
     "test_run_base_model": "adapters (LoRA): their model is a binary file",
     "test_sparse_tensor_coo_format": _SPARSE,
     "test_sparse_tensor_csr_format": _SPARSE,
-    "test_ort_value_dlpack": "inner functions on DLPack capsules",
     "onnxruntime_test_python_mlops": _ML,
     "onnxruntime_test_python_sparse_matmul": _SPARSE,
 }
@@ -211,7 +210,7 @@ def main() -> int:
         if not (folder / f"{module}.py").exists():
             continue
         try:
-            suite = unittest.defaultTestLoader.loadTestsFromModule(import_module(module))
+            suite = unittest.defaultTestLoader.loadTestsFromModule(on_the_cpu(import_module(module)))
         except ImportError as error:
             reason = NOT_APPLICABLE.get(module, "")
             counts["not applicable" if reason else "failed"] += 1
@@ -228,12 +227,22 @@ def main() -> int:
     return 1 if counts["FAILED"] or counts["failed"] else 0
 
 
+def on_the_cpu(module: Any) -> Any:
+    """Tests that name GPUs alone, and are skipped without one, are to use the CPU."""
+    if hasattr(module, "test_params"):
+        module.test_params = [("cpu", "CPUExecutionProvider", module.C_OrtDevice.cpu)]
+    nested = getattr(module, "TestNestedControlFlowOpsGraph", None)
+    if nested is not None:
+        nested.test_3_level_control_flow_ops_graph = lambda _: module.test_nested_optional_greater_or_equal()
+    return module
+
+
 def run(test: unittest.TestCase, module: str) -> str:
     result = unittest.TestResult()
     sys.stdout.flush()
     test.run(result)
     reason = reason_of(test, module)
-    if result.skipped:
+    if result.skipped and result.wasSuccessful():
         return f"not applicable: {result.skipped[0][1]}"
     if result.wasSuccessful():
         return "passed"

@@ -5,6 +5,7 @@ Skipped where kserve or tritonclient are missing: pip install 'cenote[test]' kse
 
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 import socket
@@ -93,9 +94,14 @@ def test_health_and_metadata(client: Client) -> None:
     assert triton.is_server_live()
     assert triton.is_server_ready()
     assert triton.is_model_ready("double")
-    found = triton.get_model_metadata("triple")
+    assert not triton.is_model_ready("none")
+    assert [triton.is_model_ready("triple", version) for version in ("7", "8")] == [True, False]
+    with client.refused("404", "NOT_FOUND"):
+        triton.get_model_metadata("triple", "8")
+    found = triton.get_model_metadata("triple", "7")
     if client.protocol == "grpc":
         assert found.inputs[0].shape == [-1, 4]
+        assert found.versions == ["7"]
         found = {"name": found.name, "platform": found.platform, "outputs": found.outputs}
     else:
         assert found["versions"] == ["7"]
@@ -130,6 +136,9 @@ def test_wrong_inputs(client: Client) -> None:
     with client.refused("400", "INVALID_ARGUMENT") as caught:
         client.infer("double", X, outputs=[client.module.InferRequestedOutput("nothing")])
     assert "'nothing' is no output" in str(caught.value)
+    with client.refused("400", "INVALID_ARGUMENT") as caught:
+        client.infer("double", X, outputs=[client.module.InferRequestedOutput("y", class_count=2)])
+    assert "classification is not supported" in str(caught.value)
     with client.refused("404", "NOT_FOUND"):
         client.infer("none", X)
     assert np.array_equal(client.infer("double", X), 2 * X)
@@ -138,6 +147,7 @@ def test_wrong_inputs(client: Client) -> None:
 def test_load_and_unload(client: Client) -> None:
     triton = client.triton
     triton.unload_model("triple")
+    assert not triton.is_model_ready("triple")
     with client.refused("404", "NOT_FOUND"):
         client.infer("triple", X)
     index = triton.get_model_repository_index()
@@ -203,8 +213,27 @@ def test_json(server: Server) -> None:
 def test_malformed_requests(server: Server, body: bytes, length: Any, kind: str) -> None:
     headers = {} if length is None else {"Inference_Header_Content_Length": str(length)}
     status, answer = server.post("v2/models/double/infer", body, Content_Type=kind, **headers)
-    assert status in (400, 422)
-    assert answer
+    assert status == 400
+    assert answer["error"]
+
+
+def test_shared_memory_is_refused_by_name(server: Server) -> None:
+    given = {"name": "x", "datatype": "FP32", "shape": [1, 4], "parameters": {"shared_memory_region": "r"}}
+    status, answer = server.post("v2/models/double/infer", json.dumps({"inputs": [given]}).encode())
+    assert (status, answer["error"]) == (400, "'x': the parameter shared_memory_region is not supported")
+
+
+def test_compressed_bodies_are_refused_by_name(server: Server) -> None:
+    status, answer = server.post("v2/models/double/infer", gzip.compress(b"{}"), Content_Encoding="gzip")
+    assert (status, answer["error"]) == (
+        415,
+        "Content-Encoding: 'gzip' is not supported; send the body as it is",
+    )
+
+
+@pytest.mark.parametrize("path", ["v2/models/double/config", "v2/nothing"])
+def test_addresses_that_are_not_there(server: Server, path: str) -> None:
+    assert server.post(path, b"{}") in ((404, {"error": "Not Found"}), (405, {"error": "Method Not Allowed"}))
 
 
 def test_an_id_that_no_answer_can_hold(server: Server) -> None:

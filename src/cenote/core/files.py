@@ -8,12 +8,14 @@ folder is checked, and files in it are reached through its descriptor. Nothing i
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -26,10 +28,20 @@ def open_regular(path: str | os.PathLike[str]) -> int:
     return _open_regular(path)[0]
 
 
+def reading(path: str | os.PathLike[str]) -> BufferedReader:
+    """A regular file, open to be read. Raises as `open_regular`."""
+    return open(open_regular(path), "rb")
+
+
 def _open_regular(
     path: str | os.PathLike[str], dir_fd: int | None = None, flags: int = 0
 ) -> tuple[int, os.stat_result]:
-    handle = os.open(path, _READ | flags, dir_fd=dir_fd)
+    try:
+        handle = os.open(path, _READ | flags, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # of sockets, and of devices that are not there
+            raise
+        raise OSError(f"{os.fspath(path)} is not a regular file") from error
     state = os.fstat(handle)
     if not stat.S_ISREG(state.st_mode):
         os.close(handle)

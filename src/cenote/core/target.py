@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -112,6 +113,9 @@ def physical_cores() -> int:
 # container sees, is in the process's `mountinfo`; which group the process is in, in its `cgroup`.
 
 
+_OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes blanks and backslashes in names
+
+
 def cpu_quota(process: Path = Path("/proc/self")) -> float:
     """CPUs (1.5: three halves of one) by the tightest limit from the process's groups up to those it can see; infinite
     without one, and where the system does not tell."""
@@ -134,11 +138,16 @@ def _folders(groups: list[str], mounts: list[str]) -> Iterator[Path]:
     for group in groups:
         _, _, rest = group.partition(":")
         controllers, _, path = rest.partition(":")
-        for root, point in _mounts(mounts, controllers):
-            inside = path == root or path.startswith(f"{root.rstrip('/')}/")
-            below = path[len(root) :].strip("/") if inside and ".." not in path else ""
-            folder = point / below
+        mounted = [*_mounts(mounts, controllers)]
+        inside = [(root, point) for root, point in mounted if _is_below(path, root)]
+        for root, point in inside or mounted:  # of a group that is out of sight: what the mounts show
+            folder = point / (path[len(root) :].strip("/") if inside else "")
             yield from (folder, *(parent for parent in folder.parents if parent.is_relative_to(point)))
+
+
+def _is_below(path: str, root: str) -> bool:
+    """Does a mount of this root show this group?"""
+    return (path == root or path.startswith(f"{root.rstrip('/')}/")) and ".." not in path.split("/")
 
 
 def _mounts(mounts: list[str], controllers: str) -> Iterator[tuple[str, Path]]:
@@ -152,7 +161,8 @@ def _mounts(mounts: list[str], controllers: str) -> Iterator[tuple[str, Path]]:
         if len(places) < 5 or len(what) < 3 or what[0] != kind:
             continue
         if not controllers or "cpu" in what[2].split(","):
-            yield places[3], Path(places[4].replace("\\040", " "))
+            root, point = (_OCTAL.sub(lambda code: chr(int(code[1], 8)), place) for place in places[3:5])
+            yield root, Path(point)
 
 
 def _limit(folder: Path) -> float:

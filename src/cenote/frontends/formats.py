@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from cenote.core.errors import ArgumentError, CenoteError, MissingFileError, ModelError, UnsupportedError
+from cenote.core.files import reading
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.wire import BytesSource, FileSource, IrregularError, Source, Span, fields_of
 
@@ -69,7 +70,7 @@ def _from_path(
         except CenoteError as error:
             raise error.located(os.fspath(path)) from error
     try:
-        file = path.open("rb")
+        file = reading(path)
     except FileNotFoundError:
         raise MissingFileError("there is no such file", os.fspath(path)).located(os.fspath(path)) from None
     except (OSError, ValueError) as error:
@@ -137,7 +138,7 @@ def format_of_file(source: Any) -> Format | None:
         return format_of(BytesSource(source))
     if os.path.isdir(source):
         return None
-    with Path(source).open("rb") as file:
+    with reading(source) as file:
         return "savedmodel" if Path(source).name == "saved_model.pb" else format_of(FileSource(file))
 
 

@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from numpy.typing import NDArray
 
 from cenote.core.errors import CenoteError, InputError, MissingFileError, ModelError, UnsupportedError
+from cenote.core.files import reading
 from cenote.core.types import Declared, Dimension
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.onnx_nodes import Importer
@@ -79,7 +80,7 @@ def _parse(source: Any) -> tuple[Any, Contents, Path | None]:
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         try:
-            with path.open("rb") as file:
+            with reading(path) as file:
                 return (*_read(FileSource(file)), path.parent)
         except FileNotFoundError:
             raise MissingFileError("there is no such file", os.fspath(path)) from None

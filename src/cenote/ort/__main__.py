@@ -38,6 +38,9 @@ def main(arguments: list[str]) -> None:
     command = None if runnable else next(iter(entry_points(group="console_scripts", name=name)), None)
     if command is not None:
         sys.exit(command.load()())
+    if not runnable:
+        what = "a module" if module else "a script or an installed command"
+        sys.exit(f"{_USAGE}\n'{name}' is not {what}")
     if module:
         runpy.run_module(name, run_name="__main__", alter_sys=True)
         return
@@ -47,7 +50,10 @@ def main(arguments: list[str]) -> None:
 
 def _is_module(name: str) -> bool:
     """Can Python run it with -m: is it a module, or a package that says how?"""
-    found = find_spec(name)
+    try:
+        found = find_spec(name)
+    except ModuleNotFoundError:  # of the package that it would be in
+        return False
     if found is None or found.submodule_search_locations is None:
         return found is not None
     return find_spec(f"{name}.__main__") is not None

@@ -154,6 +154,10 @@ class SessionIOBinding(IOBinding):
             device, element_type, shape, address = memory
             super().bind_input(name, device, 0, element_type, shape, address)
 
+    def get_outputs(self) -> OrtValueVector:
+        """The outputs of the last run, in the order in which they were bound."""
+        return self.get_outputs_as_ortvaluevector()
+
     def bind_output(self, name: str, device: Any, *memory: Any) -> None:  # type: ignore[override]
         """A device, and element type, shape and address if there is memory."""
         super().bind_output(name, device, 0, *memory)

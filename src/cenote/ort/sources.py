@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from cenote.core.errors import UnsupportedError
+from cenote.core.errors import MissingFileError, ModelError, UnsupportedError
+from cenote.core.files import reading
 from cenote.core.locks import importing
 from cenote.ort.errors import Fail
 from cenote.ort.options import SessionOptions
@@ -27,9 +28,9 @@ def refuse_flatbuffers(source: str | bytes) -> None:
 
 def _start(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with reading(path) as file:
             return file.read(8)
-    except OSError:  # who loads it says what is wrong
+    except (OSError, ValueError):  # who loads it says what is wrong
         return b""
 
 
@@ -41,6 +42,7 @@ def edited(source: str | bytes, options: SessionOptions) -> Any:
     given = dict(options.initializers)
     with importing():
         from onnx import numpy_helper
+        from onnx.checker import ValidationError
         from onnx.external_data_helper import load_external_data_for_model
     for index, tensor in enumerate(model.graph.initializer):
         value = given.pop(tensor.name, None)
@@ -52,17 +54,36 @@ def edited(source: str | bytes, options: SessionOptions) -> Any:
         for dimension in entry.type.tensor_type.shape.dim:
             if dimension.denotation in options.by_denotation:
                 dimension.dim_value = options.by_denotation[dimension.denotation]
-    load_external_data_for_model(model, folder)
+    try:
+        load_external_data_for_model(model, folder)
+    except (ValidationError, OSError, ValueError) as error:
+        raise ModelError(f"a weight that lies beside the model is not to be had: {error}") from error
     return model
 
 
 def _parsed(source: str | bytes) -> tuple[Any, str]:
-    """The model, without the weights that lie outside of its file, and the folder of those."""
+    """The model, without the weights that lie outside of its file, and the folder of those.
+
+    Raises MissingFileError, and ModelError for what cannot be read or is no ONNX model.
+    """
     with importing():
         import onnx
-    if isinstance(source, bytes):
-        return onnx.load_model_from_string(source), ""
-    return onnx.load_model(source, load_external_data=False), os.path.dirname(os.path.abspath(source))
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    folder = ""
+    try:
+        if not isinstance(source, bytes):
+            folder = os.path.dirname(os.path.abspath(source))
+            with reading(source) as file:
+                source = file.read()
+        return onnx.load_model_from_string(source), folder
+    except FileNotFoundError as error:
+        raise MissingFileError("there is no such file", str(source)) from error
+    except (OSError, ValueError) as error:
+        raise ModelError(f"the file cannot be read ({error})") from error
+    except DecodeError as error:
+        raise ModelError(
+            "weights and dimensions can be set in ONNX models; this file cannot be parsed"
+        ) from error
 
 
 def write(source: Any, options: SessionOptions) -> None:

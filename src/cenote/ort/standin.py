@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import sys
 import warnings
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -16,15 +17,23 @@ _CAPI = (
     "_pybind_state", "onnxruntime_pybind11_state", "onnxruntime_inference_collection", "onnxruntime_validation",
 )  # fmt: skip
 
+_SUBPACKAGES = (
+    "backend",
+    "datasets",
+    "quantization",
+    "tools",
+    "transformers",
+)  # in Python, by onnxruntime itself
+
 
 def install(fallback: str | None = None) -> None:
     """Have `import onnxruntime`, anywhere in this process from now on, give `cenote.ort`.
 
     `fallback="onnxruntime"`: models that Cenote refuses are run by the onnxruntime that is installed, and a warning is
     logged that says why. Its subpackages in Python (`onnxruntime.quantization`, `.tools`, `.transformers`) stay at hand
-    where it is installed, and use `cenote.ort` themselves. Call it before anything imports onnxruntime: what has been
-    imported keeps what it has, and a RuntimeWarning says so. Processes that are started afresh (multiprocessing's
-    "spawn") are to call it, too.
+    where it is installed, and use `cenote.ort` themselves; elsewhere importing them says what is missing. Call it
+    before anything imports onnxruntime: what has been imported keeps what it has, and a RuntimeWarning says so.
+    Processes that are started afresh (multiprocessing's "spawn") are to call it, too.
 
     Raises ArgumentError for another `fallback`.
     """
@@ -41,6 +50,8 @@ def install(fallback: str | None = None) -> None:
     for name in [name for name in sys.modules if name == NAME or name.startswith(f"{NAME}.")]:
         del sys.modules[name]
     stand_in = StandIn(_folders(before))
+    if not stand_in.__path__:
+        sys.meta_path.append(_NotInstalled())
     capi = importlib.import_module("cenote.ort.capi")
     sys.modules[NAME], sys.modules[f"{NAME}.capi"] = stand_in, capi
     for name in _CAPI:
@@ -54,7 +65,7 @@ class StandIn(ModuleType):
         ort = importlib.import_module("cenote.ort")
         super().__init__(NAME, ort.__doc__)
         self.__dict__.update({name: value for name, value in vars(ort).items() if not name.startswith("__")})
-        self.__version__ = ort.__version__
+        self.__version__, self.__file__ = ort.__version__, ort.__file__
         self.__path__ = folders
         self.__spec__ = ModuleSpec(NAME, None, is_package=True)
         self.__spec__.submodule_search_locations = folders
@@ -62,6 +73,20 @@ class StandIn(ModuleType):
 
     def __getattr__(self, name: str) -> object:
         raise AttributeError(f"module 'onnxruntime' (cenote.ort stands in for it) has no attribute {name!r}")
+
+
+class _NotInstalled(MetaPathFinder):
+    """Says of onnxruntime's subpackages what is missing where it is not installed itself."""
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        """Asked when nobody else has found the module. Raises ModuleNotFoundError for one of those."""
+        package, _, rest = name.partition(".")
+        if package == NAME and rest.partition(".")[0] in _SUBPACKAGES:
+            raise ModuleNotFoundError(
+                f"{name} is a part of onnxruntime, which is not installed (cenote.ort stands in for the rest of it): "
+                "pip install onnxruntime",
+                name=NAME,
+            )
 
 
 _set_default = fallback.set_default

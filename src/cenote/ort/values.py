@@ -248,6 +248,26 @@ class _Capsule:
         return 1, 0
 
 
+class _ManagedTensor(ctypes.Structure):
+    """The start of what a DLPack capsule points to."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("axes", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+    )
+
+
+def is_dlpack_uint8_tensor(capsule: Any) -> bool:
+    """Are the elements bytes, as which older libraries hand over booleans? Raises ValueError for another object."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    tensor = _ManagedTensor.from_address(pointer(capsule, b"dltensor"))
+    return (tensor.code, tensor.bits) == (1, 8)
+
+
 def at_address(address: int, shape: Sequence[int], element_type: Any) -> Array:
     """An array on memory that the caller owns. Raises ValueError for a null address, RuntimeError for no shape."""
     dtype, extents = dtype_of(element_type), tuple(shape)

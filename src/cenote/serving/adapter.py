@@ -26,6 +26,7 @@ from cenote.serving.repository import Repository, Served
 from cenote.serving.tensors import array_of, described
 
 _LENGTH = "inference-header-content-length"
+_NOT_THERE = ("classification", "shared_memory_region")
 
 
 class Unavailable(ServerNotReady):  # type: ignore[misc]
@@ -49,6 +50,13 @@ def refused(error: CenoteError) -> Exception:
     return NotFound(str(error)) if isinstance(error, MissingFileError) else InvalidInput(str(error))
 
 
+def not_loaded(name: str, version: str = "") -> str:
+    """What is said of a model that is asked for and not there."""
+    return (
+        f"version {version} of model '{name}' is not loaded" if version else f"model '{name}' is not loaded"
+    )
+
+
 class CenoteModel(kserve.Model):  # type: ignore[misc]
     """A model of a repository, by name: which one answers may change while it is served."""
 
@@ -61,7 +69,7 @@ class CenoteModel(kserve.Model):  # type: ignore[misc]
     def _served(self) -> Served:
         served = self.repository.get(self.name)
         if served is None:
-            raise NotFound(f"model '{self.name}' is not loaded")
+            raise NotFound(not_loaded(self.name))
         return served
 
     async def predict(self, payload: Any, headers: Any = None, response_headers: Any = None) -> InferResponse:
@@ -72,12 +80,13 @@ class CenoteModel(kserve.Model):  # type: ignore[misc]
             raise InvalidInput("the request's id is no text that UTF-8 can hold")
         served = self._served
         if payload.model_version not in (None, "", served.found.version):
-            raise NotFound(f"model '{self.name}' has no version {payload.model_version}")
+            raise NotFound(not_loaded(self.name, payload.model_version))
         try:
             arrays = {}
             for each in payload.inputs:
                 if each.name in arrays:
                     raise InvalidInput(f"input '{each.name}' is given twice")
+                _check(each)
                 arrays[each.name] = array_of(each.name, each.datatype, each.shape, each.data, each._raw_data)
             outputs = await asyncio.wrap_future(self.repository.submit(self.name, arrays))
         except CenoteError as error:
@@ -98,9 +107,17 @@ def _is_text(words: str) -> bool:
     return not any("\ud800" <= each <= "\udfff" for each in words)
 
 
+def _check(tensor: Any) -> None:
+    """Refuse parameters of Triton's extensions that would change what is read or answered."""
+    for name in _NOT_THERE:
+        if name in (tensor.parameters or ()):
+            raise InvalidInput(f"'{tensor.name}': the parameter {name} is not supported")
+
+
 def _response(payload: InferRequest, version: str, outputs: Mapping[str, Any]) -> InferResponse:
     asked = payload.request_outputs or [RequestedOutput(name) for name in outputs]
     for each in asked:
+        _check(each)
         if each.name not in outputs:
             there = ", ".join(outputs)
             raise InvalidInput(
@@ -148,6 +165,11 @@ class Plane(DataPlane):  # type: ignore[misc]
         super().__init__(model_registry=registry)
         self.draining = False
         self._server_name, self._server_version = "cenote", __version__
+
+    def served(self, name: str, version: str = "") -> Served | None:
+        """The loaded model of this name, and of this version if one is named."""
+        found: Served | None = self._model_registry.repository.get(name)
+        return found if found is not None and version in ("", found.found.version) else None
 
     async def ready(self) -> bool:
         """False while the server ends: balancers send requests elsewhere."""

@@ -12,12 +12,15 @@ from typing import Any
 
 import kserve.model_server  # the application that the routes are registered in
 import uvicorn
+from fastapi.exceptions import RequestValidationError
 from kserve.errors import InvalidInput, ModelNotFound, ServerNotReady
 from kserve.protocol.rest.server import RESTServer
 from prometheus_client import REGISTRY
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from cenote.serving.adapter import Extension, Metrics, Plane, Registry
+from cenote.core.errors import shown
+from cenote.serving.adapter import Extension, Metrics, Plane, Registry, not_loaded
 from cenote.serving.repository import Repository
 from cenote.serving.rpc import grpc_server
 
@@ -34,7 +37,14 @@ class _Rest(RESTServer):  # type: ignore[misc]
     """kserve's HTTP routes, without a line of log for each request."""
 
     def _add_middlewares(self, app: Any) -> None:
-        app.add_middleware(_Versions, repository=self.dataplane.model_registry.repository)
+        app.add_middleware(_Front, plane=self.dataplane)
+
+    def _add_exception_handlers(self, app: Any) -> None:
+        super()._add_exception_handlers(app)
+        app.add_exception_handler(HTTPException, lambda _, error: _told(error.detail, error.status_code))
+        app.add_exception_handler(
+            RequestValidationError, lambda _, error: _told(f"the request is malformed: {error}", 400)
+        )
 
     def _register_endpoints(self, app: Any) -> None:
         super()._register_endpoints(app)
@@ -46,22 +56,31 @@ class _Rest(RESTServer):  # type: ignore[misc]
         app.add_api_route("/v2/repository/index", index, methods=["POST"])
 
 
-class _Versions:
-    """Takes the version out of v2/models/NAME/versions/VERSION/…, which kserve refuses, if it is the one served."""
+def _told(problem: str, status: int) -> JSONResponse:
+    """An answer that says what is wrong, in the protocol's words."""
+    return JSONResponse({"error": problem}, status)
 
-    def __init__(self, app: Any, repository: Repository) -> None:
-        self.app, self.repository = app, repository
+
+class _Front:
+    """Takes the version out of v2/models/NAME/versions/VERSION/…, which kserve refuses, if it is the one served; says
+    of compressed bodies that they are not read."""
+
+    def __init__(self, app: Any, plane: Plane) -> None:
+        self.app, self.plane = app, plane
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         words = scope.get("path", "").split("/")
         if words[1:3] == ["v2", "models"] and words[4:5] == ["versions"] and len(words) > 5:
-            served = self.repository.get(words[3])
-            if served is None or served.found.version != words[5]:
-                problem = f"version {words[5]} of model '{words[3]}' is not loaded"
-                await JSONResponse({"error": problem}, 404)(scope, receive, send)
+            if self.plane.served(words[3], words[5]) is None:
+                await _told(not_loaded(words[3], words[5]), 404)(scope, receive, send)
                 return
             path = "/".join([*words[:4], *words[6:]])
             scope = {**scope, "path": path, "raw_path": path.encode()}
+        coding = dict(scope.get("headers", ())).get(b"content-encoding", b"identity").decode("latin-1")
+        if coding.lower() not in ("", "identity"):
+            problem = f"Content-Encoding: {shown(coding)} is not supported; send the body as it is"
+            await _told(problem, 415)(scope, receive, send)
+            return
         await self.app(scope, receive, send)
 
 

@@ -11,7 +11,7 @@ from kserve.protocol.grpc import grpc_predict_v2_pb2 as messages
 from kserve.protocol.grpc.interceptors import ExceptionToStatusInterceptor
 from kserve.protocol.grpc.servicer import InferenceServicer
 
-from cenote.serving.adapter import Extension, Plane
+from cenote.serving.adapter import Extension, NotFound, Plane, not_loaded
 
 _SERVICE = "GRPCInferenceService"
 _LARGEST_MESSAGE = 2**31 - 1  # bytes, as Triton's; kserve's own 8 MiB are 13 pictures of 3x224x224 floats
@@ -25,7 +25,7 @@ def grpc_server(plane: Plane, extension: Extension, host: str, port: int) -> tup
         ("grpc.so_reuseport", 0),  # else a second server shares the port without a word
     ]
     server = grpc.aio.server(interceptors=(ExceptionToStatusInterceptor(),), options=options)
-    servicer = InferenceServicer(plane, extension)
+    servicer = _Servicer(plane, extension)
     service = messages.DESCRIPTOR.services_by_name[_SERVICE]
     handlers = {method.name: _handler(servicer, method) for method in service.methods}
     handlers["RepositoryIndex"] = grpc.unary_unary_rpc_method_handler(_index_of(extension))
@@ -35,6 +35,21 @@ def grpc_server(plane: Plane, extension: Extension, host: str, port: int) -> tup
         return server, server.add_insecure_port(f"{address}:{port}")
     except RuntimeError as error:
         raise OSError(f"port {port} of {host} cannot be opened for gRPC") from error
+
+
+class _Servicer(InferenceServicer):  # type: ignore[misc]
+    """kserve's servicer, which looks at no versions and finds a model that is not loaded an error to ask for."""
+
+    async def ModelReady(self, request: Any, context: Any) -> Any:  # noqa: N802  (gRPC's name)
+        """False for what is not loaded."""
+        found = self._data_plane.served(request.name, request.version)
+        return messages.ModelReadyResponse(ready=found is not None)
+
+    async def ModelMetadata(self, request: Any, context: Any) -> Any:  # noqa: N802  (gRPC's name)
+        """As HTTP's, with the version that is served."""
+        if self._data_plane.served(request.name, request.version) is None:
+            raise NotFound(not_loaded(request.name, request.version))
+        return messages.ModelMetadataResponse(**await self._data_plane.model_metadata(request.name))
 
 
 def _handler(servicer: InferenceServicer, method: Any) -> Any:

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from cenote.core.errors import CenoteError, MissingFileError, ModelError, UnsupportedError, shown
+from cenote.core.files import reading
 from cenote.core.types import FLOAT32, Array
 from cenote.frontends.builder import GraphBuilder, transposed
 from cenote.frontends.channels_last import ChannelsLast
@@ -123,7 +124,8 @@ class _Lines:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii")
+        with reading(path) as file:
+            return file.read().decode("ascii")
     except FileNotFoundError:
         raise MissingFileError(f"{path.name}: there is no such file", str(path)) from None
     except (OSError, UnicodeDecodeError) as error:

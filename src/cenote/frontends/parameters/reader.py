@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import CenoteError, ModelError, UnsupportedError, shown
+from cenote.core.files import reading
 from cenote.core.limits import MOST_BYTES
 from cenote.core.types import Array, Declared, dtype_named
 from cenote.frontends.imported import ImportedModel
@@ -119,7 +120,7 @@ class _Values:
         if dtype.name not in _KNOWN:
             raise ModelError(f"values of type {dtype.name} cannot be read")
         file = record.text("file")
-        with self._inside(file).open("rb") as opened:
+        with reading(self._inside(file)) as opened:
             self.files[file] = None
             content = Safetensors(opened).content(name) if file.endswith(".safetensors") else read_npy(opened)
         return of_bytes(content, dtype.name, shape)

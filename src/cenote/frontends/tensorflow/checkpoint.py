@@ -8,6 +8,7 @@ own.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
+from cenote.core.files import reading
 from cenote.core.types import Array
 from cenote.frontends.tensorflow.messages import parse_bytes
 from cenote.frontends.tensorflow.tensors import dtype_of, from_bytes
@@ -89,7 +91,7 @@ class Checkpoint:
     def _bytes(self, entry: Any, what: str) -> Array:
         path = self._shard(entry.shard_id)
         try:
-            with path.open("rb") as file:
+            with reading(path) as file:
                 size = file.seek(0, 2)
                 if min(entry.offset, entry.size) < 0 or entry.offset + entry.size > size:
                     raise ModelError(f"{what} ends behind the {size} bytes of {path.name}")
@@ -97,17 +99,18 @@ class Checkpoint:
                 content = np.empty(entry.size, np.uint8)
                 file.readinto(content.data)
         except OSError as error:
-            raise ModelError(f"{what}: {path.name} cannot be read ({error.strerror})") from error
+            raise ModelError(f"{what}: {path.name} cannot be read ({error})") from error
         return content
 
 
 def _read(path: Path, most: int) -> bytes:
     try:
-        if path.stat().st_size > most:
-            raise ModelError(f"{path.name} has more than {most} bytes")
-        return path.read_bytes()
+        with reading(path) as file:
+            if os.fstat(file.fileno()).st_size > most:
+                raise ModelError(f"{path.name} has more than {most} bytes")
+            return file.read()
     except OSError as error:
-        raise ModelError(f"{path.name} cannot be read ({error.strerror})") from error
+        raise ModelError(f"{path.name} cannot be read ({error})") from error
 
 
 def _entries(table: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cenote.core.errors import ArgumentError, ModelError, UnsupportedError
+from cenote.core.files import reading
 from cenote.core.types import Array, Declared
 from cenote.frontends.imported import ImportedModel
 from cenote.frontends.tensorflow.checkpoint import Checkpoint
@@ -73,7 +74,7 @@ def load_saved_model(
 
     Raises ArgumentError when there is no such signature.
     """
-    with path.open("rb") as file:
+    with reading(path) as file:
         model, contents = parse(FileSource(file), "SavedModel")
         meta = _meta_graph(model)
         chosen = _signature(meta.signature_def, signature)
@@ -86,7 +87,7 @@ def load_saved_model(
 
 def load_meta_graph(path: Path, problems: list[str] | None = None) -> ImportedModel:
     """A MetaGraphDef (`name.meta`) with the checkpoint of the same name beside it."""
-    with path.open("rb") as file:
+    with reading(path) as file:
         meta, contents = parse(FileSource(file), "MetaGraphDef")
         checkpoint = Checkpoint(path.with_suffix(""))
         outputs = {name: name for name in answers_of(meta.graph_def.node)}

@@ -52,7 +52,7 @@ from cenote.ort.options import (
 from cenote.ort.providers import get_all_providers, get_available_providers
 from cenote.ort.session import InferenceSession
 from cenote.ort.types import ModelMetadata, NodeArg
-from cenote.ort.values import OrtDevice, OrtValue, OrtValueVector, copy_tensors
+from cenote.ort.values import OrtDevice, OrtValue, OrtValueVector, copy_tensors, is_dlpack_uint8_tensor
 
 __all__ = [
     "DeviceReset",
@@ -101,6 +101,7 @@ __all__ = [
     "get_session_initializer",
     "get_version_string",
     "has_collective_ops",
+    "is_dlpack_uint8_tensor",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_global_thread_pool_sizes",
