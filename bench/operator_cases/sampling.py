@@ -85,6 +85,28 @@ def resize(shape: tuple[int, int, int, int], scale: float, mode: str) -> Operato
     )
 
 
+def antialias(shape: tuple[int, int, int, int], size: int, mode: str) -> OperatorCase:
+    """A picture that shrinks to a square, each pixel a mean of all that it covers."""
+    return OperatorCase(
+        f"interpolate {mode} {'x'.join(map(str, shape))} to {size}, antialias",
+        lambda: (np.random.default_rng(SEED).standard_normal(shape, np.float32),),
+        {
+            "cenote": by_cenote(
+                lambda f, threads, x: (
+                    lambda: f.interpolate(x, (size, size), mode=mode, antialias=True, threads=threads)
+                )
+            ),
+            "torch": by_torch(
+                lambda torch, x: (
+                    lambda: torch.nn.functional.interpolate(x, (size, size), mode=mode, antialias=True)
+                )
+            ),
+        },
+        tolerance=1e-5,
+        bytes_moved=int(4 * np.prod(shape) + 4 * shape[0] * shape[1] * size * size),
+    )
+
+
 def onnx_attributes(mode: str) -> dict[str, Any]:
     """Of Resize as PyTorch means it."""
     if mode == "nearest":
@@ -112,6 +134,8 @@ def cases() -> list[OperatorCase]:
         interpolate((1, 3, 512, 512), 2.0, "bilinear"),
         interpolate((1, 3, 128, 128), 4.0, "bilinear"),
         interpolate((1, 3, 1024, 1024), 0.5, "bicubic"),
+        antialias((1, 3, 1024, 1024), 224, "bilinear"),
+        antialias((1, 3, 480, 640), 224, "bicubic"),
         resize((1, 1, 512, 512), 2.0, "nearest"),
         resize((1, 3, 512, 512), 2.0, "nearest"),
         resize((1, 64, 64, 64), 2.0, "nearest"),

@@ -16,6 +16,7 @@ from cenote.ops.movement.resize import MODES, Resize
 from cenote.ops.movement.resize_taps import COORDINATES, NEAREST
 from cenote.ops.values import seeded
 from tests.contract.test_lowerings import check_sample
+from tests.harness import lowerings_of
 from tests.targets import TARGETS
 
 DTYPES = (np.float32, np.float32, np.float64, np.float16, np.uint8)
@@ -69,6 +70,17 @@ def test_rows_that_run_backwards() -> None:
             roi=(0.0, 0.0, 1.0, 0.9, 1.0, 1.0, 0.0, 0.1),
         )  # fmt: skip
         check_sample(op, (seeded((1, 2, 9, 9)),), TARGETS[0], True)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("shape", [(1, 3, 200, 150), (1, 1, 31, 260), (2, 1, 19, 20, 150)])
+def test_filters_that_reach_far(mode: str, shape: tuple[int, ...]) -> None:
+    """Antialiased pictures that shrink a lot: up to 128 taps an axis are a kernel's."""
+    op = Resize(mode, sizes=(*shape[:-2], 9, 11), antialias=True, exclude_outside=True)
+    x = seeded(shape)
+    for target in TARGETS:
+        assert lowerings_of(op, (x,), target, True)
+        check_sample(op, (x,), target, True)
 
 
 def test_whole_factors_of_a_long_axis() -> None:

@@ -34,7 +34,8 @@ from cenote.kernels.strided_axes import (
     position_count,
 )
 
-MOST_TAPS = 16  # of both axes together, unrolled
+MOST_TAPS = 16  # of both axes of a blocked map together, unrolled
+MOST_ROW_TAPS = 128  # of an axis of a plain one
 _WORK = 1 << 16  # taps of the places that a thread takes at a time
 _WORK_KEPT = 1 << 18  # where rows are kept from one to the next: the first of a piece has none
 

@@ -12,7 +12,7 @@ from cenote.core.target import Target
 from cenote.core.types import PLAIN, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, dense_strides, present
 from cenote.kernels.cost_model import pass_seconds
-from cenote.kernels.sampling.resize import MOST_TAPS, TapSource, resize_call
+from cenote.kernels.sampling.resize import MOST_ROW_TAPS, MOST_TAPS, TapSource, resize_call
 from cenote.ops.base import Lowering
 from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.movement.resize_taps import (
@@ -45,7 +45,7 @@ def resize_lowerings(
     taps = [_tap_source(axis, rule) for axis in axes[first:]]
     unresized, nearest = _tap_source(ResizedAxis(1, 1, 1.0), rule), rule.mode == "nearest"
     counts = [each.count for each in taps]
-    if not 0 < math.prod(counts) <= MOST_TAPS:
+    if not 0 < min(counts) <= max(counts) <= MOST_ROW_TAPS:
         return
     error = 0.0 if nearest else error_of(2e-6, x.dtype)
 
@@ -58,7 +58,8 @@ def resize_lowerings(
     moved = plain(x.nbytes + output.nbytes)
     seconds = pass_seconds(moved) + plain(output.size) * _element_seconds(taps, nearest)
     yield Lowering("taps", (PLAIN, *rest), (PLAIN,), bind, seconds, error)
-    if 3 <= x.rank <= 5 and is_float(x.dtype) and (x.rank > 3 or axes[1].is_identity):
+    blockable = 3 <= x.rank <= 5 and (x.rank > 3 or axes[1].is_identity)
+    if blockable and is_float(x.dtype) and math.prod(counts) <= MOST_TAPS:
         blocked = Layout(target.lanes(x.dtype))
         channels = plain(x.shape[1])
         filled = (
@@ -96,7 +97,8 @@ def _by_depth(
     if not all(axis.is_identity for axis in axes[: output.rank - 3]):
         return
     depth, down, across = (_tap_source(axis, rule) for axis in axes[-3:])
-    if not (0 < down.count * across.count <= MOST_TAPS and 0 < depth.count <= MOST_TAPS):
+    counts = [axis.count for axis in (depth, down, across)]
+    if not 0 < min(counts) <= max(counts) <= MOST_ROW_TAPS:
         return
     planes = TensorType(x.dtype, (*x.shape[:-2], *output.shape[-2:]))
     nearest, (height, width) = rule.mode == "nearest", output.shape[-2:]
