@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32, F64, I32, I64, Pointer, Scalar, Value
+from cenote.codegen.values import F32, F64, I64, Pointer, Scalar, Value
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, FLOAT64, Array
@@ -53,8 +53,11 @@ class ResizeSpec(KernelSpec):
     @property
     def words(self) -> tuple[Parameter, ...]:
         weight = F64 if self.dtype == FLOAT64 else F32
-        pointers = (*pointers_to(Scalar.of(self.dtype), "y", "x"), *pointers_to(I64, "row_offset"))
-        pointers += (*pointers_to(I32, "column_index"), *pointers_to(weight, "row_weight", "column_weight"))
+        pointers = (
+            *pointers_to(Scalar.of(self.dtype), "y", "x"),
+            *pointers_to(I64, "row_offset", "column_offset"),
+        )
+        pointers += pointers_to(weight, "row_weight", "column_weight")
         numbers = ["rows", "columns", "y_row", *axis_names(self.outer, ("y", "x"))]
         return (*pointers, *numbers_named(numbers))
 
@@ -70,12 +73,11 @@ class ResizeSpec(KernelSpec):
         return k
 
     def _row(self, k: Kernel, rows: list[Pointer], weights: list[Value], y: Pointer) -> None:
-        compute, width = weights[0].type, k.number("columns")
-        for column in k.range(0, width):
+        compute = weights[0].type
+        for column in k.range(0, k.number("columns")):
             total: Value | None = None
-            for tap in range(self.column_taps):
-                place = width * tap + column
-                offset = k.pointer("column_index").load(place).to(I64) * self.lanes
+            for place in (column * self.column_taps + tap for tap in range(self.column_taps)):
+                offset = k.pointer("column_offset").load(place)
                 one = _weighted(k, [row.load(offset, self.lanes).to(compute) for row in rows], weights)
                 weight = k.splat(k.pointer("column_weight").load(place), self.lanes)
                 total = one * weight if total is None else k.fma(one, weight, total)
@@ -95,8 +97,8 @@ class TapSource:
     """The taps along one axis of y: how many places there are, taps of each, and what makes the arrays of where they
     lie and of what they weigh.
 
-    As rows: (places, taps), `offsets` given the step from element to element, `weights` given a dtype. As columns:
-    (taps, places), the places filled up to a multiple of the first argument by taps of weight 0.
+    (places, taps): `offsets` given the step from element to element, `weights` given a dtype. (taps, places), for
+    vectors of places, filled up to a multiple of the first argument by taps of weight 0: `columns`, `column_weights`.
     """
 
     places: int
@@ -157,7 +159,7 @@ class Resizing:
         spec = ResizeNearestSpec(dtype, unit, len(self.outer), kept, 0 if kept else repeats)
         words: dict[str, Argument] = {
             "row_offset": self.down.offsets(self.x_axes[-2][1]),
-            "column_index": across.columns(1),
+            "column_offset": across.columns(1) if unit == 1 else across.offsets(unit),
             "x_columns": self.x_axes[-1][0],
         }
         return self.call(spec, words, _WORK, unit)
@@ -167,9 +169,9 @@ class Resizing:
         spec = ResizeSpec(down.count, across.count, self.y.type.dtype, lanes, len(self.outer))
         words: dict[str, Argument] = {
             "row_offset": down.offsets(self.x_axes[-2][1]),
-            "column_index": across.columns(1),
+            "column_offset": across.offsets(lanes),
             "row_weight": down.weights(self.weight),
-            "column_weight": across.column_weights(1, self.weight),
+            "column_weight": across.weights(self.weight),
         }
         return self.call(spec, words, _WORK, lanes * down.count * across.count)
 

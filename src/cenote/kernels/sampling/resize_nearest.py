@@ -43,7 +43,7 @@ class ResizeNearestSpec(KernelSpec):
         return (
             *pointers,
             *pointers_to(I64, "row_offset"),
-            *pointers_to(I32, "column_index"),
+            *pointers_to(I32 if self.lanes == 1 else I64, "column_offset"),
             *numbers_named(numbers),
         )
 
@@ -83,13 +83,12 @@ class ResizeNearestSpec(KernelSpec):
             y.store(x.load(column, lanes, mask), column, mask)
 
     def _row(self, k: Kernel, x: Pointer, y: Pointer) -> None:
-        width, table = k.number("columns"), k.pointer("column_index")
+        width, table = k.number("columns"), k.pointer("column_offset")
         if self.repeats:
             self._repeat(k, x, y)
         elif self.lanes > 1 or self.dtype.itemsize < 4 or not k.target.has_gather:
             for column in k.range(0, width):
-                value = x.load(table.load(column).to(I64) * self.lanes, self.lanes)
-                y.store(value, column * self.lanes)
+                y.store(x.load(table.load(column).to(I64), self.lanes), column * self.lanes)
         else:
             for column, lanes, mask in self._columns(k, width):
                 y.store(k.gather(x, table.load(column, lanes, mask)), column, mask)
