@@ -87,6 +87,7 @@ def predicted(cause: Any) -> list[dict[str, Any]]:
     from bench.causes import callers, loaded
     from cenote.diagnosis.diagnose import Diagnosis, diagnose
     from cenote.diagnosis.treat import treat
+    from cenote.diagnosis.tried import Tried
     from cenote.profile.measure import profile
 
     sample, rows = cause.planted(), []
@@ -110,7 +111,31 @@ def predicted(cause: Any) -> list[dict[str, Any]]:
                 alone = Diagnosis(replace(diagnosis.profile, findings=(first,)))
                 treated, _ = treat(alone, model, sample.inputs, changed, TOLERANCE)
                 rows.append(_row(cause.name, found.wall_ms, first, treated.treatments[0]))
+    if sample.callers:  # the others have the treated model, too
+        for row, finding in zip(rows, (each for each in diagnosis.findings if each.treatments), strict=True):
+            gained = replayed(model, changed(**finding.treatments[0].options), sample)
+            tried = Tried(
+                finding.treatments[0], (gained.low, gained.middle, gained.high), 0.0, gained.certain
+            )
+            row |= _row(cause.name, found.wall_ms, finding, tried)
     return rows
+
+
+def replayed(model: Any, other: Any, sample: Any) -> Any:
+    """What a call gains where all callers have the other model."""
+    from bench.causes import callers
+    from cenote.diagnosis.context import Difference
+
+    took: dict[int, list[float]] = {0: [], 1: []}
+    for turn in range(10):
+        for place in (0, 1) if turn % 2 else (1, 0):
+            tried = (model, other)[place]
+            with callers(tried, sample):
+                for _ in range(20):
+                    begin = time.perf_counter()
+                    tried.run(sample.inputs)
+                    took[place].append((time.perf_counter() - begin) * 1e3)
+    return Difference.of(took[0], took[1])
 
 
 def _row(sample: str, wall: float, finding: Any, tried: Any) -> dict[str, Any]:

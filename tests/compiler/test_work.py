@@ -89,3 +89,38 @@ def test_a_description_survives_json() -> None:
     assert PlanDescription.from_dict(plan.as_dict()) == plan
     assert any(step.rivals for step in plan.steps)
     assert any(step.seconds > 0 for step in plan.steps)
+
+
+def test_calls_that_do_not_say_share_operations_as_they_share_bytes() -> None:
+    node = helper.make_node("ReduceMean", ["x"], ["y"], "mean", keepdims=1)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1 << 20])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1])
+    model = helper.make_model(
+        helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    loaded = cenote.load(model.SerializeToString(), threads=2, tune="off")
+    first, second = loaded.plan.describe().steps  # type: ignore[union-attr]
+    assert first.operations > 1000 * second.operations, "the second only adds the sums of the parts"
+
+
+def test_what_selects_reads_no_more_than_it_writes() -> None:
+    nodes = [
+        helper.make_node("Slice", ["x", "start", "end", "axis"], ["part"], "slice"),
+        helper.make_node("Relu", ["part"], ["y"], "relu"),
+        helper.make_node("Gather", ["table", "i"], ["z"], "gather"),
+    ]
+    given = [("x", TensorProto.FLOAT, [4, 64, 32]), ("i", TensorProto.INT64, [5])]
+    constants = {"start": np.array([8]), "end": np.array([24]), "axis": np.array([1])}
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info(*each) for each in given],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "yz"],
+        [numpy_helper.from_array(np.zeros((1000, 8), np.float32), "table")]
+        + [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )  # fmt: skip
+    loaded = cenote.load(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString(), threads=1
+    )
+    loaded.run({"x": np.zeros((4, 64, 32), np.float32), "i": np.zeros(5, np.int64)})
+    steps = [step for step in loaded.plan.describe().steps if step.node == "gather"]  # type: ignore[union-attr]
+    assert sum(step.read_bytes for step in steps) < 1000, "of a table of 32000"
+    assert all(step.read_bytes <= step.written_bytes for step in steps)

@@ -53,7 +53,7 @@ class Known(Context):
         super().__init__(None, others.pop("inputs", INPUTS), found, **others)
         self.results = dict(results or {})
         self.asked: list[dict[str, Any]] = []
-        self.grows, self.taken = False, 0.0
+        self.rests, self.taken = False, 0.0
 
     def gain_of(self, **options: Any) -> Difference | None:
         self.asked.append(options)
@@ -71,8 +71,8 @@ class Known(Context):
     def team_is_taken(self) -> float:
         return self.taken
 
-    def waiting_grows(self) -> bool:
-        return self.grows
+    def rests_between(self) -> bool:
+        return self.rests
 
 
 class FakeModel:

@@ -8,7 +8,7 @@ import pytest
 
 from cenote.diagnosis import context
 from cenote.diagnosis.context import paired
-from cenote.diagnosis.gains import balanced, by_pieces, gain, lost_by_pieces
+from cenote.diagnosis.gains import by_pieces, gain, lost_by_pieces
 from tests.diagnosis.profiles import profile, step
 
 
@@ -35,10 +35,11 @@ def test_host_steps_have_no_threads() -> None:
 
 
 def test_pieces() -> None:
-    found = profile(step(items=3, busy_ms=(8.0, 4.0)))
-    assert balanced(found, 0) == pytest.approx(2.0)
-    assert by_pieces(found.steps[0]) == pytest.approx(4 / 3)
-    assert lost_by_pieces(found.steps[0]) == pytest.approx(2.0)
+    found = step(
+        items=3, busy_ms=(6.0, 6.0), kernels_ms=6.0
+    )  # each thread has two pieces in every other call
+    assert by_pieces(found) == pytest.approx(4 / 3)
+    assert lost_by_pieces(found) == pytest.approx(2.0)
     assert by_pieces(step(items=100, grain=25, busy_ms=(1.0, 1.0))) == 1
 
 

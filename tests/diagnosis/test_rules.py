@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,8 @@ LOOK = {cause.name: cause.look for cause in CAUSES}
 AT_FMA: dict[str, Any] = {"bound": "fma", "roof_share": 0.9, "operations": 100, "executed_operations": 100}
 TWO: dict[str, Any] = {"threads": 2}
 CONV = step(**AT_FMA)
+MET = step(denormals=1.0, **AT_FMA)
+UNEVEN: dict[str, Any] = {"kernels_ms": 6.0, "waits_ms": 2.0}
 SLOWER = step(estimate_ms=4.0, rivals=(Rival("winograd_f4", 1.0),))
 CHOSEN = step(estimate_ms=1.0, rivals=(Rival("direct", 1.5),))
 READS: dict[str, Any] = {"op": "gemm", "bound": "memory", "roof_share": 0.9, "operations": 2000}
@@ -53,8 +56,8 @@ PLANTED = {
     "dtype": Known(profile(step(kind="host", reason="conv has no kernel for these inputs or attributes (f64)"))),
     "reorder": Known(profile(step(op="transpose(order=(0,2,3,1))"))),
     "unfused": Known(profile(CONV, step(0.3, op="relu", bound="L2", roof_share=0.8))),
-    "imbalance": Known(profile(step(items=3, busy_ms=(8.0, 4.0)), **TWO)),
-    "serial": Known(profile(step(items=1, busy_ms=(9.0, 0.0)), **TWO)),
+    "imbalance": Known(profile(step(items=3, busy_ms=(6.0, 6.0), **UNEVEN), **TWO)),
+    "serial": Known(profile(step(items=1, busy_ms=(4.5, 4.5), waits_ms=4.5), **TWO)),
     "barrier": Known(profile(accounts={"driver": 4.0}, **TWO), {"threads": GAIN}),
     "oversubscribed": Known(profile(threads=4), {"threads": GAIN}),
     "pinned": Known(profile(environment={"cpus": 1}, **TWO), {"threads": GAIN}),
@@ -63,12 +66,12 @@ PLANTED = {
     "contention": Known(profile(accounts={"python": 6.0}, **TWO)),
     "faults": Known(profile(**faults(20 * 90)), {"kept": GAIN}),
     "cold": Known(profile(), {"hot": GAIN}),
-    "denormals": Known(profile(CONV), {"denormals": GAIN}),
+    "denormals": Known(profile(MET), {"denormals": GAIN}),
     "input": Known(profile(), {"inputs": GAIN}, inputs={"x": np.asfortranarray(INPUTS["x"])}),
     "start": Known(profile()),
     "woken": Known(profile(**TWO), {"hot": GAIN}),
 }  # fmt: skip
-PLANTED["woken"].grows = True
+PLANTED["woken"].rests = True
 PLANTED["contention"].taken = 0.9
 HEALTHY: dict[str, list[Known]] = {
     "fma": [Known(profile(CONV), {"precision": GAIN}), Known(profile(CONV, precision="exact"), {"precision": NO_GAIN}),
@@ -86,7 +89,7 @@ HEALTHY: dict[str, list[Known]] = {
     "dtype": [Known(profile(CONV)), PLANTED["host"]],
     "reorder": [Known(profile(step(op="softmax(axis=3)")))],
     "unfused": [Known(profile(CONV)), Known(profile(step(op="relu"), CONV))],
-    "imbalance": [Known(profile(step(items=16, busy_ms=(8.0, 4.0)), **TWO)),
+    "imbalance": [Known(profile(step(items=16, busy_ms=(8.0, 4.0), **UNEVEN), **TWO)),
                   Known(profile(step(items=3, busy_ms=(6.0, 6.0)), **TWO)), PLANTED["serial"]],
     "serial": [Known(profile(step(items=16, busy_ms=(5.0, 4.0)), **TWO)), Known(profile(step(items=1)))],
     "barrier": [Known(profile(accounts={"driver": 0.4}, **TWO), {"threads": GAIN}), PLANTED["oversubscribed"],
@@ -100,7 +103,8 @@ HEALTHY: dict[str, list[Known]] = {
     "faults": [Known(profile(**faults(10)), {"kept": GAIN}), Known(profile(**faults(20 * 90)), {"kept": NO_GAIN}),
                Known(profile(**faults(20 * 90)))],
     "cold": [Known(profile()), Known(profile(), {"hot": NO_GAIN}), PLANTED["woken"]],
-    "denormals": [Known(profile(CONV), {"denormals": NO_GAIN}), Known(profile(CONV))],
+    "denormals": [Known(profile(MET), {"denormals": NO_GAIN}), Known(profile(MET)),
+                  Known(profile(replace(MET, denormals=0.0)), {"denormals": GAIN})],
     "input": [Known(profile(), {"inputs": GAIN})],
     "start": [Known(profile())],
     "woken": [PLANTED["cold"], Known(profile(**TWO), {"hot": NO_GAIN})],
@@ -173,6 +177,14 @@ def test_a_team_is_taken_while_a_run_is_in_progress(monkeypatch: pytest.MonkeyPa
 
 def test_what_nothing_explains_is_said_and_not_invented() -> None:
     slow = step(**{**AT_FMA, "roof_share": 0.2})
+    # What the first cache of `ROOFS` (32 KB) gives is four times as fast as what lies behind it.
+    between_caches = {
+        "bound": "L1",
+        "roof_share": 0.3,
+        "read_bytes": 30 << 10,
+        "busy_ms": (0.5e-3,),
+        "operations": 0,
+    }
     findings = diagnose(_Silent(), INPUTS, measured=profile(slow)).findings
     assert [finding.cause for finding in findings] == ["unexplained"]
     assert findings[0].confidence == 0
@@ -181,6 +193,9 @@ def test_what_nothing_explains_is_said_and_not_invented() -> None:
         profile(CONV),
         profile(step(0.09, **{**AT_FMA, "roof_share": 0.2})),
         profile(slow, environment={"foreign_cores": 0.5}),
+        profile(replace(slow, blocks_ms=(3.0,))),  # in its fastest call it reached 60 % of the roof
+        profile(replace(slow, ms=0.01)),
+        profile(replace(slow, **between_caches)),
     ):
         assert not diagnose(_Silent(), INPUTS, measured=quiet).findings
 

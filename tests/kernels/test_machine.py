@@ -10,7 +10,16 @@ from cenote.core.types import Array, TensorType
 from cenote.kernels.base import Call, KernelSpec
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher
-from cenote.kernels.machine import CHAINS, LINKS, ChainSpec, CopySpec, MultiplyAddSpec, NothingSpec, ReadSpec
+from cenote.kernels.machine import (
+    CHAINS,
+    LINKS,
+    ChainSpec,
+    CopySpec,
+    MultiplyAddSpec,
+    NothingSpec,
+    ReadSpec,
+    UpdateSpec,
+)
 from cenote.runtime.program import Program
 from cenote.runtime.steps import KernelStep, Slot
 from tests.targets import TARGETS
@@ -59,6 +68,14 @@ def test_the_first_half_is_copied_to_the_second(target: object) -> None:
     wanted[:, 1] = wanted[:, 0]
     run(CopySpec(), (X, ELEMENTS, 2), x, np.zeros(2, np.int32), target)
     np.testing.assert_array_equal(x, wanted.ravel())
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_every_element_is_updated_every_round(target: object) -> None:
+    x = np.random.default_rng(0).integers(-1000, 1000, 2 * ELEMENTS).astype(np.int32)
+    before = x.copy()
+    run(UpdateSpec(), (X, ELEMENTS, 3), x, np.zeros(2, np.int32), target)
+    np.testing.assert_array_equal(x, before + 3)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)

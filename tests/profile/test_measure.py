@@ -151,3 +151,28 @@ def test_more_chunks_than_the_log_has_room_for(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("cenote.profile.measure._MOST_ROOM", 8)
     with pytest.raises(UnsupportedError, match="chunks"):
         model.profile(picture(model), seconds=0.02)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_steps_that_meet_denormals_are_known(threads: int) -> None:
+    node = [helper.make_node("Conv", ["x", "w"], ["y0"], "first", pads=[1, 1, 1, 1])]
+    node += [helper.make_node("Add", ["y0", "one"], ["y"], "second")]
+    node += [helper.make_node("Conv", ["y", "w"], ["z"], "third", pads=[1, 1, 1, 1])]
+    weights = np.random.default_rng(0).random((32, 32, 3, 3)).astype(np.float32)
+    graph = helper.make_graph(
+        node, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 32, 24, 24])],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.ones(1, np.float32), "one")],
+    )  # fmt: skip
+    found = cenote.load(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString(),
+        threads=threads,
+    )
+    x = np.random.default_rng(0).random((1, 32, 24, 24)).astype(np.float32)
+    usual = found.profile({"x": x}, seconds=0.02)
+    if any(step.denormals is None for step in usual.steps):
+        pytest.skip("this processor does not tell")
+    assert not any(step.denormals for step in usual.steps)
+    small = {step.node: step.denormals for step in found.profile({"x": x * 1e-39}, seconds=0.02).steps}
+    assert small["first"] == 1
+    assert small["third"] == 0, "one was added to its input"

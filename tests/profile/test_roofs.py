@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cenote.codegen import cache
-from cenote.profile import measure_roofs
+from cenote.profile import measure_roofs, roof_bench
 from cenote.profile.environment import Environment, Watch
 from cenote.profile.roofs import Roofs
 
@@ -16,14 +16,10 @@ from cenote.profile.roofs import Roofs
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Few tries, little memory, and a cache of its own."""
-    for name, value in {
-        "_TRIES": 2,
-        "_FEW_TRIES": 2,
-        "_TRY": 2e-5,
-        "_MEMORY": (1 << 20, 1 << 20),
-        "_of_process": {},
-    }.items():
-        monkeypatch.setattr(measure_roofs, name, value)
+    monkeypatch.setattr(measure_roofs, "_of_process", {})
+    monkeypatch.setattr(measure_roofs, "_MOST_ROUNDS", 2)
+    for name, value in {"TRIES": 2, "FEW_TRIES": 2, "TRY": 2e-5, "MEMORY": (1 << 20, 1 << 20)}.items():
+        monkeypatch.setattr(roof_bench, name, value)
     monkeypatch.setenv("CENOTE_CACHE", str(tmp_path / "cache"))
 
 

@@ -11,8 +11,8 @@ import cenote
 from cenote.core.errors import CapacityError
 from cenote.diagnosis.samples import model as made
 from cenote.runtime import outputs
-from cenote.runtime.memory import address_of
-from cenote.runtime.outputs import LARGE, OutputMemory
+from cenote.runtime.memory import ALIGNMENT, address_of
+from cenote.runtime.outputs import ALIGNED, LARGE, OutputMemory
 
 SHAPE = (LARGE // 4,)
 
@@ -59,8 +59,31 @@ def test_other_shapes_and_small_results_have_memory_of_their_own() -> None:
     assert memory.make((3,), np.float32).flags.owndata
 
 
+@pytest.mark.parametrize("numbers", [ALIGNED // 4, ALIGNED // 4 + 1, LARGE // 4 - 1, LARGE // 4, LARGE])
+def test_results_of_some_size_are_aligned(numbers: int) -> None:
+    memory = OutputMemory()
+    held = [memory.make((1, numbers), np.float32) for _ in range(3)]
+    for result in held:
+        assert address_of(result) % ALIGNMENT == 0
+        assert result.flags.c_contiguous
+        assert result.flags.writeable
+        result[...] = 1
+    del held, result
+    assert address_of(memory.make((numbers,), np.int32)) % ALIGNMENT == 0
+
+
+def test_memory_is_given_out_again_for_another_type_and_shape() -> None:
+    memory = OutputMemory()
+    first = memory.make(SHAPE, np.float32)
+    place = address_of(first)
+    del first
+    again = memory.make((2, SHAPE[0] // 4), np.float64)
+    assert address_of(again) == place
+    assert again.shape == (2, SHAPE[0] // 4)
+
+
 def test_no_more_is_remembered_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "_KEPT", 3 * LARGE)
+    monkeypatch.setattr(outputs, "_KEPT", 3 * (LARGE + ALIGNMENT))
     memory = OutputMemory()
     held = [memory.make(SHAPE, np.float32) for _ in range(10)]
     assert len(memory._blocks) == 3
@@ -74,15 +97,17 @@ def test_no_more_is_remembered_than_the_limit(monkeypatch: pytest.MonkeyPatch) -
 def test_without_counts_all_memory_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs.sys, "_is_gil_enabled", lambda: False, raising=False)
     memory = OutputMemory()
-    assert memory.make(SHAPE, np.float32).flags.owndata
+    memory.make(SHAPE, np.float32)
     assert not memory._blocks
 
 
 def test_it_can_be_off_for_a_while() -> None:
     memory = OutputMemory()
     with memory.off():
-        assert memory.make(SHAPE, np.float32).flags.owndata
-    assert not memory.make(SHAPE, np.float32).flags.owndata
+        memory.make(SHAPE, np.float32)
+        assert not memory._blocks
+    memory.make(SHAPE, np.float32)
+    assert len(memory._blocks) == 1
 
 
 def test_a_model_gives_out_the_memory_of_results_that_are_gone() -> None:

@@ -44,17 +44,35 @@ def works_of(
     temporaries: Sequence[Operand],
 ) -> list[Work]:
     """Of the calls of a node with inputs of `types` and outputs of those `made`. Several calls share its operations as
-    they share those that are executed, and what they write; a temporary is written by the first that has it and read
-    by those after."""
+    they share those that are executed; where none says how many these are, as they share the bytes (of two calls that
+    add up a map, the second has only the sums of the parts)."""
     total = op.operations(tuple(made), *(op.arranged(types) if op.operands else types))
     dtype = made[0].dtype.name
+    moved = _moved(calls, inputs, outputs, temporaries)
+    if op.selects:
+        moved = [(min(read, written), written) for read, written in moved]
     said = [plain(call.operations) for call in calls]
-    parts = said if any(said) else [1] * len(calls)
+    parts = said if any(said) else [read + written for read, written in moved]
+    works = []
+    for call, part, (read, written) in zip(calls, parts, moved, strict=True):
+        operations = total if len(calls) == 1 else total * part // max(1, sum(parts))
+        executed = call.operations if any(said) else operations
+        works.append(Work(operations, executed, read, written, "float32" if dtype in _NARROW else dtype))
+    return works
+
+
+def _moved(
+    calls: Sequence[Call],
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    temporaries: Sequence[Operand],
+) -> list[tuple[int, int]]:
+    """Bytes that each call reads and writes at least. Several calls share what they write; a temporary is written by
+    the first that has it and read by those after."""
     writers = [sum(output.is_of(call) for call in calls) for output in outputs]
     seen: set[int] = set()
-    works = []
-    for call, part in zip(calls, parts, strict=True):
-        operations = total if len(calls) == 1 else total * part // max(1, sum(parts))
+    moved = []
+    for call in calls:
         read = sum(x.nbytes for x in inputs if x.is_of(call))
         constants = [x for x in call.arguments if isinstance(x, np.ndarray | Packed)]
         read += sum(x.size * x.dtype.itemsize for x in constants)
@@ -69,6 +87,5 @@ def works_of(
                     (read + between.nbytes, written) if index in seen else (read, written + between.nbytes)
                 )
                 seen.add(index)
-        executed = call.operations if any(said) else operations
-        works.append(Work(operations, executed, read, written, "float32" if dtype in _NARROW else dtype))
-    return works
+        moved.append((read, written))
+    return moved

@@ -15,11 +15,11 @@ from typing import Any
 from cenote.core.errors import CenoteError
 from cenote.core.types import Array
 from cenote.profile.data import Profile, StepStats
-from cenote.profile.measure import profile
 from cenote.runtime.threads import teams_are_taken
 
 SECONDS = 1.0  # of an experiment, both sides together
-LOADS = 0.01  # of the latency: what two loads of one model differ by, since their memory lies elsewhere
+LOADS = 0.02  # of the latency: what two loads of one model differ by, since their memory lies elsewhere
+RESTS = 0.5  # of the time: where the process uses less of a CPU, it rests
 LEAST_SHARE = 0.05  # of the latency: what takes less is not worth a finding
 WORTH = 0.01  # of the latency: what an option gains at least
 _WIDE_TYPES = ("f64", "i32", "i64", "u32", "u64")
@@ -130,7 +130,6 @@ class Context:
     deep: bool = False
     between: Callable[[], object] | None = None
     _tried: dict[str, Difference | None] = field(default_factory=dict)
-    _rested: Profile | None = None
     _hot: Difference | None = None
 
     def steps(self, wanted: Callable[[StepStats], bool]) -> list[StepStats]:
@@ -180,14 +179,13 @@ class Context:
         """What the model gains by other inputs."""
         return paired(self._call, lambda: self.model.run(inputs))
 
-    def waiting_grows(self) -> bool:
-        """Whether calls with what the program does in between lose more by waiting than by computing slower."""
-        if self.between is None or self.profile.threads < 2:
+    def rests_between(self) -> bool:
+        """Whether the process mostly rests in what its program does between calls."""
+        if self.between is None:
             return False
-        if self._rested is None:
-            self._rested = profile(self.model, self.inputs, seconds=SECONDS, between=self.between)
-        then, now = self._rested.accounts, self.profile.accounts
-        return then.waits + then.driver - now.waits - now.driver > then.kernels - now.kernels
+        begin, used = time.perf_counter(), time.process_time()
+        self.between()
+        return time.process_time() - used < RESTS * (time.perf_counter() - begin)
 
     def gain_hot(self) -> Difference | None:
         """What is gained when calls follow one another at once, instead of what the program does between them."""

@@ -11,15 +11,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cenote.diagnosis.context import Changed, Context
+from cenote.diagnosis.gains import at_best
 from cenote.diagnosis.registry import CAUSES
 from cenote.diagnosis.show import html_of, text_of
 from cenote.diagnosis.tried import Tried
 from cenote.profile.data import Finding, Profile
 from cenote.profile.measure import by_name, profile
+from cenote.profile.steps import roofs_together
 
 UNEXPLAINED = "unexplained"
 _PROFILE_SECONDS, _DEEP_SECONDS = 2.0, 5.0
 _HEAVY, _FAR = 0.1, 0.5  # of the latency; of its roof
+_LONG = (
+    0.02  # milliseconds: the beginning and end of shorter steps, of which roofs know nothing, weigh as much
+)
+_SHARED = 0.5  # of a cache: what a step finds of it where the steps around it have maps there, too
 _FOREIGN = 0.25  # cores that others may keep busy on a machine that counts as quiet
 
 
@@ -76,18 +82,20 @@ def _is_quiet(found: Profile) -> bool:
 
 
 def _unexplained(found: Profile, findings: list[Finding]) -> list[Finding]:
-    """Heavy steps far from every roof that no finding is about: on a quiet machine, for on another one they may be slow
-    because of others."""
-    if not _is_quiet(found):
+    """Heavy steps that no finding is about and that take, in their fastest call, twice what computing and then moving
+    bytes take at least: on a quiet machine, for on another one they may be slow because of others."""
+    if not _is_quiet(found) or found.roofs is None:
         return []
     named = {index for finding in findings for index in finding.steps}
     left = [
         step
         for step in found.heaviest()
         if step.share >= _HEAVY
+        and step.ms >= _LONG
         and step.index not in named
         and step.roof_share is not None
-        and step.roof_share < _FAR
+        and at_best(step) < _FAR
+        and at_best(step, roofs_together(step, found.roofs, _SHARED)) < _FAR
     ]
     return [
         Finding(

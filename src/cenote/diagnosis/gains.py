@@ -44,12 +44,6 @@ def gain(profile: Profile, factors: Mapping[int, float], doubt: float = 0.2) -> 
     return saved - spread, saved, min(saved + spread, most)
 
 
-def balanced(profile: Profile, index: int) -> float:
-    """Milliseconds that a step would save if its work were spread evenly over the threads."""
-    busy = profile.steps[index].busy_ms
-    return max(busy) - sum(busy) / len(busy) if busy else 0.0
-
-
 def by_pieces(step: StepStats) -> float:
     """What the thread with most pieces has, over the mean, where all pieces are alike."""
     threads, items = max(len(step.busy_ms), 1), np.array([step.items])
@@ -58,11 +52,13 @@ def by_pieces(step: StepStats) -> float:
 
 
 def lost_by_pieces(step: StepStats) -> float:
-    """Milliseconds that the slowest thread would save with as many pieces as the others."""
-    return max(step.busy_ms, default=0.0) * (1 - 1 / by_pieces(step))
+    """Milliseconds that the thread with most pieces takes longer than the mean. Which one that is changes from call to
+    call, so the means over the calls (`busy_ms`) do not show it."""
+    return step.kernels_ms * (by_pieces(step) - 1)
 
 
-def at_best(step: StepStats) -> float:
-    """The share of the roof that the step reaches in its fastest call, which others have disturbed least."""
+def at_best(step: StepStats, share: float | None = None) -> float:
+    """The share of the roof that the step reaches in its fastest call, which others have disturbed least. `share`: on
+    average, beside another roof than the nearest."""
     least = min(step.blocks_ms, default=0.0)
-    return (step.roof_share or 0.0) * step.ms / least if least else 0.0
+    return (step.roof_share or 0.0 if share is None else share) * step.ms / least if least else 0.0

@@ -75,10 +75,10 @@ def products(rows: int, size: int, count: int) -> tuple[Any, dict[str, Array]]:
     return made, {"x": noise(rows, size)}
 
 
-def running_sums(rows: int, numbers: int) -> tuple[Any, dict[str, Array]]:
-    """So many numbers in rows, each row a piece of work."""
+def largest_in_rows(rows: int, numbers: int) -> tuple[Any, dict[str, Array]]:
+    """Where the largest of each row is; so many numbers in rows, each row a piece of work."""
     shape = (rows, numbers // rows)
-    graph = model([("CumSum", ["x", "axis"], ["y"], {})], {"x": shape}, ["y"], {"axis": np.array(1)})
+    graph = model([("ArgMax", ["x"], ["y"], {"axis": 1})], {"x": shape}, ["y"], {})
     return graph, {"x": noise(*shape)}
 
 

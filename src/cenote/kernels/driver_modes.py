@@ -1,9 +1,15 @@
-"""The piece of the native driver that sets a thread's floating-point mode, as LLVM text."""
+"""The piece of the native driver that sets a thread's floating-point mode, and reads whether denormals were met."""
 
 from __future__ import annotations
 
 _MODE, _MODE_FLUSH = 0x1F80, 0x9FC0  # MXCSR: all exceptions masked; and FTZ, DAZ
+_FLAGS, _DENORMAL = 0x3F, 0x12  # of MXCSR: all exceptions; a denormal operand, or a result that became one
 _ARM_FLUSH = 1 << 24 | 1 << 19  # FPCR: FZ, FZ16
+UNTOLD = 2  # of `take_denormals`: this processor does not tell
+
+_UNTOLD = f"""
+define internal i64 @take_denormals() nounwind {{ ret i64 {UNTOLD} }}
+"""
 
 MODES = {
     "x86": f"""
@@ -31,6 +37,25 @@ define internal void @leave_mode(i64 %old) nounwind noinline {{
   call void @llvm.x86.sse.ldmxcsr(ptr %p)
   ret void
 }}
+
+; 1 where this thread has met denormal numbers since it was last asked.
+define internal i64 @take_denormals() nounwind noinline {{
+entry:
+  %p = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %p)
+  %state = load i32, ptr %p
+  %flags = and i32 %state, {_DENORMAL}
+  %met = icmp ne i32 %flags, 0
+  br i1 %met, label %forget, label %done
+forget:
+  %without = and i32 %state, {~_FLAGS}
+  store i32 %without, ptr %p
+  call void @llvm.x86.sse.ldmxcsr(ptr %p)
+  br label %done
+done:
+  %r = zext i1 %met to i64
+  ret i64 %r
+}}
 """,
     "arm": f"""
 declare i64 @llvm.aarch64.get.fpcr()
@@ -48,9 +73,11 @@ define internal void @leave_mode(i64 %old) nounwind noinline {{
   call void @llvm.aarch64.set.fpcr(i64 %old)
   ret void
 }}
-""",
+"""
+    + _UNTOLD,
     "": """
 define internal i64 @enter_mode(i64 %flush) nounwind { ret i64 0 }
 define internal void @leave_mode(i64 %old) nounwind { ret void }
-""",
+"""
+    + _UNTOLD,
 }

@@ -6,8 +6,9 @@ a note of 32 bytes take 30 to 40 ns a chunk. Alone, a thread reads it once a ste
 
 The logs are 64-bit words. Eight in front, the first of which has the bytes from one thread's log to the next one's; per
 thread eight again, of which the first counts the notes and the second says how many there is room for; then the notes:
-begin, end, step, and items (0 for a wait) with the CPU in the upper half; of a native call NO_STEP and the step behind
-its last one. What has no room is counted, not kept.
+begin, end, step, and items (0 for a wait) with the CPU behind them and, in bits 60 and 61, whether the chunk met
+denormal numbers (2: the processor does not tell); of a native call NO_STEP and the step behind its last one. What has
+no room is counted, not kept.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from cenote.kernels.driver_parts import LOG, field
 
 LOG_HEADER = NOTE_HEADER = 8
 NOTE_WORDS = 4
+CPU_BITS = 28
 NO_STEP = -1  # the step of a note about a whole native call
 
 _CPU = """
@@ -29,6 +31,30 @@ define internal i32 @cpu() nounwind {
 
 _NO_CPU = """
 define internal i32 @cpu() nounwind { ret i32 -1 }
+"""
+
+_TICKS_THEN_CPU = """
+define internal { i64, i32 } @ticks_and_cpu() nounwind {
+  %now = call i64 @ticks()
+  %where = call i32 @cpu()
+  %first = insertvalue { i64, i32 } undef, i64 %now, 0
+  %both = insertvalue { i64, i32 } %first, i32 %where, 1
+  ret { i64, i32 } %both
+}
+"""
+
+# One instruction for both, which waits for what came before as well; Linux keeps the CPU's number in its lower 12 bits.
+_TICKS_AND_CPU = """
+declare { i64, i32 } @llvm.x86.rdtscp()
+
+define internal { i64, i32 } @ticks_and_cpu() nounwind {
+  call void asm sideeffect "", "~{memory}"()
+  %both = call { i64, i32 } @llvm.x86.rdtscp()
+  %wide = extractvalue { i64, i32 } %both, 1
+  %where = and i32 %wide, 4095
+  %r = insertvalue { i64, i32 } %both, i32 %where, 1
+  ret { i64, i32 } %r
+}
 """
 
 # A counter that runs at the same speed on all cores, read in 12 ns. The fence: what came before is done (what a chunk
@@ -104,7 +130,8 @@ entry:
   %on = icmp ne ptr %log, null
   br i1 %on, label %look, label %off
 look:
-  %end = call i64 @ticks()
+  %end.cpu = call {{ i64, i32 }} @ticks_and_cpu()
+  %end = extractvalue {{ i64, i32 }} %end.cpu, 0
 {field("room.p", "%log", 1)}
   %count = load i64, ptr %log
   %room = load i64, ptr %room.p
@@ -113,10 +140,20 @@ look:
   %fits = icmp ult i64 %count, %room
   br i1 %fits, label %keep, label %done
 keep:
-  %cpu = call i32 @cpu()
+  %cpu = extractvalue {{ i64, i32 }} %end.cpu, 1
   %cpu.wide = zext i32 %cpu to i64
-  %cpu.upper = shl i64 %cpu.wide, 32
-  %both = or i64 %items, %cpu.upper
+  %cpu.few = and i64 %cpu.wide, {(1 << CPU_BITS) - 1}
+  %cpu.upper = shl i64 %cpu.few, 32
+  %computed = icmp sge i64 %step, 0          ; else the mode is the caller's again
+  br i1 %computed, label %ask, label %write
+ask:
+  %met = call i64 @take_denormals()
+  br label %write
+write:
+  %denormals = phi i64 [ 0, %keep ], [ %met, %ask ]
+  %denormals.upper = shl i64 %denormals, {32 + CPU_BITS}
+  %where = or i64 %items, %cpu.upper
+  %both = or i64 %where, %denormals.upper
   %at = mul i64 %count, {NOTE_WORDS}
   %after = add i64 %at, {NOTE_HEADER}
   %record = getelementptr i64, ptr %log, i64 %after
@@ -137,5 +174,6 @@ off:
 
 
 def notes(architecture: str, linux: bool) -> str:
-    """What threads note their work with. Needs `CLOCK`."""
-    return _TICKS[architecture] + (_CPU if linux else _NO_CPU) + _NOTE
+    """What threads note their work with. Needs `CLOCK` and `MODES`."""
+    both = _TICKS_AND_CPU if architecture == "x86" and linux else _TICKS_THEN_CPU
+    return _TICKS[architecture] + (_CPU if linux else _NO_CPU) + both + _NOTE

@@ -1,7 +1,8 @@
 """Kernels that do one thing as fast as the machine can: what a step's time is compared with.
 
 multiply-adds   independent chains in registers, nothing else
-read, copy      one stretch of memory again and again, in whole vectors
+read, copy,     one stretch of memory again and again, in whole vectors
+update
 chain           additions and exclusive ors that wait for each other, a cycle each: the clock of the core
 nothing         the price of a step
 """
@@ -116,6 +117,29 @@ class CopySpec(KernelSpec):
                     values = [read.load(index * lanes, lanes) for index in range(UNROLLED)]
                     for index, value in enumerate(values):
                         written.store(value, index * lanes)
+        return k
+
+
+@dataclass(frozen=True)
+class UpdateSpec(KernelSpec):
+    """An item: `rounds` times the `elements` of its stretch of y, each added to where it lies."""
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        return Parameter("y", I32, pointer=True), Parameter("elements"), Parameter("rounds")
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
+        lanes = target.vector_bytes // I32.nbytes
+        one = k.constant(I32, 1, lanes)
+        for item in k.range(k.begin, k.end):
+            start = k.pointer("y") + item * k.number("elements")
+            for _ in k.range(0, k.number("rounds")):
+                for at in k.range(0, k.number("elements"), UNROLLED * lanes):
+                    place = start + at
+                    values = [place.load(index * lanes, lanes) + one for index in range(UNROLLED)]
+                    for index, value in enumerate(values):
+                        place.store(value, index * lanes)
         return k
 
 

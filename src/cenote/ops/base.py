@@ -195,7 +195,8 @@ class Op:
     the first input's elements in the same order under another shape (Reshape): the memory plan then lets both share
     memory and nothing is computed. `pure` is False when equal inputs may give other outputs (RandomNormal): such a
     node is neither folded nor merged with an equal one. `apart` says that it runs on the host between the stages of a
-    model, because its values are no tensors (a sequence) or it runs nodes of its own (a loop).
+    model, because its values are no tensors (a sequence) or it runs nodes of its own (a loop). `selects` says that the
+    outputs are elements of the inputs, which are read once each: a profile counts no more bytes read than written.
     """
 
     name: ClassVar[str] = ""
@@ -203,6 +204,7 @@ class Op:
     view: ClassVar[bool] = False
     pure: ClassVar[bool] = True
     apart: ClassVar[bool] = False
+    selects: ClassVar[bool] = False
     from_onnx: ClassVar[Mapping[str, Decoder]] = {}
 
     def types(self, *inputs: Any, **unused: Any) -> Types:

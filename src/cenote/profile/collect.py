@@ -18,6 +18,8 @@ from cenote.core.types import Array
 from cenote.profile.recording import Part
 from cenote.runtime.timing import NO_STEP, Call, Notes
 
+_UNTOLD = 2  # of a note's denormals
+
 
 class Stretch(NamedTuple):
     """A native stretch of a call: of a program, rows `first` to `last`, from tick to tick."""
@@ -34,7 +36,8 @@ class Collected:
     """Of each recorded call, in nanoseconds: `wall`; `host` [call, step]; in ticks of the native clock: `kernels`
     [call, step, thread], `waits` and `driver` [call, step], means over the threads. `begins`: when calls began by
     Python's clock and when their first native stretch did, in ticks (0: none). `migrations`: calls in which a thread
-    changed its CPU (None where the system does not tell)."""
+    changed its CPU (None where the system does not tell). `denormals` [call, step]: whether a thread met denormal
+    numbers there (None where the processor does not tell)."""
 
     wall: Array
     host: Array
@@ -43,6 +46,7 @@ class Collected:
     driver: Array
     begins: Array
     migrations: int | None
+    denormals: Array | None
 
     @staticmethod
     def joined(pieces: Sequence[Collected]) -> Collected:
@@ -52,7 +56,11 @@ class Collected:
         wall, host, kernels, waits, driver, begins = (
             np.concatenate([getattr(piece, name) for piece in pieces]) for name in names
         )
-        return Collected(wall, host, kernels, waits, driver, begins, sum(moved) if moved else None)
+        met = [piece.denormals for piece in pieces if piece.denormals is not None]
+        return Collected(
+            wall, host, kernels, waits, driver, begins, sum(moved) if moved else None,
+            np.concatenate(met) if len(met) == len(pieces) else None,
+        )  # fmt: skip
 
     @property
     def tick(self) -> float:
@@ -93,6 +101,7 @@ def collect(calls: Sequence[Call], notes: Sequence[Notes], parts: Sequence[Part]
     shape = (len(calls), count)
     host, waits, driver = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     kernels, begins = np.zeros((*shape, threads)), np.zeros((len(calls), 2), np.int64)
+    met = np.zeros(shape, bool)
     sorted_notes = [_chunks(thread) for thread in notes]
     moved = 0
     for number, call in enumerate(calls):
@@ -113,10 +122,14 @@ def collect(calls: Sequence[Call], notes: Sequence[Notes], parts: Sequence[Part]
                 waits[number, rows] += wait / team
                 driver[number, rows] += between / team
                 cpus[thread].update(own.cpu.tolist())
+                met[number, rows[own.row[own.denormals > 0] - stretch.first]] = True
         moved += any(len(each) > 1 for each in cpus)
     told = any(bool((thread.cpu >= 0).any()) for thread in notes)
     wall = np.array([call.end - call.begin for call in calls], np.float64)
-    return Collected(wall, host, kernels, waits, driver, begins, moved if told else None)
+    known = not any(bool((thread.denormals == _UNTOLD).any()) for thread in notes)
+    return Collected(
+        wall, host, kernels, waits, driver, begins, moved if told else None, met if known else None
+    )
 
 
 def _chunks(notes: Notes) -> Notes:

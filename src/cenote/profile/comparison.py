@@ -2,9 +2,11 @@
 
 A step's time is the mean of the quieter half of its blocks of calls, and its noise how far those differ, in both
 profiles, with what two loads of one model differ by for no reason (memory lies elsewhere) and what a busy machine adds.
-A step has changed when it differs by more than that, beside what all steps have in common (`drift`: another clock), and
-when the latency notices: differences of less than 0.08 % of it are left out. Where steps are few, what they have in
-common cannot be told from a change, and counts as one.
+It is not less than how far the changes of all steps lie apart: a virtual machine whose neighbours come and go changes
+for seconds, longer than a block takes (without this, 24 of 100 comparisons of ResNet-50 with itself raised an alarm on
+one). A step has changed when it differs by more than that, beside what all steps have in common (`drift`: another
+clock), and when the latency notices: differences of less than 0.08 % of it are left out. Where steps are few, what they
+have in common cannot be told from a change, and counts as one.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ _SURE = 5.0  # times the noise: one false alarm in a million steps, were the noi
 _FEW_BLOCKS = 4  # below which nothing is known of the noise
 _NOTABLE_DRIFT = 0.02
 _FEW_STEPS = 5  # below which the median of all says nothing of what they have in common
+_NORMAL = 1.48  # standard deviations of a normal distribution in its median absolute deviation
 _COMMON = 0.3  # of the latency: less, and these are two models
 _NOTABLE_SHARE = 0.02  # of the latency: steps whose noise says what the comparison could have seen
 
@@ -92,9 +95,10 @@ def compare_profiles(before: Profile, after: Profile) -> Comparison:
     known = [(a, b) for a, b in pairs if _quiet(a) > 0 and _quiet(b) > 0]
     ratios = [math.log(_quiet(b) / _quiet(a)) for a, b in known if a.share > 0.002]
     drift = float(np.median(ratios)) if len(ratios) >= _FEW_STEPS else 0.0
+    apart = _NORMAL * float(np.median(np.abs(np.array(ratios) - drift))) if len(ratios) >= _FEW_STEPS else 0.0
     busy = max(each.environment.foreign_cores or 0.0 for each in (before, after))
     least = _NOTICED * min(before.wall_ms, after.wall_ms)
-    steps = tuple(_change(a, b, drift, _FOREIGN * busy, least) for a, b in known)
+    steps = tuple(_change(a, b, drift, apart, _FOREIGN * busy, least) for a, b in known)
     matched_a, matched_b = {a.index for a, _ in pairs}, {b.index for _, b in pairs}
     return Comparison(
         models=(before.model, after.model),
@@ -166,12 +170,15 @@ def _noise(step: StepStats) -> float:
     return (half[-1] - half[0]) / 2 / quiet
 
 
-def _change(a: StepStats, b: StepStats, drift: float, foreign: float, least: float) -> StepChange:
-    """`foreign`: noise that others add; `least`: milliseconds below which no difference matters."""
+def _change(
+    a: StepStats, b: StepStats, drift: float, apart: float, foreign: float, least: float
+) -> StepChange:
+    """`apart`: how far the changes of all steps lie apart, the least noise of any; `foreign`: noise that others add;
+    `least`: milliseconds below which no difference matters."""
     before, after = _quiet(a), _quiet(b)
     change = math.log(after / before) - drift
     moment = _MOMENT / min(before, after)
-    noise = math.sqrt(_noise(a) ** 2 + _noise(b) ** 2 + _LOADS**2 + moment**2 + foreign**2)
+    noise = max(apart, math.sqrt(_noise(a) ** 2 + _noise(b) ** 2 + _LOADS**2 + moment**2 + foreign**2))
     algorithms = a.algorithm, b.algorithm
     noticed = abs(math.expm1(change)) * before > least
     beyond = noticed and abs(change) > _threshold(noise)

@@ -63,6 +63,8 @@ class StepStats:
     `dtype` what it computes in. `bound` names the nearest roof ("fma", "L1", "L2", "L3", "memory", or "" for a step
     without a measure), `roof_share` = the least time that this roof allows / the time that the step took while its
     threads computed. `estimate_ms` is what the cost model expected on one thread, `rivals` its other choices.
+    `denormals`: the part of the calls in which the step met numbers below the smallest normal one, by the processor's
+    own flags; None where it has none.
     """
 
     index: int
@@ -96,6 +98,7 @@ class StepStats:
     roof_share: float | None = None
     estimate_ms: float | None = None
     rivals: tuple[Rival, ...] = ()
+    denormals: float | None = None
 
     @property
     def title(self) -> str:

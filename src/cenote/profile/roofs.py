@@ -72,9 +72,12 @@ class Roofs:
         count = min((each for each in found if each >= threads), default=max(found))
         return found[count] * threads / count
 
-    def transfer_seconds(self, read: int, written: int, threads: int) -> tuple[float, str] | None:
+    def transfer_seconds(
+        self, read: int, written: int, threads: int, part: float = 1.0
+    ) -> tuple[float, str] | None:
         """The least time to move so many bytes with so many threads: what has room in a cache is taken to lie there,
-        the nearest first. And the name of the cache that takes most of that time."""
+        the nearest first. And the name of the cache that takes most of that time. `part`: of each cache that these
+        bytes may take, where others lie there too."""
         counts = {each.threads for each in self.bandwidth}
         if not counts or not read + written:
             return None
@@ -83,7 +86,7 @@ class Roofs:
         total, before = read + written, 0
         parts: list[tuple[float, str]] = []
         for level in levels:
-            room = min(total, level.capacity or total)
+            room = min(total, int(level.capacity * part) or total)
             share = max(0, room - before) / total
             per_read = 1 / level.read.value
             per_written = max(2 / level.copy.value - per_read, 0.0)

@@ -21,20 +21,22 @@ _BLOCKS = 8  # of calls one after another
 @dataclass(frozen=True)
 class Times:
     """Milliseconds of each recorded call and step [call, step]: `kernels`, `waits` and `driver` as means over the
-    threads, `host`, and all of them; `busy`: computing, per thread [call, step, thread]."""
+    threads, `host`, and all of them; `busy`: computing, per thread [call, step, thread]. `denormals`: whether the step
+    met any [call, step], or None."""
 
     kernels: Array
     waits: Array
     driver: Array
     host: Array
     busy: Array
+    denormals: Array | None
 
     @staticmethod
     def of(recorded: Collected) -> Times:
         scale = recorded.tick / 1e6
         return Times(
             recorded.kernels.mean(axis=2) * scale, recorded.waits * scale, recorded.driver * scale, recorded.host / 1e6,
-            recorded.kernels * scale,
+            recorded.kernels * scale, recorded.denormals,
         )  # fmt: skip
 
     @property
@@ -46,20 +48,38 @@ class Times:
 def nearest_roof(work: StepDescription, busy_ms: Sequence[float], roofs: Roofs) -> tuple[str, float | None]:
     """What bounds a step's time from below, and the least time that this allows / the time that it took while its
     threads computed. "" and None where nothing is known of its work."""
-    total = sum(busy_ms)
-    if total <= 0 or work.kind != "kernel":
-        return "", None
-    active = min(len(busy_ms), max(1, round(total / max(busy_ms))))
+    least = _least_times(work, busy_ms, roofs)
+    seconds, name = max(least, default=(0.0, ""))
+    return name, seconds / _computing(busy_ms)[1] if least else None
+
+
+def roofs_together(step: StepStats, roofs: Roofs, part: float) -> float:
+    """The least times by computing and by moving bytes, one after the other, / the time that the step took while its
+    threads computed. `part`: of the caches that its bytes may take. 0 where nothing is known of its work."""
+    least = _least_times(step, step.busy_ms, roofs, part)
+    return sum(seconds for seconds, _ in least) / _computing(step.busy_ms)[1] if least else 0.0
+
+
+def _least_times(
+    work: StepDescription | StepStats, busy_ms: Sequence[float], roofs: Roofs, part: float = 1.0
+) -> list[tuple[float, str]]:
+    """Seconds that computing and moving bytes take at least, with the names of these roofs."""
+    if sum(busy_ms) <= 0 or work.kind != "kernel":
+        return []
+    active, _ = _computing(busy_ms)
     least: list[tuple[float, str]] = []
     gigaops = roofs.gigaops(work.dtype, active)
     if gigaops and work.executed_operations:
         least.append((work.executed_operations / gigaops / 1e9, "fma"))
-    if moved := roofs.transfer_seconds(work.read_bytes, work.written_bytes, active):
+    if moved := roofs.transfer_seconds(work.read_bytes, work.written_bytes, active, part):
         least.append(moved)
-    if not least:
-        return "", None
-    seconds, name = max(least)
-    return name, seconds / (total / active / 1e3)
+    return least
+
+
+def _computing(busy_ms: Sequence[float]) -> tuple[int, float]:
+    """How many threads compute, and the seconds of each."""
+    active = min(len(busy_ms), max(1, round(sum(busy_ms) / max(busy_ms))))
+    return active, sum(busy_ms) / active / 1e3
 
 
 def step_stats(
@@ -95,6 +115,7 @@ def step_stats(
                     bytes=description.read_bytes + description.written_bytes,
                     estimate_ms=description.seconds * 1e3 if description.seconds else None,
                     bound=bound, roof_share=share,
+                    denormals=None if times.denormals is None else float(times.denormals[:, at].mean()),
                     rivals=tuple(Rival(name, seconds * 1e3) for name, seconds in description.rivals),
                 )
             )  # fmt: skip

@@ -42,7 +42,7 @@ def _native(
     notes: Notes, thread: int, stretch: Stretch, part: Part, tick: float, first: int, start: float
 ) -> Iterator[Span]:
     kept = (notes.begin >= stretch.begin) & (notes.begin < stretch.end) & (notes.row != NO_STEP)
-    for begin, end, row, items, cpu in zip(*(each[kept].tolist() for each in notes), strict=True):
+    for begin, end, row, items, cpu, _ in zip(*(each[kept].tolist() for each in notes), strict=True):
         what: Literal["kernel", "wait"] = "kernel" if items else "wait"
         times = ((begin - first) * tick + start) / 1e3, ((end - first) * tick + start) / 1e3
         yield Span(thread, int(part.rows[row]), what, *times, cpu)

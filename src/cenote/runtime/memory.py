@@ -162,5 +162,22 @@ def empty_output(shape: tuple[int, ...], dtype: Any) -> Array:
     try:
         return np.empty(shape, dtype)
     except (MemoryError, ValueError) as error:
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        raise CapacityError(f"an output of shape {list(shape)} needs {size / 1e6:.0f} MB: {error}") from error
+        raise _too_large(shape, math.prod(shape) * np.dtype(dtype).itemsize, error) from error
+
+
+def empty_owner(shape: tuple[int, ...], nbytes: int) -> Array:
+    """Memory with room for a result of this shape at an aligned address (`aligned_in`); CapacityError where there is
+    none."""
+    try:
+        return np.empty(nbytes + ALIGNMENT, np.uint8)
+    except (MemoryError, ValueError) as error:
+        raise _too_large(shape, nbytes, error) from error
+
+
+def aligned_in(owner: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    """An array at the first aligned address of memory that `empty_owner` gave."""
+    return np.ndarray(shape, dtype, owner, -address_of(owner) % ALIGNMENT)
+
+
+def _too_large(shape: tuple[int, ...], nbytes: int, error: Exception) -> CapacityError:
+    return CapacityError(f"an output of shape {list(shape)} needs {nbytes / 1e6:.0f} MB: {error}")

@@ -1,4 +1,7 @@
-"""Memory of large results, which is used again once nobody holds the array any more.
+"""Memory of results: aligned, and that of large ones used again once nobody holds the array any more.
+
+NumPy's own memory begins 16 bytes into a cache line, and each store of a vector of 64 bytes touches two lines then:
+maps of 0.4 MB were written in 32 us instead of 15 by a kernel that only moves them.
 
 Fresh memory is cleared by the system page by page when it is first touched, which takes longer than many a kernel that
 writes it: of a convolution that gives 411 MB a third of its processor time, of a layer normalisation of 33 MB two
@@ -18,8 +21,9 @@ import numpy as np
 
 from cenote.core.locks import Guard
 from cenote.core.types import Array
-from cenote.runtime.memory import empty_output
+from cenote.runtime.memory import ALIGNMENT, aligned_in, empty_output, empty_owner
 
+ALIGNED = 64 << 10  # bytes from which a result is aligned: 0.7 us are more than smaller ones gain
 LARGE = 1 << 20  # bytes from which a result's memory is remembered
 _KEPT = (
     256 << 20
@@ -31,7 +35,7 @@ def _references(blocks: Sequence[Array]) -> list[int]:
 
 
 class OutputMemory:
-    """Arrays that own the memory of the last large results."""
+    """Owners of the memory of the last large results."""
 
     def __init__(self) -> None:
         self._blocks: list[Array] = []
@@ -43,20 +47,21 @@ class OutputMemory:
 
     def make(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """An array for a result; CapacityError where there is no memory for it."""
-        kind = np.dtype(dtype)
-        nbytes = kind.itemsize
+        nbytes = np.dtype(dtype).itemsize
         for extent in shape:
             nbytes *= extent
-        if nbytes < LARGE or self._free < 0:
+        if nbytes < ALIGNED:
             return empty_output(shape, dtype)
+        if nbytes < LARGE or self._free < 0:
+            return aligned_in(empty_owner(shape, nbytes), shape, dtype)
         with self._guard.lock:  # until there is a reference, no other thread may see a block as free
             for block, references in zip(self._blocks, _references(self._blocks), strict=True):
-                if references == self._free and (block.shape, block.dtype) == (shape, kind):
-                    return block.view()
+                if references == self._free and block.nbytes == nbytes + ALIGNMENT:
+                    return aligned_in(block, shape, dtype)
             self._make_room(nbytes)
-            block = empty_output(shape, dtype)
+            block = empty_owner(shape, nbytes)
             self._blocks.append(block)
-            return block.view()
+            return aligned_in(block, shape, dtype)
 
     def _make_room(self, nbytes: int) -> None:
         """Forget the oldest, so that no more than the limit is remembered with another of so many bytes."""

@@ -24,7 +24,7 @@ from cenote.core.target import physical_cores
 from cenote.core.types import Array, TensorType
 from cenote.runtime import threads as threading_runtime
 from cenote.runtime.memory import address_of, aligned_bytes, empty_output
-from cenote.runtime.outputs import LARGE, OUTPUTS
+from cenote.runtime.outputs import ALIGNED, OUTPUTS
 from cenote.runtime.records import Records
 from cenote.runtime.steps import HostStep, KernelStep, Slot, Step
 from cenote.runtime.threads import DriverAbi, Team
@@ -223,7 +223,7 @@ class Instance:
 
     def __init__(self, program: Program, team: Team | None = None) -> None:
         self.program, self.team = program, team
-        large = any(type.nbytes >= LARGE for type in program.outputs)
+        large = any(type.nbytes >= ALIGNED for type in program.outputs)
         self._empty = OUTPUTS.make if large else empty_output
         self._build_records(program.records)
         # On one thread an instance runs on the calling thread and shares nothing: no lock, no waiting.

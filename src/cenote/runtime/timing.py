@@ -27,6 +27,7 @@ from cenote.runtime.program import Instance, Program
 from cenote.runtime.steps import HostStep
 from cenote.runtime.threads import Team
 
+CPU_BITS = 28  # of a note's last word, behind 32 bits of items
 HEADER, WORDS = 8, 4  # of a log, in 64-bit words: in front of it and of each thread's notes; of a note
 NO_STEP = -1
 _SETTLED = 0.02  # seconds that notes wait for a worker that is still writing its last one
@@ -34,14 +35,16 @@ _SETTLED = 0.02  # seconds that notes wait for a worker that is still writing it
 
 class Notes(NamedTuple):
     """One thread's notes, in order of their ends: `begin` and `end` in ticks, `row` of the kernel step in its program
-    (-1: a whole native call), `items` (0: a wait; of a native call the row behind its last step), and the CPU (-1 where
-    the system does not tell)."""
+    (-1: a whole native call), `items` (0: a wait; of a native call the row behind its last step), the CPU (-1 where the
+    system does not tell), and `denormals`: 1 where a chunk met numbers below the smallest normal one (2: the processor
+    does not tell)."""
 
     begin: Array
     end: Array
     row: Array
     items: Array
     cpu: Array
+    denormals: Array
 
 
 class HostRun(NamedTuple):
@@ -127,8 +130,9 @@ class Recorder:
         count = min(int(self._log[start]), self.room)
         first = start + HEADER
         table = self._log[first : first + count * WORDS].reshape(count, WORDS).copy()
-        items, cpu = table[:, 3] & 0xFFFFFFFF, table[:, 3] >> 32
-        return Notes(table[:, 0], table[:, 1], table[:, 2], items, cpu)
+        items, cpu = table[:, 3] & 0xFFFFFFFF, table[:, 3] >> 32 & (1 << CPU_BITS) - 1
+        cpu[cpu == (1 << CPU_BITS) - 1] = -1
+        return Notes(table[:, 0], table[:, 1], table[:, 2], items, cpu, table[:, 3] >> 32 + CPU_BITS)
 
     def close(self) -> None:
         """Give the memory back, as soon as no worker can be writing to it."""

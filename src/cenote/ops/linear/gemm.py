@@ -128,6 +128,10 @@ class Gemm(Fusible):
             yield Sample(
                 Gemm(transpose_b=True, activation=relu, stored=stored), (seeded((1, 203), 1), weights), stored
             )
+        columns = seeded((203, 21), 2)
+        yield Sample(
+            Gemm(stored="bfloat16"), (seeded((1, 203), 1), columns, seeded((21,), 3)), "bfloat16 columns"
+        )
         integers = (seeded((4, 6), 1, np.int64), seeded((6, 5), 2, np.int64), seeded((5,), 3, np.int64))
         yield Sample(Gemm(), integers, "int64")
 

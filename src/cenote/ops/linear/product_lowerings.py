@@ -162,13 +162,14 @@ def _layouts(inputs: Sequence[TensorType | None], repacked: Sequence[int]) -> tu
 
 
 def _is_streamed(terms: Terms, product: Product, inputs: Sequence[TensorType | None]) -> bool:
-    """Whether the product is that of a matrix whose rows are contiguous with one vector, in float32."""
+    """Whether the product is that of one vector with a matrix whose rows are contiguous, or are made so when they are
+    stored in half the bytes, in float32."""
     if any(map(is_size, (product.m, product.n, product.k))) or product.axes or terms.residual is not None:
         return False
     if any(x is not None and x.dtype != np.float32 for x in inputs) or product.alpha != 1:
         return False
     if product.m == 1:
-        return bool(product.b.row == 1) and product.a.column == 1
+        return product.a.column == 1 and (bool(product.b.row == 1) or _is_halved(terms, inputs))
     return (
         product.n == 1
         and product.a.column == 1
@@ -178,12 +179,16 @@ def _is_streamed(terms: Terms, product: Product, inputs: Sequence[TensorType | N
     )
 
 
+def _is_halved(terms: Terms, inputs: Sequence[TensorType | None]) -> bool:
+    return bool(terms.stored) and present(inputs[1]).value is not None
+
+
 def _streamed(terms: Terms, product: Product, inputs: Sequence[TensorType | None]) -> Lowering:
     """Rows of a matrix as they lie: bound by reading them."""
     row = product.m == 1
     n, k = (product.n, product.k) if row else (product.m, product.k)
     matrix, vector = (1, 0) if row else (0, 1)
-    stored = terms.stored if row and present(inputs[1]).value is not None else ""
+    stored = terms.stored if row and _is_halved(terms, inputs) else ""
 
     def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
         bias: View | Array = np.zeros(n, np.float32)
@@ -191,7 +196,7 @@ def _streamed(terms: Terms, product: Product, inputs: Sequence[TensorType | None
             bias = present(views[terms.bias]) if isinstance(terms.bias, int) else terms.bias
         weights: View | Array = present(views[matrix])
         if stored:
-            weights = _in_order(constant_of(weights), terms.b).T.astype(np.dtype(stored))
+            weights = _in_order(constant_of(weights), terms.b).T.astype(np.dtype(stored), order="C")
         return [gemv_call(present(views[vector]), weights, bias, made[0], n, k, terms.activation)]
 
     width = np.dtype(stored or np.float32).itemsize

@@ -28,6 +28,7 @@ class ChannelGather(Op):
     sources: Sources = ()
 
     name = "channel_gather"
+    selects = True
     operands = ("x*",)
 
     def types(self, *types: TensorType) -> Types:

@@ -46,6 +46,7 @@ class Gather(Op):
     label: str = "gather"
 
     name = "gather"
+    selects = True
     operands = ("data", "indices")
     from_onnx = {"Gather": lambda node: read(Gather, node, "axis")}
 
@@ -106,6 +107,7 @@ class GatherElements(Op):
     label: str = "gather_elements"
 
     name = "gather_elements"
+    selects = True
     operands = ("data", "indices")
     from_onnx = {"GatherElements": lambda node: read(GatherElements, node, "axis")}
 
@@ -147,6 +149,7 @@ class GatherND(Op):
     batch_axes: int = 0
 
     name = "gather_nd"
+    selects = True
     operands = ("data", "indices")
     from_onnx = {"GatherND": lambda node: read(GatherND, node, batch_axes="batch_dims")}
 

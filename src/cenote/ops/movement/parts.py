@@ -143,6 +143,7 @@ class Split(Op):
     uneven: bool = False
 
     name = "split"
+    selects = True
     operands = ("data", "sizes?")
     from_onnx = {"Split": _decode_split}
 
@@ -235,6 +236,7 @@ class Slice(Op):
     """
 
     name = "slice"
+    selects = True
     operands = ("data", "starts", "ends", "axes?", "steps?")
     from_onnx = {"Slice": _decode_slice}
 

@@ -30,6 +30,7 @@ class Take(Op):
     rules: tuple[tuple[str, int], ...]
 
     name = "take"
+    selects = True
     operands = ("data",)
 
     def types(self, data: TensorType) -> Types:

@@ -141,7 +141,9 @@ class _Layer:
         z = temporaries.pop(0)
         calls: list[Call] = []
         between = None if self.constant_w else temporaries.pop(0)
-        calls += self._product(views, z).calls(self.target, between)
+        *packing, product = self._product(views, z).calls(self.target, between)
+        positions = self.steps * self.batch
+        calls += [*packing, replace(product, operations=2 * positions * self.features * self.columns)]
         weights: View | Array
         if self.constant_r:
             weights = self.packing.pack(constant_of(views[2]))
@@ -203,7 +205,9 @@ class _Layer:
         groups = [packing.blocks // units for units in packing.units]
         words |= {f"groups_{index}": value for index, value in enumerate(groups)}
         scratch = 4 * STATES[op.cell] * packing.rows * packing.width
-        return Call.named(spec, words, self.directions * self.tiles, scratch=scratch)
+        items = self.directions * self.tiles
+        executed = 2 * self.steps * items * packing.rows * packing.size
+        return Call.named(spec, words, items, scratch=scratch, operations=executed)
 
     def _strides(self, states: dict[str, View | None], y: View) -> dict[str, Argument]:
         """Where steps, directions and samples lie."""

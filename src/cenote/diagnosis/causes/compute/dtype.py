@@ -37,12 +37,12 @@ def look(context: Context) -> Finding | None:
 
 
 def planted() -> Sample:
-    model, inputs = convolution(16, 16, 28, dtype=np.float64)
+    model, inputs = convolution(32, 32, 56, dtype=np.float64)
     return Sample(model, inputs)
 
 
 def healthy() -> Sample:
-    model, inputs = convolution(16, 16, 28)
+    model, inputs = convolution(32, 32, 56)
     return Sample(model, inputs)
 
 

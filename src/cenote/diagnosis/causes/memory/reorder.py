@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import gain
 from cenote.diagnosis.samples import Node, noise
 from cenote.diagnosis.samples import model as made
 from cenote.profile.data import Finding
+
+SIZE = 48  # of each dimension: maps of 0.4 MB
 
 
 def look(context: Context) -> Finding | None:
@@ -26,9 +26,10 @@ def look(context: Context) -> Finding | None:
 
 
 def _sample(turned: bool) -> Sample:
-    """Maps as rows of another length and back, thrice, where an exporter thinks of channels last."""
+    """Maps and other maps added to them, thrice, where an exporter thinks of channels last: what is added comes in its
+    order, so that the transposes cannot cancel."""
     nodes: list[Node] = []
-    value = "x"
+    value, shape = "x", (1, SIZE, SIZE, SIZE)
 
     def add(operator: str, *more: str, **attributes: object) -> None:
         nonlocal value
@@ -36,14 +37,15 @@ def _sample(turned: bool) -> Sample:
         nodes.append((operator, [value, *more], [made], attributes))
         value = made
 
-    for _ in range(3):
-        for perm, shape in (([0, 2, 3, 1], "rows"), ([0, 3, 1, 2], "maps")):
+    for index in range(3):
+        for perm in ([0, 2, 3, 1], [0, 3, 1, 2]) if turned else ([],):
             if turned:
                 add("Transpose", perm=perm)
-            add("Reshape", shape)
+            if perm != [0, 3, 1, 2]:
+                add("Add", f"z{index}")
         add("Relu")
-    constants = {"rows": np.array([1, 32, 128, 64]), "maps": np.array([1, 64, 64, 64])}
-    return Sample(made(nodes, {"x": (1, 64, 64, 64)}, [value], constants), {"x": noise(1, 64, 64, 64)})
+    inputs = {name: noise(*shape) for name in ("x", "z0", "z1", "z2")}
+    return Sample(made(nodes, dict.fromkeys(inputs, shape), [value], {}), inputs)
 
 
 def planted() -> Sample:

@@ -11,6 +11,7 @@ from cenote.profile.data import Finding, Treatment
 HALVES = Treatment(weights="bfloat16"), Treatment(weights="float16")
 NEAR = 0.5  # of the roof
 USES = 8  # operations per byte: fewer, and memory is the limit
+ONE_ROW = 0.75  # operations per byte: each weight is used once, so that it may be stored in half the bytes
 
 
 def look(context: Context) -> Finding | None:
@@ -26,14 +27,18 @@ def look(context: Context) -> Finding | None:
     )
     if not steps:
         return None
+    once = all(step.operations < ONE_ROW * step.read_bytes for step in steps)
+    halves = (
+        f"{HALVES[0]}: half the bytes (rounds weights by up to 2**-9, float16 by 2**-12; needs a tolerance), "
+    )
     moved, took = sum(step.read_bytes for step in steps), sum(step.ms for step in steps)
     return Finding(
         "DRAM weights", tuple(step.index for step in steps), context.share(steps),
         f"{moved / 1e6:.0f} MB of weights are read per call at {moved / took / 1e6:.1f} GB/s, the roof of "
         f"{steps[0].bound}; each is used {steps[0].operations * 2 / max(steps[0].read_bytes, 1):.1f} times",
-        0.9, f"{HALVES[0]}: half the bytes (rounds each weight by up to 2**-9, float16 by 2**-12; needs a tolerance), "
-        "or give several inputs at once",
-        gain(context.profile, {step.index: 0.55 for step in steps}, doubt=0.25), treatments=HALVES,
+        0.9, (halves + "or ") * once + "give several inputs at once",
+        gain(context.profile, {step.index: 0.55 for step in steps}, doubt=0.25) if once else None,
+        treatments=HALVES * once,
     )  # fmt: skip
 
 

@@ -22,12 +22,14 @@ def look(context: Context) -> Finding | None:
     taken = context.team_is_taken()
     if taken < TAKEN:
         return None
+    native = profile.accounts.kernels + profile.accounts.waits + profile.accounts.driver
+    idle = profile.wall_ms * (1 - profile.accounts.kernels / native)  # of cores, while callers wait for them
     return Finding(
         "contention", (), lost / profile.wall_ms,
         f"{taken:.0%} of the time the model's {profile.threads} threads, which serve one caller at a time, work for "
         f"others; a call spends {lost:.3g} ms outside of them",
-        0.7, f"{ONE_THREAD}: as many callers as cores then compute side by side", (0.3 * lost, 0.6 * lost, lost),
-        treatments=(ONE_THREAD,),
+        0.7, f"{ONE_THREAD}: as many callers as cores then compute side by side",
+        (0.0, min(idle, lost), min(3 * idle, lost)), treatments=(ONE_THREAD,),
     )  # fmt: skip
 
 

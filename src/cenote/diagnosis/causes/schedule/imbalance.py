@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.gains import balanced, by_pieces, lost_by_pieces
-from cenote.diagnosis.samples import running_sums
+from cenote.diagnosis.gains import by_pieces, lost_by_pieces
+from cenote.diagnosis.samples import largest_in_rows
 from cenote.profile.data import Finding
 
-NUMBERS = 3 << 18
+NUMBERS = 3 << 20
 UNEVEN = 1.15  # of the mean: what the slowest thread computes
 
 
@@ -20,29 +20,29 @@ def look(context: Context) -> Finding | None:
         lambda step: (
             step.items > step.grain
             and step.kind == "kernel"
-            and max(step.busy_ms) * len(step.busy_ms) > UNEVEN * sum(step.busy_ms)
+            and step.kernels_ms + step.waits_ms > UNEVEN * step.kernels_ms
             and by_pieces(step) > UNEVEN
         )
     )
-    saved = sum(min(balanced(context.profile, step.index), lost_by_pieces(step)) for step in steps)
+    saved = sum(min(step.waits_ms, lost_by_pieces(step)) for step in steps)
     if saved < 0.05 * context.profile.wall_ms:
         return None
     first = steps[0]
     return Finding(
         "imbalance", tuple(step.index for step in steps), context.share(steps),
-        f"{first.title}: {first.items} pieces, threads compute "
-        + " and ".join(f"{ms:.3g}" for ms in first.busy_ms) + " ms",
+        f"{first.title}: {first.items} pieces; of {first.kernels_ms + first.waits_ms:.3g} ms the threads compute "
+        f"{first.kernels_ms:.3g} on average",
         0.8, "in the model: batches or maps whose pieces divide evenly by the threads",
         (0.4 * saved, 0.8 * saved, 1.1 * saved),
     )  # fmt: skip
 
 
 def planted() -> Sample:
-    return Sample(*running_sums(3, NUMBERS), {"threads": 2})
+    return Sample(*largest_in_rows(3, NUMBERS), {"threads": 2})
 
 
 def healthy() -> Sample:
-    return Sample(*running_sums(16, NUMBERS), {"threads": 2})
+    return Sample(*largest_in_rows(16, NUMBERS), {"threads": 2})
 
 
 CAUSE = Cause("imbalance", look, planted, healthy)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from cenote.diagnosis.cause import Cause, Sample
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.gains import balanced
-from cenote.diagnosis.samples import running_sums
+from cenote.diagnosis.samples import largest_in_rows
 from cenote.profile.data import Finding, Treatment
 
 ONE_THREAD = Treatment(threads=1)
-ALONE = 0.97  # of the computing is done by one thread
 LONG = 0.02  # milliseconds: shorter steps are one piece because meetings cost more
-NUMBERS = 1 << 20
+NUMBERS = 3 << 20
 
 
 def look(context: Context) -> Finding | None:
@@ -19,16 +17,11 @@ def look(context: Context) -> Finding | None:
     if context.profile.threads < 2:
         return None
     steps = context.heavy(
-        lambda step: (
-            step.kind == "kernel"
-            and step.items <= step.grain
-            and step.low_ms > LONG
-            and max(step.busy_ms) > ALONE * sum(step.busy_ms)
-        )
+        lambda step: step.kind == "kernel" and step.items <= step.grain and step.low_ms > LONG
     )
     if not steps:
         return None
-    saved = sum(balanced(context.profile, step.index) for step in steps)
+    saved = sum(step.waits_ms for step in steps)
     first = steps[0]
     return Finding(
         "serial", tuple(step.index for step in steps), context.share(steps),
@@ -39,11 +32,11 @@ def look(context: Context) -> Finding | None:
 
 
 def planted() -> Sample:
-    return Sample(*running_sums(1, NUMBERS), {"threads": 2})
+    return Sample(*largest_in_rows(1, NUMBERS), {"threads": 2})
 
 
 def healthy() -> Sample:
-    return Sample(*running_sums(16, NUMBERS), {"threads": 2})
+    return Sample(*largest_in_rows(16, NUMBERS), {"threads": 2})
 
 
 CAUSE = Cause("serial", look, planted, healthy)

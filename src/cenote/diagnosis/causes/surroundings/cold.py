@@ -16,13 +16,13 @@ LEAST = 0.1  # of the latency
 
 
 def look(context: Context) -> Finding | None:
-    """A call right after another beside one after what the program does in between."""
+    """A call right after another beside one after what the program computes in between."""
     tried = context.gain_hot()
     if (
         tried is None
         or not tried.certain
         or tried.middle < LEAST * tried.before_ms
-        or context.waiting_grows()
+        or context.rests_between()
     ):
         return None
     return Finding(

@@ -39,12 +39,12 @@ def _without_cache() -> Iterator[None]:
 
 
 def planted() -> Sample:
-    model, inputs = convolution(16, 16, 28)
+    model, inputs = convolution(32, 32, 56)
     return Sample(model, inputs, around=_without_cache)
 
 
 def healthy() -> Sample:
-    model, inputs = convolution(16, 16, 28)
+    model, inputs = convolution(32, 32, 56)
     return Sample(model, inputs)
 
 

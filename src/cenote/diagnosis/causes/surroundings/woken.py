@@ -1,4 +1,4 @@
-"""After a pause threads are asleep, and woken on a core that is taken."""
+"""After a pause threads are asleep, and cores with their clock and caches at rest."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ LEAST = 0.1  # of the latency
 
 
 def look(context: Context) -> Finding | None:
-    """A call after a pause beside one right after another: more waiting, not more computing."""
-    if context.profile.threads < 2:
-        return None
+    """A call after a pause beside one right after another, where the program rests in between."""
     tried = context.gain_hot()
     if (
         tried is None
         or not tried.certain
         or tried.middle < LEAST * tried.before_ms
-        or not context.waiting_grows()
+        or not context.rests_between()
     ):
         return None
+    fewer = f"; {ONE_THREAD} where latency after pauses matters and the model is small"
     return Finding(
         "woken", (), tried.middle / tried.before_ms,
         f"the first call after a pause takes {tried.before_ms:.3g} ms, the next {tried.before_ms - tried.middle:.3g}: "
-        "its threads have to be woken",
-        0.7, f"calls in a row; {ONE_THREAD} where latency after pauses matters and the model is small", tried.gain_ms,
+        "threads have to be woken, and cores come back to their clock and caches",
+        0.7, "calls in a row" + fewer * (context.profile.threads > 1), tried.gain_ms,
     )  # fmt: skip
 
 
