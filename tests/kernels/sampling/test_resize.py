@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import cenote
+from cenote.core.types import TensorType
 from cenote.ops.movement.resize import MODES, Resize
 from cenote.ops.movement.resize_taps import COORDINATES, NEAREST
 from cenote.ops.values import seeded
@@ -81,6 +82,13 @@ def test_filters_that_reach_far(mode: str, shape: tuple[int, ...]) -> None:
     for target in TARGETS:
         assert lowerings_of(op, (x,), target, True)
         check_sample(op, (x,), target, True)
+
+
+def test_axes_beyond_32_bits_are_left_to_the_host() -> None:
+    """Tables of columns have 32 bits."""
+    for extent, native in (((1 << 31) - 1, True), (1 << 31, False)):
+        x = TensorType.of(np.uint8, (extent,))
+        assert bool(list(Resize("nearest", sizes=(5,)).lowerings((x,), TARGETS[0]))) == native
 
 
 def test_whole_factors_of_a_long_axis() -> None:

@@ -159,7 +159,7 @@ class Resizing:
         spec = ResizeNearestSpec(dtype, unit, len(self.outer), kept, 0 if kept else repeats)
         words: dict[str, Argument] = {
             "row_offset": self.down.offsets(self.x_axes[-2][1]),
-            "column_offset": across.columns(1) if unit == 1 else across.offsets(unit),
+            "column_offset": None if kept else across.columns(1) if unit == 1 else across.offsets(unit),
             "x_columns": self.x_axes[-1][0],
         }
         return self.call(spec, words, _WORK, unit)
@@ -185,9 +185,9 @@ class Resizing:
         places = -(-across.places // lanes) * lanes
         words: dict[str, Argument] = {
             "row_index": down.offsets(1),
-            "column_index": across.columns(lanes),
+            "column_index": None if across.kept else across.columns(lanes),
             "row_weight": down.weights(self.weight),
-            "column_weight": across.column_weights(lanes, self.weight),
+            "column_weight": None if across.kept else across.column_weights(lanes, self.weight),
             "places": places,
             "x_columns": width,
             "x_row": self.x_axes[-2][1],

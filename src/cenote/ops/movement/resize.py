@@ -42,7 +42,8 @@ class Resize(Op):
     With both fields the result has those sizes, and its places are by those scales (PyTorch's scale_factor). Input 1
     is the region of interest of "tf_crop_and_resize", starts followed by ends. Integer types are computed in float64
     and cut toward zero. Places are decided in float32 (filters of float64: in float64), by ONNX Runtime's formulas, or
-    `by_step`: as products with the step from place to place, as PyTorch and TensorFlow do it.
+    `by_step`: as products with the step from place to place, as PyTorch and TensorFlow do it. By ONNX Runtime's rules
+    a tensor that keeps all its sizes stays as it is, whatever the scales.
     """
 
     name = "resize"
@@ -108,6 +109,9 @@ class Resize(Op):
             if one.size and not one.extent:
                 raise ShapeError(f"{self.name}: axis {axis} of {x} is empty and cannot become {one.size}")
             resolved[axis] = one
+        regions = self.coordinates == "tf_crop_and_resize"
+        if not (self.by_step or regions) and all(one.extent == one.size for one in made):
+            return tuple(ResizedAxis(extent, extent, 1.0) for extent in x.shape)
         return tuple(resolved)
 
     def _region_of_interest(

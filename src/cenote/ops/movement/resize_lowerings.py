@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cenote.core.computed import computed, known
-from cenote.core.sizes import plain
+from cenote.core.sizes import is_size, plain
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, dense_strides, present
@@ -38,6 +38,8 @@ def resize_lowerings(
     x: TensorType, output: TensorType, axes: Sequence[ResizedAxis], rule: Rule, rest: Rest, target: Target
 ) -> Iterator[Lowering]:
     """Those for axes that change as they say; `rest` stands for the other inputs."""
+    if not is_size(x.shape[-1]) and x.shape[-1] >= 1 << 31:
+        return  # tables of columns have 32 bits
     first = max(x.rank - 2, 0)
     if not all(axis.is_identity for axis in axes[:first]):
         yield from _by_depth(x, output, axes, rule, rest, target)

@@ -84,7 +84,8 @@ def coordinates(axis: ResizedAxis, rule: Rule) -> Array:
         return np.zeros(1, real)
     shifted: Array = places if mode == "asymmetric" else places + real(0.5)
     if mode == "half_pixel_symmetric":
-        offset = real(axis.extent) / 2 * (1 - real(axis.size) / _resized(axis, real))
+        extent = real(axis.extent)
+        offset = extent / 2 * (1 - real(axis.size) / (real(axis.scale) * extent))
         wide = shifted.astype(np.float64) / float(real(axis.scale)) - 0.5 + float(offset)
         return np.asarray(wide, real)
     inside: Array = shifted * real(_step(axis)) if rule.by_step else shifted / real(axis.scale)
@@ -96,7 +97,7 @@ def _between_corners(places: Array, axis: ResizedAxis, by_step: bool) -> Array:
     real, last = _REAL[places.dtype.name], axis.extent - 1
     if by_step:
         return np.asarray(places * real(last / (axis.size - 1) if axis.size > 1 else 0.0))
-    resized = _resized(axis, real)
+    resized = real(axis.scale * axis.extent)  # not rounded to a whole number: what ONNX's own data expects
     return np.zeros_like(places) if resized == 1 else np.asarray(places * real(last) / (resized - 1))
 
 
@@ -107,11 +108,6 @@ def _within_region(places: Array, axis: ResizedAxis) -> Array:
         return np.asarray([0.5 * (axis.start + axis.end) * last], real)
     start, end = real(axis.start), real(axis.end)
     return np.asarray(start * real(last) + places * (end - start) * real(last) / real(axis.size - 1))
-
-
-def _resized(axis: ResizedAxis, real: Any) -> Any:
-    """The resized extent, not rounded to a whole number: what ONNX's own data expects."""
-    return real(axis.scale * axis.extent)
 
 
 def _step(axis: ResizedAxis) -> float:
