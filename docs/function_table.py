@@ -88,7 +88,6 @@ assert not np.shares_memory(turned, x)
 | `scatter` | of several updates of one place the last in row-major order stays |
 | `normalize` | a line of zeros gives zeros with `eps=0` too; PyTorch gives NaN |
 | `dropout` and its family | `seed` fixes the bits (Philox-4x32-10), not PyTorch's; a dropped NaN is 0 |
-| `interpolate` | places in float64: nearest pixels may differ where PyTorch's float32 rounds |
 | `interpolate` of bytes | the rounded result of floats; PyTorch's bicubic filter is up to 14 off that |
 | `grid_sample` | places in float64, of halves too; a place that is NaN is far outside |
 | pools | `semantics=` chooses a framework's rules: [Pooling semantics](pooling_semantics.md) |

@@ -19,6 +19,26 @@ def by_cenote(call: Callable[..., Callable[[], Any]]) -> Prepare:
     return prepare
 
 
+def by_cenote_model(
+    operator: str,
+    attributes: Mapping[str, Any],
+    *,
+    constants: Mapping[int, Any] | None = None,
+    opset: int = 21,
+) -> Prepare:
+    """The model of one node that `by_onnxruntime` runs, with one output: what graphs choose, layouts among it."""
+
+    def prepare(inputs: Inputs, threads: int) -> Callable[[], Any]:
+        import cenote
+
+        data, names = one_node(operator, dict(attributes), inputs, constants or {}, 1, "", opset)
+        model = cenote.load(data, threads=threads)
+        given = dict(zip(names, inputs, strict=True))
+        return lambda: list(model.run(given).values())
+
+    return prepare
+
+
 def by_numpy(call: Callable[..., Callable[[], Any]]) -> Prepare:
     """`call(*arrays)` gives the function to measure. NumPy has one thread, whatever is asked."""
     return lambda inputs, threads: call(*inputs)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from bench.operator_cases import Inputs, OperatorCase
-from bench.operator_cases.peers import by_cenote, by_onnxruntime, by_torch
+from bench.operator_cases.peers import by_cenote, by_cenote_model, by_onnxruntime, by_torch
 
 SEED = 13
 
@@ -48,14 +48,7 @@ def grid_sample(shape: tuple[int, int, int, int], places: str, mode: str = "bili
 
 def interpolate(shape: tuple[int, int, int, int], scale: float, mode: str) -> OperatorCase:
     """Resized by a factor, outer edges on each other."""
-    onnx = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     corners = None if mode == "nearest" else False
-    attributes: dict[str, Any] = {"mode": onnx}
-    if mode == "nearest":
-        attributes |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    if mode == "bicubic":
-        attributes["cubic_coeff_a"] = -0.75
-    scales = np.array([1, 1, scale, scale], np.float32)
     return OperatorCase(
         f"interpolate {mode} {'x'.join(map(str, shape))} by {scale}",
         lambda: (np.random.default_rng(SEED).standard_normal(shape, np.float32),),
@@ -70,13 +63,60 @@ def interpolate(shape: tuple[int, int, int, int], scale: float, mode: str) -> Op
                     lambda: torch.nn.functional.interpolate(x, None, scale, mode, align_corners=corners)
                 )
             ),
-            "onnxruntime": by_onnxruntime(
-                "Resize", attributes, constants={1: np.empty(0, np.float32), 2: scales}
-            ),
+            "onnxruntime": by_onnxruntime("Resize", onnx_attributes(mode), constants=factors(scale)),
         },
         tolerance=1e-4,
         bytes_moved=int(4 * np.prod(shape) * (1 + scale * scale)),
     )
+
+
+def resize(shape: tuple[int, int, int, int], scale: float, mode: str) -> OperatorCase:
+    """The same as a model of one node, whose input and output lie as they are."""
+    attributes = onnx_attributes(mode)
+    return OperatorCase(
+        f"model of Resize {mode} {'x'.join(map(str, shape))} by {scale}",
+        lambda: (np.random.default_rng(SEED).standard_normal(shape, np.float32),),
+        {
+            "cenote": by_cenote_model("Resize", attributes, constants=factors(scale)),
+            "onnxruntime": by_onnxruntime("Resize", attributes, constants=factors(scale)),
+        },
+        tolerance=1e-5,
+        bytes_moved=int(4 * np.prod(shape) * (1 + scale * scale)),
+    )
+
+
+def antialias(shape: tuple[int, int, int, int], size: int, mode: str) -> OperatorCase:
+    """A picture that shrinks to a square, each pixel a mean of all that it covers."""
+    return OperatorCase(
+        f"interpolate {mode} {'x'.join(map(str, shape))} to {size}, antialias",
+        lambda: (np.random.default_rng(SEED).standard_normal(shape, np.float32),),
+        {
+            "cenote": by_cenote(
+                lambda f, threads, x: (
+                    lambda: f.interpolate(x, (size, size), mode=mode, antialias=True, threads=threads)
+                )
+            ),
+            "torch": by_torch(
+                lambda torch, x: (
+                    lambda: torch.nn.functional.interpolate(x, (size, size), mode=mode, antialias=True)
+                )
+            ),
+        },
+        tolerance=1e-5,
+        bytes_moved=int(4 * np.prod(shape) + 4 * shape[0] * shape[1] * size * size),
+    )
+
+
+def onnx_attributes(mode: str) -> dict[str, Any]:
+    """Of Resize as PyTorch means it."""
+    if mode == "nearest":
+        return {"mode": mode, "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    return {"mode": "cubic", "cubic_coeff_a": -0.75} if mode == "bicubic" else {"mode": "linear"}
+
+
+def factors(scale: float) -> dict[int, Any]:
+    """The other inputs of Resize: no region of interest, and the scales."""
+    return {1: np.empty(0, np.float32), 2: np.array([1, 1, scale, scale], np.float32)}
 
 
 def cases() -> list[OperatorCase]:
@@ -90,4 +130,17 @@ def cases() -> list[OperatorCase]:
         interpolate((1, 64, 56, 56), 2.0, "bilinear"),
         interpolate((1, 3, 480, 640), 0.5, "bilinear"),
         interpolate((1, 3, 224, 224), 2.0, "bicubic"),
+        interpolate((1, 3, 512, 512), 1.5, "nearest"),
+        interpolate((1, 3, 512, 512), 2.0, "bilinear"),
+        interpolate((1, 3, 128, 128), 4.0, "bilinear"),
+        interpolate((1, 3, 1024, 1024), 0.5, "bicubic"),
+        antialias((1, 3, 1024, 1024), 224, "bilinear"),
+        antialias((1, 3, 480, 640), 224, "bicubic"),
+        resize((1, 1, 512, 512), 2.0, "nearest"),
+        resize((1, 3, 512, 512), 2.0, "nearest"),
+        resize((1, 64, 64, 64), 2.0, "nearest"),
+        resize((1, 3, 1024, 1024), 0.3, "nearest"),
+        resize((1, 1, 512, 512), 2.0, "bilinear"),
+        resize((1, 3, 512, 512), 2.0, "bilinear"),
+        resize((1, 3, 128, 128), 4.0, "bilinear"),
     ]

@@ -24,9 +24,9 @@ class Target:
     """What kernels may ask about the machine.
 
     `cpu` is the level of the instruction set, and `features` what it has beyond the architecture's baseline, for LLVM.
-    `vector_bytes` and `registers` describe the SIMD unit; `has_fma`, `has_half` (hardware float16 conversion) and
-    `has_scale` are the only features kernels branch on. The sizes of the caches are for those who choose kernels: see
-    `of_level`.
+    `vector_bytes` and `registers` describe the SIMD unit; `has_fma`, `has_half` (hardware float16 conversion),
+    `has_scale` and `has_gather` are the only features kernels branch on. The sizes of the caches are for those who
+    choose kernels: see `of_level`.
     """
 
     name: str
@@ -53,6 +53,11 @@ class Target:
     @property
     def has_scale(self) -> bool:
         """Whether a register of floats can be multiplied by powers of two in one instruction (AVX-512)."""
+        return self.cpu == "x86-64-v4"
+
+    @property
+    def has_gather(self) -> bool:
+        """Whether a register is filled by offsets quicker than lane by lane (AVX-512; LLVM leaves AVX2's unused)."""
         return self.cpu == "x86-64-v4"
 
     def lanes(self, dtype: Any = np.float32) -> int:

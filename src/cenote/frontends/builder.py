@@ -24,6 +24,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 OPSET = 21  # of ONNX, whose names and attributes are used
+PRIVATE = "cenote"  # the domain of operators that ONNX does not have
 _FOLDED = 1 << 16  # elements of a result that is computed at once
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
-from cenote.frontends.builder import GraphBuilder, reshaped, transposed
+from cenote.frontends.builder import PRIVATE, GraphBuilder, reshaped, transposed
 from cenote.ops.conv.conv import Conv
 
 Pads = Sequence[tuple[int, int]]
@@ -186,22 +186,24 @@ class ChannelsLast:
         """A picture in another size; `sizes` is the value of the spatial extents, or `scales` that of the factors;
         `mode` "nearest", "linear", "cubic".
 
-        TensorFlow's nearest rounds to the nearest when corners are aligned, else down. Its cubic is Keys's (a = -1/2)
-        over what lies within the picture when centres of pixels are meant, else the one with a = -3/4.
+        Places are TensorFlow's products (`Resize.by_step`). Its nearest rounds to the nearest when corners are aligned,
+        else down. Its cubic is Keys's (a = -1/2) over what lies within the picture when centres of pixels are meant,
+        else the one with a = -3/4.
         """
         coordinates = "align_corners" if align_corners else "half_pixel" if half_pixel else "asymmetric"
         attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
         if mode == "nearest":
             attributes["nearest_mode"] = "round_prefer_ceil" if align_corners else "floor"
-            if half_pixel and not align_corners:
-                attributes["nearest_mode"] = "round_prefer_ceil"  # what holds the centre of the pixel
+            if coordinates == "half_pixel":  # the pixel that holds the centre
+                attributes["coordinate_transformation_mode"] = "tf_half_pixel_for_nn"
         if mode == "cubic" and half_pixel and not align_corners:
             attributes |= {"cubic_coeff_a": -0.5, "exclude_outside": 1}
         axes = tuple(range(2, rank)) if self.first else tuple(range(1, rank - 1))
-        if scales:
-            return self.builder.add("Resize", x, "", scales, name=name, axes=axes, **attributes)
-        sizes = self.builder.cast(sizes, np.dtype(np.int64)) if not self._is_int64(sizes) else sizes
-        return self.builder.add("Resize", x, "", "", sizes, name=name, axes=axes, **attributes)
+        inputs: tuple[str, ...] = (x, "", scales)
+        if not scales:
+            sizes = self.builder.cast(sizes, np.dtype(np.int64)) if not self._is_int64(sizes) else sizes
+            inputs = (x, "", "", sizes)
+        return self.builder.add_many("Resize", inputs, (name,), domain=PRIVATE, axes=axes, **attributes)[0]
 
     def _is_int64(self, value: str) -> bool:
         content = self.builder.known(value)

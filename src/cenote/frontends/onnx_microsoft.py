@@ -15,9 +15,9 @@ from onnx import helper, numpy_helper
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.types import Array
+from cenote.frontends.builder import PRIVATE
 
 MICROSOFT = "com.microsoft"
-PRIVATE = "cenote"  # operators that ONNX does not have
 OPSET = 24  # of the standard operators below
 Write = Callable[["Writer"], Sequence[str]]
 

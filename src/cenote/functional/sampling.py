@@ -68,8 +68,8 @@ def interpolate(
     antialias               filters as wide as the reduction; "bilinear" and "bicubic"
 
     Floats of any width and, for "nearest" and "nearest-exact", any type; filters take uint8 too and round what floats
-    would give (PyTorch's bicubic filter of bytes is up to 14 off that). Places are decided in float64, in PyTorch in
-    float32: there a nearest neighbour may fall on the pixel before.
+    would give (PyTorch's bicubic filter of bytes is up to 14 off that). Places are decided in float32, by PyTorch's
+    formulas (filters of float64: in float64).
     """
     said = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     arguments = ("interpolate", *map(as_tuple, said))
@@ -130,9 +130,8 @@ def _resize(
 ) -> Resize:
     axes = tuple(range(2, x.rank))
     if word.startswith("nearest"):
-        exact = word == "nearest-exact"
-        where, rounding = ("half_pixel", "round_prefer_ceil") if exact else ("asymmetric", "floor")
-        return Resize("nearest", where, rounding, scales or None, sizes, axes)
+        where = "tf_half_pixel_for_nn" if word == "nearest-exact" else "asymmetric"
+        return Resize("nearest", where, "floor", scales or None, sizes, axes, by_step=True)
     kind = "cubic" if word == "bicubic" else "linear"
     if (
         smooth
@@ -148,10 +147,14 @@ def _resize(
             cubic=-0.5,
             antialias=True,
             exclude_outside=True,
+            by_step=True,
         )
     if corners:
-        return Resize(kind, "align_corners", sizes=sizes, axes=axes)
-    return Resize(kind, scales=scales or None, sizes=sizes, axes=axes)
+        return Resize(kind, "align_corners", sizes=sizes, axes=axes, by_step=True)
+    if scales and kind == "linear":  # an axis that keeps its size is kept, whatever the scale
+        each = zip(x.shape[2:], sizes, scales, strict=True)
+        scales = tuple(1.0 if had == to else scale for had, to, scale in each)
+    return Resize(kind, scales=scales or None, sizes=sizes, axes=axes, by_step=True)
 
 
 def _sizes(

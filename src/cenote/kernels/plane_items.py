@@ -6,7 +6,7 @@ or channels-last memory): no two items write the same element, so whatever is ad
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
@@ -106,3 +106,12 @@ def vectors(k: Kernel, length: Value, lanes: int) -> list[tuple[Value, Value, in
     """(begin, end, lanes) of the loops that cover `length` elements: whole vectors, then single elements."""
     whole = length & ~(lanes - 1)
     return [(k.integer(0), whole, lanes), (whole, length, 1)] if lanes > 1 else [(k.integer(0), length, 1)]
+
+
+def masked_vectors(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value | None]]:
+    """(begin, mask) of whole vectors, without one, and of what is left."""
+    whole = length // lanes * lanes
+    for begin in k.range(0, whole, lanes):
+        yield begin, None
+    with k.when(whole < length):
+        yield whole, k.tail_mask(length - whole, lanes)

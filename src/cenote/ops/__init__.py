@@ -54,7 +54,7 @@ _FILES: dict[str, str] = {
     "movement.pad": "Pad",
     "movement.parts": "Concat Slice Split",
     "movement.reshape": "Expand Flatten Identity Reshape Squeeze Unsqueeze",
-    "movement.resize": "Resize Upsample",
+    "movement.resize": "Resize Upsample cenote.Resize",
     "movement.scatter": "Scatter ScatterElements ScatterND TensorScatter",
     "movement.shape": "ConstantOfShape EyeLike Range Shape Size",
     "movement.take": "",

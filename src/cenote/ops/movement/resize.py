@@ -9,31 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.computed import computed, known, number_of
+from cenote.core.computed import number_of
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.sizes import is_size, whole
 from cenote.core.target import Target
-from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
-from cenote.kernels.base import Call, View, dense_strides, present
-from cenote.kernels.cost_model import SIMPLE, pass_seconds
-from cenote.kernels.elementwise.resize import MOST_TAPS, TapSource, resize_call
+from cenote.core.types import FLOAT64, Array, TensorType, is_float
+from cenote.kernels.base import present
 from cenote.kernels.layout.copy import can_copy
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
 from cenote.ops.checks import normalize_axis, read, require, require_number
-from cenote.ops.elementwise.pointwise import error_of
+from cenote.ops.movement.resize_lowerings import resize_lowerings
 from cenote.ops.movement.resize_taps import (
     COORDINATES,
     NEAREST,
     ResizedAxis,
     Rule,
     Taps,
-    filter_taps,
-    nearest_taps,
-    repeats_of,
     scaled_size,
-    tap_count,
-    tap_offsets,
-    tap_weights,
+    taps_of,
 )
 from cenote.ops.values import narrow, seeded, wide
 
@@ -48,12 +41,18 @@ class Resize(Op):
     `scales` or `sizes` is given, for `axes` (None: all), as a field or (where a model computes it) as input 2 or 3.
     With both fields the result has those sizes, and its places are by those scales (PyTorch's scale_factor). Input 1
     is the region of interest of "tf_crop_and_resize", starts followed by ends. Integer types are computed in float64
-    and cut toward zero.
+    and cut toward zero. Places are decided in float32 (filters of float64: in float64), by ONNX Runtime's formulas, or
+    `by_step`: as products with the step from place to place, as PyTorch and TensorFlow do it. By ONNX Runtime's rules
+    a tensor that keeps all its sizes stays as it is, whatever the scales.
     """
 
     name = "resize"
     operands = ("x", "roi?", "scales?", "sizes?")
-    from_onnx = {"Resize": lambda node: _decode_resize(node), "Upsample": lambda node: _decode_upsample(node)}
+    from_onnx = {
+        "Resize": lambda node: _decode_resize(node),
+        "Upsample": lambda node: _decode_upsample(node),
+        "cenote.Resize": lambda node: _decode_resize(replace(node, opset=19), by_step=True),
+    }
     mode: str = "nearest"
     coordinates: str = "half_pixel"
     nearest_mode: str = "round_prefer_floor"
@@ -66,6 +65,7 @@ class Resize(Op):
     antialias: bool = False
     exclude_outside: bool = False
     extrapolation: float = 0.0
+    by_step: bool = False
 
     def types(self, x: TensorType, *others: TensorType | None) -> Types:
         for what, value, allowed in (
@@ -109,6 +109,9 @@ class Resize(Op):
             if one.size and not one.extent:
                 raise ShapeError(f"{self.name}: axis {axis} of {x} is empty and cannot become {one.size}")
             resolved[axis] = one
+        regions = self.coordinates == "tf_crop_and_resize"
+        if not (self.by_step or regions) and all(one.extent == one.size for one in made):
+            return tuple(ResizedAxis(extent, extent, 1.0) for extent in x.shape)
         return tuple(resolved)
 
     def _region_of_interest(
@@ -144,12 +147,17 @@ class Resize(Op):
         each = zip(extents, sizes, ratios, roi, strict=True)
         return [ResizedAxis(extent, size, ratio, *region) for extent, size, ratio, region in each]
 
-    def taps(self, axis: ResizedAxis) -> Taps:
+    def _rule(self, dtype: np.dtype[Any]) -> Rule:
+        """How places are found for elements of a type."""
+        wide = dtype == FLOAT64 and (self.by_step or self.mode != "nearest")
+        return Rule(
+            self.mode, self.coordinates, self.nearest_mode, self.cubic if self.mode == "cubic" else None,
+            self.antialias, self.exclude_outside, self.by_step, "float64" if wide else "float32",
+        )  # fmt: skip
+
+    def taps(self, axis: ResizedAxis, dtype: np.dtype[Any]) -> Taps:
         """Indices and weights along one axis."""
-        if self.mode == "nearest":
-            return nearest_taps(axis, self.coordinates, self.nearest_mode)
-        cubic = self.cubic if self.mode == "cubic" else None
-        return filter_taps(axis, self.coordinates, cubic, self.antialias, self.exclude_outside)
+        return taps_of(axis, self._rule(dtype))
 
     def compute(self, x: Array, *others: Array | None) -> Arrays:
         (output,) = self.declared(x, *others)
@@ -159,7 +167,7 @@ class Resize(Op):
         for number, axis in enumerate(self.resolved(types)):
             if axis.is_identity:
                 continue
-            taps = self.taps(axis)
+            taps = self.taps(axis, x.dtype)
             y = self._along(y, number, taps)
             shape = [1] * y.ndim
             shape[number] = axis.size
@@ -182,83 +190,11 @@ class Resize(Op):
         return total
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        x, (output,) = inputs[0], self.infer(*inputs)
-        if x is None or not x.rank or not output.size or not self._is_native(x):
-            return
-        axes = self.resolved(inputs)
-        first = max(x.rank - 2, 0)
-        rule = (
-            self.mode, self.coordinates, self.nearest_mode, self.cubic if self.mode == "cubic" else None,
-            self.antialias, self.exclude_outside,
-        )  # fmt: skip
-        if not all(axis.is_identity for axis in axes[:first]):
-            yield from self._by_depth(inputs, output, axes, rule, target)
-            return
-        taps = [self._tap_source(axis, rule) for axis in axes[first:]]
-        unresized = self._tap_source(ResizedAxis(1, 1, 1.0), rule)
-        counts = [each.count for each in taps]
-        if not 0 < math.prod(counts) <= MOST_TAPS:
-            return
-        rest = (None,) * (len(inputs) - 1)
-        moved = pass_seconds(x.nbytes + output.nbytes)
-        error = 0.0 if self.mode == "nearest" else error_of(2e-6, x.dtype)
-
-        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            source = present(views[0])
-            spatial = 2 if outputs[0].layout.is_blocked else 0
-            used = [unresized] * (2 - len(taps[-(x.rank - spatial) :])) + taps[-(x.rank - spatial) :]
-            return [resize_call(source, outputs[0], used, self.mode == "nearest", target)]
-
-        slow = output.size * (1 + sum(counts)) * 0.4e-9  # element by element
-        yield Lowering("taps", (PLAIN, *rest), (PLAIN,), bind, moved + slow, error)
-        if 3 <= x.rank <= 5 and is_float(x.dtype) and (x.rank > 3 or axes[1].is_identity):
-            blocked = Layout(target.lanes(x.dtype))
-            fast = output.size * 2 * math.prod(counts) / SIMPLE
-            yield Lowering("taps_blocked", (blocked, *rest), (blocked,), bind, moved + fast, error)
-
-    def _tap_source(self, axis: ResizedAxis, rule: Rule) -> TapSource:
-        """The taps along an axis, as the kernel's call takes them."""
-        numbers = (axis.extent, axis.size, axis.scale, axis.start, axis.end)
-        return TapSource(
-            axis.size, known(tap_count, numbers, rule),
-            lambda step: computed(tap_offsets, numbers, rule, step),
-            lambda dtype: computed(tap_weights, numbers, rule, dtype.name), axis.is_identity,
-            repeats_of(axis, rule) if self.mode == "nearest" else 0,
-        )  # fmt: skip
-
-    def _by_depth(
-        self,
-        inputs: Sequence[TensorType | None],
-        output: TensorType,
-        axes: Sequence[ResizedAxis],
-        rule: Rule,
-        target: Target,
-    ) -> Iterator[Lowering]:
-        """Three axes: the planes first, then the depths of each place."""
-        x, rank = present(inputs[0]), output.rank
-        if not all(axis.is_identity for axis in axes[: rank - 3]) or not self._is_native(x):
-            return
-        depth, down, across = (self._tap_source(axis, rule) for axis in axes[-3:])
-        if not (0 < down.count * across.count <= MOST_TAPS and 0 < depth.count <= MOST_TAPS):
-            return
-        planes = TensorType(x.dtype, (*x.shape[:-2], *output.shape[-2:]))
-        nearest, (height, width) = self.mode == "nearest", output.shape[-2:]
-
-        def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            y, between = outputs
-            flat = self._tap_source(ResizedAxis(height * width, height * width, 1.0), rule)
-            first = resize_call(present(views[0]), between, (down, across), nearest, target)
-            stacked, result = (_rows_of(view, height * width) for view in (between, y))
-            return [first, resize_call(stacked, result, (depth, flat), nearest, target)]
-
-        rest = (None,) * (len(inputs) - 1)
-        seconds = pass_seconds(x.nbytes + 2 * planes.nbytes + output.nbytes)
-        slow = planes.size * (1 + down.count + across.count) * 0.4e-9 + output.size * depth.count * 0.05e-9
-        error = 0.0 if nearest else error_of(2e-6, x.dtype)
-        yield Lowering("taps_by_depth", (PLAIN, *rest), (PLAIN,), bind, seconds + slow, error, (planes,))
-
-    def _is_native(self, x: TensorType) -> bool:
-        return can_copy(x.dtype) if self.mode == "nearest" else is_float(x.dtype)
+        x, (output,) = present(inputs[0]), self.infer(*inputs)
+        native = can_copy(x.dtype) if self.mode == "nearest" else is_float(x.dtype)
+        if x.rank and output.size and native:
+            axes, rest = self.resolved(inputs), (None,) * (len(inputs) - 1)
+            yield from resize_lowerings(x, output, axes, self._rule(x.dtype), rest, target)
 
     def operations(self, outputs: Types, *inputs: TensorType | None) -> int:
         return {"nearest": 0, "linear": 4, "cubic": 16}[self.mode] * outputs[0].size
@@ -271,7 +207,7 @@ class Resize(Op):
             elif begin >= end:
                 ranges.append((0, 0))
             else:
-                index = self.taps(axis).index[begin:end]
+                index = self.taps(axis, present(inputs[0]).dtype).index[begin:end]
                 ranges.append((int(index.min()), int(index.max()) + 1))
         others = tuple(None if other is None else Box.whole(other.shape) for other in inputs[1:])
         return (Box(tuple(ranges)), *others)
@@ -314,12 +250,6 @@ class Resize(Op):
                 yield Sample(cls(mode, sizes=(1, 9, 5, 7)), (seeded((1, 9, 3, 4), 1, np.dtype(dtype)),))
 
 
-def _rows_of(view: View, width: int) -> View:
-    """A dense tensor with its last two axes as one."""
-    shape = (*view.shape[:-2], width)
-    return replace(view, type=TensorType(view.type.dtype, shape), strides=dense_strides(shape))
-
-
 def _content(inputs: Sequence[TensorType | None], index: int) -> tuple[float, ...] | None:
     given = inputs[index] if index < len(inputs) else None
     if given is None or not given.size:
@@ -329,7 +259,7 @@ def _content(inputs: Sequence[TensorType | None], index: int) -> tuple[float, ..
     return tuple(given.value.reshape(-1).tolist())
 
 
-def _decode_resize(node: Imported) -> Op | Rewired:
+def _decode_resize(node: Imported, by_step: bool = False) -> Op | Rewired:
     if node.opset < 11:
         return _decode_upsample(node)
     op = read(
@@ -337,14 +267,14 @@ def _decode_resize(node: Imported) -> Op | Rewired:
         coordinates="coordinate_transformation_mode", policy="keep_aspect_ratio_policy",
         extrapolation="extrapolation_value",
     )  # fmt: skip
-    return _folded(node, op, {"roi": 1, "scales": 2, "sizes": 3})
+    return _folded(node, replace(op, by_step=by_step), {"roi": 1, "scales": 2, "sizes": 3})
 
 
 def _decode_upsample(node: Imported) -> Op | Rewired:
-    """Upsample 7 and 9, Resize 10: corners of the grids coincide, nearest rounds down."""
+    """Upsample 7 and 9, Resize 10: corners of the grids coincide, nearest rounds down, where an axis shrinks up."""
     node.expect("mode", *(("scales",) if node.opset < 9 else ()))
     mode = str(node.get("mode", "nearest"))
-    op = Resize("linear" if mode in ("linear", "bilinear") else mode, "asymmetric", "floor")
+    op = Resize("linear" if mode in ("linear", "bilinear") else mode, "asymmetric", "floor_or_ceil")
     if node.opset >= 9:
         return _folded(node, op, {"scales": 1})
     if node.get("scales") is None:

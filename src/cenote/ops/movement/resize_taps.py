@@ -1,13 +1,16 @@
 """Which input places an output place of a resized axis reads, and with what weights.
 
-The formulas are those of ONNX's Resize. Everything is float64: deciding nearest neighbours in float32, as
-some runtimes do, moves ties.
+The formulas are those of ONNX's Resize. Places are decided in float32, operation by operation as ONNX Runtime does it
+or, `by_step`, as PyTorch and TensorFlow do: place 3 of a map that shrinks by 0.3 is at 10 there, and at 9.99… in
+float64, where the nearest neighbour is another. (ONNX's reference implementation computes in float64; its data has no
+such places.) Filters of float64 have places of float64, as in PyTorch. What follows from a place is float64.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,14 +24,19 @@ COORDINATES = (
     "pytorch_half_pixel",
     "align_corners",
     "asymmetric",
+    "tf_half_pixel_for_nn",
     "tf_crop_and_resize",
 )
 MOST_REPEATS = 8  # of a place: more are not worth vectors
-NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+_TIE = (
+    1e-6  # from a half: what ONNX Runtime 1.31 takes for one; (4 + 0.5) * 20 / 6 - 0.5 misses it in float32
+)
+_REAL: dict[str, Any] = {"float32": np.float32, "float64": np.float64}
+_EXACT = 1 << 18  # places of an axis up to which float32 keeps repeated ones apart from ties
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "floor_or_ceil")
 
 
-@dataclass(frozen=True)
-class ResizedAxis:
+class ResizedAxis(NamedTuple):
     """One axis: extents, scale (output over input, not always their ratio), region of interest."""
 
     extent: int
@@ -51,56 +59,96 @@ class Taps:
     outside: Array
 
 
-def coordinates(axis: ResizedAxis, mode: str) -> Array:
+class Rule(NamedTuple):
+    """How places are found. `cubic`: the coefficient (None: linear); `kind`: the dtype that decides places."""
+
+    mode: str
+    coordinates: str
+    nearest_mode: str
+    cubic: float | None
+    antialias: bool
+    exclude_outside: bool
+    by_step: bool
+    kind: str
+
+
+def coordinates(axis: ResizedAxis, rule: Rule) -> Array:
     """Where each output place lies in the input, in input elements."""
-    places = np.arange(len(limits.positions("resize", axis.size)), dtype=np.float64)
-    length, resized = axis.extent, axis.scale * axis.extent  # not rounded: what ONNX's own data expects
+    mode, real = rule.coordinates, _REAL[rule.kind]
+    places: Array = np.arange(len(limits.positions("resize", axis.size)), dtype=real)
     if mode == "align_corners":
-        return places * 0.0 if resized == 1 else places * (length - 1) / (resized - 1)
-    if mode == "asymmetric":
-        return places / axis.scale
+        return _between_corners(places, axis, rule.by_step)
     if mode == "tf_crop_and_resize":
-        if axis.size == 1:
-            return 0.5 * (axis.start + axis.end) * (length - 1) + places
-        step = (axis.end - axis.start) * (length - 1) / (axis.size - 1)
-        return axis.start * (length - 1) + places * step
+        return _within_region(places, axis)
     if mode == "pytorch_half_pixel" and axis.size == 1:
-        return places * 0.0
-    offset = 0.0
+        return np.zeros(1, real)
+    shifted: Array = places if mode == "asymmetric" else places + real(0.5)
     if mode == "half_pixel_symmetric":
-        offset = 0.5 * length * (1.0 - axis.size / resized)
-    return offset + (places + 0.5) / axis.scale - 0.5
+        extent = real(axis.extent)
+        offset = extent / 2 * (1 - real(axis.size) / (real(axis.scale) * extent))
+        wide = shifted.astype(np.float64) / float(real(axis.scale)) - 0.5 + float(offset)
+        return np.asarray(wide, real)
+    inside: Array = shifted * real(_step(axis)) if rule.by_step else shifted / real(axis.scale)
+    return inside if mode in ("asymmetric", "tf_half_pixel_for_nn") else np.asarray(inside - real(0.5))
 
 
-def nearest_taps(axis: ResizedAxis, mode: str, nearest_mode: str) -> Taps:
+def _between_corners(places: Array, axis: ResizedAxis, by_step: bool) -> Array:
+    """The first and last places lie on the first and last elements."""
+    real, last = _REAL[places.dtype.name], axis.extent - 1
+    if by_step:
+        return np.asarray(places * real(last / (axis.size - 1) if axis.size > 1 else 0.0))
+    resized = real(axis.scale * axis.extent)  # not rounded to a whole number: what ONNX's own data expects
+    return np.zeros_like(places) if resized == 1 else np.asarray(places * real(last) / (resized - 1))
+
+
+def _within_region(places: Array, axis: ResizedAxis) -> Array:
+    """The first and last places lie on the ends of the region of interest."""
+    real, last = _REAL[places.dtype.name], axis.extent - 1
+    if axis.size == 1:
+        return np.asarray([0.5 * (axis.start + axis.end) * last], real)
+    start, end = real(axis.start), real(axis.end)
+    return np.asarray(start * real(last) + places * (end - start) * real(last) / real(axis.size - 1))
+
+
+def _step(axis: ResizedAxis) -> float:
+    """Input elements from place to place: by the extents, if the scale is theirs."""
+    return axis.extent / axis.size if axis.scale == axis.size / axis.extent else 1.0 / axis.scale
+
+
+def nearest_taps(axis: ResizedAxis, rule: Rule) -> Taps:
     """One tap each."""
     if not axis.size:
         return _no_taps()
-    x = coordinates(axis, mode)
-    rounded = {
-        "round_prefer_floor": lambda: np.ceil(x - 0.5),
-        "round_prefer_ceil": lambda: np.floor(x + 0.5),
-        "floor": lambda: np.floor(x),
-        "ceil": lambda: np.ceil(x),
-    }[nearest_mode]()
-    index = np.clip(rounded, 0, max(axis.extent - 1, 0)).astype(np.int64)[:, None]
-    return Taps(index, np.ones(index.shape), _outside(x, axis, mode))
+    x = coordinates(axis, rule).astype(np.float32).astype(np.float64)  # float64 ends so in PyTorch too
+    index = np.clip(_rounded(x, rule, axis.scale < 1.0), 0, max(axis.extent - 1, 0)).astype(np.int64)[:, None]
+    return Taps(index, np.ones(index.shape), _outside(x, axis, rule.coordinates))
 
 
-def filter_taps(
-    axis: ResizedAxis, mode: str, cubic: float | None, antialias: bool, exclude_outside: bool
-) -> Taps:
-    """Linear taps (`cubic` None) or Keys' cubic ones with that coefficient.
+def _rounded(x: Array, rule: Rule, shrinks: bool) -> Array:
+    """Places as whole numbers; "floor_or_ceil", Resize's of opset 10, rounds up on axes that shrink."""
+    if rule.nearest_mode == "ceil" or (rule.nearest_mode == "floor_or_ceil" and shrinks):
+        return np.ceil(x)
+    if rule.nearest_mode.startswith("floor"):
+        return np.floor(x)
+    whole = np.floor(x)
+    part = x - whole
+    tie = np.abs(part - 0.5) <= (0.0 if rule.by_step else _TIE)
+    return whole + np.where(tie, rule.nearest_mode == "round_prefer_ceil", part > 0.5)
+
+
+def filter_taps(axis: ResizedAxis, rule: Rule) -> Taps:
+    """Linear taps or Keys' cubic ones.
 
     With `antialias` the filter is stretched by 1 / scale where the axis shrinks. Places beyond the input take
     the edge's element, or with `exclude_outside` weigh nothing and the others are scaled to sum 1.
     """
     if not axis.size:
         return _no_taps()
-    shrink = min(axis.scale, 1.0) if antialias else 1.0
+    cubic, exclude_outside = rule.cubic, rule.exclude_outside
+    shrink = min(axis.scale, 1.0) if rule.antialias else 1.0
     support = 1.0 if cubic is None else 2.0
     limits.positions("resize: taps of an axis", math.ceil(axis.size * 2 * support / shrink))
-    x = coordinates(axis, mode)
+    x = coordinates(axis, rule).astype(np.float64)
     first = math.floor(-support / shrink) + 1
     offsets = np.arange(first, 2 - first)
     base = np.floor(x)
@@ -112,7 +160,7 @@ def filter_taps(
     if exclude_outside or shrink < 1.0:
         total = weight.sum(axis=1, keepdims=True)
         weight = weight / np.where(total == 0.0, 1.0, total)
-    return Taps(np.clip(index, 0, max(axis.extent - 1, 0)), weight, _outside(x, axis, mode))
+    return Taps(np.clip(index, 0, max(axis.extent - 1, 0)), weight, _outside(x, axis, rule.coordinates))
 
 
 def _no_taps() -> Taps:
@@ -136,51 +184,63 @@ def _outside(x: Array, axis: ResizedAxis, mode: str) -> Array:
 
 # ---- axes whose extents are not known yet ---------------------------------------------------------------------------
 
-Rule = tuple[str, str, str, float | None, bool, bool]
-"""Mode, coordinates, nearest mode, cubic coefficient (None: linear), antialias, exclude_outside."""
 
-
-def taps_of(axis: tuple[float, ...], rule: Rule) -> Taps:
-    """The taps along an axis: the fields of ResizedAxis, and the rule; an unchanged axis reads what it is."""
+def taps_of(axis: tuple[float, ...], given: tuple[Any, ...]) -> Taps:
+    """The taps along an axis: the fields of ResizedAxis, and those of the rule; an unchanged axis reads what it is."""
     extent, size, *others = axis
-    resized = ResizedAxis(int(extent), int(size), *others)
-    mode, where, nearest_mode, cubic, antialias, exclude_outside = rule
+    resized, rule = ResizedAxis(int(extent), int(size), *others), Rule(*given)
     if resized.is_identity:
         places = np.arange(resized.size)
         return Taps(places[:, None], np.ones((resized.size, 1)), np.zeros(resized.size, np.bool_))
-    if mode == "nearest":
-        return nearest_taps(resized, where, nearest_mode)
-    return filter_taps(resized, where, cubic, antialias, exclude_outside)
+    return nearest_taps(resized, rule) if rule.mode == "nearest" else filter_taps(resized, rule)
 
 
-def tap_count(axis: tuple[float, ...], rule: Rule) -> int:
+def tap_count(axis: tuple[float, ...], rule: tuple[Any, ...]) -> int:
     """Taps of each place; 0 where some place is to be extrapolated."""
     found = taps_of(axis, rule)
     return 0 if found.outside.any() else found.index.shape[1]
 
 
-def tap_offsets(axis: tuple[float, ...], rule: Rule, step: int) -> Array:
+def tap_offsets(axis: tuple[float, ...], rule: tuple[Any, ...], step: int) -> Array:
     """Where the taps of each place lie, elements `step` apart."""
     return np.ascontiguousarray(taps_of(axis, rule).index * step, np.int64)
 
 
-def tap_weights(axis: tuple[float, ...], rule: Rule, dtype: str) -> Array:
+def tap_weights(axis: tuple[float, ...], rule: tuple[Any, ...], dtype: str) -> Array:
     """What the taps of each place weigh."""
     return np.ascontiguousarray(taps_of(axis, rule).weight, np.dtype(dtype))
 
 
+def column_indices(axis: tuple[float, ...], rule: tuple[Any, ...], lanes: int) -> Array:
+    """(taps, places): which element each tap reads; places that fill the last vector read the first."""
+    return _filled(taps_of(axis, rule).index, lanes, "int32")
+
+
+def column_weights(axis: tuple[float, ...], rule: tuple[Any, ...], lanes: int, dtype: str) -> Array:
+    """What they weigh."""
+    return _filled(taps_of(axis, rule).weight, lanes, dtype)
+
+
+def _filled(table: Array, lanes: int, dtype: str) -> Array:
+    """(taps, places) of (places, taps), with zeros up to a multiple of the lanes."""
+    places, taps = table.shape
+    filled = np.zeros((taps, -(-places // lanes) * lanes), np.dtype(dtype))
+    filled[:, :places] = table.T
+    return filled
+
+
 def repeats_of(axis: ResizedAxis, rule: Rule) -> int:
     """How often each place of an axis of nearest neighbours is there, if all are as often and in order; else 0."""
-    _, where, nearest_mode, *_ = rule
     if is_size(axis.scale) or not 2 <= axis.scale <= MOST_REPEATS or axis.scale != int(axis.scale):
         return 0
-    if axis.size != axis.extent * int(axis.scale):
+    if axis.size != axis.extent * int(axis.scale) or axis.size > _EXACT:
         return 0
-    centred = where in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel")
-    ordered = (
-        nearest_mode.startswith("round") if centred else (where, nearest_mode) == ("asymmetric", "floor")
+    centred = rule.coordinates in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel")
+    down = rule.nearest_mode.startswith("floor") and rule.coordinates in (
+        "asymmetric",
+        "tf_half_pixel_for_nn",
     )
-    return int(axis.scale) if ordered else 0
+    return int(axis.scale) if down or (centred and rule.nearest_mode.startswith("round")) else 0
 
 
 def scaled_size(extent: int, span: float, scale: float) -> float:

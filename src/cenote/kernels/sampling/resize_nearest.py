@@ -1,0 +1,105 @@
+"""Nearest neighbours along the last two axes, plain or channel-blocked: bits are copied, whatever their type.
+
+for row in begin .. end:                        emitted; an item is one output row
+    if it comes from the same row as the one before, of the same call:
+        copy that one
+    else, by what is known of the columns:
+        all stay: copy the row
+        each is there so many times: load a vector, shuffle it into so many
+        any: gather by a table (narrow types one by one); a vector of channels per column where the map is blocked
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cenote.codegen.builder import Kernel, Parameter
+from cenote.codegen.values import I32, I64, Pointer, Scalar, Value
+from cenote.core.target import Target
+from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
+from cenote.kernels.plane_items import masked_vectors, vectors
+from cenote.kernels.strided_axes import axis_names, axis_pointers
+
+
+@dataclass(frozen=True)
+class ResizeNearestSpec(KernelSpec):
+    """`lanes` elements lie side by side in each place: 1 for plain maps. Of those, `kept`: the columns stay as they
+    are; `repeats`: each is there so many times (0: as the table says)."""
+
+    dtype: np.dtype[Any]
+    lanes: int
+    outer: int
+    kept: bool
+    repeats: int
+
+    @property
+    def words(self) -> tuple[Parameter, ...]:
+        pointers = pointers_to(Scalar.of(self.dtype), "y", "x")
+        numbers = ["rows", "columns", "x_columns", "y_row", *axis_names(self.outer, ("y", "x"))]
+        return (
+            *pointers,
+            *pointers_to(I64, "row_offset"),
+            *pointers_to(I32 if self.lanes == 1 else I64, "column_offset"),
+            *numbers_named(numbers),
+        )
+
+    def emit(self, target: Target) -> Kernel:
+        k = self.kernel(target)
+        for item in k.range(k.begin, k.end):
+            row, index = item % k.number("rows"), item // k.number("rows")
+            plane, x = axis_pointers(k, self.outer, ("y", "x"), index)
+            y = plane + row * k.number("y_row")
+            offset, before = (
+                k.pointer("row_offset").load(k.maximum(place, k.integer(0))) for place in (row, row - 1)
+            )
+            if self.kept:
+                self._copy(k, x + offset, y)
+                continue
+            again = (item > k.begin) & (row > 0) & offset.equals(before)
+            with k.when(again):
+                self._copy(k, y.offset_unchecked(0 - k.number("y_row")), y)
+            with k.unless(again):
+                self._row(k, x + offset, y)
+        return k
+
+    def _columns(self, k: Kernel, width: Value) -> Iterator[tuple[Value, int, Value | None]]:
+        """(begin, lanes, mask) of vectors that cover so many elements; narrow types end with single ones."""
+        lanes = k.target.vector_bytes // self.dtype.itemsize
+        if self.dtype.itemsize >= 4:
+            for begin, mask in masked_vectors(k, width, lanes):
+                yield begin, lanes, mask
+            return
+        for start, end, step in vectors(k, width, lanes):
+            for begin in k.range(start, end, step):
+                yield begin, step, None
+
+    def _copy(self, k: Kernel, x: Pointer, y: Pointer) -> None:
+        """A row of y as it is elsewhere."""
+        for column, lanes, mask in self._columns(k, k.number("columns") * self.lanes):
+            y.store(x.load(column, lanes, mask), column, mask)
+
+    def _row(self, k: Kernel, x: Pointer, y: Pointer) -> None:
+        width, table = k.number("columns"), k.pointer("column_offset")
+        if self.repeats:
+            self._repeat(k, x, y)
+        elif self.lanes > 1 or self.dtype.itemsize < 4 or not k.target.has_gather:
+            for column in k.range(0, width):
+                y.store(x.load(table.load(column).to(I64), self.lanes), column * self.lanes)
+        else:
+            for column, lanes, mask in self._columns(k, width):
+                y.store(k.gather(x, table.load(column, lanes, mask)), column, mask)
+
+    def _repeat(self, k: Kernel, x: Pointer, y: Pointer) -> None:
+        """Each column some times."""
+        count, width = self.repeats, k.number("x_columns")
+        for column, lanes, mask in self._columns(k, width):
+            value = x.load(column, lanes, mask)
+            for part in range(0, count * lanes, lanes):
+                places = [place // count for place in range(part, part + lanes)]
+                spread = k.shuffle(value, value, places) if lanes > 1 else value
+                left = None if mask is None else k.tail_mask((width - column) * count - part, lanes)
+                y.store(spread, column * count + part, left)
