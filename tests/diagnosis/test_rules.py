@@ -95,7 +95,8 @@ HEALTHY: dict[str, list[Known]] = {
     "barrier": [Known(profile(accounts={"driver": 0.4}, **TWO), {"threads": GAIN}), PLANTED["oversubscribed"],
                 Known(profile(accounts={"waits": 4.0}, environment={"foreign_cores": 1.5}, **TWO), {"threads": GAIN}),
                 Known(profile(accounts={"driver": 4.0}, **TWO), {"threads": NO_GAIN})],
-    "oversubscribed": [Known(profile(**TWO), {"threads": GAIN}), PLANTED["pinned"]],
+    "oversubscribed": [Known(profile(**TWO), {"threads": GAIN}), PLANTED["pinned"],
+                       Known(profile(threads=4, environment={"run_queue_ms": 3.0}), {"threads": NO_GAIN})],
     "pinned": [Known(profile(**TWO), {"threads": GAIN})],
     "foreign": [Known(profile(**TWO)), Known(profile(environment={"foreign_cores": 0.9}))],
     "throttled": [Known(profile()), Known(profile(environment={"throttled_periods": 0, "throttled_ms": 0.0}))],
@@ -207,3 +208,11 @@ class _Silent:
         @staticmethod
         def check_names(given: Any) -> None:
             """All are right."""
+
+
+def test_threads_that_wait_for_a_core_are_too_many_even_where_the_middle_call_is_as_fast() -> None:
+    found = LOOK["oversubscribed"](
+        Known(profile(threads=4, environment={"run_queue_ms": 1500.0}), {"threads": NO_GAIN})
+    )
+    assert found is not None
+    assert found.share >= 0.05

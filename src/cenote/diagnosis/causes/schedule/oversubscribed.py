@@ -8,20 +8,23 @@ from cenote.diagnosis.context import Context
 from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding, Treatment
 
+LEAST = 0.1  # of the time: threads together wait for a core
+
 
 def look(context: Context) -> Finding | None:
-    """The number of threads beside the machine's CPUs; where the process may not use all of them, it is pinned."""
+    """The number of threads beside the machine's CPUs, and how long they were ready and had none; where the process may
+    not use all CPUs, it is pinned."""
     profile, cpus = context.profile, context.profile.environment.cpus
     if profile.threads <= cpus or cpus < (profile.environment.online or 0):
         return None
+    waited, took = profile.environment.run_queue_ms or 0.0, profile.environment.seconds * 1e3
     tried = context.gain_of(threads=cpus)
-    if tried is None or not tried.certain:
+    if tried is None or not (tried.certain or waited > LEAST * took):
         return None
     fewer = Treatment(threads=cpus)
     return Finding(
-        "oversubscribed", (), min(1.0, tried.middle / tried.before_ms),
-        f"{profile.threads} threads on {cpus} CPUs; ready and without a core for "
-        f"{profile.environment.run_queue_ms or 0:.0f} ms of {profile.environment.seconds * 1e3:.0f}",
+        "oversubscribed", (), min(1.0, max(tried.middle / tried.before_ms, waited / took / profile.threads)),
+        f"{profile.threads} threads on {cpus} CPUs; ready and without a core for {waited:.0f} ms of {took:.0f}",
         0.95, str(fewer), tried.gain_ms, treatments=(fewer,),
     )  # fmt: skip
 

@@ -42,12 +42,12 @@ def _one_cpu() -> Iterator[None]:
 
 
 def planted() -> Sample:
-    model, inputs = convolution(64, 64, 28, count=4)
+    model, inputs = convolution(64, 64, 56, count=2)
     return Sample(model, inputs, {"threads": 2}, around=_one_cpu)
 
 
 def healthy() -> Sample:
-    model, inputs = convolution(64, 64, 28, count=4)
+    model, inputs = convolution(64, 64, 56, count=2)
     return Sample(model, inputs, {"threads": 2})
 
 
