@@ -11,7 +11,14 @@ from bench.causes import row_of, slowdown, summary, verdict
 
 def run(*findings: tuple[str, float], wall: float = 2.0, **others: Any) -> dict[str, Any]:
     made = [(cause, share, (0.1, 0.2, 0.3), "evidence") for cause, share in findings]
-    known = {"findings": made, "wall ms": wall, "work": 1.0, "loads ms": [50.0, 5.0], "recorded": False}
+    known = {
+        "findings": made,
+        "wall ms": wall,
+        "call ms": wall,
+        "work": 1.0,
+        "loads ms": [50.0, 5.0],
+        "recorded": False,
+    }
     return {**known, "lost between calls": None, **others}
 
 
@@ -39,6 +46,9 @@ def test_what_slows() -> None:
     half = [run(wall=1.0, work=0.25)]
     assert slowdown("lanes", half, WELL) == pytest.approx(3.0), "four times as long for the same work"
     assert slowdown("cold", [run(**{"lost between calls": 0.3})], WELL) == 0.3
+    assert slowdown("foreign", [run(wall=1.0, **{"call ms": 3.0})], WELL) == 2.0, (
+        "on average, long gaps counted"
+    )
     assert slowdown("start", [run(**{"loads ms": [10.0, 1.0]})], WELL) == 1.0
 
 
