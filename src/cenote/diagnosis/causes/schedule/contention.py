@@ -23,7 +23,8 @@ def look(context: Context) -> Finding | None:
     if taken < TAKEN:
         return None
     native = profile.accounts.kernels + profile.accounts.waits + profile.accounts.driver
-    idle = profile.wall_ms * (1 - profile.accounts.kernels / native)  # of cores, while callers wait for them
+    # What cores idle while callers wait for them, and as much again as they are handed over.
+    idle = 2 * profile.wall_ms * (1 - profile.accounts.kernels / native)
     return Finding(
         "contention", (), lost / profile.wall_ms,
         f"{taken:.0%} of the time the model's {profile.threads} threads, which serve one caller at a time, work for "
