@@ -124,3 +124,21 @@ def test_what_selects_reads_no_more_than_it_writes() -> None:
     steps = [step for step in loaded.plan.describe().steps if step.node == "gather"]  # type: ignore[union-attr]
     assert sum(step.read_bytes for step in steps) < 1000, "of a table of 32000"
     assert all(step.read_bytes <= step.written_bytes for step in steps)
+
+
+def test_a_plan_of_any_size_shares_operations_too() -> None:
+    nodes = [
+        helper.make_node("ReduceMean", ["x"], ["y"], "mean", keepdims=1),
+        helper.make_node("Slice", ["x", "start", "end", "axis"], ["z"], "slice"),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 1 << 16])
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "yz"]
+    constants = {"start": np.array([8]), "end": np.array([1 << 15]), "axis": np.array([1])}
+    arrays = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], ends, arrays), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    loaded = cenote.load(model.SerializeToString(), threads=2, tune="off")
+    plan = loaded.plan_for({"x": (3, 1 << 16)}).describe()
+    assert sum(step.operations for step in plan.steps if step.node == "mean") > 0
+    assert all(step.read_bytes <= step.written_bytes for step in plan.steps if step.node == "slice")

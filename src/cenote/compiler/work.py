@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cenote.compiler.barriers import Extent, Work
-from cenote.core.sizes import plain
+from cenote.core.sizes import minimum, plain
 from cenote.core.types import TensorType
 from cenote.kernels.base import Call, Packed, View
 from cenote.ops.base import Op
@@ -50,9 +50,9 @@ def works_of(
     dtype = made[0].dtype.name
     moved = _moved(calls, inputs, outputs, temporaries)
     if op.selects:
-        moved = [(min(read, written), written) for read, written in moved]
+        moved = [(minimum(read, written), written) for read, written in moved]
     said = [plain(call.operations) for call in calls]
-    parts = said if any(said) else [read + written for read, written in moved]
+    parts = said if any(said) else [plain(read + written) for read, written in moved]
     works = []
     for call, part, (read, written) in zip(calls, parts, moved, strict=True):
         operations = total if len(calls) == 1 else total * part // max(1, sum(parts))
