@@ -131,7 +131,7 @@ def test_a_plan_of_any_size_shares_operations_too() -> None:
         helper.make_node("ReduceMean", ["x"], ["y"], "mean", keepdims=1),
         helper.make_node("Slice", ["x", "start", "end", "axis"], ["z"], "slice"),
     ]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 1 << 16])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "length"])
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "yz"]
     constants = {"start": np.array([8]), "end": np.array([1 << 15]), "axis": np.array([1])}
     arrays = [numpy_helper.from_array(array, name) for name, array in constants.items()]
