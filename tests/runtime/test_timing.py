@@ -7,7 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from cenote.runtime.timing import HEADER, NO_STEP, WORDS, Notes, Recorder, TimedProgram
+from cenote.kernels import driver_notes
+from cenote.runtime.timing import CPU_BITS, HEADER, NO_STEP, WORDS, Notes, Recorder, TimedProgram
 from tests.runtime.test_program import SIZE, chain
 
 X = np.arange(SIZE, dtype=np.float32)
@@ -121,3 +122,10 @@ def test_a_dropped_recorder_frees_its_log_only_when_no_worker_writes() -> None:
     deadline = time.monotonic() + 0.2
     while time.monotonic() < deadline:
         np.testing.assert_array_equal(program.run([X])[0], X + 4)
+
+
+def test_a_log_is_read_as_it_is_written() -> None:
+    """The runtime imports no kernels, so both sides name its form."""
+    assert (HEADER, WORDS) == (driver_notes.LOG_HEADER, driver_notes.NOTE_WORDS)
+    assert driver_notes.NOTE_HEADER == HEADER
+    assert (NO_STEP, CPU_BITS) == (driver_notes.NO_STEP, driver_notes.CPU_BITS)

@@ -15,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from cenote.core.types import Array
+from cenote.kernels.driver_modes import UNTOLD
 from cenote.profile.recording import Part
 from cenote.runtime.timing import NO_STEP, Call, Notes
-
-_UNTOLD = 2  # of a note's denormals
 
 
 class Stretch(NamedTuple):
@@ -126,7 +125,7 @@ def collect(calls: Sequence[Call], notes: Sequence[Notes], parts: Sequence[Part]
         moved += any(len(each) > 1 for each in cpus)
     told = any(bool((thread.cpu >= 0).any()) for thread in notes)
     wall = np.array([call.end - call.begin for call in calls], np.float64)
-    known = not any(bool((thread.denormals == _UNTOLD).any()) for thread in notes)
+    known = not any(bool((thread.denormals == UNTOLD).any()) for thread in notes)
     return Collected(
         wall, host, kernels, waits, driver, begins, moved if told else None, met if known else None
     )
