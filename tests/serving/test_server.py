@@ -236,11 +236,114 @@ def test_addresses_that_are_not_there(server: Server, path: str) -> None:
     assert server.post(path, b"{}") in ((404, {"error": "Not Found"}), (405, {"error": "Method Not Allowed"}))
 
 
-def test_an_id_that_no_answer_can_hold(server: Server) -> None:
-    """It was answered by 500, from the middle of the web framework."""
-    body = b'{"id": "\\ud800", "inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]}'
-    status, answer = server.post("v2/models/double/infer", body, Content_Type="application/json")
-    assert (status, "UTF-8" in answer["error"]) == (400, True)
+def _words(**others: Any) -> dict[str, Any]:
+    given = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
+    return {
+        "id": "7",
+        "inputs": [{**given, **{k: v for k, v in others.items() if k in given}}],
+        "outputs": [{"name": others.get("output", "y")}],
+        **{k: v for k, v in others.items() if k not in (*given, "output")},
+    }
+
+
+ODD = [
+    {"id": "\ud800"},  # half of a surrogate pair, which no answer can hold: these were answered by 500
+    {"name": "\ud800"},
+    {"output": "\udfff"},
+    {"datatype": "\ud800"},
+    {"shape": [True, 4]},
+    {"shape": [1.0, 4]},
+    {"data": [True, 2, 3, 4]},
+    {"datatype": "INT64", "data": [5, True, 1, 1]},
+    {"datatype": "INT64", "data": [5.0, 1, 1, 1]},
+    {"parameters": {"binary_data_output": "no"}},
+    {"parameters": {"binary_data_output": 1}},
+    {"parameters": [1]},
+    {"outputs": [{"name": "y", "parameters": {"binary_data": 1}}]},
+    {"outputs": ["y"]},
+    {"inputs": ["x"]},
+    {"id": 7},
+]
+
+
+@pytest.mark.parametrize("kind", ["application/octet-stream", "application/json"])
+def test_json_is_read_strictly(server: Server, kind: str) -> None:
+    def post(**others: Any) -> Any:
+        body = json.dumps(_words(**others)).encode()
+        return server.post("v2/models/double/infer", body, Content_Type=kind)
+
+    assert post()[1]["outputs"][0]["data"] == [2, 4, 6, 8]
+    for odd in ODD:
+        status, answer = post(**odd)
+        assert (status, bool(answer["error"])) == (400, True), odd
+    assert post(model_version="9")[0] == 404
+
+
+def test_larger_requests_than_the_server_takes(tmp_path: Path) -> None:
+    save_times(tmp_path / "double" / "model.onnx", 2)
+    command = f"-m cenote serve {tmp_path} --http-port 0 --grpc-port 0 --max-request 4000".split()
+    with running(*command) as server:
+        small, large = np.ones((50, 4), np.float32), np.ones((500, 4), np.float32)
+        for protocol, status in (("http", "413"), ("grpc", "RESOURCE_EXHAUSTED")):
+            client = Client(protocol, server)
+            with client.refused(status, status):
+                client.infer("double", large)
+            assert np.array_equal(client.infer("double", small), 2 * small)
+        with socket.create_connection(("127.0.0.1", server.http), timeout=SECONDS) as connection:
+            connection.sendall(
+                b"POST /v2/models/double/infer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+            )
+            for _ in range(5):  # without a length, and without an end
+                connection.sendall(b"3e8\r\n" + b" " * 1000 + b"\r\n")
+            assert b" 413 " in connection.recv(65536)
+
+
+def test_malformed_messages_of_grpc(server: Server) -> None:
+    """Random bytes, and fields that contradict each other, are errors of the client; the server goes on."""
+    import grpc
+    from tritonclient.grpc import service_pb2
+
+    random = np.random.default_rng(0)
+    request = service_pb2.ModelInferRequest(model_name="double", id="7")
+    request.inputs.add(name="x", datatype="FP32", shape=[1, 4])
+    request.raw_input_contents.append(X[:1].tobytes())
+    whole = request.SerializeToString()
+    messages = [whole[:n] for n in range(len(whole))]
+    for _ in range(200):
+        damaged = bytearray(whole)
+        for at in random.integers(0, len(whole), 3):
+            damaged[at] = random.integers(256)
+        messages.append(bytes(damaged))
+    for change in (
+        {"shape": [-1, 4]},
+        {"shape": [2**62, 2**62]},
+        {"datatype": "FP64"},
+        {"datatype": "FP8"},
+        {"name": ""},
+    ):
+        odd = service_pb2.ModelInferRequest()
+        odd.CopyFrom(request)
+        for field, value in change.items():
+            if field == "shape":
+                del odd.inputs[0].shape[:]
+                odd.inputs[0].shape.extend(value)
+            else:
+                setattr(odd.inputs[0], field, value)
+        messages.append(odd.SerializeToString())
+    twice = service_pb2.ModelInferRequest()
+    twice.CopyFrom(request)
+    twice.raw_input_contents.append(b"1234")  # contents of no input
+    messages.append(twice.SerializeToString())
+    refused = []
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        for message in messages:
+            try:
+                call(message, timeout=SECONDS)
+            except grpc.RpcError as error:
+                refused.append((error.code().name, error.details()))
+        assert {name for name, _ in refused} == {"INVALID_ARGUMENT", "NOT_FOUND"}, refused
+        assert call(whole, timeout=SECONDS)
 
 
 def test_overload_is_refused_and_what_was_accepted_is_answered(gated: Server, tmp_path: Path) -> None:

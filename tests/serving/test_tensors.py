@@ -62,11 +62,11 @@ def test_strings(texts: list[str]) -> None:
         ("FP32", [1], {"data": {"a": 1}}, "cannot be read"),
         ("FP32", [1], {"data": [1e39]}, "too large"),
         ("FP32", [2], {"data": [[1], [2, 3]]}, "cannot be read"),
-        ("INT64", [1], {"data": [1.5]}, "float64"),
+        ("INT64", [1], {"data": [1.5]}, "holds float"),
         ("INT8", [1], {"data": [128]}, "not from -128 to 127"),
         ("UINT8", [1], {"data": [-1]}, "not from 0 to 255"),
         ("INT64", [1], {"data": [2**70]}, "cannot be read"),
-        ("BOOL", [1], {"data": [1]}, "int64"),
+        ("BOOL", [1], {"data": [1]}, "holds int"),
         ("BYTES", [1], {"raw": b"\x05\0\0\0abc"}, "ends behind the data"),
         ("BYTES", [1], {"raw": b"\x05\0"}, "cannot be read"),
         ("BYTES", [1], {"raw": b"\x01\0\0\0\xff"}, "cannot be read"),
@@ -88,3 +88,17 @@ def test_any_byte_but_zero_is_true() -> None:
     found = array_of("b", "BOOL", [4], raw=bytes([0, 1, 2, 255]))
     assert found.dtype == np.bool_
     assert found.view(np.uint8).tolist() == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("datatype", NUMERIC)
+def test_no_value_of_json_changes_its_kind(datatype: str) -> None:
+    """NumPy joins kinds: `[5, True]` was read as two integers, `[True, 1]` as two floats."""
+    good: dict[str, list[Any]] = {"b": [True], "i": [5], "u": [5], "f": [5, 0.5]}
+    taken = good[DATATYPES[datatype].kind]
+    for odd in (True, 5, 0.5, "5", None, [5], {}):
+        data = [*taken, odd]
+        if any(type(odd) is type(each) for each in taken):
+            assert array_of("x", datatype, [len(data)], data=data).tolist() == data
+        else:
+            with pytest.raises(InputError, match="cannot be read"):
+                array_of("x", datatype, [len(data)], data=data)

@@ -48,15 +48,14 @@ def serve(
     max_queue: Annotated[
         int, typer.Option("--max-queue", min=1, help="Requests per model that may wait; others get 503.")
     ] = 128,
+    max_request: Annotated[
+        int, typer.Option("--max-request", min=1, max=2**31 - 1, help="Bytes of a body; larger ones get 413.")
+    ] = 2**31 - 1,
 ) -> None:
     """Serve the models of a folder over HTTP and gRPC, by the Open Inference Protocol (KServe v2, Triton).
 
-    Ends at SIGTERM or Ctrl-C, when the requests that it has accepted are answered. Takes pip install 'cenote[kserve]'.
+    Ends at SIGTERM or Ctrl-C, when what it has accepted is answered. Needs pip install 'cenote\\[kserve]'.
     """
-
-    def started(http: int, grpc: int) -> None:
-        say(f"serving {folder}: http://{host}:{http}, gRPC {host}:{grpc}")
-
     cenote.serving.serve(
         folder,
         host=host,
@@ -66,5 +65,6 @@ def serve(
         max_batch=max_batch,
         max_delay=max_delay,
         max_queue=max_queue,
-        started=started,
+        max_request=max_request,
+        started=lambda http, grpc: say(f"serving {folder}: http://{host}:{http}, gRPC {host}:{grpc}"),
     )

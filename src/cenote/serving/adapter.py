@@ -76,8 +76,6 @@ class CenoteModel(kserve.Model):  # type: ignore[misc]
         """Answers one request of the Open Inference Protocol."""
         if not isinstance(payload, InferRequest):
             raise InvalidInput(f"use version 2 of the protocol: POST v2/models/{self.name}/infer")
-        if payload.id and not _is_text(payload.id):
-            raise InvalidInput("the request's id is no text that UTF-8 can hold")
         served = self._served
         if payload.model_version not in (None, "", served.found.version):
             raise NotFound(not_loaded(self.name, payload.model_version))
@@ -100,11 +98,6 @@ class CenoteModel(kserve.Model):  # type: ignore[misc]
     def get_output_types(self) -> list[dict[str, Any]]:
         """What metadata says of the outputs."""
         return [described(each) for each in getattr(self._served.batcher.model, "declared_outputs", ())]
-
-
-def _is_text(words: str) -> bool:
-    """False for halves of a surrogate pair, which JSON may name and no answer can hold."""
-    return not any("\ud800" <= each <= "\udfff" for each in words)
 
 
 def _check(tensor: Any) -> None:
@@ -182,9 +175,8 @@ class Plane(DataPlane):  # type: ignore[misc]
         return {**found, "versions": [model._served.found.version]}
 
     def decode(self, body: Any, headers: Any, protocol_version: str = "", model_name: str = "") -> Any:
-        """A request's parts. Binary tensors stay bytes: kserve's own way makes a list of numbers of each."""
-        if not isinstance(body, bytes):
-            return super().decode(body, headers, protocol_version, model_name)
+        """A request's parts. Binary tensors stay bytes: kserve's own way makes a list of numbers of each. `network`
+        sees to it that every body comes as bytes, else pydantic would turn booleans and floats into whole numbers."""
         try:
             return _request(body, headers.get(_LENGTH), model_name), {}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -195,13 +187,13 @@ def _request(body: bytes, json_length: str | None, model: str) -> InferRequest:
     at = len(body) if json_length is None else int(json_length)
     if not 0 <= at <= len(body):
         raise ValueError(f"{_LENGTH} is {at}, the body has {len(body)} bytes")
-    words = orjson.loads(body[:at])
+    words = _of_kind(orjson.loads(body[:at]), dict)
     inputs = []
-    for each in words["inputs"]:
-        parameters = _of_kind(each.get("parameters") or {}, dict)
-        name = _of_kind(each["name"], str)
-        one = InferInput(name, each["shape"], each["datatype"], each.get("data"), parameters)
-        if (size := parameters.get("binary_data_size")) is not None:
+    for each in _of_kind(words["inputs"], list):
+        one = InferInput(
+            _of_kind(each["name"], str), each["shape"], each["datatype"], each.get("data"), _parameters(each)
+        )
+        if (size := one.parameters.get("binary_data_size")) is not None:
             if type(size) is not int or not 0 <= size <= len(body) - at:
                 raise ValueError(
                     f"binary_data_size of '{one.name}' is {size}, {len(body) - at} bytes are left"
@@ -212,12 +204,22 @@ def _request(body: bytes, json_length: str | None, model: str) -> InferRequest:
     if at != len(body):
         raise ValueError(f"{len(body) - at} bytes are left over")
     asked = [
-        RequestedOutput(_of_kind(each["name"], str), _of_kind(each.get("parameters") or {}, dict))
-        for each in words.get("outputs") or ()
+        RequestedOutput(_of_kind(each["name"], str), _parameters(each)) for each in words.get("outputs") or ()
     ]
-    parameters = _of_kind(words.get("parameters") or {}, dict)
-    identity = _of_kind(words.get("id") or "", str)
-    return InferRequest(model, inputs, identity, parameters=parameters, request_outputs=asked or None)
+    identity, version = (_of_kind(words.get(name) or "", str) for name in ("id", "model_version"))
+    parameters = _parameters(words)
+    return InferRequest(
+        model, inputs, identity, parameters=parameters, request_outputs=asked or None, model_version=version
+    )
+
+
+def _parameters(words: Any) -> dict[str, Any]:
+    """The parameters of a request, an input or an output; what the protocol has as a boolean is one."""
+    found: dict[str, Any] = _of_kind(words.get("parameters") or {}, dict)
+    for name in ("binary_data", "binary_data_output"):
+        if name in found:
+            _of_kind(found[name], bool)
+    return found
 
 
 def _of_kind(value: Any, kind: type) -> Any:

@@ -36,8 +36,10 @@ class _Server(uvicorn.Server):  # type: ignore[misc]
 class _Rest(RESTServer):  # type: ignore[misc]
     """kserve's HTTP routes, without a line of log for each request."""
 
+    max_request: int
+
     def _add_middlewares(self, app: Any) -> None:
-        app.add_middleware(_Front, plane=self.dataplane)
+        app.add_middleware(_Front, plane=self.dataplane, max_request=self.max_request)
 
     def _add_exception_handlers(self, app: Any) -> None:
         super()._add_exception_handlers(app)
@@ -62,11 +64,12 @@ def _told(problem: str, status: int) -> JSONResponse:
 
 
 class _Front:
-    """Takes the version out of v2/models/NAME/versions/VERSION/…, which kserve refuses, if it is the one served; says
-    of compressed bodies that they are not read."""
+    """Refuses bodies that are too large or compressed. Takes the version out of v2/models/NAME/versions/VERSION/…, if
+    it is the one served: kserve refuses it. Names the bodies of requests bytes, so that one reader (`adapter`) reads
+    them all."""
 
-    def __init__(self, app: Any, plane: Plane) -> None:
-        self.app, self.plane = app, plane
+    def __init__(self, app: Any, plane: Plane, max_request: int) -> None:
+        self.app, self.plane, self.max_request = app, plane, max_request
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         words = scope.get("path", "").split("/")
@@ -74,14 +77,39 @@ class _Front:
             if self.plane.served(words[3], words[5]) is None:
                 await _told(not_loaded(words[3], words[5]), 404)(scope, receive, send)
                 return
-            path = "/".join([*words[:4], *words[6:]])
+            del words[4:6]
+            path = "/".join(words)
             scope = {**scope, "path": path, "raw_path": path.encode()}
-        coding = dict(scope.get("headers", ())).get(b"content-encoding", b"identity").decode("latin-1")
+        headers = dict(scope.get("headers", ()))
+        if int(headers.get(b"content-length", 0)) > self.max_request:
+            await _told(self._too_large(), 413)(scope, receive, send)
+            return
+        coding = headers.get(b"content-encoding", b"identity").decode("latin-1")
         if coding.lower() not in ("", "identity"):
             problem = f"Content-Encoding: {shown(coding)} is not supported; send the body as it is"
             await _told(problem, 415)(scope, receive, send)
             return
-        await self.app(scope, receive, send)
+        if words[1:3] == ["v2", "models"] and words[4:] == ["infer"]:
+            headers[b"content-type"] = b"application/octet-stream"
+            scope = {**scope, "headers": list(headers.items())}
+        await self.app(scope, self._counted(receive), send)
+
+    def _counted(self, receive: Any) -> Any:
+        """`receive`, which refuses a body sent in pieces (chunked) once it is too large."""
+        taken = 0
+
+        async def counted() -> Any:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > self.max_request:
+                raise HTTPException(413, self._too_large())
+            return message
+
+        return counted
+
+    def _too_large(self) -> str:
+        return f"the request's body is larger than {self.max_request} bytes (--max-request)"
 
 
 def _quiet(record: logging.LogRecord) -> bool:
@@ -91,15 +119,22 @@ def _quiet(record: logging.LogRecord) -> bool:
 
 
 async def _until_signal(
-    repository: Repository, host: str, http: socket.socket, grpc_port: int, grace: float, started: Any
+    repository: Repository,
+    host: str,
+    http: socket.socket,
+    grpc_port: int,
+    max_request: int,
+    grace: float,
+    started: Any,
 ) -> None:
     registry = Registry(repository)
     plane, extension = Plane(registry), Extension(registry)
     rest = _Rest(f"{kserve.model_server.__name__}:app", plane, extension, 0, grace_period=int(grace))
+    rest.max_request = max_request
     rest.config.access_log = False
     rest.create_application()
     web = _Server(rest.config)
-    remote, grpc_port = grpc_server(plane, extension, host, grpc_port)
+    remote, grpc_port = grpc_server(plane, extension, host, grpc_port, max_request)
     ended = asyncio.Event()
 
     def end() -> None:
@@ -127,6 +162,7 @@ def run(
     host: str,
     http_port: int,
     grpc_port: int,
+    max_request: int,
     grace: float,
     started: Callable[[int, int], None],
 ) -> None:
@@ -144,7 +180,7 @@ def run(
                 http.bind((host, http_port))
             except OSError as error:
                 raise OSError(f"port {http_port} of {host} cannot be opened: {error.strerror}") from error
-            asyncio.run(_until_signal(repository, host, http, grpc_port, grace, started))
+            asyncio.run(_until_signal(repository, host, http, grpc_port, max_request, grace, started))
     finally:
         REGISTRY.unregister(metrics)
         logging.getLogger("kserve").removeFilter(_quiet)

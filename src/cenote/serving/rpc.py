@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
+from kserve.errors import InvalidInput
 from kserve.protocol.grpc import grpc_predict_v2_pb2 as messages
 from kserve.protocol.grpc.interceptors import ExceptionToStatusInterceptor
 from kserve.protocol.grpc.servicer import InferenceServicer
@@ -14,14 +16,15 @@ from kserve.protocol.grpc.servicer import InferenceServicer
 from cenote.serving.adapter import Extension, NotFound, Plane, not_loaded
 
 _SERVICE = "GRPCInferenceService"
-_LARGEST_MESSAGE = 2**31 - 1  # bytes, as Triton's; kserve's own 8 MiB are 13 pictures of 3x224x224 floats
 
 
-def grpc_server(plane: Plane, extension: Extension, host: str, port: int) -> tuple[Any, int]:
+def grpc_server(
+    plane: Plane, extension: Extension, host: str, port: int, max_request: int
+) -> tuple[Any, int]:
     """A server that has not started, and its port. Raises OSError for a port that cannot be opened."""
     options = [
-        ("grpc.max_send_message_length", _LARGEST_MESSAGE),
-        ("grpc.max_receive_message_length", _LARGEST_MESSAGE),
+        ("grpc.max_send_message_length", -1),  # kserve's own 8 MiB are 13 pictures of 3x224x224 floats
+        ("grpc.max_receive_message_length", max_request),
         ("grpc.so_reuseport", 0),  # else a second server shares the port without a word
     ]
     server = grpc.aio.server(interceptors=(ExceptionToStatusInterceptor(),), options=options)
@@ -55,13 +58,20 @@ class _Servicer(InferenceServicer):  # type: ignore[misc]
 def _handler(servicer: InferenceServicer, method: Any) -> Any:
     request = getattr(messages, method.input_type.name)
     response = getattr(messages, method.output_type.name)
-    return grpc.unary_unary_rpc_method_handler(
-        getattr(servicer, method.name),
-        request_deserializer=_with_name(request)
-        if method.name.startswith("Repository")
-        else request.FromString,
-        response_serializer=response.SerializeToString,
-    )
+    read = _with_name(request) if method.name.startswith("Repository") else request.FromString
+    answer = getattr(servicer, method.name)
+
+    async def called(content: bytes, context: Any) -> Any:
+        try:
+            message = read(content)
+        except (
+            DecodeError,
+            UnicodeDecodeError,
+        ) as error:  # gRPC's own answer would be UNKNOWN, with a traceback
+            raise InvalidInput(f"the message is malformed: {error}") from error
+        return await answer(message, context)
+
+    return grpc.unary_unary_rpc_method_handler(called, response_serializer=response.SerializeToString)
 
 
 def _with_name(kind: Any) -> Callable[[bytes], Any]:

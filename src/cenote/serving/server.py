@@ -14,6 +14,8 @@ from cenote.core.locks import importing
 from cenote.serving.batcher import Runs
 from cenote.serving.repository import Repository
 
+LARGEST_REQUEST = 2**31 - 1  # bytes: what gRPC can count, and Triton's default
+
 
 def serve(
     folder: str | os.PathLike[str],
@@ -25,6 +27,7 @@ def serve(
     max_batch: int = 1,
     max_delay: float = 0.0,
     max_queue: int = 128,
+    max_request: int = LARGEST_REQUEST,
     grace: float = 30.0,
     load: Callable[[Path], Runs] | None = None,
     started: Callable[[int, int], None] = lambda http, grpc: None,
@@ -34,6 +37,8 @@ def serve(
     host: address to listen on; by default this machine only, "0.0.0.0" for every network (there is no authentication).
     http_port, grpc_port: 0 lets the system choose; `started` is called with both ports when they are open.
     workers, max_batch, max_delay, max_queue, load: as of `Repository`.
+    max_request: bytes of a request's body, at most 2 GiB - 1; larger ones get 413 (gRPC:
+        RESOURCE_EXHAUSTED).
     grace: seconds that a request may go on for after the signal. New ones are refused then; a second signal ends the
         waiting.
 
@@ -43,12 +48,14 @@ def serve(
     for name, port in (("http_port", http_port), ("grpc_port", grpc_port)):
         if not 0 <= port <= 65535:
             raise ArgumentError(f"{name}: {port} is not from 0 to 65535")
+    if not 1 <= max_request <= LARGEST_REQUEST:
+        raise ArgumentError(f"max_request: {max_request} is not from 1 to {LARGEST_REQUEST}")
     network = _network()
     options = {"workers": workers, "max_batch": max_batch, "max_delay": max_delay, "max_queue": max_queue}
     repository = Repository(folder, load=load, **options)  # type: ignore[arg-type]
     try:
         repository.load_all()
-        network.run(repository, host, http_port, grpc_port, grace, started)
+        network.run(repository, host, http_port, grpc_port, max_request, grace, started)
     finally:
         repository.close()
 

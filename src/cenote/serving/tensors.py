@@ -19,8 +19,8 @@ DATATYPES: dict[str, np.dtype[Any]] = {
     "BYTES": np.dtype(object),
 }
 _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
-# What JSON's numbers, as NumPy reads them, may become: nothing changes its kind in silence.
-_KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf"}
+# Types of JSON's values that each kind of datatype takes: no number changes its kind, a boolean is not a number.
+_KINDS: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
 
 
 def described(declared: Declared) -> dict[str, Any]:
@@ -60,23 +60,19 @@ def array_of(name: str, datatype: str, shape: list[int], data: Any = None, raw: 
 
 
 def _numbers(data: Any, dtype: np.dtype[Any]) -> Array:
-    numbers = np.asarray(data).reshape(-1)
-    if not numbers.size:
-        return np.empty(0, dtype)
-    kinds = _KINDS[dtype.kind]
-    if dtype.kind in "iu" and numbers.dtype.kind in "fO":  # NumPy makes floats of [1, 2**63]
-        exact = np.array(data, object).reshape(-1)
-        if all(type(number) is int for number in exact):
-            numbers, kinds = exact, "O"
-    if numbers.dtype.kind not in kinds:
-        raise ValueError(f"its numbers are {numbers.dtype}")
-    if dtype.kind in "iu":
+    numbers = np.array(data, object).reshape(
+        -1
+    )  # NumPy's own choice makes floats of [1, 2**63], integers of [5, True]
+    foreign = set(map(type, numbers)) - _KINDS[dtype.kind]
+    if foreign:
+        raise ValueError(f"its data holds {', '.join(sorted(each.__name__ for each in foreign))}")
+    if dtype.kind in "iu" and numbers.size:
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-        if int(numbers.min()) < low or int(numbers.max()) > high:
+        if min(numbers) < low or max(numbers) > high:
             raise ValueError(f"a number is not from {low} to {high}")
     with np.errstate(over="ignore"):
         array = numbers.astype(dtype)
-    if dtype.kind == "f" and numbers.dtype.kind == "f" and (np.isinf(array) & np.isfinite(numbers)).any():
+    if dtype.kind == "f" and any(map(math.isfinite, numbers[np.isinf(array)])):
         raise ValueError("a number is too large")
     return array
 
