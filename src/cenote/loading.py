@@ -26,8 +26,7 @@ from cenote.core.options import Denormals, Precision, Tune, Weights
 from cenote.core.packages import MissingPackageError
 from cenote.model import Again, Model
 from cenote.planned import Interface
-from cenote.plans import fingerprint
-from cenote.plans.cache import CacheEntry, cache_entry_of
+from cenote.plans.cache import CacheEntry, cache_entry_of, content_of
 from cenote.plans.format import is_plan_at, is_plan_file
 from cenote.runtime.bounds import without_bounds
 from cenote.runtime.threads import resolve_threads
@@ -182,7 +181,7 @@ def load_again(source: Any, content: str, ways: Mapping[str, Any], treated: Trea
 
     Raises ModelError where the file has changed since, and as `load`.
     """
-    if content and os.path.isfile(path := main_file(source)) and fingerprint.of_file(path) != content:
+    if content and content_of(main_file(source)) not in (None, content):
         raise ModelError(f"{source} has changed since the model was pickled; load it, and pickle that")
     return _load(source, dict(ways), treated)
 

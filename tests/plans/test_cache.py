@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import pickle
 import subprocess
 import sys
 import warnings
@@ -75,6 +76,37 @@ def test_name_and_date_do_not_matter_but_the_content_does(tmp_path: Path, plans:
     model = cenote.load(path)
     assert not from_cache(model)
     assert not np.array_equal(model(picture()), first)
+
+
+def test_folders_of_pairs_are_kept_by_the_content_of_their_files(
+    tmp_path: Path, plans: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    x = np.arange(48, dtype=np.float32).reshape(1, 4, 4, 3)
+
+    def run(folder: Path) -> tuple[bool, Any]:
+        caplog.clear()
+        with caplog.at_level("INFO", "cenote"):
+            found = cenote.load(folder)(x)
+        return "from the cache" in caplog.text, found
+
+    for name in ("m", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "3_config.bat").write_text("CONV2D\n1\n3\n1\n1\nSAME\n1\n1\nNHWC\n")
+        (tmp_path / name / "3_values.bat").write_text("1\n2\n3\n")
+    missed, first = run(tmp_path / "m")
+    hit, second = run(tmp_path / "other")
+    assert (missed, hit) == (False, True)
+    assert np.array_equal(first, second)
+    np.testing.assert_allclose(first[..., 0], x @ [1, 2, 3])
+    model = cenote.load(tmp_path / "m")
+    sent = pickle.dumps(model)
+    assert np.array_equal(pickle.loads(sent)(x), first)
+    (tmp_path / "m" / "3_values.bat").write_text("1\n2\n4\n")
+    hit, third = run(tmp_path / "m")
+    assert not hit
+    np.testing.assert_allclose(third[..., 0], x @ [1, 2, 4])
+    with pytest.raises(cenote.ModelError, match="has changed since the model was pickled"):
+        pickle.loads(sent)
 
 
 def test_options_have_plans_of_their_own(

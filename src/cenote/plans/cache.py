@@ -143,7 +143,7 @@ class CacheEntry:
 
     def is_of(self, source: object) -> bool:
         """Is the model still what it was?"""
-        return _content(source) == self.content and self._holds(self.external)
+        return content_of(source) == self.content and self._holds(self.external)
 
     def _holds(self, external: Mapping[str, str] | None) -> bool:
         """Do the files with the weights have the content that the plan was made from?"""
@@ -170,19 +170,21 @@ def _plans() -> contextlib.AbstractContextManager[PrivateFolder | None]:
 
 def cache_entry_of(source: object, options: Mapping[str, str]) -> CacheEntry | None:
     """The entry of a model given by its path or its bytes; None for others, and for a file that is not readable."""
-    content = _content(source)
+    content = content_of(source)
     if content is None:
         return None
     return CacheEntry(content, None if isinstance(source, bytes) else Path(str(source)).parent, options)
 
 
-def _content(source: object) -> str | None:
-    """Digest of a model's content; None for one that is neither bytes nor a file that can be read."""
+def content_of(source: object) -> str | None:
+    """Digest of a model's content; None for what is neither bytes nor files that can be read."""
     if isinstance(source, bytes):
         return fingerprint.of_bytes(source)
     if not isinstance(source, str | os.PathLike):
         return None
     try:
+        if os.path.isdir(source):
+            return fingerprint.of_pairs(source) or None
         return fingerprint.of_file(source)
     except (OSError, ValueError):
         return None  # the front end says what is wrong

@@ -58,6 +58,13 @@ def of_file(path: str | os.PathLike[str]) -> str:
         os.close(handle)
 
 
+def of_pairs(folder: str | os.PathLike[str]) -> str:
+    """Digest of the names and contents of a folder's `.bat` files, empty where there are none. Raises OSError."""
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".bat"))
+    parts = [f"{name}\0{of_file(os.path.join(folder, name))}" for name in names]
+    return of_bytes("\0".join(parts).encode("utf-8", "surrogateescape")) if parts else ""
+
+
 def _joined(nbytes: int, piece: Callable[[int], bytes]) -> str:
     """Digest of the pieces' digests: SHA-256 runs at 1 to 1.6 GB/s a core, without the GIL."""
     count = -(-nbytes // _CHUNK)
