@@ -1,13 +1,13 @@
-"""The functions of cenote.functional for PyTorch, differentiable: the same names and arguments, on CPU tensors.
+"""The pools of cenote.functional for PyTorch, differentiable: the same names and arguments, on CPU tensors.
 
     import cenote.torch as F
 
     y = F.max_pool2d(x, 2)      # x.requires_grad
     y.sum().backward()
 
-Needs PyTorch: `pip install torch`, or Cenote's extra `torch`. Max pools keep their indices, the others their input, for
-the gradient. Second derivatives are not available: asking for them raises PyTorch's error. Indices and
-`pool_output_shape` have none.
+Other functions have no gradient: call those of cenote.functional, which take tensors too. Needs PyTorch: `pip install
+torch`, or Cenote's extra `torch`. Max pools keep their indices, the others their input, for the gradient. Second
+derivatives are not available: asking for them raises PyTorch's error. Indices and `pool_output_shape` have none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,114 @@ except ImportError as error:  # an optional package
 from cenote import functional
 
 if TYPE_CHECKING:
-    from cenote.functional import *  # noqa: F403  # what is made below has the types of these
+    from cenote.functional import (  # the types of the functions that are made below
+        adaptive_avg_pool1d as adaptive_avg_pool1d,
+    )
+    from cenote.functional import (
+        adaptive_avg_pool2d as adaptive_avg_pool2d,
+    )
+    from cenote.functional import (
+        adaptive_avg_pool3d as adaptive_avg_pool3d,
+    )
+    from cenote.functional import (
+        adaptive_max_pool1d as adaptive_max_pool1d,
+    )
+    from cenote.functional import (
+        adaptive_max_pool2d as adaptive_max_pool2d,
+    )
+    from cenote.functional import (
+        adaptive_max_pool3d as adaptive_max_pool3d,
+    )
+    from cenote.functional import (
+        avg_pool1d as avg_pool1d,
+    )
+    from cenote.functional import (
+        avg_pool2d as avg_pool2d,
+    )
+    from cenote.functional import (
+        avg_pool3d as avg_pool3d,
+    )
+    from cenote.functional import (
+        blur_pool as blur_pool,
+    )
+    from cenote.functional import (
+        dilation as dilation,
+    )
+    from cenote.functional import (
+        erosion as erosion,
+    )
+    from cenote.functional import (
+        fractional_max_pool2d as fractional_max_pool2d,
+    )
+    from cenote.functional import (
+        fractional_max_pool3d as fractional_max_pool3d,
+    )
+    from cenote.functional import (
+        gem_pool as gem_pool,
+    )
+    from cenote.functional import (
+        global_avg_pool as global_avg_pool,
+    )
+    from cenote.functional import (
+        global_lp_pool as global_lp_pool,
+    )
+    from cenote.functional import (
+        global_max_pool as global_max_pool,
+    )
+    from cenote.functional import (
+        lp_pool1d as lp_pool1d,
+    )
+    from cenote.functional import (
+        lp_pool2d as lp_pool2d,
+    )
+    from cenote.functional import (
+        lp_pool3d as lp_pool3d,
+    )
+    from cenote.functional import (
+        max_pool1d as max_pool1d,
+    )
+    from cenote.functional import (
+        max_pool2d as max_pool2d,
+    )
+    from cenote.functional import (
+        max_pool3d as max_pool3d,
+    )
+    from cenote.functional import (
+        max_unpool1d as max_unpool1d,
+    )
+    from cenote.functional import (
+        max_unpool2d as max_unpool2d,
+    )
+    from cenote.functional import (
+        max_unpool3d as max_unpool3d,
+    )
+    from cenote.functional import (
+        median_pool as median_pool,
+    )
+    from cenote.functional import (
+        min_pool as min_pool,
+    )
+    from cenote.functional import (
+        pool_output_shape as pool_output_shape,
+    )
+    from cenote.functional import (
+        ps_roi_pool as ps_roi_pool,
+    )
+    from cenote.functional import (
+        roi_align as roi_align,
+    )
+    from cenote.functional import (
+        roi_pool as roi_pool,
+    )
+    from cenote.functional import (
+        soft_pool as soft_pool,
+    )
+    from cenote.functional import (
+        spatial_pyramid_pool as spatial_pyramid_pool,
+    )
+    from cenote.functional import (
+        stochastic_pool as stochastic_pool,
+    )
 
 Function = Callable[..., Any]
 
@@ -112,3 +219,12 @@ globals().update({name: _differentiable(name) for name in _NAMES})
 pool_output_shape = functional.pool_output_shape
 
 __all__ = [*_NAMES, "pool_output_shape"]
+
+if not TYPE_CHECKING:  # a type checker would take every name for one that is there
+
+    def __getattr__(name: str) -> Any:
+        if name in functional.__all__:
+            raise AttributeError(
+                f"cenote.torch has no {name}: it has no gradient; call cenote.functional.{name}"
+            )
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -284,6 +286,26 @@ def test_pytorch_agrees(name: str, args: Any, shape: Any) -> None:
 
 def _called(function: Any, args: Any, kwargs: Any, x: Any) -> Any:
     return function(x, *args, **kwargs)
+
+
+def test_what_cenote_torch_offers_is_what_type_checkers_are_told() -> None:
+    """The pages said that every function has a gradient there, and so did the types."""
+    pytest.importorskip("torch")
+    functions = pytest.importorskip("cenote.torch")
+    tree = ast.parse(Path(functions.__file__).read_text(encoding="utf-8"))
+    told = [
+        alias.name
+        for branch in tree.body
+        if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
+        for statement in branch.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    ]
+    assert sorted(told) == sorted(functions.__all__)
+    with pytest.raises(AttributeError, match=r"no relu: it has no gradient; call cenote\.functional\.relu"):
+        _ = functions.relu
+    with pytest.raises(AttributeError, match="no attribute 'relux'"):
+        _ = functions.relux
 
 
 def test_autograd() -> None:
