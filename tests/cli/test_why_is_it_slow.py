@@ -15,7 +15,7 @@ from tests.cli.conftest import Command
 from tests.profile.test_data import ROOFS
 
 PAGE = Path(__file__).parents[2] / "docs" / "why_is_it_slow.md"
-BLOCK = re.compile(r"^```(python)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cenote_command: Command) -> None:
@@ -27,7 +27,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cenote_comman
     namespace: dict[str, Any] = {}
     commands = []
     for language, content in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
-        if language:
+        if language == "python":
             exec(content, namespace)
             continue
         for line in content.splitlines():
