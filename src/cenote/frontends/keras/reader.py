@@ -55,7 +55,9 @@ def _shape(config: Mapping[str, Any]) -> tuple[Dimension, ...] | None:
     found = config.get("batch_shape", config.get("batch_input_shape", config.get("build_input_shape")))
     if found is None:
         return None
-    if not isinstance(found, list) or not all(each is None or type(each) is int for each in found):
+    if not isinstance(found, list) or not all(
+        each is None or (type(each) is int and each >= 0) for each in found
+    ):
         raise ModelError(f"the input's shape is {found!r:.80}")
     return tuple(found)
 
