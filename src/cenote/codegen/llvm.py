@@ -17,14 +17,20 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol
 
-from llvmlite import binding as llvm
-
 from cenote.codegen import cache as object_cache
 from cenote.codegen.builder import MOVES_ADDRESSES
 from cenote.codegen.loader import keep_for_good
 from cenote.core.errors import CodegenError
 from cenote.core.locks import LLVM
 from cenote.core.target import Target
+
+try:
+    from llvmlite import binding as llvm
+except OSError as error:
+    raise CodegenError(
+        "LLVM cannot be loaded: a limit of address space (ulimit -v) is below its 200 MB, or the installation of "
+        f"llvmlite is damaged ({error})"
+    ) from error
 
 # LLVM's plain tuning keeps more in registers than the level's own: the AVX-512 kernels of five networks spill 744
 # vectors against 1147 (tuned for Sapphire Rapids 1085, for Zen 4 2396). Those for AVX2 spill 1096 with the level's
