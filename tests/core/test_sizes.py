@@ -1,5 +1,6 @@
 """Sizes behave like the ints that they stand for, and what was recorded holds for the other sizes that it accepts."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "==": lambda a, b: a + 1 if a == b else b,
     "ceil": lambda a, b: -(-a // 3) + b,
     "floor of a quotient": lambda a, b: (a * 1.5 + b).__floor__(),
+    "floor of a ratio": lambda a, b: math.floor(a / b * 4) if b != 0 else a,
 }
 PROGRAMS = st.lists(
     st.tuples(st.sampled_from(sorted(OPERATIONS)), st.integers(0, 7), st.integers(0, 7)),
@@ -58,6 +60,21 @@ def test_formulas_hold_for_the_sizes_that_they_accept(
             continue
         expected = [e for e, value in zip(run(program, sizes), values, strict=True) if is_size(value)]
         assert found[0] == expected
+
+
+@pytest.mark.parametrize(
+    "form", [lambda h: h * 2, lambda h: h + 4, lambda h: h - 2, lambda h: h * h, lambda h: 2]
+)
+def test_a_ratio_of_sizes_is_the_same_at_other_sizes(form: Callable[[Any], Any]) -> None:
+    """The text of `h / (2 * h)` was once `h / 2 * h`."""
+    trace = Trace()
+    h = trace.dimension(64)
+    ratios = [h / form(h), form(h) / h, (h + 1) / form(h), (h + 0.5) - form(h), 1.5 / form(h) - (h + 2)]
+    formulas = Formulas.compile(trace.source([code_of(ratio) for ratio in ratios], ()), trace.objects)
+    for size in (64, 7, 100):
+        x = form(size)
+        expected = [size / x, x / size, (size + 1) / x, (size + 0.5) - x, 1.5 / x - (size + 2)]
+        assert formulas.numbers((size,)) == (expected, [])
 
 
 def test_what_takes_a_number_narrows_what_holds() -> None:

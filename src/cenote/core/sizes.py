@@ -239,7 +239,7 @@ class Real(Formula):
             return NotImplemented
         first, second = (other, self) if turned else (self, other)
         value = _COMPUTE[operation](at_hand(first), at_hand(second))
-        code = f"({code_of(first)} {operation} {code_of(second)})"
+        code = f"(({code_of(first)}) {operation} ({code_of(second)}))"
         if len(code) > _LONGEST:
             code = f"u{self.trace.define(code, value)}"
         return Real(self.trace, code, value)
