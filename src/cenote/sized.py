@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from cenote.core.collector import collector_paused
 from cenote.core.errors import CapacityError, CodegenError, InputError, UnsupportedError
+from cenote.core.formulas.checks import FormulaError
+from cenote.core.formulas.expressions import at_hand
 from cenote.core.locks import importing
-from cenote.core.sizes import at_hand
 from cenote.core.types import TensorType
 from cenote.plans.format import Classes, Pattern, SizedPlan, StoredPlan, Tail
 from cenote.runtime.signature import Signature
@@ -103,7 +104,7 @@ def compile_class(
         return None
     try:
         sized = _compiled(part, numbers, options.compilation)
-    except (MemoryError, CapacityError, CodegenError, OSError):
+    except (MemoryError, CapacityError, CodegenError, OSError, FormulaError):
         raise  # nothing that other sizes would mend
     except Exception as error:  # a Size cannot give what was asked of it, or the shapes are wrong: told next
         _log.info("no plan for all sizes: %s: %s", type(error).__name__, error)

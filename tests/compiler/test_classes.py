@@ -3,21 +3,17 @@ is put to other sizes. Nothing is compiled: steps are bound, and their questions
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
-from cenote.compiler.compile import Compilation, _assembled, _scheduled, compile_sized
+from cenote.compiler.compile import Compilation, _assembled, _scheduled
 from cenote.core.errors import FAULTS, CenoteError
 from cenote.core.trace import Trace
-from cenote.core.types import Declared, TensorType
-from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Op, Sample
-from cenote.ops.values import seeded
 from cenote.passes.specialize import specialize
 from cenote.runtime.formulas import Formulas
 from tests.contract.samples import each_operator, listed
+from tests.open_samples import alike, graph_of, is_accepted, symbolic_axes, types_of
 
 BASE = 37  # how much larger the sizes at hand are than the sample's: than vectors and tiles, whose ends have classes
 GROWN = (38, 41, 52, 80, 30)  # the same of the other sizes
@@ -50,61 +46,6 @@ RANGES = {
         for name in ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum", "log_sum_exp")
     },
 }  # fmt: skip
-
-
-def symbolic_axes(sample: Sample) -> list[int]:
-    """The batch, and the extents behind the channels, of the first input; of less than 2 it is another question."""
-    x = sample.inputs[0] if sample.inputs else None
-    if x is None or not x.size:
-        return []
-    axes = [axis for axis in range(x.ndim) if axis != 1 or x.ndim == 2]
-    return [axis for axis in axes if x.shape[axis] > 1]
-
-
-def alike(sample: Sample) -> list[int]:
-    """The inputs with the first one's shape and type."""
-    first = sample.inputs[0]
-    assert first is not None
-    return [
-        index
-        for index, x in enumerate(sample.inputs)
-        if x is not None and (x.shape, x.dtype.kind) == (first.shape, first.dtype.kind)
-    ]
-
-
-def graph_of(sample: Sample, given: Sequence[int]) -> Graph:
-    """One node; inputs that are not given are constants."""
-    names = tuple("" if x is None else f"x{index}" for index, x in enumerate(sample.inputs))
-    kinds = [None if x is None else TensorType.known(x) for x in sample.inputs]
-    outputs = tuple(f"y{index}" for index in range(len(sample.op.infer(*kinds))))
-    constants = {
-        f"x{index}": x for index, x in enumerate(sample.inputs) if x is not None and index not in given
-    }
-    inputs = tuple(
-        Declared(f"x{index}", kind.dtype, (None,) * kind.rank)
-        for index, kind in enumerate(kinds)
-        if kind is not None and index in given
-    )
-    return Graph(inputs, outputs, (Node(sample.op, names, outputs),), constants)
-
-
-def types_of(sample: Sample, given: Sequence[int], sizes: dict[int, int]) -> dict[str, TensorType]:
-    """The inputs' types with these sizes at their axes."""
-    types = {}
-    for index in given:
-        x = sample.inputs[index]
-        assert x is not None
-        shape = tuple(sizes.get(axis, extent) for axis, extent in enumerate(x.shape))
-        types[f"x{index}"] = TensorType(x.dtype, shape)
-    return types
-
-
-def is_accepted(sample: Sample, given: Sequence[int], sizes: dict[int, int]) -> bool:
-    """Does the operator take these sizes, with the constants at hand?"""
-    try:
-        return specialize(graph_of(sample, given), types_of(sample, given, sizes)).rest is None
-    except CenoteError:
-        return False
 
 
 def narrow(sample: Sample) -> Iterator[str]:
@@ -149,44 +90,3 @@ def test_exceptions_are_documented() -> None:
     assert not [
         name for name in (*FIXES, *RANGES) if f"`{name}`" not in page and not name.startswith("reduce_")
     ]
-
-
-COMPUTED = (
-    "adaptive_average_pool", "adaptive_max_pool", "average_pool", "median_pool", "soft_pool", "gem_pool", "lp_pool",
-    "fractional_max_pool", "global_max_pool", "global_average_pool", "lrn", "instance_normalization", "reduce_mean",
-)  # fmt: skip
-
-
-@each_operator
-def test_other_sizes_are_as_the_reference(op: type[Op]) -> None:
-    """What was planned for one size and evaluated for others: the first sample of each kind that has a plan for all."""
-    if op.name not in COMPUTED:
-        return
-    samples = [sample for sample in listed(op) if symbolic_axes(sample) and len(alike(sample)) == 1]
-    for sample in samples[:3]:
-        axes, x = symbolic_axes(sample), sample.inputs[0]
-        assert x is not None
-        trace = Trace()
-        sizes = {axis: trace.dimension(x.shape[axis] + 37) for axis in axes}
-        if not is_accepted(sample, [0], {axis: x.shape[axis] + 37 for axis in axes}):
-            continue
-        graph = specialize(graph_of(sample, [0]), types_of(sample, [0], sizes)).graph
-        template, _, _ = compile_sized(graph, Compilation(1), trace)
-        for more in (41, 30):
-            other = {axis: x.shape[axis] + more for axis in axes}
-            made = template.at([other[axis] for axis in axes])
-            if made is None or not is_accepted(sample, [0], other):
-                continue
-            shape = tuple(other.get(axis, extent) for axis, extent in enumerate(x.shape))
-            given = seeded(shape, more, x.dtype)
-            wanted = sample.op.reference(given, *sample.inputs[1:])
-            for y, want in zip(made.run([given]), wanted, strict=True):
-                assert y.shape == want.shape
-                near = 2e-2 if x.dtype.itemsize == 2 else 2e-5
-                np.testing.assert_allclose(
-                    y.astype(np.float64),
-                    want.astype(np.float64),
-                    rtol=near,
-                    atol=near,
-                    err_msg=f"{sample} {shape}",
-                )

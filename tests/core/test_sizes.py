@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cenote.core.computed import SizedArray, computed, has_sizes, known
-from cenote.core.sizes import code_of, is_size, maximum, minimum, plain
+from cenote.core.sizes import is_size, maximum, minimum, plain
 from cenote.core.trace import Trace
 from cenote.runtime.formulas import Formulas
 
@@ -52,7 +52,7 @@ def test_formulas_hold_for_the_sizes_that_they_accept(
     values = run(program, tuple(trace.dimension(size) for size in made_with))
     assert [plain(value) for value in values] == run(program, made_with)
     sized = [value for value in values if is_size(value)]
-    formulas = Formulas.compile(trace.source([code_of(value) for value in sized], ()), trace.objects)
+    formulas = Formulas.compile(trace.source(sized), trace.objects)
     assert formulas.numbers(made_with) is not None
     for sizes in (made_with, others):
         found = formulas.numbers(sizes)
@@ -70,7 +70,7 @@ def test_a_ratio_of_sizes_is_the_same_at_other_sizes(form: Callable[[Any], Any])
     trace = Trace()
     h = trace.dimension(64)
     ratios = [h / form(h), form(h) / h, (h + 1) / form(h), (h + 0.5) - form(h), 1.5 / form(h) - (h + 2)]
-    formulas = Formulas.compile(trace.source([code_of(ratio) for ratio in ratios], ()), trace.objects)
+    formulas = Formulas.compile(trace.source(ratios), trace.objects)
     for size in (64, 7, 100):
         x = form(size)
         expected = [size / x, x / size, (size + 1) / x, (size + 0.5) - x, 1.5 / x - (size + 2)]
@@ -126,7 +126,7 @@ def test_arrays_and_answers_of_functions() -> None:
     table: Any = computed(rising, h, 4)
     assert np.array_equal(table.value, np.arange(10) * 4)
     assert known(parity, h) == 0
-    formulas = Formulas.compile(trace.source((), [table.code]), trace.objects)
+    formulas = Formulas.compile(trace.source((), [table]), trace.objects)
     assert formulas.numbers((13,)) is None
     found = formulas.numbers((12,))
     assert found is not None
@@ -150,7 +150,7 @@ def test_arrays_of_sizes() -> None:
     assert has_sizes(array)
     assert np.array_equal(array.at_hand(), [1, 20])
     assert not has_sizes(np.array(["text"], object))
-    formulas = Formulas.compile(trace.source((), [array.code()]), ())
+    formulas = Formulas.compile(trace.source((), [array.table()]), ())
     found = formulas.numbers((7,))
     assert found is not None
     assert found[1][0].tolist() == [1, 14]

@@ -19,7 +19,7 @@ from cenote.compiler.templates import Assembled, lifetimes, make_template
 from cenote.compiler.work import Operand, works_of
 from cenote.core.computed import SizedArray, Table
 from cenote.core.errors import errors_at
-from cenote.core.sizes import code_of, plain
+from cenote.core.formulas.expressions import Formula
 from cenote.core.target import Target
 from cenote.core.trace import Trace
 from cenote.core.types import PLAIN, Array, TensorType
@@ -57,7 +57,9 @@ class Assembler:
         self.scheduled, self.graph, self.lowerings = scheduled, scheduled.graph, scheduled.lowerings
         self.memory, self.target, self.weights, self.binds = memory, target, weights, binds
         self.trace, self.constants = trace, Constants(pool)
-        self.tables: dict[str, int] = {}  # arrays that depend on sizes: their formulas, numbered
+        self.tables: dict[
+            str, tuple[int, Table]
+        ] = {}  # arrays that depend on sizes, numbered, by their texts
         self.weight_names = list(weights)
         self.weight_slots: dict[str, Slot] = {}
         self.outputs = set(self.graph.outputs)
@@ -110,8 +112,8 @@ class Assembler:
         parts = Assembled(
             self.steps, self._barriers(levels), [self.graph.types[declared.name] for declared in self.graph.inputs],
             [bare(self.graph.type_of(name)) for name in self.graph.outputs], self.constants.arrays,
-            list(self.tables), arena,
-            trace.unknown(f"int({code_of(seconds)} < {worth})", int(plain(seconds) < worth), 0, 1),
+            [table for _, table in self.tables.values()], arena,
+            trace.unknown(Formula(trace, "int", Formula(trace, "<", seconds, worth)), 0, 1),
         )  # fmt: skip
         return make_template(parts, launcher, trace, threads, self._shown())
 
@@ -216,7 +218,7 @@ class Assembler:
             return None
         view, content = self.memory.views[name], self.weights.get(name)
         if isinstance(content, SizedArray):
-            return replace(view, slot=self._table(content.code()))
+            return replace(view, slot=self._table(content.table()))
         return view if content is None else replace(view, type=TensorType.known(content))
 
     def _kept(self, call: Call) -> Call:
@@ -224,7 +226,7 @@ class Assembler:
 
         def placed(argument: Argument) -> Argument:
             if isinstance(argument, Table):
-                return View(TensorType.of(argument.value.dtype, ()), PLAIN, (), self._table(argument.code))
+                return View(TensorType.of(argument.value.dtype, ()), PLAIN, (), self._table(argument))
             if not isinstance(argument, View) or argument.slot.kind != "constant":
                 return argument
             return replace(argument, slot=self._in_constants(argument.slot))
@@ -293,15 +295,16 @@ class Assembler:
         if name not in self.weight_slots:
             content = self.weights[name]
             self.weight_slots[name] = (
-                self._table(content.code())
+                self._table(content.table())
                 if isinstance(content, SizedArray)
                 else self.constants.add(content)
             )
         return self.weight_slots[name]
 
-    def _table(self, code: str) -> Slot:
-        """An array with this formula."""
-        return Slot("table", self.tables.setdefault(code, len(self.tables)))
+    def _table(self, table: Table) -> Slot:
+        """An array that depends on sizes."""
+        number, _ = self.tables.setdefault(table.code, (len(self.tables), table))
+        return Slot("table", number)
 
     def _extent_of(self, name: str) -> Extent:
         """A piece of a concat is one run of memory when there is one picture; otherwise take the whole buffer."""

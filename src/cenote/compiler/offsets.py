@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cenote.compiler.placement import ALIGN, Buffer
-from cenote.core.sizes import code_of, maximum, plain
+from cenote.core.formulas.expressions import Formula
+from cenote.core.sizes import maximum, plain
 from cenote.core.trace import Trace
 from cenote.kernels.base import present
 
@@ -44,9 +45,8 @@ def settle_offsets(buffers: Sequence[Buffer], lifetimes: Mapping[str, tuple[int,
                 covered |= below[other]
         below.append(supports | covered)
         offset = present(buffer.slot).offset
-        formulas = [code_of(present(placed[i].slot).offset + _room(placed[i])) for i in sorted(supports)]
-        formula = f"max({', '.join(formulas)})" if len(formulas) > 1 else (formulas or ["0"])[0]
-        trace.settle(offset, formula)
+        ends = [present(placed[i].slot).offset + _room(placed[i]) for i in sorted(supports)]
+        trace.settle(offset, Formula(trace, "max", *ends) if len(ends) > 1 else (ends or [0])[0])
         total = maximum(total, offset + _room(buffer))
     return total
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cenote.core.errors import errors_at
+from cenote.core.formulas.expressions import Formula
 from cenote.core.sizes import is_size, plain
 from cenote.core.target import Target
 from cenote.core.trace import Trace
@@ -103,7 +104,7 @@ class _Scheduler:
         self.rivals: list[Estimates] = []
         self.converted: dict[tuple[str, int], str] = {}
         self.trace = trace
-        self.asked: dict[int, Mapping[str, bool]] = {}  # questions, by the id of the candidate
+        self.asked: dict[int, Mapping[str, Formula]] = {}  # questions, by the id of the candidate
         self.candidates = [self._candidates(node) for node in graph.nodes]
         self.accepted: dict[tuple[int, int], set[int]] = {}
         self.users: dict[str, list[tuple[int, int]]] = {}

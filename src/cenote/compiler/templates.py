@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from cenote.compiler.barriers import PendingStep
-from cenote.core.sizes import code_of, is_size
+from cenote.core.formulas.expressions import Symbolic
+from cenote.core.sizes import is_size
 from cenote.core.trace import Trace
 from cenote.core.types import Array, TensorType
 from cenote.kernels.base import word_of
@@ -65,7 +66,7 @@ class Assembled:
     inputs: Sequence[TensorType]
     outputs: Sequence[TensorType]
     constants: Sequence[Array]
-    tables: Sequence[str]
+    tables: Sequence[Symbolic]
     arena: int
     alone: int
 
@@ -102,15 +103,7 @@ def make_template(
             else:
                 numbers.add(word)
         kernels.append((first, len(numbers.base)))
-    calls = [step.call for step in parts.steps if step.call is not None]
-    sections = Sections(
-        numbers.section([call.items for call in calls]),
-        numbers.section([call.grain for call in calls]),
-        numbers.section([call.scratch for call in calls]),
-        numbers.section([call.chosen for call in calls]),
-        numbers.add(parts.arena),
-        numbers.add(parts.alone),
-    )
+    sections = _sections(parts, numbers)
     spans = iter(kernels)
     steps = tuple(
         _host(step.host, numbers, len(parts.constants))
@@ -120,16 +113,17 @@ def make_template(
     )
     inputs = tuple(_type(type, numbers) for type in parts.inputs)
     outputs = tuple(_type(type, numbers) for type in parts.outputs)
-    described = [*dict.fromkeys(code_of(number) for number in shown if is_size(number))]
+    described = {number.code: number for number in shown if is_size(number)}
     positions = {code: index for index, code in enumerate(described)}
-    distinct: dict[str, int] = {}
-    wanted = [distinct.setdefault(code_of(value), len(distinct)) for value in numbers.values]
+    distinct = {value.code: value for value in numbers.values}
+    at = {code: index for index, code in enumerate(distinct)}
+    source = trace.source([*distinct.values()], parts.tables, [*described.values()])
     template = Template(
-        formulas=Formulas.compile(trace.source(list(distinct), parts.tables, described), trace.objects),
+        formulas=Formulas.compile(source, trace.objects),
         steps=steps,
         base=np.array(numbers.base, np.int64),
         positions=np.array(numbers.positions, np.int64),
-        values=np.array(wanted, np.int64),
+        values=np.array([at[value.code] for value in numbers.values], np.int64),
         sections=sections,
         places={memory: np.array(found, np.int64) for memory, found in places.items()},
         inputs=inputs,
@@ -140,6 +134,18 @@ def make_template(
         rest=launcher.rest,
     )
     return template, positions
+
+
+def _sections(parts: Assembled, numbers: _Numbers) -> Sections:
+    calls = [step.call for step in parts.steps if step.call is not None]
+    return Sections(
+        numbers.section([call.items for call in calls]),
+        numbers.section([call.grain for call in calls]),
+        numbers.section([call.scratch for call in calls]),
+        numbers.section([call.chosen for call in calls]),
+        numbers.add(parts.arena),
+        numbers.add(parts.alone),
+    )
 
 
 def _type(type: TensorType, numbers: _Numbers) -> TypeTemplate:

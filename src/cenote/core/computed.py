@@ -7,7 +7,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from cenote.core.sizes import Formula, Real, Recorder, Size, at_hand, code_of, is_size
+from cenote.core.formulas.expressions import Formula, Symbolic
+from cenote.core.sizes import Real, Recorder, is_size
 
 T = TypeVar("T")
 
@@ -33,14 +34,13 @@ class SizedArray(np.ndarray):
         """The trace of its Sizes."""
         return next(item.trace for item in self.reshape(-1) if is_size(item))
 
-    def code(self) -> str:
-        """The formula of the array, in its dtype."""
-        items = "".join(f"{code_of(item)}," for item in self.reshape(-1))
-        return f"array(({items}), {self.kind.name!r}).reshape({self.shape!r})"
+    def table(self) -> Table:
+        """The array in its dtype, as a formula."""
+        return Table(self.owner, "array_of", tuple(self.reshape(-1)), self.kind.name, self.shape)
 
     def at_hand(self) -> np.ndarray[Any, Any]:
         """The array for the shapes at hand."""
-        return np.array([at_hand(item) for item in self.reshape(-1)], self.kind).reshape(self.shape)
+        return np.asarray(self.table().value)
 
 
 def has_sizes(value: object) -> bool:
@@ -62,9 +62,7 @@ def computed(make: Callable[..., T], *arguments: Any) -> T:
     trace = _trace_of(arguments)
     if trace is None:
         return make(*arguments)
-    shown = ", ".join(map(code_of, arguments))
-    value = make(*_plain_in(arguments))
-    return cast(T, Table(trace, f"{trace.object(make)}({shown})", value))
+    return cast(T, Table(trace, make, *arguments))
 
 
 def number_of(make: Callable[..., float], *arguments: Any) -> float:
@@ -72,8 +70,7 @@ def number_of(make: Callable[..., float], *arguments: Any) -> float:
     trace = _trace_of(arguments)
     if trace is None:
         return make(*arguments)
-    value = make(*_plain_in(arguments))
-    return cast(float, Real(trace, f"{trace.object(make)}({', '.join(map(code_of, arguments))})", value))
+    return cast(float, Real(trace, make, *arguments))
 
 
 def whole_of(make: Callable[..., int], low: int, high: int, *arguments: Any) -> int:
@@ -81,8 +78,7 @@ def whole_of(make: Callable[..., int], low: int, high: int, *arguments: Any) -> 
     trace = _trace_of(arguments)
     if trace is None:
         return make(*arguments)
-    code = f"{trace.object(make)}({', '.join(map(code_of, arguments))})"
-    return cast(int, trace.unknown(code, make(*_plain_in(arguments)), low, high))
+    return cast(int, trace.unknown(Formula(trace, make, *arguments), low, high))
 
 
 def known(ask: Callable[..., int], *arguments: Any, general: int | None = None) -> int:
@@ -91,17 +87,14 @@ def known(ask: Callable[..., int], *arguments: Any, general: int | None = None) 
     trace = _trace_of(arguments)
     if trace is None:
         return ask(*arguments)
-    answer = ask(*_plain_in(arguments))
+    asked = Formula(trace, ask, *arguments)
+    answer: int = asked.value
     if answer != general:
-        trace.guard(f"{trace.object(ask)}({', '.join(map(code_of, arguments))}) == {answer}", True)
+        trace.guard(Formula(trace, "==", asked, answer))
     return answer
 
 
 def _trace_of(x: Any) -> Recorder | None:
-    if isinstance(x, Size | Formula):
-        return x.trace
+    if isinstance(x, Symbolic):
+        return cast(Recorder, x.trace)
     return next((found for item in x if (found := _trace_of(item))), None) if isinstance(x, tuple) else None
-
-
-def _plain_in(x: Any) -> Any:
-    return tuple(map(_plain_in, x)) if isinstance(x, tuple) else at_hand(x)

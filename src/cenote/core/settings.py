@@ -82,7 +82,12 @@ DENORMALS = Setting(
     choices=DENORMALS_WORDS,
 )
 PERF_MAP = Setting("CENOTE_PERF_MAP", "", "1: write the map that lets Linux perf name generated kernels.")
-SETTINGS = (THREADS, TARGET, CACHE, PLAN_CACHE, SHAPES_KEPT, SPIN, DENORMALS, PERF_MAP)
+CHECK_FORMULAS = Setting(
+    "CENOTE_CHECK_FORMULAS",
+    "",
+    "1: compare the formulas of models with open sizes with their operations at other sizes, too, when planning; slow.",
+)
+SETTINGS = (THREADS, TARGET, CACHE, PLAN_CACHE, SHAPES_KEPT, SPIN, DENORMALS, PERF_MAP, CHECK_FORMULAS)
 
 
 def cache_folder() -> Path | None:

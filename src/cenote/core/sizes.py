@@ -13,15 +13,14 @@ size is this very number. So code that knows nothing of Sizes is never wrong, it
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from cenote.core.polynomials import Terms, exact, plus, shown, times
+from cenote.core.formulas.expressions import OPERATORS, Formula, Symbolic, at_hand
+from cenote.core.formulas.polynomials import Terms, exact, plus, shown, times
 
-T = TypeVar("T")
 N = TypeVar("N", int, float)
 
 INFINITE = 1 << 200
@@ -32,28 +31,38 @@ class Recorder(Protocol):
     """What Sizes tell and ask their trace (`trace.Trace`)."""
 
     shows_formulas: bool
-    values: list[Any]
 
     def bounds(self, size: Any) -> tuple[int, int]: ...
     def constant(self, value: int) -> Any: ...
-    def define(self, code: str, value: Any) -> int: ...
     def fix(self, size: Any) -> int: ...
-    def guard(self, question: str, answer: bool, fixed: bool = False) -> None: ...
+    def guard(self, question: Formula, fixed: bool = False) -> None: ...
+    def name(self, formula: Formula) -> None: ...
     def object(self, thing: Any) -> str: ...
     def polynomial(self, terms: Terms, value: int) -> Any: ...
     def quotient(self, size: Any, by: int) -> Any: ...
     def sum(self, a: Any, b: Any, sign: int) -> Any: ...
-    def unknown(self, code: str, value: int, low: int, high: int) -> Any: ...
+    def unknown(self, formula: Formula, low: int, high: int) -> Any: ...
 
 
-class Size:
+class Size(Symbolic):
     """A whole number made of symbolic dimensions. `value` is what it is for the shapes at hand."""
 
     __slots__ = ("terms", "trace", "value")
-    __hash__ = None  # type: ignore[assignment]  # see above
+    __array_priority__ = -1.0  # between NumPy's numbers, which leave operations to a Size, and its arrays
 
     def __init__(self, trace: Recorder, terms: Terms, value: int) -> None:
         self.trace, self.terms, self.value = trace, terms, value
+
+    @property
+    def code(self) -> str:
+        """The Python expression."""
+        return shown(self.terms)
+
+    def _real(self, operation: str, other: Any, turned: bool = False) -> Any:
+        """An operation that makes a float."""
+        if not is_number(other):
+            return NotImplemented
+        return Real(self.trace, operation, *((other, self) if turned else (self, other)))
 
     # ---- polynomials ----------------------------------------------------------------------------------------------
 
@@ -64,7 +73,7 @@ class Size:
             if not other:
                 return self
             return self.trace.polynomial(plus(self.terms, (((), int(other)),), 1), self.value + int(other))
-        return self.real() + other if isinstance(other, float | Real) else NotImplemented
+        return self._real("+", other)
 
     __radd__ = __add__
 
@@ -79,10 +88,10 @@ class Size:
             return self.trace.sum(self, other, -1)
         if _is_whole(other):
             return self + -int(other)
-        return self.real() - other if isinstance(other, float | Real) else NotImplemented
+        return self._real("-", other)
 
     def __rsub__(self, other: Any) -> Any:
-        return -self + other
+        return -self + other if _is_whole(other) else self._real("-", other, turned=True)
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Size):
@@ -93,18 +102,20 @@ class Size:
                 return self
             terms = tuple((m, c * factor) for m, c in self.terms) if factor else ()
             return self.trace.polynomial(terms, self.value * factor)
-        return self.real() * other if isinstance(other, float | Real) else NotImplemented
+        return self._real("*", other)
 
     __rmul__ = __mul__
 
-    def __pow__(self, exponent: int) -> Any:
-        return math.prod([self] * exponent)
+    def __pow__(self, exponent: Any) -> Any:
+        if not _is_whole(exponent) or exponent < 0:
+            return self._real("**", exponent)
+        return math.prod([self] * int(exponent), start=self.trace.constant(1))
 
     # ---- quotients ------------------------------------------------------------------------------------------------
 
     def __floordiv__(self, other: Any) -> Any:
         if not _is_whole(other) and not isinstance(other, Size):
-            return self.real() // other if isinstance(other, float | Real) else NotImplemented
+            return self._real("//", other)
         if not isinstance(other, Size) and int(other) > 0:
             return self.trace.quotient(self, int(other))
         low, high = self.trace.bounds(self)
@@ -115,32 +126,34 @@ class Size:
             low, high = -INFINITE, INFINITE
         if isinstance(other, Size) and (parts := exact(self.terms, other.terms)) is not None:
             return self.trace.polynomial(parts, self.value // other.value)
-        return self.trace.unknown(
-            f"({code_of(self)})//({code_of(other)})", self.value // plain(other), low, high
-        )
+        return self.trace.unknown(Formula(self.trace, "//", self, other), low, high)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return self.trace.constant(int(other)) // self if _is_whole(other) else NotImplemented
+        if not _is_whole(other):
+            return self._real("//", other, turned=True)
+        return self.trace.constant(int(other)) // self
 
     def __mod__(self, other: Any) -> Any:
+        if not _is_whole(other) and not isinstance(other, Size):
+            return self._real("%", other)
         return self - (self // other) * other
 
     def __rmod__(self, other: Any) -> Any:
-        return other - (other // self) * self
+        if not _is_whole(other):
+            return self._real("%", other, turned=True)
+        return int(other) - (other // self) * self
 
     def __divmod__(self, other: Any) -> Any:
-        quotient = self // other
-        return quotient, self - quotient * other
+        return self // other, self % other
 
     def __rdivmod__(self, other: Any) -> Any:
-        quotient = other // self
-        return quotient, other - quotient * self
+        return other // self, other % self
 
     def __truediv__(self, other: Any) -> Any:
-        return self.real() / other
+        return self._real("/", other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return other / self.real()
+        return self._real("/", other, turned=True)
 
     def __lshift__(self, bits: int) -> Any:
         return self * (1 << bits)
@@ -153,96 +166,84 @@ class Size:
     def __eq__(self, other: object) -> bool:
         return self._ask(other, "==", lambda low, high: False if low > 0 or high < 0 else None)
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
     def __lt__(self, other: Any) -> bool:
         return self._ask(other, "<", lambda low, high: True if high < 0 else False if low >= 0 else None)
 
     def __le__(self, other: Any) -> bool:
-        return not self > other
+        return self._ask(other, "<=", lambda low, high: True if high <= 0 else False if low > 0 else None)
 
     def __gt__(self, other: Any) -> bool:
         return self._ask(other, ">", lambda low, high: True if low > 0 else False if high <= 0 else None)
 
     def __ge__(self, other: Any) -> bool:
-        return not self < other
+        return self._ask(other, ">=", lambda low, high: True if low >= 0 else False if high < 0 else None)
 
     def __bool__(self) -> bool:
         return self != 0
 
     def _ask(self, other: Any, question: str, decide: Callable[[int, int], bool | None]) -> bool:
         """Whether self - other is less than, equal to or greater than 0."""
-        if isinstance(other, float | Real):
-            return bool(_COMPARE[question](self.real(), other))
+        if not is_number(other):
+            return cast(bool, NotImplemented)
         if not isinstance(other, Size) and not _is_whole(other):
-            return False if question == "==" else cast(bool, NotImplemented)
+            return _asked(Formula(self.trace, question, self, other))
         difference = self - other
         if not isinstance(difference, Size):
-            return bool(_COMPARE[question](difference, 0))
+            return bool(OPERATORS[question](difference, 0))
         known = decide(*self.trace.bounds(difference))
-        answer = bool(_COMPARE[question](difference.value, 0))
+        answer = bool(OPERATORS[question](difference.value, 0))
         if known is not None:
             assert known == answer, (known, answer, self.trace.bounds(difference), difference)
             return known
-        self.trace.guard(f"{code_of(difference)} {question} 0", answer)
-        return answer
+        return _asked(Formula(self.trace, question, difference, 0))
 
     def __index__(self) -> int:
-        return self.trace.fix(self)
+        number: int = self.trace.fix(self)
+        return number
 
     __int__ = __index__
 
     def __float__(self) -> float:
         return float(self.trace.fix(self))
 
-    def __round__(self, digits: int = 0) -> Any:
+    def __trunc__(self) -> Any:
         return self
 
-    __trunc__ = __floor__ = __ceil__ = __round__
+    __floor__ = __ceil__ = __trunc__
 
-    def real(self) -> Real:
-        """The same number as a float."""
-        return Real(self.trace, f"({code_of(self)})", float(self.value))
+    def __round__(self, digits: int = 0) -> Any:
+        if digits < 0:
+            raise TypeError("a Size is not rounded to tens")
+        return self
 
     def __str__(self) -> str:
-        return f"{{{{{code_of(self)}}}}}" if self.trace.shows_formulas else str(self.value)
+        return f"{{{{{self.code}}}}}" if self.trace.shows_formulas else str(self.value)
 
     def __format__(self, spec: str) -> str:
         return format(self.value, spec)
 
     def __repr__(self) -> str:
-        return f"Size({code_of(self)} = {self.value})"
+        return f"Size({self.code} = {self.value})"
 
     def __reduce__(self) -> Any:
         raise TypeError("a Size belongs to the trace that made it")
-
-
-class Formula:
-    """Something made of Sizes: its Python expression over the unknowns of a trace, and the `value` for the shapes at
-    hand."""
-
-    __slots__ = ("code", "trace", "value")
-    __hash__ = None  # type: ignore[assignment]  # as of Size
-
-    def __init__(self, trace: Recorder, code: str, value: Any) -> None:
-        self.trace, self.code, self.value = trace, code, value
 
 
 class Real(Formula):
     """A float made of Sizes; its formula is evaluated for other sizes as it was for these, with the same rounding."""
 
     __slots__ = ()
+    __array_priority__ = -1.0  # as of Size
+
+    def __init__(self, trace: Recorder, function: str | Callable[..., Any], *operands: Any) -> None:
+        super().__init__(trace, function, *operands)
+        if len(self.code) > _LONGEST:
+            trace.name(self)
 
     def _with(self, other: Any, operation: str, turned: bool = False) -> Any:
-        if not isinstance(other, Real | Size | float | int | np.integer | np.floating):
+        if not is_number(other):
             return NotImplemented
-        first, second = (other, self) if turned else (self, other)
-        value = _COMPUTE[operation](at_hand(first), at_hand(second))
-        code = f"(({code_of(first)}) {operation} ({code_of(second)}))"
-        if len(code) > _LONGEST:
-            code = f"u{self.trace.define(code, value)}"
-        return Real(self.trace, code, value)
+        return Real(self.trace, operation, *((other, self) if turned else (self, other)))
 
     def __add__(self, other: Any) -> Any:
         return self._with(other, "+")
@@ -275,15 +276,15 @@ class Real(Formula):
         return self._with(other, "//", True)
 
     def __neg__(self) -> Real:
-        return Real(self.trace, f"(-{self.code})", -self.value)
+        return Real(self.trace, "neg", self)
 
     def _ask(self, other: Any, question: str) -> bool:
-        answer = bool(_COMPARE[question](self.value, plain(other)))
-        self.trace.guard(f"{self.code} {question} {code_of(other)}", answer)
-        return answer
+        if not is_number(other):
+            return cast(bool, NotImplemented)
+        return _asked(Formula(self.trace, question, self, other))
 
     def __eq__(self, other: object) -> bool:
-        return self._ask(other, "==") if isinstance(other, Real | Size | float | int) else False
+        return self._ask(other, "==")
 
     def __lt__(self, other: Any) -> bool:
         return self._ask(other, "<")
@@ -301,38 +302,37 @@ class Real(Formula):
         return self != 0.0
 
     def __float__(self) -> float:
-        self.trace.guard(f"{self.code} == {self.value!r}", True, fixed=True)
+        word = Formula(self.trace, "bits", self)  # tell zeros and numbers that are none apart, too
+        self.trace.guard(Formula(self.trace, "==", word, word.value), fixed=True)
         return float(self.value)
 
     def __int__(self) -> int:
         return int(float(self))
 
+    def _whole(self, function: str) -> Any:
+        return self.trace.unknown(Formula(self.trace, function, self), -INFINITE, INFINITE)
+
     def __floor__(self) -> Any:
-        return self.trace.unknown(f"floor({self.code})", math.floor(self.value), -INFINITE, INFINITE)
+        return self._whole("floor")
 
     def __ceil__(self) -> Any:
-        return self.trace.unknown(f"ceil({self.code})", math.ceil(self.value), -INFINITE, INFINITE)
+        return self._whole("ceil")
 
     def __trunc__(self) -> Any:
-        return self.trace.unknown(f"trunc({self.code})", math.trunc(self.value), -INFINITE, INFINITE)
+        return self._whole("trunc")
 
     def bits(self) -> Any:
         """The whole number whose 64 bits are those of the float."""
-        word = struct.unpack("<q", struct.pack("<d", self.value))[0]
-        return self.trace.unknown(f"bits({self.code})", word, -INFINITE, INFINITE)
+        return self._whole("bits")
 
     def __repr__(self) -> str:
         return f"Real({self.code} = {self.value})"
 
 
-_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
-    "==": lambda a, b: a == b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
-}  # fmt: skip
-_COMPUTE: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
-    "/": lambda a, b: a / b, "//": lambda a, b: a // b,
-}  # fmt: skip
+def _asked(question: Formula) -> bool:
+    """The answer, on which what is compiled depends from here on."""
+    question.trace.guard(question)
+    return bool(question.value)
 
 
 def _is_whole(x: object) -> bool:
@@ -344,9 +344,9 @@ def is_size(x: object) -> bool:
     return isinstance(x, Size | Real)
 
 
-def at_hand(x: Any) -> Any:
-    """The value for the shapes at hand of anything made of Sizes; other things as they are."""
-    return x.value if isinstance(x, Size | Formula) else x
+def is_number(x: object) -> bool:
+    """Is it a number, made of symbolic dimensions or not?"""
+    return isinstance(x, Size | Real | int | float | np.integer | np.floating)
 
 
 def plain(x: N) -> N:
@@ -372,29 +372,12 @@ def minimum(a: N, b: N) -> N:
 
 def _extreme(name: str, a: Any, b: Any) -> Any:
     trace: Recorder = (a if is_size(a) else b).trace
-    better = max if name == "max" else min
-    if isinstance(a, Real | float) or isinstance(b, Real | float):
-        return Real(trace, f"{name}({code_of(a)}, {code_of(b)})", better(plain(a), plain(b)))
+    if not all(isinstance(x, Size) or _is_whole(x) for x in (a, b)):
+        return Real(trace, name, a, b)
     low, high = trace.bounds(a - b)
     if low >= 0 or high <= 0:
         return a if (low >= 0) == (name == "max") else b
+    better = max if name == "max" else min
     bounds = [trace.bounds(x) for x in (a, b)]
     ends = better(bounds[0][0], bounds[1][0]), better(bounds[0][1], bounds[1][1])
-    return trace.unknown(f"{name}({code_of(a)}, {code_of(b)})", better(plain(a), plain(b)), *ends)
-
-
-def code_of(x: Any) -> str:
-    """The Python expression of a number over a trace's unknowns."""
-    if isinstance(x, Formula):
-        return x.code
-    if isinstance(x, Size):
-        return shown(x.terms)
-    if isinstance(x, tuple):
-        return f"({''.join(code_of(item) + ',' for item in x)})"
-    if isinstance(x, np.integer):
-        return repr(int(x))
-    if isinstance(x, float):
-        return repr(float(x)) if math.isfinite(x) else f"float('{x}')"
-    if x is None or isinstance(x, bool | int | float | str):
-        return repr(x)
-    raise TypeError(f"no formula for {type(x).__name__}")
+    return trace.unknown(Formula(trace, name, a, b), *ends)

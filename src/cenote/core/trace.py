@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from cenote.core.computed import SizedArray
-from cenote.core.polynomials import Terms, plus
-from cenote.core.sizes import INFINITE, Real, Size, code_of
+from cenote.core.computed import SizedArray, Table
+from cenote.core.formulas.checks import check_texts, checks_formulas
+from cenote.core.formulas.expressions import Formula, Given, Symbolic, text_of
+from cenote.core.formulas.polynomials import Terms, plus, valued
+from cenote.core.sizes import INFINITE, Real, Size
 
 _MOST = 1 << 20  # what a symbolic dimension can be; larger ones are compiled for themselves
 _MOST_TERMS = 48  # of a polynomial, beyond which it becomes an unknown of its own
+_WITHIN = ("core/sizes.py", "core/trace.py", "core/formulas/expressions.py")
 _UNKNOWN = re.compile(r"\bu(\d+)\b")
 
 
@@ -24,11 +26,12 @@ class Trace:
     """What is recorded while a model is compiled for sizes that are not known yet."""
 
     def __init__(self) -> None:
-        self.codes: list[str] = []
-        self.values: list[Any] = []
+        self.formulas: list[Any] = []  # of the unknowns u0, u1 …,
+        self.codes: list[str] = []  # their texts, in which others may be named,
+        self.values: list[Any] = []  # and their values for the shapes at hand
         self._bounds: list[tuple[int, int]] = []
         self._known: dict[str, int] = {}
-        self.guards: dict[str, bool] = {}  # questions and their answers
+        self.guards: dict[str, Formula] = {}  # questions by their texts; their values are the answers
         self.fixed: dict[str, str] = {}  # where sizes had to be numbers, by the question
         self.objects: list[Any] = []  # functions and arrays that formulas name: K[0], K[1] …
         self.dimensions = 0
@@ -37,32 +40,37 @@ class Trace:
     def dimension(self, value: int) -> Any:
         """A symbolic dimension, at least 1."""
         self.dimensions += 1
-        return self.unknown(f"d[{self.dimensions - 1}]", value, 1, _MOST)
+        return self.unknown(Given(self, "d", self.dimensions - 1, value), 1, _MOST)
 
     def later(self, value: int) -> Any:
         """A number from 0 on whose formula `settle` gives."""
-        return self.unknown(f"later[{len(self.codes)}]", value, 0, INFINITE)
+        return self.unknown(Given(self, "later", len(self.codes), value), 0, INFINITE)
 
-    def settle(self, size: Any, code: str) -> None:
+    def settle(self, size: Any, formula: Any) -> None:
         """The formula of a number that was to come later; of unknowns that were there before it."""
         (((unknown,), _),) = size.terms
-        self.codes[unknown] = code
+        self.formulas[unknown], self.codes[unknown] = formula, text_of(formula, self)
 
-    def unknown(self, code: str, value: int, low: int, high: int) -> Any:
-        """A number that is no polynomial of others."""
-        index = self.define(code, value)
+    def unknown(self, formula: Formula | Given, low: int, high: int) -> Any:
+        """A whole number that is no polynomial of others."""
+        index = self.define(formula)
         self._bounds[index] = low, high
-        return Size(self, (((index,), 1),), value)
+        return Size(self, (((index,), 1),), formula.value)
 
-    def define(self, code: str, value: Any) -> int:
+    def define(self, formula: Formula | Given) -> int:
         """The number of a variable with this formula."""
-        index = self._known.get(code)
+        index = self._known.get(formula.code)
         if index is None:
-            index = self._known[code] = len(self.codes)
-            self.codes.append(code)
-            self.values.append(value)
+            index = self._known[formula.code] = len(self.codes)
+            self.formulas.append(formula)
+            self.codes.append(formula.code)
+            self.values.append(formula.value)
             self._bounds.append((-INFINITE, INFINITE))
         return index
+
+    def name(self, formula: Formula) -> None:
+        """Make the formula a variable: its text is the variable's name from here on."""
+        formula.code = f"u{self.define(formula)}"
 
     def object(self, thing: Any) -> str:
         """How formulas name a function or an array."""
@@ -72,20 +80,22 @@ class Trace:
         self.objects.append(thing)
         return f"K[{len(self.objects) - 1}]"
 
-    def elements(self, code: str, value: Any, kind: Any) -> Any:
+    def elements(self, whole: Table, kind: Any) -> Any:
         """An array whose elements are unknown numbers, from the formula of the array."""
-        name = f"u{self.define(code, value)}"
-        self.guard(f"{name}.shape == {value.shape!r}", True)
-        made = []
-        for index, item in enumerate(value.reshape(-1).tolist()):
-            formula = f"{name}.reshape(-1)[{index}].item()"
-            if isinstance(item, float):
-                made.append(Real(self, f"u{self.define(formula, item)}", item))
+        shape = whole.value.shape
+        self.name(whole)
+        self.guard(Formula(self, "==", Formula(self, "shape_of", whole), shape))
+        made: list[Any] = []
+        for index in range(whole.value.size):
+            element = Real(self, "element", whole, index)
+            if not isinstance(element.value, float):
+                element = self.unknown(Formula(self, "int", element), -INFINITE, INFINITE)
             else:
-                made.append(self.unknown(f"int({formula})", int(item), -INFINITE, INFINITE))
+                self.name(element)
+            made.append(element)
         array = np.empty(len(made), object)
         array[:] = made
-        return SizedArray.of(array.reshape(value.shape), kind)
+        return SizedArray.of(array.reshape(shape), kind)
 
     def constant(self, value: int) -> Size:
         """A number that is no unknown."""
@@ -99,7 +109,7 @@ class Trace:
             return terms[0][1]
         if len(terms) > _MOST_TERMS:
             size = Size(self, terms, value)
-            return self.unknown(code_of(size), value, *self.bounds(size))
+            return self.unknown(Formula(self, "int", size), *self.bounds(size))
         return Size(self, terms, value)
 
     def sum(self, a: Size, b: Size, sign: int) -> Any:
@@ -114,11 +124,11 @@ class Trace:
         value = size.value // by
         if not any(m for m, _ in rest):  # a constant less than the divisor adds nothing
             return self.polynomial(even, value)
-        inside = Size(self, rest, sum(c * math.prod(self.values[i] for i in m) for m, c in rest))
+        inside = Size(self, rest, valued(rest, self.values))
         low, high = self.bounds(inside)
         if low >= 0 and high < by:
             return self.polynomial(even, value)
-        part = self.unknown(f"({code_of(inside)})//{by}", inside.value // by, low // by, high // by)
+        part = self.unknown(Formula(self, "//", inside, by), low // by, high // by)
         return part + self.polynomial(even, value - part.value)
 
     def bounds(self, size: Any) -> tuple[int, int]:
@@ -148,12 +158,12 @@ class Trace:
             low, high = low + min(ends), high + max(ends)
         return max(low, -INFINITE), min(high, INFINITE)
 
-    def guard(self, question: str, answer: bool, fixed: bool = False) -> None:
-        """The result holds where this question has this answer."""
-        if question not in self.guards:
-            self.guards[question] = answer
+    def guard(self, question: Formula, fixed: bool = False) -> None:
+        """The result holds where this question has the answer that it has for the shapes at hand."""
+        if question.code not in self.guards:
+            self.guards[question.code] = question
             if fixed:
-                self.fixed[question] = _caller()
+                self.fixed[question.code] = _caller()
 
     @contextlib.contextmanager
     def showing_formulas(self) -> Iterator[None]:
@@ -165,7 +175,7 @@ class Trace:
             self.shows_formulas = False
 
     @contextlib.contextmanager
-    def apart(self) -> Iterator[dict[str, bool]]:
+    def apart(self) -> Iterator[dict[str, Formula]]:
         """Questions that are asked meanwhile do not count, unless they are given to `adopt`."""
         outside, self.guards = self.guards, {}
         try:
@@ -173,17 +183,20 @@ class Trace:
         finally:
             self.guards = outside
 
-    def adopt(self, guards: Mapping[str, bool]) -> None:
+    def adopt(self, guards: Mapping[str, Formula]) -> None:
         """Let questions that were asked apart count."""
-        for question, answer in guards.items():
-            self.guards.setdefault(question, answer)
+        for text, question in guards.items():
+            self.guards.setdefault(text, question)
 
     def fix(self, size: Size) -> int:
         """The result holds where the size is what it is now."""
-        self.guard(f"{code_of(size)} == {size.value}", True, fixed=True)
-        return size.value
+        value: int = size.value
+        self.guard(Formula(self, "==", size, value), fixed=True)
+        return value
 
-    def source(self, codes: Sequence[str], arrays: Sequence[str], shown: Sequence[str] = ()) -> str:
+    def source(
+        self, numbers: Sequence[Symbolic], arrays: Sequence[Symbolic] = (), shown: Sequence[Symbolic] = ()
+    ) -> str:
         """Python that defines `numbers(d)`: None unless the guards answer as they did, else the values of these
         formulas, numbers and arrays; and `shown(d)`: numbers that only descriptions show."""
         least = [f"1 <= d[{index}] <= {_MOST}" for index in range(self.dimensions)]
@@ -195,17 +208,21 @@ class Trace:
             lines.extend(f"    u{index} = {self.codes[index]}" for index in sorted(unknowns - made))
             made.update(unknowns)
 
-        guards = [(self._needed([question]), question, answer) for question, answer in self.guards.items()]
-        for needed, question, answer in sorted(
+        guards = [(self._needed([text]), text, question.value) for text, question in self.guards.items()]
+        for needed, text, answer in sorted(
             guards, key=lambda guard: len(guard[0])
         ):  # what is quick to ask first
             assign(needed)
-            lines.append(f"    if {'not ' if answer else ''}({question}): return None")
-        assign(self._needed([*codes, *arrays]))
-        lines += [f"    return [{', '.join(codes)}], [{', '.join(arrays)}]", "def shown(d):"]
+            lines.append(f"    if {'not ' if answer else ''}{text}: return None")
+        if checks_formulas():
+            wanted = [*numbers, *arrays, *shown]
+            check_texts(self, wanted, sorted(self._needed([*self.guards, *(each.code for each in wanted)])))
+        codes, tables, descriptions = ([each.code for each in given] for given in (numbers, arrays, shown))
+        assign(self._needed([*codes, *tables]))
+        lines += [f"    return [{', '.join(codes)}], [{', '.join(tables)}]", "def shown(d):"]
         made.clear()
-        assign(self._needed(shown))
-        return "\n".join((*lines, f"    return [{', '.join(shown)}]", ""))
+        assign(self._needed(descriptions))
+        return "\n".join((*lines, f"    return [{', '.join(descriptions)}]", ""))
 
     def _needed(self, codes: Sequence[str]) -> set[int]:
         """The unknowns that formulas need, and those that these need themselves."""
@@ -222,6 +239,6 @@ class Trace:
 def _caller() -> str:
     """The file and line outside this module that asked."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.endswith(("core/sizes.py", "core/trace.py")):
+    while frame.f_back is not None and frame.f_code.co_filename.endswith(_WITHIN):
         frame = frame.f_back
     return f"{frame.f_code.co_filename.rpartition('cenote/')[2]}:{frame.f_lineno} {frame.f_code.co_name}"

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cenote.core.computed import SizedArray, has_sizes
+from cenote.core.computed import SizedArray, Table, has_sizes
 from cenote.core.errors import FAULTS, CenoteError
+from cenote.core.formulas.checks import check_replayed, checks_formulas
+from cenote.core.formulas.expressions import Thing
 from cenote.core.trace import Trace
 from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Node
@@ -26,15 +28,20 @@ def run_sized(node: Node, inputs: Sequence[Array | None]) -> Arrays:
     expected = run_node(node, at_hand)
     found = _as_objects(node, inputs, trace)
     if found is not None and all(_plain(a, b) for a, b in zip(found, expected, strict=True)):
+        if checks_formulas():
+            given, shown = ([_operand(array) for array in arrays] for arrays in (inputs, found))
+            check_replayed(trace, given, shown, lambda arrays: run_node(node, arrays))
         return found
-    codes = [
-        array.code() if isinstance(array, SizedArray) else "None" if array is None else trace.object(array)
-        for array in inputs
-    ]
-    call = f"{trace.object(reference)}({', '.join([trace.object(node.op), *codes])})"
+    made = Table(trace, reference, Thing(node.op), *map(_operand, inputs))
     return tuple(
-        trace.elements(f"{call}[{index}]", array, array.dtype) for index, array in enumerate(expected)
+        trace.elements(Table(trace, "item", made, index), array.dtype) for index, array in enumerate(expected)
     )
+
+
+def _operand(array: Array | None) -> Table | Thing | None:
+    if array is None:
+        return None
+    return array.table() if isinstance(array, SizedArray) else Thing(array)
 
 
 def _as_objects(node: Node, inputs: Sequence[Array | None], trace: Trace) -> Arrays | None:

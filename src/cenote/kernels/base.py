@@ -23,10 +23,10 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Scalar
+from cenote.core.formulas.expressions import word_of_float
 from cenote.core.sizes import Real, Size, plain
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType, short_name
-from cenote.runtime.formulas import word_of_float
 from cenote.runtime.steps import Slot
 
 _LONGEST_SYMBOL = 200  # characters; what is longer is cut and told apart by a digest

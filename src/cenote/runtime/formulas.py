@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import importlib
 import marshal
-import math
-import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
-import numpy as np
-
 from cenote.core.cached import cached_property
 from cenote.core.errors import CenoteError
+from cenote.core.formulas.expressions import FUNCTIONS
 from cenote.core.types import Array
 
 Dimensions = Sequence[int]
@@ -30,12 +27,6 @@ _NO_ANSWER = (
     TypeError,
     ValueError,
 )  # what formulas raise for odd sizes
-
-
-def word_of_float(value: float) -> int:
-    """The 64-bit word that carries a float argument."""
-    word: int = struct.unpack("<q", struct.pack("<d", value))[0]
-    return word
 
 
 @dataclass(frozen=True)
@@ -63,14 +54,7 @@ class Formulas:
     @cached_property
     def _made(self) -> dict[str, Any]:
         found = [_function(thing) if isinstance(thing, str) else thing for thing in self.things]
-        scope = {
-            "K": found,
-            "floor": math.floor,
-            "ceil": math.ceil,
-            "trunc": math.trunc,
-            "bits": word_of_float,
-            "array": np.array,
-        }
+        scope = {**FUNCTIONS, "K": found}
         exec(marshal.loads(self.code) if self.python == sys.version else _compiled(self.source), scope)
         return scope
 

@@ -9,7 +9,6 @@ import pytest
 
 from cenote.codegen import jit
 from cenote.core.errors import ArgumentError, ShapeError
-from cenote.core.sizes import code_of
 from cenote.core.trace import Trace
 from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.conv.winograd_plan import WinogradPlan
@@ -228,7 +227,7 @@ def test_blocks_follow_the_size(filters: int) -> None:
 
     trace = Trace()
     sized = plan(*(trace.dimension(extent) for extent in (1, 12, 12)))
-    formulas = Formulas.compile(trace.source([code_of(sized.block)], ()), trace.objects)
+    formulas = Formulas.compile(trace.source([sized.block]), trace.objects)
     for sizes in ((1, 12, 12), (1, 3, 2), (2, 30, 50), (16, 56, 56)):
         found, alone = formulas.numbers(sizes), plan(*sizes)
         assert found is not None

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cenote.core.computed import whole_of
-from cenote.core.sizes import code_of, is_size, plain
+from cenote.core.formulas.expressions import Formula
+from cenote.core.sizes import is_size, plain
 from cenote.kernels.conv.direct import cut
 from cenote.kernels.tables import first_that_covers
 
@@ -44,6 +45,6 @@ def tile_widths(pixels: int, most: int) -> TileWidths:
     widths = (most, *(width for width in _LADDER if width < most))
     chosen = whole_of(first_that_covers, 0, len(widths) - 1, pixels, widths)
     trace = pixels.trace  # type: ignore[attr-defined]  # a Size
-    width = trace.unknown(f"{code_of(widths)}[{code_of(chosen)}]", widths[plain(chosen)], 1, most)
+    width = trace.unknown(Formula(trace, "item", widths, chosen), 1, most)
     tiles = -(-pixels // width)
     return TileWidths(widths, chosen, pixels - tiles * (width - 1), tiles, width - 1)

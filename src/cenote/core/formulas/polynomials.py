@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
+from typing import Protocol
 
 _REMEMBERED = 4096  # results: a model multiplies the same few extents again and again
 Monomial = tuple[int, ...]  # numbers of unknowns, rising; () for the constant
@@ -11,15 +13,27 @@ Terms = tuple[tuple[Monomial, int], ...]
 
 @lru_cache(_REMEMBERED)
 def shown(terms: Terms) -> str:
-    """The Python expression of a polynomial."""
-    return "+".join(_term(monomial, factor) for monomial, factor in terms).replace("+-", "-")
+    """The Python expression of a polynomial, in parentheses unless it is one name or number."""
+    text = "+".join(_term(monomial, factor) for monomial, factor in terms).replace("+-", "-") or "0"
+    return text if text.isalnum() else f"({text})"
 
 
 def _term(monomial: Monomial, factor: int) -> str:
-    names = [f"u{unknown}" for unknown in monomial]
+    names = "*".join(f"u{unknown}" for unknown in monomial)
     if not names:
         return str(factor)
-    return "*".join(names if factor == 1 else [str(factor), *names])
+    return {1: names, -1: f"-{names}"}.get(factor, f"{factor}*{names}")
+
+
+class Values(Protocol):
+    """What gives the values of unknowns."""
+
+    def __getitem__(self, unknown: int, /) -> int: ...
+
+
+def valued(terms: Terms, unknowns: Values) -> int:
+    """The polynomial's value for these values of the unknowns."""
+    return sum(factor * math.prod(unknowns[unknown] for unknown in monomial) for monomial, factor in terms)
 
 
 @lru_cache(_REMEMBERED)

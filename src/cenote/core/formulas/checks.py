@@ -1,0 +1,156 @@
+"""Whether formulas are right for other sizes than those at hand: asked where CENOTE_CHECK_FORMULAS says so.
+
+A formula's text is evaluated for the sizes at hand and for two others, and so are the operations that it was made from,
+one by one and without their texts: both must give the same, and for the sizes at hand what was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from cenote.core.formulas.expressions import FUNCTIONS, Formula, Given, Symbolic, function_of, plain_number
+from cenote.core.formulas.polynomials import valued
+from cenote.core.settings import CHECK_FORMULAS
+from cenote.core.sizes import Size
+
+Dimensions = Sequence[int]
+
+
+class Recorded(Protocol):
+    """What a trace holds (`trace.Trace`)."""
+
+    codes: list[str]
+    dimensions: int
+    formulas: list[Any]
+    guards: dict[str, Formula]
+    objects: list[Any]
+    values: list[Any]
+
+
+class FormulaError(RuntimeError):
+    """A formula whose text, operations and recorded value are not the same number: a fault of Cenote."""
+
+
+def checks_formulas() -> bool:
+    """Are formulas to be checked?"""
+    return CHECK_FORMULAS.text() not in ("", "0")
+
+
+class Evaluation:
+    """What the formulas of a trace are for some dimensions, by their operations."""
+
+    def __init__(self, trace: Recorded, dimensions: Dimensions) -> None:
+        self.trace, self.dimensions = trace, dimensions
+        self._known: dict[
+            int, tuple[Any, Any]
+        ] = {}  # by identity: the formula, lest another one takes its place
+
+    def __getitem__(self, unknown: int) -> Any:
+        return self.value(self.trace.formulas[unknown])
+
+    def value(self, x: Any) -> Any:
+        """The value of an operand; what its operations raise."""
+        if isinstance(x, tuple):
+            return tuple(map(self.value, x))
+        if not isinstance(x, Symbolic):
+            return plain_number(x)
+        if isinstance(x, Given):
+            return {"d": self.dimensions}[x.name][x.index]
+        if id(x) not in self._known:
+            if isinstance(x, Size):
+                made = valued(x.terms, self)
+            else:
+                assert isinstance(x, Formula)
+                made = function_of(x.function)(*map(self.value, x.operands))
+            self._known[id(x)] = x, made
+        return self._known[id(x)][1]
+
+    def holds(self) -> bool:
+        """Do the trace's questions have the answers that they have for the sizes at hand?"""
+        return all(
+            _same(_outcome(lambda: self.value(question)), question.value)  # noqa: B023  (called at once)
+            for question in self.trace.guards.values()
+        )
+
+
+def other_dimensions(at_hand: Dimensions) -> Iterator[list[int]]:
+    """Two others, in which no relation between dimensions is kept by chance."""
+    yield [size + 1 + index for index, size in enumerate(at_hand)]
+    yield [size // 2 + 2 + 3 * index for index, size in enumerate(at_hand)]
+
+
+def check_texts(trace: Recorded, wanted: Sequence[Symbolic], needed: Sequence[int]) -> None:
+    """Raise FormulaError unless the unknowns that are `needed`, the guards and the formulas `wanted` are, by their
+    texts, what they are by their operations."""
+    checked = [*(trace.formulas[unknown] for unknown in needed), *trace.guards.values(), *wanted]
+    texts = [
+        *(trace.codes[unknown] for unknown in needed),
+        *(formula.code for formula in checked[len(needed) :]),
+    ]
+    names = [*(f"u{unknown}" for unknown in needed), *("_" for _ in checked[len(needed) :])]
+    lines = ["def values(d, outcomes):", "  pass"]
+    for name, text in zip(names, texts, strict=True):
+        lines += [
+            f"  try: outcomes.append({text}); {name} = outcomes[-1]",
+            "  except Exception as e: outcomes.append(e)",
+        ]
+    scope: dict[str, Any] = {**FUNCTIONS, "K": trace.objects}
+    exec("\n".join(lines), scope)
+    at_hand = trace.values[: trace.dimensions]
+    for dimensions in (at_hand, *other_dimensions(at_hand)):
+        found: list[Any] = []
+        evaluation = Evaluation(trace, dimensions)
+        with np.errstate(all="ignore"):
+            scope["values"](dimensions, found)
+            expected = [_outcome(lambda: evaluation.value(formula)) for formula in checked]  # noqa: B023  (called now)
+        recorded = (
+            [getattr(formula, "value", formula) for formula in checked] if dimensions is at_hand else expected
+        )
+        for text, by_text, by_operations, value in zip(texts, found, expected, recorded, strict=True):
+            if not _same(by_text, by_operations) or not _same(by_operations, value):
+                raise FormulaError(
+                    f"for sizes {dimensions}, {text} is {by_text!r}, its operations give {by_operations!r}, "
+                    f"and {value!r} was recorded"
+                )
+
+
+def check_replayed(
+    trace: Recorded,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    compute: Callable[[list[Any]], Sequence[Any]],
+) -> None:
+    """Raise FormulaError unless `compute` makes the outputs of the inputs for other sizes that are accepted, too; both
+    are arrays, some as formulas."""
+    for dimensions in other_dimensions(trace.values[: trace.dimensions]):
+        evaluation = Evaluation(trace, dimensions)
+        if not evaluation.holds():
+            continue
+        found = [_outcome(lambda: evaluation.value(array)) for array in outputs]  # noqa: B023  (called at once)
+        expected = _outcome(lambda: compute([evaluation.value(array) for array in inputs]))  # noqa: B023
+        if isinstance(expected, Exception) or any(isinstance(array, Exception) for array in found):
+            continue  # sizes for which there is no answer have another plan
+        if not _same(tuple(found), tuple(expected)):
+            raise FormulaError(
+                f"for sizes {dimensions}, an operator makes {expected!r}, its formulas give {found!r}"
+            )
+
+
+def _outcome(make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except Exception as error:
+        return error
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Exception) or isinstance(b, Exception):
+        return isinstance(a, Exception) and isinstance(b, Exception)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
+    return type(a) is type(b) and repr(a) == repr(b)
