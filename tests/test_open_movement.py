@@ -55,3 +55,23 @@ def test_sizes_one_after_another(part: str) -> None:
         np.testing.assert_allclose(
             ours.run(given)["y"], wanted, rtol=0, atol=2e-5, err_msg=f"{part} {n, h, w}"
         )
+
+
+@pytest.mark.parametrize(("window", "pad"), [(3, 1), (2, 0), (3, 0)])
+def test_a_pool_with_indices_has_plans_for_all_sizes(window: int, pad: int) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    kinds = {"y": TensorProto.FLOAT, "places": TensorProto.INT64}
+    attributes = {"kernel_shape": [window] * 2, "strides": [2, 2], "pads": [pad] * 4}
+    graph = helper.make_graph(
+        [helper.make_node("MaxPool", ["x"], list(kinds), **attributes)], "pool",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, "h", "w"])],
+        [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    ours = cenote.load(model, threads=1)
+    peer = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for n, h, w in ((1, 16, 16), (2, 17, 40), (1, 31, 17), (1, 64, 63)):
+        x = np.random.default_rng(h * w).standard_normal((n, 3, h, w), np.float32)
+        for name, wanted in zip(kinds, peer.run(list(kinds), {"x": x}), strict=True):
+            np.testing.assert_array_equal(ours.run({"x": x})[name], wanted, f"{name} at {n, h, w}")
+        assert "serves all sizes" in str(ours.plan)

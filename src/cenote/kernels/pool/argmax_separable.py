@@ -173,7 +173,7 @@ def plan(problem: PoolProblem, target: Target) -> Candidate | None:
         pairs=pairs,
         unit=problem.index is not None and problem.index.adds[2] == 1,
         left=left if pairs else 0,
-        right=right if pairs else 0,
+        right=1 if pairs and right > 0 else 0,  # a number: the kernel's text depends on it
     )
     pitch = scratch_pitch(problem, cut.strip, spec.lanes)
     build = window_build(
