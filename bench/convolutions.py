@@ -21,7 +21,16 @@ from cenote.codegen import jit
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32
 from cenote.core.types import Array, Layout, TensorType
-from cenote.kernels.base import Argument, Call, View, buffer_elements, dense_strides, halo_offset
+from cenote.kernels.base import (
+    Argument,
+    Call,
+    View,
+    buffer_elements,
+    content_of,
+    dense_strides,
+    halo_offset,
+    present,
+)
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Lowering, Op
 from cenote.ops.conv.conv import Conv
@@ -140,7 +149,8 @@ class Program:
             self.view(t, layout, None) for t, layout in zip(op.infer(*types), lowering.outputs, strict=True)
         ]
         made += [self.view(t, Layout(), None) for t in lowering.temporaries]
-        self.launches = [self.launch(call) for call in lowering.bind(inputs, made)]
+        self.calls = lowering.bind(inputs, made)
+        self.launches = [self.launch(call) for call in self.calls]
 
     def memory(self, nbytes: int) -> Array:
         """Bytes aligned to a cache line."""
@@ -165,8 +175,9 @@ class Program:
             return word_of_float(argument)
         if isinstance(argument, int | np.integer):
             return int(argument)
-        copy = self.memory(argument.nbytes)
-        copy[:] = np.ascontiguousarray(argument).view(np.uint8).ravel()
+        content = present(content_of(argument))
+        copy = self.memory(content.nbytes)
+        copy[:] = np.ascontiguousarray(content).view(np.uint8).ravel()
         return int(copy.ctypes.data)
 
     def launch(self, call: Call) -> tuple[object, ...]:

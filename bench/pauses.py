@@ -46,7 +46,7 @@ class Pauses:
     wrong: bool = False
     failure: str = ""
 
-    def call(self, pause: float, first: int, last: int | None = None, at: float = 50) -> float:
+    def call(self, pause: float, first: int, last: int | None = None, *, at: float = 50) -> float:
         """The median (or another percentile) over bursts of the calls first..last, counted from 1; all to the end
         where `last` is None: of each burst their median."""
         rows = self.bursts[pause]
@@ -64,6 +64,10 @@ class Rests:
     pauses: tuple[float, ...] = (0.005, 0.04, 0.2)
     bursts: int = 6
     calls: int = CALLS
+
+
+Job = tuple[str, Any, np.ndarray, Any, list[EngineSpec]]
+"""What is measured: its name, the work, its input, what judges the outputs, and the engines."""
 
 
 def measure(
@@ -181,7 +185,7 @@ def markdown(results: list[Pauses], loops: int, machine: dict[str, Any]) -> str:
     )
 
 
-def jobs(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> Iterator[tuple[Any, ...]]:
+def jobs(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> Iterator[Job]:
     """Everything to measure: name, work, input, judge, engines."""
     names = [name for name in arguments.models.split(",") if name]
     models = [ModelFiles(name, arguments.folder.resolve()) for name in names]
@@ -199,7 +203,7 @@ def jobs(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> Iter
         yield files.name, files, files.read("x"), partial(judged, (truth,)), specs
 
 
-def pool_job(case: PoolCase, specs: list[EngineSpec]) -> tuple[Any, ...]:
+def pool_job(case: PoolCase, specs: list[EngineSpec]) -> Job:
     """A pooling case as a job."""
     x = np.random.default_rng(INPUT_SEED).standard_normal(case.shape, dtype=np.float32)
     return case.name, case, x, partial(judged, reference(case, x)), specs
@@ -231,7 +235,7 @@ def main() -> None:
     run(list(jobs(arguments, parser)), rests, arguments)
 
 
-def run(work: list[tuple[Any, ...]], rests: Rests, arguments: argparse.Namespace) -> None:
+def run(work: list[Job], rests: Rests, arguments: argparse.Namespace) -> None:
     """Measures everything that was asked for and writes the report after every line."""
     threads = thread_counts(arguments.threads)
     machine, folder = describe(), output_folder(arguments.output)

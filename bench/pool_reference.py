@@ -4,10 +4,14 @@ Windows are rectangles, so both maximum and sum are taken along one axis after t
 position in the window: no running sums, nothing clever, nothing shared with an engine.
 """
 
+from types import EllipsisType
+
 import numpy as np
 
 from bench.cases import PoolCase
 from bench.engines.base import Arrays
+
+Index = tuple[EllipsisType | slice, ...]
 
 
 def reference(case: PoolCase, x: np.ndarray) -> Arrays:
@@ -60,7 +64,8 @@ def adaptive_average(case: PoolCase, x: np.ndarray) -> np.ndarray:
             slice(i * size // case.adaptive_size, -(-(i + 1) * size // case.adaptive_size))
             for i, size in zip(place, x.shape[2:], strict=True)
         )
-        out[(..., *place)] = x[(..., *window)].mean(axis=tuple(range(2, x.ndim)))
+        seen: Index = (..., *window)
+        out[(..., *place)] = x[seen].mean(axis=tuple(range(2, x.ndim)))
     return out
 
 
@@ -75,7 +80,7 @@ def maximum_with_indices(case: PoolCase, x: np.ndarray) -> Arrays:
     where = np.zeros(case.output_shape, np.int64)
     for shift in np.ndindex(case.kernel, case.kernel):
         steps = zip(shift, case.output_shape[2:], strict=True)
-        view = (..., *(slice(s, s + (n - 1) * case.stride + 1, case.stride) for s, n in steps))
+        view: Index = (..., *(slice(s, s + (n - 1) * case.stride + 1, case.stride) for s, n in steps))
         larger = values[view] > best
         best = np.where(larger, values[view], best)
         where = np.where(larger, positions[view], where)

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.engines.base import Arrays
 from bench.engines.registry import EngineSpec
 from bench.process import EngineError, EngineProcess
+
+One = TypeVar("One")
 
 # An engine whose very first run takes longer than this (large windows done naively) is not asked again.
 PATIENCE = 10.0
@@ -74,7 +76,7 @@ def compare(
             contender.process.close()
 
 
-def in_turn(contenders: list["Contender"], number: int) -> list["Contender"]:
+def in_turn(contenders: list[One], number: int) -> list[One]:
     """Another engine begins each round, and the direction alternates: nobody has a fixed neighbour."""
     start = number % max(1, len(contenders))
     order = contenders[start:] + contenders[:start]

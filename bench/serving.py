@@ -206,7 +206,8 @@ def main() -> None:
     parser.add_argument("--call", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve(*options.serve, options.workers, options.max_batch)
+        engine, folder = options.serve
+        serve(engine, folder, options.workers, options.max_batch)
     elif options.bare:
         print(json.dumps(bare(options.bare[0], Path(options.bare[1]), options.seconds)))
     elif options.call:

@@ -203,10 +203,11 @@ def every_tile(problem: Problem) -> Iterator[list[Tile]]:
             for size in sizes:
                 one = [1, 1, 1, 1]
                 one[place] = size
-                alike.setdefault((place, problem.parts(Tile(*one, channels=channels))), []).append(size)
+                nc, d, h, w = one
+                alike.setdefault((place, problem.parts(Tile(nc, d, h, w, channels))), []).append(size)
         axes = [[group for (at, _), group in alike.items() if at == place] for place in range(4)]
         for groups in itertools.product(*axes):
-            tiles = [Tile(*sizes, channels=channels) for sizes in itertools.product(*groups)]
+            tiles = [Tile(nc, d, h, w, channels) for nc, d, h, w in itertools.product(*groups)]
             fit = [tile for tile in tiles if problem.fits(tile)]
             for first in range(0, len(fit), 100):
                 yield fit[first : first + 100]

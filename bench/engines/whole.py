@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class CenoteModel(Engine[Any]):
     def load(self, work: Any, threads: int) -> None:
         self.model = self.cenote.load(work, threads=threads)
 
-    def adopt(self, x: Inputs) -> Inputs:
+    def adopt(self, x: Any) -> Inputs:
         self.run(x)  # a file that leaves sizes open is compiled when it first sees them
         return x
 
@@ -62,7 +63,7 @@ class CenoteModel(Engine[Any]):
 @contextlib.contextmanager
 def timed_host_steps() -> Iterator[dict[str, float]]:
     """While it lasts, seconds of each step that NumPy computes, and of each node between two stages."""
-    from cenote.passes import specialize
+    from cenote.graph.interpreter import run_node
     from cenote.runtime.steps import HostStep
 
     seconds: dict[str, float] = defaultdict(float)
@@ -77,13 +78,10 @@ def timed_host_steps() -> Iterator[dict[str, float]]:
 
         return call
 
-    run, node = HostStep.run, specialize.run_node
-    HostStep.run = timed(run, lambda step: f"{step.operator} [{step.label}]")  # type: ignore[method-assign]  # listened to for a while
-    specialize.run_node = timed(node, lambda each: f"{each.op} [{each.title}, between stages]")
-    try:
+    run = timed(HostStep.run, lambda step: f"{step.operator} [{step.label}]")
+    node = timed(run_node, lambda each: f"{each.op} [{each.title}, between stages]")
+    with patch.object(HostStep, "run", run), patch("cenote.graph.cut.run_node", node):
         yield seconds
-    finally:
-        HostStep.run, specialize.run_node = run, node  # type: ignore[method-assign]  # listened to for a while
 
 
 class OnnxRuntimeModel(Engine[Any]):

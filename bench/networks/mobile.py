@@ -52,7 +52,7 @@ class ShuffleUnit(nn.Module):
 
     def __init__(self, channels: int, channels_out: int, stride: int) -> None:
         super().__init__()
-        self.half = half = channels_out // 2
+        self.width = half = channels_out // 2
         self.shrinks = stride > 1
         if self.shrinks:
             narrow = depthwise(channels, 3, stride, None)
@@ -65,7 +65,7 @@ class ShuffleUnit(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.shrinks:
             return shuffle_channels(torch.cat([self.side(x), self.main(x)], dim=1))
-        kept, worked = x.split([self.half, self.half], dim=1)
+        kept, worked = x.split([self.width, self.width], dim=1)
         return shuffle_channels(torch.cat([kept, self.main(worked)], dim=1))
 
 

@@ -26,13 +26,13 @@ class SplitBottlenecks(nn.Module):
 
     def __init__(self, channels: int, channels_out: int, depth: int = 1, shortcut: bool = False) -> None:
         super().__init__()
-        self.half = half = channels_out // 2
+        self.width = half = channels_out // 2
         self.enter = block(channels, channels_out)
         self.leave = block((2 + depth) * half, channels_out)
         self.chain = nn.ModuleList(bottleneck(half, shortcut) for _ in range(depth))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        parts = list(self.enter(x).split([self.half, self.half], dim=1))
+        parts = list(self.enter(x).split([self.width, self.width], dim=1))
         for link in self.chain:
             parts.append(link(parts[-1]))
         joined: torch.Tensor = self.leave(torch.cat(parts, dim=1))

@@ -55,7 +55,7 @@ def pad(shape: tuple[int, ...], mode: str, onnx: str) -> OperatorCase:
         return lambda: torch.nn.functional.pad(x, (1, 1, 1, 1), mode)
 
     def numpy(x: np.ndarray) -> Any:
-        kind = {"reflect": "reflect", "replicate": "edge", "constant": "constant"}[mode]
+        kind: Any = {"reflect": "reflect", "replicate": "edge", "constant": "constant"}[mode]
         return lambda: np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), kind)
 
     pads = np.array([0, 0, 1, 1, 0, 0, 1, 1])

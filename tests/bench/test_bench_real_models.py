@@ -1,7 +1,12 @@
 """The report on real models: ratios, wrong answers, NumPy steps."""
 
-import numpy as np
+from pathlib import Path
 
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from bench.engines.whole import CenoteModel
 from bench.real_inputs import MODELS, error
 from bench.real_models import OURS, PEER, Line, markdown
 from bench.rounds import Outcome, Plan
@@ -47,3 +52,25 @@ def test_inputs_are_the_same_each_time():
         first, again = (model.inputs(np.random.default_rng(1)) for _ in range(2))
         assert first.keys() == again.keys()
         assert all(np.array_equal(first[name], again[name]) for name in first)
+
+
+def test_nodes_between_stages_have_a_share(tmp_path: Path):
+    """What runs where a shape follows content, and what NumPy computes inside a stage."""
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["places"], "find"),
+        helper.make_node("Cast", ["places"], ["y"], "cast", to=TensorProto.FLOAT),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        tmp_path / "m.onnx",
+    )
+    engine = CenoteModel()
+    engine.load(str(tmp_path / "m.onnx"), 1)
+    shares = engine.shares(engine.adopt({"x": np.ones((3, 4), np.float32)}), 2)
+    (name,) = shares
+    assert "find, between stages" in name
+    assert 0 < shares[name] < 1
