@@ -11,7 +11,7 @@ from cenote.core.types import Array, is_float
 
 Arrays = Sequence[Array | None]
 _PERTURBED = 4 * 2.0**-24  # of each input: a few roundings of float32
-_AMPLIFIED = 16.0  # times what such a change does to a result: still rounding
+AMPLIFIED = 16.0  # times what such a change does to a result: still rounding
 ALLOWED = {"float64": 1e-11, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
 """Relative to the largest element: the error that one operator may have by the type that it computes in."""
 
@@ -47,6 +47,20 @@ def relative_error(got: Array, wanted: Array, least: float = 0.0) -> float:
     return difference / scale if scale else math.inf
 
 
+def nearest(got: Array, *wanted: Array) -> Array:
+    """Of several arrays that are right, element by element, what is nearest to another."""
+    if got.dtype.kind in "OSUTc" or any(each.shape != got.shape for each in wanted):
+        return wanted[0]
+    near, (found, *others) = got.astype(np.float64), [each.astype(np.float64) for each in wanted]
+    with np.errstate(
+        invalid="ignore"
+    ):  # infinities: their distances are NaN, and nothing is nearer than that
+        for each in others:
+            exact = (near == each) | (np.isnan(near) & np.isnan(each))
+            found = np.where(exact | (np.abs(near - each) < np.abs(near - found)), each, found)
+    return found
+
+
 def steps_of(wanted: Array, steps: float) -> float:
     """So many steps of a quantised value (integers of one or two bytes), relative to its largest; 0 of others: engines
     round halves differently."""
@@ -62,20 +76,29 @@ def least_scale(inputs: Arrays) -> float:
     return largest * 2.0**-20
 
 
-def is_amplified(compute: Callable[[Arrays], Array], inputs: Arrays, got: Array, wanted: Array) -> bool:
-    """Whether rounding the inputs of a computation explains the difference: it is ill-conditioned where they are."""
+def is_amplified(
+    compute: Callable[[Arrays], Array], inputs: Arrays, got: Array, wanted: Array, times: float = AMPLIFIED
+) -> bool:
+    """Whether rounding the inputs of a computation explains the difference: it is ill-conditioned where they are.
+
+    The inputs move twice, in opposite directions, so that a quotient on the edge between two integers falls once
+    to either side; each by another amount, so that they do not cancel.
+    """
     if got.shape != wanted.shape or not np.array_equal(np.isnan(got), np.isnan(wanted)):
         return False
-    generator, moved = np.random.default_rng(0), 0.0
+    moved = 0.0
     with np.errstate(all="ignore"):
-        for _ in range(2):
-            changed = [_changed(x, generator) for x in inputs]
+        for sign in (1.0, -1.0):
+            generator = np.random.default_rng(0)
+            changed = [
+                _changed(x, generator, sign * _PERTURBED / place) for place, x in enumerate(inputs, start=1)
+            ]
             moved = max(moved, float(np.nanmax(np.abs(compute(changed) - wanted), initial=0.0)))
-        return bool(float(np.nanmax(np.abs(got - wanted), initial=0.0)) <= _AMPLIFIED * moved)
+        return bool(float(np.nanmax(np.abs(got - wanted), initial=0.0)) <= times * moved)
 
 
-def _changed(x: Array | None, generator: np.random.Generator) -> Array | None:
+def _changed(x: Array | None, generator: np.random.Generator, part: float) -> Array | None:
     if x is None or x.dtype != np.float64:
         return x
     signs: Array = generator.choice(np.array([-1.0, 1.0]), x.shape)
-    return x * (1.0 + _PERTURBED * signs)
+    return x * (1.0 + part * signs)
