@@ -120,7 +120,7 @@ def test_from_onnxruntime() -> None:
 def test_looking_inside_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     programs = PROGRAM.findall((DOCS / "verify.md").read_text(encoding="utf-8"))
-    assert len(programs) == 5
+    assert len(programs) == 6
     namespace: dict[str, Any] = {}
     for program in programs:
         exec(program, namespace)

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from cenote.profile.data import Profile
     from cenote.profile.info import Info, info
     from cenote.profile.stored import CachedFile, cache_contents, clear_cache
-    from cenote.verification.verify import Verification, verify
+    from cenote.verification.found import Verification
+    from cenote.verification.verify import verify
 
 __all__ = [
     "ArgumentError",
@@ -88,7 +89,7 @@ _ON_DEMAND = {
     "CachedFile": "cenote.profile.stored",
     "cache_contents": "cenote.profile.stored",
     "clear_cache": "cenote.profile.stored",
-    "Verification": "cenote.verification.verify",
+    "Verification": "cenote.verification.found",
     "verify": "cenote.verification.verify",
     "extract": "cenote.frontends.parameters.writer",
 }

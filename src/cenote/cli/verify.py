@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import zipfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import numpy as np
 import typer
 
 import cenote
+from cenote.cli.bench import filled
 from cenote.cli.console import say, say_json, say_within, terminal_width, waiting
-from cenote.cli.options import Json, PrecisionOption
+from cenote.cli.inputs import Inputs, read_inputs
+from cenote.cli.options import Input, Json, PrecisionOption, Shape
+from cenote.cli.preprocess import Preprocess
+from cenote.cli.shapes import complete_shapes, parse_shapes, shapes_of
 
 Peer = Literal["onnxruntime", "litert", "tensorflow", "keras", "torch", "reference"]
 
@@ -26,12 +29,13 @@ def verify(
             help="The engine to compare with (default: the format's own if installed, else reference)."
         ),
     ] = None,
-    inputs: Annotated[
-        Path | None,
-        typer.Option(
-            help="A .npz with an array per input (default: seeded random numbers).", show_default=False
-        ),
-    ] = None,
+    shape: Shape = None,
+    input: Input = None,
+    inputs: Annotated[list[str] | None, typer.Option(hidden=True)] = None,  # as it was called before
+    sizes: Annotated[
+        int,
+        typer.Option(min=0, help="Of a model with symbolic dimensions: at so many other sizes, too."),
+    ] = 2,
     tolerance: Annotated[
         float, typer.Option(min=0.0, help="Of a value, relative to the peer's largest element.")
     ] = 1e-4,
@@ -45,16 +49,18 @@ def verify(
     """Compare each value of a model's plan, as it runs, with another engine; say where they part and whose fault it is.
 
     inherited: the difference from the peer. local: that of the layer's kernels from their float64 reference on the
-    same inputs. Ends with 1 where something is wrong: a kernel, the import, or more rounding than the tolerance.
+    same inputs. Of a model with symbolic dimensions the loaded model is called as well, at the sizes of the inputs and
+    at others. Ends with 1 where something is wrong: a kernel, the import, a plan for many sizes, or more rounding than
+    the tolerance.
     """
-    given = None if inputs is None else _arrays(inputs)
     with waiting(f"verifying {model.name}"):
         found = cenote.verify(
             model,
             against=against,
-            inputs=given,
+            inputs=_inputs(model, signature, shape or (), [*(input or ()), *(inputs or ())]),
             tolerance=tolerance,
             precision=precision,
+            sizes=sizes,
             signature=signature,
         )
     if as_json:
@@ -68,10 +74,11 @@ def verify(
         raise typer.Exit(1)
 
 
-def _arrays(path: Path) -> dict[str, Any]:
-    """The arrays of a .npz by name."""
-    try:
-        with np.load(path, allow_pickle=False) as content:
-            return {name: content[name] for name in content.files}
-    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
-        raise cenote.InputError(f"{path}: not a .npz file ({error})") from None
+def _inputs(model: Path, signature: str | None, shape: Sequence[str], input: Sequence[str]) -> Inputs | None:
+    """What is said of the inputs, the others random; None where nothing is, and the model need not be loaded for it."""
+    given = parse_shapes(shape)
+    if not shape and not input:
+        return None
+    with cenote.load(model, signature=signature) as loaded:
+        real = read_inputs(loaded, input, Preprocess())
+        return filled(loaded, complete_shapes(loaded, given, shapes_of(real)), real)

@@ -47,6 +47,12 @@ def relative_error(got: Array, wanted: Array, least: float = 0.0) -> float:
     return difference / scale if scale else math.inf
 
 
+def relative_error_to(theirs: Array, ours: Array) -> float:
+    """The error of ours; engines may leave out axes of extent 1 of a scalar."""
+    from_them = theirs.reshape(ours.shape) if theirs.size == ours.size == 1 else theirs
+    return relative_error(ours, from_them)
+
+
 def nearest(got: Array, *wanted: Array) -> Array:
     """Of several arrays that are right, element by element, what is nearest to another."""
     if got.dtype.kind in "OSUTc" or any(each.shape != got.shape for each in wanted):

@@ -2,117 +2,38 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from cenote.codegen import jit
 from cenote.compiler.compile import assemble
 from cenote.compiler.schedule import schedule
-from cenote.core.errors import ArgumentError, InputError, refusals
+from cenote.core.errors import ArgumentError, InputError, refusals, shown
 from cenote.core.types import Array, Declared, TensorType, is_float
 from cenote.frontends.formats import Format, format_of_file, import_model
 from cenote.graph.graph import Graph
-from cenote.loading import main_file
+from cenote.loading import load, main_file
 from cenote.passes.specialize import run_in_stages
-from cenote.runtime.inputs import fitting
+from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.threads import resolve_threads
 from cenote.stage import Options
 from cenote.verification.blame import import_fault, is_optimised_wrongly, turned
-from cenote.verification.errors import relative_error
+from cenote.verification.errors import relative_error_to
+from cenote.verification.found import Divergence, ValueErrors, Verification
 from cenote.verification.peers import REFERENCE, chosen, open_peer
 from cenote.verification.production import Made, Production
+from cenote.verification.sizes import Checked, Sizes, is_open, other_feeds, outputs_of_the_peer
 from cenote.verification.spill import Spill
-from cenote.verification.stream import Recorded, Subject
+from cenote.verification.stream import Feed, Recorded, Subject
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-Kind = Literal["kernel", "import", "rounding"]
 _LEAST_BUDGET = 64 << 20  # bytes of the peer's values at a time
-
-
-@dataclass(frozen=True)
-class ValueErrors:
-    """A value of the plan. `inherited`: its largest difference from the peer's, relative to the peer's largest element
-    (None: the peer does not have it); `local`: the same for the node's kernels and its float64 reference on the inputs
-    that the kernels had."""
-
-    value: str
-    node: str
-    inherited: float | None
-    local: float
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """The first value that is wrong. `kind`: "kernel", the plan computes something else than the operator says;
-    "import", the operator says something else than the peer computes; "rounding", neither, but what rounding did on
-    the way is more than the tolerance."""
-
-    value: str
-    node: str
-    kind: Kind
-    inherited: float | None
-    local: float
-
-
-@dataclass(frozen=True)
-class Verification:
-    """What `verify` found: `values` in the order in which the plan makes them, `first` of those that are wrong."""
-
-    against: str
-    tolerance: float
-    first: Divergence | None
-    values: tuple[ValueErrors, ...]
-
-    @property
-    def ok(self) -> bool:
-        return self.first is None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, which has no word for infinity: that is the text "Infinity"."""
-
-        def plain(row: ValueErrors | Divergence) -> dict[str, Any]:
-            return {key: "Infinity" if value == math.inf else value for key, value in asdict(row).items()}
-
-        return {
-            "ok": self.ok,
-            "against": self.against,
-            "tolerance": self.tolerance,
-            "first": None if self.first is None else plain(self.first),
-            "values": [plain(row) for row in self.values],
-        }
-
-    def __str__(self) -> str:
-        rows = [("value", "node", "inherited", "local")]
-        rows += [(row.value, row.node, _shown(row.inherited), _shown(row.local)) for row in self.values]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        compared = sum(row.inherited is not None for row in self.values)
-        worst = max((row.inherited or 0.0 for row in self.values), default=0.0)
-        if self.first is None and worst > self.tolerance:
-            lines.append(
-                f"all is well: no wrong kernel and no wrong import; quantised integers that {self.against} rounds "
-                f"otherwise make up to {worst:.1e}"
-            )
-        elif self.first is None:
-            lines.append(
-                f"all is well: {compared} values as {self.against} has them, within {self.tolerance:g}"
-            )
-        else:
-            first = self.first
-            errors = f"inherited {_shown(first.inherited)}, local {_shown(first.local)}"
-            lines.append(f"first divergence: '{first.value}' of node '{first.node}': {first.kind} ({errors})")
-        return "\n".join(lines)
-
-
-def _shown(error: float | None) -> str:
-    return "-" if error is None else f"{error:.1e}"
 
 
 def verify(
@@ -122,6 +43,7 @@ def verify(
     inputs: Mapping[str, ArrayLike] | None = None,
     tolerance: float = 1e-4,
     precision: Literal["fast", "exact"] = "fast",
+    sizes: int = 2,
     format: Format | None = None,
     signature: str | None = None,
 ) -> Verification:
@@ -134,25 +56,46 @@ def verify(
     integers (a first axis without a size counts as 1). `tolerance` is what a value may inherit, relative to the largest
     element of the peer's; of models of quantised integers only wrong kernels and imports are told.
 
-    Sizes of symbolic dimensions are those of the inputs. The plan is run step by step on one thread, which gives the
-    bits of any number of threads. The peer runs first, and what it makes waits in a temporary file: at no time are both
-    engines in memory.
+    Sizes of symbolic dimensions are those of the inputs: a plan for these alone is run step by step on one thread,
+    which gives the bits of any number of threads. A model whose sizes are open, or follow from content, has plans that
+    hold for many sizes: the loaded model itself is called as well, at these sizes and at `sizes` others that the graph
+    takes (made by Cenote, with the inputs' numbers over and over), and its outputs are compared. The peer runs first,
+    and what it makes waits in a temporary file: at no time are both engines in memory.
 
     Raises what `cenote.load` raises; InputError for inputs that do not fit; ArgumentError for an engine that does not
-    exist or a tolerance below 0; UnsupportedError for one that is not installed or cannot run the model.
+    exist, a tolerance below 0, or `sizes` that is no whole number from 0 on; UnsupportedError for an engine that is not
+    installed or cannot run the model.
     """
     if not tolerance >= 0:
         raise ArgumentError(f"tolerance: {tolerance} is below 0 or no number")
+    if isinstance(sizes, bool) or not isinstance(sizes, int) or sizes < 0:
+        raise ArgumentError(f"sizes: {shown(sizes)} is not a whole number from 0 on")
     with refusals("verifying a model"), Spill() as spill:
         options = Options(resolve_threads(None), precision)
         source = main_file(source)
         imported = spill.model(import_model(source, format, signature))
         form = format or format_of_file(source)
         name = chosen(against, form)
+        subject = Subject(source, imported, form, signature)
+
+        def check(feed: Feed) -> Checked:
+            made = _Check(subject, name, feed, tolerance, options, spill)
+            outputs = run_in_stages(imported.graph, feed, made.stage)
+            return Checked(outputs, made.first, tuple(made.rows), made.stages)
+
         feed = completed(imported.graph, inputs or {})
-        check = _Check(Subject(source, imported, form, signature), name, feed, tolerance, options, spill)
-        run_in_stages(imported.graph, feed, check.stage)
-        return Verification(name, tolerance, check.first, tuple(check.rows))
+        checked = check(feed)
+        if checked.first is not None or not (is_open(imported.graph) or checked.stages > 1):
+            return Verification(name, tolerance, checked.first, checked.rows)
+        feeds, refused = other_feeds(imported.graph, feed, sizes)
+        theirs = outputs_of_the_peer(name, subject, [feed, *feeds], spill)
+        spill.settle()
+        with load(source, precision=precision, format=format, signature=signature) as model:
+            beside = Sizes(model, imported.graph, tolerance, check)
+            beside.run(feed, theirs[0], checked)
+            for other, outputs in zip(feeds, theirs[1:], strict=True):
+                beside.run(other, outputs)
+        return Verification(name, tolerance, beside.first, checked.rows, (*beside.runs, *refused))
 
 
 def completed(graph: Graph, given: Mapping[str, ArrayLike]) -> dict[str, Array]:
@@ -164,7 +107,7 @@ def completed(graph: Graph, given: Mapping[str, ArrayLike]) -> dict[str, Array]:
     generator, feed = np.random.default_rng(0), {}
     for declared in graph.inputs:
         if declared.name in given:
-            array = np.asarray(given[declared.name])
+            array, _ = foreign(given[declared.name], declared)
             feed[declared.name] = np.ascontiguousarray(fitting(array, declared)).reshape(array.shape)
             continue
         extents = _extents(declared)
@@ -183,7 +126,9 @@ def _extents(declared: Declared) -> tuple[int, ...]:
             break
         extents.append(extent if isinstance(extent, int) else 1)
     if declared.shape is None or len(extents) < len(declared.shape):
-        raise InputError(f"input {declared}: its size is open; give the input")
+        raise InputError(
+            f"input {declared}: its size is open; give the input (on the command line --input or --shape)"
+        )
     return tuple(extents)
 
 
@@ -205,7 +150,7 @@ class _Check:
         self,
         subject: Subject,
         name: str,
-        feed: Mapping[str, Array],
+        feed: Feed,
         tolerance: float,
         options: Options,
         spill: Spill,
@@ -213,11 +158,13 @@ class _Check:
         self.subject, self.peer_name, self.feed, self.tolerance = subject, name, feed, tolerance
         self.spill = spill
         self.how = options.compilation
+        self.stages = 0
         self.rows: list[ValueErrors] = []
         self.first: Divergence | None = None
 
     def stage(self, graph: Graph, feed: Mapping[str, Array]) -> dict[str, Array]:
         """Compile and run one stage; its outputs."""
+        self.stages += 1
         graph = self.spill.graph(graph)
         theirs = self._of_the_peer(graph)
         target = jit.host_target()
@@ -282,23 +229,20 @@ class _Check:
         quantised = any(node.op.name == "quantize_linear" for node in graph.nodes)
         suspect = next((each for each in suspects if each.made.wrong), first) if quantised else first
         row = suspect.row
+        shapes = {name: array.shape for name, array in self.feed.items()}
         if suspect.made.wrong and (suspect is first or self.peer_name == REFERENCE):
-            return Divergence(row.value, row.node, "kernel", row.inherited, row.local)
+            return Divergence(row.value, row.node, "kernel", row.inherited, row.local, shapes)
         if self.peer_name != REFERENCE:
             leads = graph.outputs if quantised else (suspect.value,)
             fault = import_fault(graph, feed, leads, theirs)
             if fault is not None:
                 local = next((each.local for each in self.rows if each.value == fault.value), 0.0)
-                return Divergence(fault.value, fault.node.title, "import", fault.error, local)
+                return Divergence(fault.value, fault.node.title, "import", fault.error, local, shapes)
         wrong = suspect.made.wrong or is_optimised_wrongly(
             graph, optimised, feed, suspect.value, suspect.made.name, suspect.order
         )
         if quantised and not wrong:
             return None
-        return Divergence(row.value, row.node, "kernel" if wrong else "rounding", row.inherited, row.local)
-
-
-def relative_error_to(theirs: Array, ours: Array) -> float:
-    """The error of ours; engines may leave out axes of extent 1 of a scalar."""
-    from_them = theirs.reshape(ours.shape) if theirs.size == ours.size == 1 else theirs
-    return relative_error(ours, from_them)
+        return Divergence(
+            row.value, row.node, "kernel" if wrong else "rounding", row.inherited, row.local, shapes
+        )

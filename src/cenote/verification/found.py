@@ -1,0 +1,138 @@
+"""What `cenote.verify` found, as data and as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Kind = Literal["kernel", "import", "rounding", "sizes"]
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class ValueErrors:
+    """A value of the plan. `inherited`: its largest difference from the peer's, relative to the peer's largest element
+    (None: the peer does not have it); `local`: the same for the node's kernels and its float64 reference on the inputs
+    that the kernels had."""
+
+    value: str
+    node: str
+    inherited: float | None
+    local: float
+
+
+@dataclass(frozen=True)
+class SizesRun:
+    """A run of the loaded model at sizes of the inputs (`shapes`, by name). `output` is the one that is furthest from
+    the peer's, `inherited` how far (None: the peer does not have it). `refused`: why there was no such run; "" where
+    there was one."""
+
+    shapes: Shapes
+    output: str = ""
+    inherited: float | None = None
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first value that is wrong. `kind`: "kernel", the plan computes something else than the operator says;
+    "import", the operator says something else than the peer computes; "rounding", neither, but what rounding did on
+    the way is more than the tolerance; "sizes", the loaded model, whose plan holds for many sizes, gives something else
+    than a plan for these sizes alone: `local` is how far off. `shapes`: the sizes of the inputs at which it shows."""
+
+    value: str
+    node: str
+    kind: Kind
+    inherited: float | None
+    local: float
+    shapes: Shapes
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found: `values` in the order in which the plan makes them, `first` of those that are wrong, and
+    `sizes`: the runs of the loaded model, that at the sizes of the inputs before those at others. It is called where a
+    size is open, or follows from content."""
+
+    against: str
+    tolerance: float
+    first: Divergence | None
+    values: tuple[ValueErrors, ...]
+    sizes: tuple[SizesRun, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.first is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, which has no word for infinity: that is the text "Infinity"."""
+
+        def plain(row: ValueErrors | Divergence | SizesRun) -> dict[str, Any]:
+            return {key: "Infinity" if value == math.inf else value for key, value in asdict(row).items()}
+
+        return {
+            "ok": self.ok,
+            "against": self.against,
+            "tolerance": self.tolerance,
+            "first": None if self.first is None else plain(self.first),
+            "values": [plain(row) for row in self.values],
+            "sizes": [plain(row) for row in self.sizes],
+        }
+
+    def __str__(self) -> str:
+        rows = [("value", "node", "inherited", "local")]
+        rows += [(row.value, row.node, shown(row.inherited), shown(row.local)) for row in self.values]
+        return "\n".join([*_aligned(rows), *self._runs(), self._verdict()])
+
+    def _runs(self) -> list[str]:
+        """A table of the runs of the loaded model, and what was refused."""
+        made = [run for run in self.sizes if not run.refused]
+        refused = [run for run in self.sizes if run.refused]
+        rows = [("the loaded model at", "output", "inherited")] if self.sizes else []
+        rows += [(sizes_text(run.shapes), run.output, shown(run.inherited)) for run in made]
+        lines = _aligned(rows)
+        if refused:
+            further = f" (and {len(refused) - 1} other sizes)" if len(refused) > 1 else ""
+            lines.append(f"refused: {sizes_text(refused[0].shapes)}: {refused[0].refused}{further}")
+        return lines
+
+    def _verdict(self) -> str:
+        compared = sum(row.inherited is not None for row in self.values)
+        made = [run for run in self.sizes if not run.refused]
+        inherited = [row.inherited or 0.0 for row in self.values] + [run.inherited or 0.0 for run in made]
+        worst = max(inherited, default=0.0)
+        also = f"; so has the loaded model at {len(made)} size{'s' if len(made) > 1 else ''}" if made else ""
+        first = self.first
+        if first is None and worst > self.tolerance:
+            return (
+                f"all is well: no wrong kernel and no wrong import; quantised integers that {self.against} rounds "
+                f"otherwise make up to {worst:.1e}"
+            )
+        if first is None:
+            return (
+                f"all is well: {compared} values as {self.against} has them, within {self.tolerance:g}{also}"
+            )
+        errors = f"inherited {shown(first.inherited)}, local {shown(first.local)}"
+        place = f" at {sizes_text(first.shapes)}" if self.sizes else ""
+        if first.kind != "sizes":
+            return f"first divergence: '{first.value}' of node '{first.node}'{place}: {first.kind} ({errors})"
+        return (
+            f"first divergence: output '{first.value}' of node '{first.node}'{place}: sizes: the loaded model gives "
+            f"something else than a plan for these sizes alone ({errors})"
+        )
+
+
+def shown(error: float | None) -> str:
+    return "-" if error is None else f"{error:.1e}"
+
+
+def sizes_text(shapes: Shapes) -> str:
+    """Sizes as `--shape` takes them."""
+    return " ".join(f"{name}={','.join(map(str, shape))}" for name, shape in shapes.items())
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
