@@ -6,8 +6,12 @@ import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import pytest
+from onnx import helper
+
 import cenote
 from tests.cli.conftest import Command
+from tests.verification.test_sizes import saved, skipped
 
 LAYER = ("tile", "maxpool", "--input", "8x64x56x56", "--kernel", "3", "--stride", "2", "--padding", "1")
 MODEL = Path(cenote.__file__).parent / "data" / "fashion.onnx"
@@ -79,3 +83,20 @@ def test_errors(cenote_command: Command) -> None:
     assert "needs --input" in cenote_command("tile", "maxpool", "--kernel", "3").err
     assert "must be numbers" in cenote_command("tile", "maxpool", "--input", "a").err
     assert "NAME=VALUE" in cenote_command(*LAYER, "--policy", "x").err
+
+
+def test_open_sizes_are_asked_for(cenote_command: Command, tmp_path: Path) -> None:
+    """As the other commands do, which take 1 for a batch alone."""
+    path = skipped(tmp_path / "open.onnx")
+    done = cenote_command("tile", path)
+    assert done.code == 1
+    assert "x: float32[n,3,h,w]: give its size" in done.err
+    assert "--shape x=1,3,SIZE,SIZE" in done.err
+    with pytest.raises(cenote.ArgumentError, match="give its size"):
+        cenote.tiling.plan_model(path)
+    done = cenote_command("tile", path, "--shape", "x=1,3,8,12", "--json")
+    assert done.code == 0, done.err
+    assert [layer["input"] for layer in json.loads(done.out)["layers"]] == [[1, 3, 8, 12], [1, 16, 8, 12]]
+    nodes = [helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])]
+    batch = saved(tmp_path / "batch.onnx", nodes, ("n", 3, 6, 6))
+    assert [plan.layer.inputs[0].shape for plan in cenote.tiling.plan_model(batch).plans] == [(1, 3, 6, 6)]

@@ -66,9 +66,9 @@ def plan_model(
 ) -> NetworkPlan:
     """Tiles of all pools and convolutions of a model, each with the elementwise operators of one input that follow it.
 
-    `source` is what `cenote.load` takes. Dimensions without a size are 1, unless `shapes` says otherwise by the input's
-    name. With `node` only that node, by its name or that of its output. Raises as `plan`, with the node; ModelError
-    where the model has no such node or its shapes depend on content.
+    `source` is what `cenote.load` takes. `shapes` has the sizes of inputs by name; a first axis without a size is 1.
+    With `node` only that node, by its name or that of its output. Raises as `plan`, with the node; ArgumentError where
+    another axis has no size; ModelError where the model has no such node or its shapes depend on content.
     """
     if strategy not in PLANNERS:
         raise ArgumentError(f"tiling: strategy must be three-stage or search, got {shown(strategy)}")
@@ -114,9 +114,16 @@ def _typed(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
 def _type(declared: Declared, shapes: Mapping[str, Sequence[int]]) -> TensorType:
     shape = shapes.get(declared.name)
     if shape is None:
-        if declared.shape is None:
-            raise ArgumentError(f"tiling: input '{declared.name}' has no declared shape; give one")
-        shape = tuple(extent if isinstance(extent, int) and extent > 0 else 1 for extent in declared.shape)
+        extents = [*(declared.shape or (None,))]
+        if declared.shape and not isinstance(extents[0], int):
+            extents[0] = 1
+        shape = tuple(extent for extent in extents if isinstance(extent, int))
+        if len(shape) < len(extents):
+            example = ",".join(str(extent) if isinstance(extent, int) else "SIZE" for extent in extents)
+            raise ArgumentError(
+                f"tiling: the model takes {declared}: give its size, with `shapes`, or on the command line "
+                f"--shape {declared.name}={example}"
+            )
     return TensorType(np.dtype(declared.dtype), tuple(int(extent) for extent in shape))
 
 
