@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,26 @@ def test_a_plan_is_no_source(cenote_command: Command, network: Path, tmp_path: P
         assert "net.cenote is a plan file itself" in " ".join(ended.err.split())
     assert plan.read_bytes() == content
     assert not (tmp_path / "other.cenote").exists()
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_a_model_whose_sizes_follow_from_content(cenote_command: Command, tmp_path: Path, real: bool) -> None:
+    """As those of boxes that are kept do: compiling runs it once, and the file serves any number of them."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["positive"]),
+        helper.make_node("NonZero", ["positive"], ["places"]),
+        helper.make_node("Cast", ["places"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("Exp", ["numbers"], ["y"]),
+    ]
+    network = save_model(tmp_path / "net.onnx", nodes, [("x", TensorProto.FLOAT, ["N", 5])], ["y"], {}, {})
+    x = np.array([[1, -1, 2, 3, -4], [0, 0, 0, 1, 0]], np.float32)
+    np.save(tmp_path / "x.npy", x)
+    given = ("--input", tmp_path / "x.npy") if real else ("--shape", "x=2,5")
+    ended = cenote_command("compile", network, *given, "--threads", 1, "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["inputs"] == {"x": [2, 5]}
+    network.unlink()  # the plan must do without it
+    model = cenote.load(tmp_path / "net.cenote", threads=1)
+    for each in (x, np.abs(x) + 1):
+        places = np.array(np.nonzero(np.maximum(each, 0)), np.float32)
+        np.testing.assert_allclose(model(each), np.exp(places), rtol=1e-6)

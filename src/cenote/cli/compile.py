@@ -9,9 +9,12 @@ from typing import Annotated
 import typer
 
 import cenote
+from cenote.cli.bench import filled
 from cenote.cli.console import say, say_json, seconds, size, waiting
-from cenote.cli.options import Json, PrecisionOption, Shape, Threads, TuneOption
-from cenote.cli.shapes import complete_shapes, parse_shapes
+from cenote.cli.inputs import Inputs, read_inputs
+from cenote.cli.options import Input, Json, PrecisionOption, Shape, Threads, TuneOption
+from cenote.cli.preprocess import Preprocess
+from cenote.cli.shapes import Shapes, complete_shapes, parse_shapes, shapes_of
 
 
 def compile_model(
@@ -21,12 +24,16 @@ def compile_model(
         typer.Option("--output", "-o", help="Where to write it (default: MODEL with the ending .cenote)."),
     ] = None,
     shape: Shape = None,
+    input: Input = None,
     threads: Threads = None,
     precision: PrecisionOption = "fast",
     tune: TuneOption = "cached",
     as_json: Json = False,
 ) -> None:
     """Write a plan file for this machine: program, packed weights, kernels. Load it as you would load the model.
+
+    Where sizes follow from content (boxes that are kept), the model runs once, and the file holds the plan for what was
+    found, which serves other numbers of it, too: name an --input in which there is something to find.
 
     It is executable content, like a shared library: load only plan files that you trust.
     """
@@ -35,9 +42,10 @@ def compile_model(
     start = time.perf_counter()
     with waiting(f"compiling {model.name}"):
         loaded = cenote.load(model, threads=threads, precision=precision, tune=tune)
-        shapes = complete_shapes(loaded, given)
+        real = read_inputs(loaded, input or (), Preprocess())
+        shapes = complete_shapes(loaded, given, shapes_of(real))
         loaded.plan_for(shapes)
-        loaded.save(target, model)
+        _save(loaded, target, model, shapes, real)
     written = time.perf_counter()
     cenote.load(target, threads=threads)
     took = time.perf_counter() - written
@@ -57,3 +65,15 @@ def compile_model(
             "load_seconds": took,
         }
     )
+
+
+def _save(loaded: cenote.Model, target: Path, model: Path, shapes: Shapes, real: Inputs) -> None:
+    """Write the plan file, after a run if inputs are given, or if it takes one to know all sizes."""
+    if not real:
+        try:
+            loaded.save(target, model)
+            return
+        except cenote.InputError:
+            pass
+    loaded.run(filled(loaded, shapes, real))
+    loaded.save(target, model)
