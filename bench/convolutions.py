@@ -20,6 +20,7 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32
+from cenote.core.formulas.expressions import word_of_float
 from cenote.core.types import Array, Layout, TensorType
 from cenote.kernels.base import (
     Argument,
@@ -36,7 +37,6 @@ from cenote.ops.base import Lowering, Op
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.linear.gemm import Gemm
-from cenote.runtime.formulas import word_of_float
 from cenote.runtime.steps import Slot
 
 TARGET = jit.host_target()
