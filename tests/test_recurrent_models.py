@@ -75,6 +75,31 @@ def test_a_wrong_length_is_an_error(kind: str) -> None:
     model(x, lengths)  # and goes on
 
 
+def test_clip_bounds_gates_and_not_the_cell() -> None:
+    """By the equations, one unit and one step at a time: tanh of a cell beyond `clip` is that of the cell."""
+    clip, hidden, given = 0.5, 5, weights(4, 5, 3)
+    x = 2 * seeded((6, 2, 3), 4)
+    model = loaded("LSTM", {"x": x, **given}, [6, 2, 3], hidden_size=hidden, clip=clip)
+    w, r, bias = (given[name][0].astype(np.float64) for name in ("w", "r", "bias"))
+    h, c, largest = np.zeros((2, hidden)), np.zeros((2, hidden)), 0.0
+    wanted = np.empty((6, 1, 2, hidden))
+    for step in range(6):
+        gates = np.empty((2, 4 * hidden))
+        for sample in range(2):
+            for gate in range(4 * hidden):
+                total = w[gate] @ x[step, sample] + r[gate] @ h[sample] + bias[gate] + bias[4 * hidden + gate]
+                gates[sample, gate] = min(max(total, -clip), clip)
+        i, o, f, fresh = np.split(gates, 4, axis=1)
+        c = c / (1 + np.exp(-f)) + np.tanh(fresh) / (1 + np.exp(-i))
+        h = np.tanh(c) / (1 + np.exp(-o))
+        wanted[step, 0], largest = h, max(largest, np.abs(c).max())
+    assert largest > clip
+    np.testing.assert_allclose(model(x)[0], wanted, atol=2e-6)
+    np.testing.assert_allclose(
+        LSTM(clip=clip).reference(x, *(given[name] for name in ("w", "r", "bias")))[0], wanted, atol=2e-6
+    )
+
+
 def test_threads_give_the_same_bits() -> None:
     given = weights(4, 33, 10, 2)
     x = seeded((9, 6, 10), 4)

@@ -332,7 +332,7 @@ class _Cell:
         cell = kept * old + opened * self._apply(1, totals[3])
         shown = self._apply(0, self._through(totals[1], 1, cell))
         cells.store(self._kept(cell, old))
-        self._finish(shown * self._apply(2, cell))
+        self._finish(shown * spec.activations[2].emit(self.k, cell))  # not clipped, as in ONNX Runtime
 
     def _through(self, total: Value, hole: int, cell: Value) -> Value:
         """With what comes from the cell through a peephole."""
@@ -374,7 +374,7 @@ class _Cell:
         return (source + self.hidden * index).load(self.column, self.lanes, self.mask)
 
     def _apply(self, index: int, value: Value) -> Value:
-        """An activation, after clipping."""
+        """A gate's activation, after clipping."""
         if self.spec.clip > 0:
             value = clamp(self.k, value, -self.spec.clip, self.spec.clip)
         return self.spec.activations[index].emit(self.k, value)

@@ -71,9 +71,9 @@ class _Recurrent(Op):
     x is (length, batch, features), w (directions, gates * hidden, features), r (directions, gates * hidden,
     hidden), the bias (directions, 2 * gates * hidden), first states (directions, batch, hidden); with
     `batch_first` the batch leads in x, states and outputs. Samples shorter than the batch's length
-    (`lengths`) give zeros past their end, and their last state is that of their own end. `clip` > 0 bounds
-    what goes into the activations. Outputs: all states (length, directions, batch, hidden), the last state,
-    and an LSTM's last cell.
+    (`lengths`) give zeros past their end, and their last state is that of their own end. `clip` > 0 bounds what
+    goes into the activations. Outputs: all states (length, directions, batch, hidden), the last state, and an
+    LSTM's last cell.
     """
 
     direction: str = "forward"
@@ -235,10 +235,13 @@ class _Weights:
         return np.asarray(state @ self.r[gate] + self.state_bias[gate])
 
     def apply(self, index: int, x: Array) -> Array:
-        """An activation, after clipping."""
+        """A gate's activation, after clipping."""
+        return self.activated(index, np.clip(x, -self.clip, self.clip) if self.clip > 0 else x)
+
+    def activated(self, index: int, x: Array) -> Array:
+        """An activation alone."""
         name, alpha, beta = self.functions[index]
-        bounded = np.clip(x, -self.clip, self.clip) if self.clip > 0 else x
-        return np.asarray(_FUNCTIONS[name][0](bounded, alpha, beta))
+        return np.asarray(_FUNCTIONS[name][0](x, alpha, beta))
 
 
 @dataclass(frozen=True)
@@ -293,7 +296,8 @@ class GRU(_Recurrent):
 class LSTM(_Recurrent):
     """Gates i, o, f (ONNX's order: i, o, f, c), C = f C + i g(...), h = o h(C), with peepholes from the cell.
 
-    `coupled` makes f = 1 - i.
+    `coupled` makes f = 1 - i. `clip` bounds what goes into the gates' activations and g, not the cell on its way to h,
+    as in ONNX Runtime.
     """
 
     coupled: bool = False
@@ -315,7 +319,7 @@ class LSTM(_Recurrent):
         kept = 1 - opened if self.coupled else weights.apply(0, total[2] + peep_f * cell)
         cell = kept * cell + opened * weights.apply(1, total[3])
         shown = weights.apply(0, total[1] + peep_o * cell)
-        return shown * weights.apply(2, cell), cell
+        return shown * weights.activated(2, cell), cell
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
