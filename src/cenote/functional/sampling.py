@@ -226,7 +226,7 @@ def parse_grid_sample(types: Types, where: str, mode: Any, padding: Any, align_c
         raise ArgumentError(f"{where}: input and grid must have one type, got {x} and {grid}")
     if 0 in x.shape[1:]:
         raise ShapeError(f"{where}: expected input with channels and pixels, got {x}")
-    op = GridSample(_GRID_MODES[word], edge, corners, pixels_moved=word == "bicubic")
+    op = GridSample(_GRID_MODES[word], edge, corners)
     return Operation(op, (x.shape, grid.shape), tuple(y.shape for y in op.infer(x, grid)))
 
 

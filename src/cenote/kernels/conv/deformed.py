@@ -51,7 +51,7 @@ class DeformedSpec(KernelSpec):
 
     @property
     def reading(self) -> Taps:
-        return Taps(self.rank, "linear", "zeros", True, False, F32)
+        return Taps(self.rank, "linear", "zeros", True, F32)
 
     def emit(self, target: Target) -> Kernel:
         k, reading = self.kernel(target), self.reading

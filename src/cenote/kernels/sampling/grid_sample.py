@@ -40,7 +40,6 @@ class GridSampleSpec(KernelSpec):
     mode: str
     padding: str
     align_corners: bool
-    pixels_moved: bool
     small: bool
 
     @property
@@ -59,7 +58,7 @@ class GridSampleSpec(KernelSpec):
     def taps(self) -> Taps:
         compute = F64 if Scalar.of(self.dtype) is F64 else F32
         index = I32 if self.small else I64
-        how = (self.rank, self.mode, self.padding, self.align_corners, self.pixels_moved)
+        how = (self.rank, self.mode, self.padding, self.align_corners)
         return Taps(*how, compute, index, RUN)
 
     def lanes(self, target: Target) -> int:
@@ -119,15 +118,13 @@ class GridSampleSpec(KernelSpec):
         return k.fma(unit, size * 0.5, k.constant(F64, -0.5))
 
 
-def grid_sample_call(
-    x: View, grid: View, y: View, mode: str, padding: str, align_corners: bool, pixels_moved: bool
-) -> Call:
+def grid_sample_call(x: View, grid: View, y: View, mode: str, padding: str, align_corners: bool) -> Call:
     """The launch for x (N, C, *spatial), a dense grid (N, *out, rank) and y (N, C, *out), whose channels are dense."""
     dtype = np.dtype(f"u{x.type.dtype.itemsize}") if mode == "nearest" else x.type.dtype
     sizes, steps = x.shape[2:], x.strides[2:]
     last = sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
     small = not is_size(last) and last < (1 << 31) - 8  # indices leave the image by a few
-    how = (len(sizes), mode, padding, align_corners, pixels_moved, small)
+    how = (len(sizes), mode, padding, align_corners, small)
     spec = GridSampleSpec(dtype, grid.type.dtype, *how)
     places = math.prod(y.shape[2:])
     words: dict[str, Argument] = {

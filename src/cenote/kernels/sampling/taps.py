@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F64, I32, I64, U32, U64, Pointer, Scalar, Value
-from cenote.kernels.elementwise.functions import emit_function, round_even
+from cenote.kernels.elementwise.functions import emit_function
+from cenote.kernels.elementwise.rounding import round_even
 
 FAR = 2.0**40  # places are cut to this, so that they fit an integer
 CUBIC = -0.75  # Keys' coefficient, as PyTorch and ONNX Runtime have it
@@ -23,15 +24,14 @@ PER_AXIS = {"nearest": 1, "linear": 2, "cubic": 4}
 @dataclass(frozen=True)
 class Taps:
     """How an image of `rank` axes is read: `mode` is "nearest", "linear" or "cubic"; `padding` "zeros", "border" or
-    "reflection"; `align_corners` says where the border is: at the centres of the outer pixels, or at their edges.
-    `pixels_moved`: a place may lie outside, and the taps alone are moved. `index` is the type of offsets; what is noted
-    of one place and the next tap lies `apart` elements on."""
+    "reflection"; `align_corners` says where the border is: at the centres of the outer pixels, or at their edges. A
+    place outside is moved inside, or in cubic mode each of its taps alone. `index` is the type of offsets; what is
+    noted of one place and the next tap lies `apart` elements on."""
 
     rank: int
     mode: str
     padding: str
     align_corners: bool
-    pixels_moved: bool
     compute: Scalar
     index: Scalar = I64
     apart: int = 1
@@ -100,20 +100,18 @@ class Taps:
         return [(*self._index(k, first, step, extent), weight.to(self.compute)) for step, weight in taps]
 
     def _held(self, k: Kernel, place: Value, extent: Value) -> Value:
-        """A place moved to the border or reflected there, if it lies outside; else so near that indices stay small.
-        NaN is far below."""
-        size, zero = extent.to(F64), k.constant(F64, 0.0)
-        if self.padding == "zeros" or (self.pixels_moved and self.padding == "border"):
+        """A place moved to the border or reflected there, if it lies outside; where its taps are moved instead, so near
+        that indices stay small. NaN is far below."""
+        size = extent.to(F64)
+        if self.padding == "zeros" or (self.padding == "border" and self.mode == "cubic"):
             return _clamped(k, place, k.constant(F64, -3.0), size + 2.0)  # whose taps are all outside
-        if self.padding == "border" and self.mode != "cubic":
-            return _clamped(k, place, zero, size - 1.0)
+        if self.padding == "border":
+            return _clamped(k, place, k.constant(F64, 0.0), size - 1.0)
         place = cut(k, place)
-        if self.pixels_moved:
+        if self.mode == "cubic":
             return place
         low, high = self._borders(k, size)
-        border = self.padding == "border"
-        moved = _clamped(k, place, zero, size - 1.0) if border else _reflected(k, place, low, high)
-        return k.select((place < low) | (place > high), moved, place)
+        return k.select((place < low) | (place > high), _reflected(k, place, low, high), place)
 
     def _borders(self, k: Kernel, size: Value) -> tuple[Value, Value]:
         edge = 0.0 if self.align_corners else -0.5

@@ -38,15 +38,14 @@ class GridSample(Op):
 
     A place holds one coordinate per spatial axis, the last axis first, from -1 to 1: the centres of the first and
     last pixel with `align_corners`, else their outer edges. Outside the image there are zeros, the border's values or
-    the image reflected at the border. "nearest" rounds halves to even. As in ONNX Runtime a place outside is moved to
-    the border first; with `pixels_moved` only the pixels that it reads are (PyTorch's cubic mode). A place that is
-    NaN is outside, far below.
+    the image reflected at the border. "nearest" rounds halves to even. A place outside is moved to the border, or
+    reflected, before it is read; in cubic mode the 4 pixels per axis that it reads are, each by itself, as in PyTorch
+    and ONNX Runtime (ONNX's reference moves the place there, too). A place that is NaN is outside, far below.
     """
 
     mode: str = "linear"
     padding: str = "zeros"
     align_corners: bool = False
-    pixels_moved: bool = False
 
     name = "grid_sample"
     operands = ("x", "grid")
@@ -74,7 +73,7 @@ class GridSample(Op):
             unit = np.clip(np.nan_to_num(wide(grid)[..., -1 - axis] + 1, nan=-FAR), -FAR, FAR)
             place = unit / 2 * (extent - 1) if self.align_corners else (unit * extent - 1) / 2
             places.append(np.clip(place, -FAR, FAR))
-        y = interpolate(wide(x), places, self.mode, self.padding, self.align_corners, self.pixels_moved)
+        y = interpolate(wide(x), places, self.mode, self.padding, self.align_corners)
         return (narrow(y, x.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
@@ -85,7 +84,7 @@ class GridSample(Op):
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
             source, places, y = *map(present, views), outputs[0]
-            how = (self.mode, self.padding, self.align_corners, self.pixels_moved)
+            how = (self.mode, self.padding, self.align_corners)
             return [grid_sample_call(source, places, y, *how)]
 
         taps = PER_AXIS[self.mode] ** (x.rank - 2)
@@ -103,11 +102,8 @@ class GridSample(Op):
         for mode in MODES:
             for padding in PADDINGS:
                 yield Sample(GridSample(mode, padding, align_corners=padding != "border"), flat)
-                yield Sample(
-                    GridSample(mode, padding, padding == "border", True),
-                    (flat[0], 2 * flat[1]),
-                    "pixels moved",
-                )
+                far = (flat[0], 2 * flat[1])
+                yield Sample(GridSample(mode, padding, padding == "border"), far, "outside")
             yield Sample(GridSample(mode, "reflection"), (flat[0][:, :, :1, :1], flat[1]), "one pixel")
             yield Sample(GridSample(mode, "reflection", True), (flat[0][:, :, :1], flat[1]), "one row")
         rows = (seeded((2, 3, 9, 11), 1), 1.3 * seeded((2, 5, 37, 2), 2))
@@ -189,11 +185,10 @@ def interpolate(
     mode: str,
     padding: str,
     align_corners: bool,
-    pixels_moved: bool = False,
 ) -> Array:
     """x (N, C, *spatial) at one array of places (N, *out) per spatial axis, in pixels; gives (N, C, *out)."""
     taps = [
-        _taps(place, extent, mode, padding, align_corners, pixels_moved)
+        _taps(place, extent, mode, padding, align_corners)
         for place, extent in zip(places, x.shape[2:], strict=True)
     ]
     sample = np.arange(x.shape[0]).reshape(-1, *(1,) * (places[0].ndim - 1))
@@ -211,12 +206,12 @@ def interpolate(
 
 
 def _taps(
-    place: Array, extent: int, mode: str, padding: str, align_corners: bool, pixels_moved: bool
+    place: Array, extent: int, mode: str, padding: str, align_corners: bool
 ) -> list[tuple[Array, Array, Array]]:
     """The pixels read along one axis: index, weight, and whether it counts."""
     low, high = (0.0, extent - 1.0) if align_corners else (-0.5, extent - 0.5)
     place = np.rint(place) if mode == "nearest" else place
-    outside = ((place < low) | (place > high)) & (not pixels_moved)
+    outside = ((place < low) | (place > high)) & (mode != "cubic")
     if padding == "border":
         place = np.where(outside, np.clip(place, 0, extent - 1), place)
     elif padding == "reflection":
