@@ -201,6 +201,16 @@ def test_sizes_that_overflow(network: cenote.Model, shape: tuple[int, ...]) -> N
         network.plan_for({"x": shape})
 
 
+@pytest.mark.parametrize("node", ["Pad (x, amounts)", "Tile (x, amounts)"])
+def test_sizes_in_errors_are_numbers(node: str) -> None:
+    """Also of a model of any size, whose shapes are expressions."""
+    text = f"g (float[N, M] x) => (float[A, B] y) <int64[{{}}] amounts = {{{{{{}}}}}}> {{{{ y = {node} }}}}"
+    amounts = [0, 0, 0, 1 << 61] if node.startswith("Pad") else [1 << 40, 1 << 30]
+    text = text.format(len(amounts), ", ".join(map(str, amounts)))
+    with pytest.raises(CapacityError, match=r"shape \[[0-9]+, [0-9]+\] is larger than memory can be"):
+        cenote.load(parsed(text), threads=1)(np.ones((1, 1), np.float32))
+
+
 def test_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     model = cenote.load(parsed(NETWORK), threads=1)
     monkeypatch.setattr(cenote.runtime.memory, "available_bytes", lambda: 100_000)

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from cenote import functional
+from cenote.core.errors import ArgumentError
+from cenote.core.types import TensorType
 from cenote.frontends.onnx import load_onnx
 from cenote.ops.movement.resize import Resize
 
@@ -144,3 +146,13 @@ def ours(model: bytes, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """What the operator's reference gives."""
     (node,) = load_onnx(model).graph.nodes
     return node.op.reference(x)[0]
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0, 3e38, 1e300])
+def test_an_empty_axis_stays_empty_at_any_scale(scale: float) -> None:
+    """No size is a product of 0 and an infinity; NumPy's warnings are errors here."""
+    (y,) = Resize("linear", scales=(1.0, scale)).infer(TensorType.of(np.float32, (2, 0)))
+    assert y.shape == (2, 0)
+    if scale > 1e30:
+        with pytest.raises(ArgumentError, match="of 3 elements gives"):
+            Resize("linear", scales=(1.0, scale)).infer(TensorType.of(np.float32, (2, 3)))

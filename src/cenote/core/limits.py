@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 
 from cenote.core.errors import ArgumentError, CapacityError, shown
+from cenote.core.sizes import plain
 
 LOWEST, LARGEST = -(1 << 63), (1 << 63) - 1
 """What a word of a kernel's argument record holds."""
@@ -51,4 +52,6 @@ def positions(what: str, count: int) -> range:
 def check_extents(what: str, shape: Sequence[int], itemsize: int) -> None:
     """CapacityError for a shape that no memory can hold, or, with an empty axis, that NumPy cannot describe."""
     if math.prod(extent for extent in shape if extent) * max(itemsize, 1) >= MOST_BYTES:
-        raise CapacityError(f"{what} of shape {list(shape)} is larger than memory can be")
+        raise CapacityError(
+            f"{what} of shape {[plain(extent) for extent in shape]} is larger than memory can be"
+        )

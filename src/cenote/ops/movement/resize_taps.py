@@ -244,5 +244,9 @@ def repeats_of(axis: ResizedAxis, rule: Rule) -> int:
 
 
 def scaled_size(extent: int, span: float, scale: float) -> float:
-    """In float32, as ONNX's shape inference does it: 10 * 0.7 is 7 there, and 6.99… in float64."""
-    return float(np.floor(np.float32(extent) * np.float32(span) * np.float32(scale)))
+    """In float32, as ONNX's shape inference does it: 10 * 0.7 is 7 there, and 6.99… in float64. An empty axis stays
+    empty whatever the scale; what is past float32's range is infinite."""
+    if not extent:
+        return 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.floor(np.float32(extent) * np.float32(span) * np.float32(scale)))
