@@ -12,20 +12,12 @@ from cenote.frontends.strided_slice import TO_END, sliced
 
 
 def floor_division(builder: GraphBuilder, x: str, y: str, floats: bool, name: str) -> str:
-    """x / y rounded down. Of integers: the quotient of what is left when the remainder, which has the divisor's sign,
-    is gone."""
+    """x / y rounded down, floats after the division, as TensorFlow does it: 5 / 0.1 is 50 there, and 49 in Python. Of
+    integers: the quotient of what is left when the remainder, which has the divisor's sign, is gone."""
     if floats:
         return builder.add("Floor", builder.add("Div", x, y), name=name)
     exact = builder.add("Sub", x, builder.add("Mod", x, y))
     return builder.add("Div", exact, y, name=name)
-
-
-def floor_remainder(builder: GraphBuilder, x: str, y: str, floats: bool, name: str) -> str:
-    """What `floor_division` leaves; it has the sign of y."""
-    if not floats:
-        return builder.add("Mod", x, y, name=name)
-    whole = builder.add("Floor", builder.add("Div", x, y))
-    return builder.add("Sub", x, builder.add("Mul", whole, y), name=name)
 
 
 def squared_difference(builder: GraphBuilder, x: str, y: str, name: str) -> str:

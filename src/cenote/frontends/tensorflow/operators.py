@@ -176,11 +176,6 @@ def _floor_division(site: Site) -> str:
     return pieces.floor_division(site.builder, x, y, site.dtype("T").kind == "f", site.name)
 
 
-def _floor_remainder(site: Site) -> str:
-    x, y = site.values()
-    return pieces.floor_remainder(site.builder, x, y, site.dtype("T").kind == "f", site.name)
-
-
 def _divide_no_nan(site: Site) -> str:
     """x / y, and 0 where y is 0."""
     x, y = site.values()
@@ -324,7 +319,7 @@ OPERATORS: Mapping[str, Decode] = {
     "Expm1": _one_less("Exp", False),
     "Erfc": _one_less("Erf", True),
     "FloorDiv": _floor_division,
-    "FloorMod": _floor_remainder,
+    "FloorMod": plain("Mod"),
     "DivNoNan": _divide_no_nan,
     "MatMul": _matmul,
     **_each("BatchMatMul BatchMatMulV2 BatchMatMulV3", lambda name: _batch_matmul),

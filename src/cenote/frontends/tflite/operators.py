@@ -207,11 +207,6 @@ def _floor_division(site: Site) -> str:
     return pieces.floor_division(site.builder, x, y, _is_float(site), site.name)
 
 
-def _floor_remainder(site: Site) -> str:
-    x, y = site.values()
-    return pieces.floor_remainder(site.builder, x, y, _is_float(site), site.name)
-
-
 def _normalized(site: Site) -> str:
     """x / sqrt(sum of squares of its last axis)."""
     return site.activated(lambda name: site.builder.add("LpNormalization", site.x(), axis=-1, p=2, name=name))
@@ -296,7 +291,7 @@ OPERATORS: Mapping[str, Decode] = {
     "SQUARE": _square,
     "SQUARED_DIFFERENCE": _squared_difference,
     "FLOOR_DIV": _floor_division,
-    "FLOOR_MOD": _floor_remainder,
+    "FLOOR_MOD": plain("Mod"),
     "L2_NORMALIZATION": _normalized,
     "LOCAL_RESPONSE_NORMALIZATION": _lrn,
     "MEAN": _reduction("ReduceMean"),

@@ -47,7 +47,9 @@ def div(
 
 
 def floor_divide(input: A, other: Any, *, out: A | None = None, threads: int | None = None) -> A:
-    """input / other rounded down."""
+    """input / other rounded down: Python's //, what is left of input when the remainder is gone, so that
+    floor_divide(5, 0.1) is 49 (0.1 is a little more than a tenth). Of floats -1 // inf is -1, inf // 2 NaN and x // 0
+    x / 0; the exact quotient is rounded once, where PyTorch rounds in between."""
     return cast(A, run("floor_divide", (input, other), (), out, threads))
 
 

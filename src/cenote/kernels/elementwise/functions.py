@@ -14,9 +14,9 @@ import numpy as np
 
 from cenote.codegen import math
 from cenote.codegen.builder import Kernel
-from cenote.codegen.values import F32, I32, Value
+from cenote.codegen.values import I32, Value
 from cenote.core.types import FLOAT64, is_float
-from cenote.kernels.elementwise import integers, remainders, trigonometry
+from cenote.kernels.elementwise import integers, remainders, rounding, trigonometry
 from cenote.kernels.elementwise.activations import KINDS, Activation
 
 Number = float | int
@@ -67,37 +67,6 @@ def _sign(kernel: Kernel, x: Value) -> Value:
         return kernel.select(x.equals(0), zero, one)
     limited = kernel.select(x > 0, one, x)
     return kernel.select(limited < 0, kernel.constant(x.type, -1, x.lanes), limited)
-
-
-def round_even(kernel: Kernel, x: Value) -> Value:
-    """Nearest whole number, halves to the even one, the sign of zero kept. No rounding instruction is needed."""
-    if kernel.target.has_fma:  # and so one that rounds
-        return kernel.intrinsic("roundeven", x)
-    limit = 2.0 ** (23 if x.type is F32 else 52)
-    size = kernel.absolute(x)
-    rounded = math.copy_sign(kernel, (size + limit) - limit, x)
-    return kernel.select(size < limit, rounded, x)
-
-
-def _floor(kernel: Kernel, x: Value) -> Value:
-    if kernel.target.has_fma:
-        return kernel.intrinsic("floor", x)
-    rounded = round_even(kernel, x)
-    return math.copy_sign(kernel, kernel.select(rounded > x, rounded - 1.0, rounded), x)
-
-
-def _ceil(kernel: Kernel, x: Value) -> Value:
-    if kernel.target.has_fma:
-        return kernel.intrinsic("ceil", x)
-    rounded = round_even(kernel, x)
-    return math.copy_sign(kernel, kernel.select(rounded < x, rounded + 1.0, rounded), x)
-
-
-def _truncate(kernel: Kernel, x: Value) -> Value:
-    if kernel.target.has_fma:
-        return kernel.intrinsic("trunc", x)
-    rounded = round_even(kernel, kernel.absolute(x))
-    return math.copy_sign(kernel, kernel.select(rounded > kernel.absolute(x), rounded - 1.0, rounded), x)
 
 
 def _quantized(kernel: Kernel, x: Value, zero: Value, low: int, high: int) -> Value:
@@ -152,9 +121,7 @@ FORMULAS: dict[str, Formula] = {
     "sub": lambda kernel, a, b: a - b,
     "mul": lambda kernel, a, b: a * b,
     "div": lambda kernel, a, b: a / b if a.type.is_float else integers.quotient(kernel, a, b),
-    "floor_divide": lambda kernel, a, b: (
-        _floor(kernel, a / b) if a.type.is_float else integers.floor_quotient(kernel, a, b)
-    ),
+    "floor_divide": remainders.floor_quotient,
     "modulo": remainders.modulo,
     "remainder": remainders.remainder,
     "shift_left": integers.shift_left,
@@ -196,10 +163,10 @@ FORMULAS: dict[str, Formula] = {
     "sqrt": lambda kernel, x: kernel.square_root(x),
     "reciprocal": lambda kernel, x: 1.0 / x,
     "erf": math.erf,
-    "floor": _floor,
-    "ceil": _ceil,
-    "round": round_even,
-    "truncate": _truncate,
+    "floor": rounding.floor,
+    "ceil": rounding.ceil,
+    "round": rounding.round_even,
+    "truncate": rounding.truncate,
     "quantized": _quantized,
     "expm1": math.expm1,
     "rsqrt": lambda kernel, x: 1.0 / kernel.square_root(x),

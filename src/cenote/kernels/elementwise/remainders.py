@@ -1,11 +1,11 @@
-"""Remainders of floats, exact as C's fmod: computed in float64, where those of quotients below 2^28 are exact. For
-others, and infinities, the C library is asked, element by element."""
+"""Quotients of floats rounded down, and remainders, exact as C's fmod: computed in float64, where those of quotients
+below 2^28 are exact. For remainders of others, and infinities, the C library is asked, element by element."""
 
 from __future__ import annotations
 
 from cenote.codegen.builder import Kernel
 from cenote.codegen.values import F32, F64, Value
-from cenote.kernels.elementwise import integers
+from cenote.kernels.elementwise import integers, rounding
 from cenote.kernels.elementwise.library import any_lane, by_library, with_sign
 
 
@@ -24,6 +24,33 @@ def modulo(k: Kernel, a: Value, b: Value) -> Value:
     crosses = negative.differs(by < 0.0) & left.differs(0.0)
     moved = k.select(crosses, left + by, left)
     return k.select(left.equals(0.0), with_sign(k, left, by), moved).to(F32)
+
+
+def floor_quotient(k: Kernel, a: Value, b: Value) -> Value:
+    """a / b rounded down: Python's //, which is what is left when the remainder is gone: 5 // 0.1 is 49 (0.1 is a
+    little more than a tenth), -1 // inf is -1, and inf // 2 NaN, while x // 0 is x / 0.
+
+    The quotient of float32 in float64 lies on the same side of every whole number as the exact one; that of float64
+    may have been rounded up to one: then a multiply-add tells.
+    """
+    if not a.type.is_float:
+        return integers.floor_quotient(k, a, b)
+    wide, by = a.to(F64), b.to(F64)
+    down = rounding.floor(k, wide / by)
+    left = _left(k, wide, by, down) if a.type is F64 else k.constant(F64, 0.0, a.lanes)
+    infinity = float("inf")
+    left = k.select(k.absolute(by).equals(infinity), wide, left)
+    crosses = ((left < 0.0) & (by > 0.0)) | ((left > 0.0) & (by < 0.0))
+    down = k.select(crosses, down - 1.0, down)
+    lost = k.absolute(wide).equals(infinity) & by.differs(0.0)
+    return k.select(lost, k.constant(F64, float("nan"), a.lanes), down).to(a.type)
+
+
+def _left(k: Kernel, a: Value, b: Value, quotient: Value) -> Value:
+    """a - quotient * b, rounded once."""
+    if k.target.has_fma:
+        return k.fma(-quotient, b, a)
+    return by_library(k, "fma", -quotient, b, a)
 
 
 def _remainder(k: Kernel, a: Value, b: Value) -> Value:

@@ -17,7 +17,7 @@ from cenote.ops.values import hostile, narrow, seeded, wide
 
 def _floor_quotient(a: Array, b: Array) -> Array:
     if is_float(a.dtype):
-        return np.asarray(np.floor(a / b))
+        return np.asarray(np.floor_divide(a, b))
     return np.where(
         b == 0, np.zeros((), a.dtype), np.floor_divide(a, np.where(b == 0, np.ones((), b.dtype), b))
     )
@@ -41,8 +41,8 @@ _RELATIONS = frozenset({"different", "is_finite"})
 
 @dataclass(frozen=True)
 class Formula(Pointwise):
-    """`kind` of one or two tensors of one type; "different" and "is_finite" give bool. Integer quotients are rounded
-    down, by zero they are 0."""
+    """`kind` of one or two tensors of one type; "different" and "is_finite" give bool. "floor_divide" is Python's //:
+    what a - a % b has of b; by zero it is a / b of floats and 0 of integers."""
 
     kind: str
 
@@ -69,5 +69,16 @@ class Formula(Pointwise):
             for dtype in (np.float32, np.float16, *((np.int8, np.int64) if pair else ())):
                 given = (seeded((3, 41), 1, dtype), seeded((41,), 2, dtype))
                 yield Sample(cls(kind), given if pair else given[:1])
+            if kind == "floor_divide":
+                special = np.array(
+                    [5, -1, 1, 0, -0.0, np.inf, -np.inf, np.nan, 3e38, -1e-45, 0.3], np.float32
+                )
+                divisors = np.array([0.1, -0.1, 2, np.inf, -np.inf, 0, -0.0, np.nan, 3e38], np.float32)[
+                    :, None
+                ]
+                for dtype in (np.float32, np.float64):
+                    yield Sample(
+                        cls(kind), (special.astype(dtype), divisors.astype(dtype)), f"{kind} special"
+                    )
             if not pair:
                 yield Sample(cls(kind), (hostile((3, 9, 4, 5)),), f"{kind} special")
