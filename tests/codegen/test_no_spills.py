@@ -125,8 +125,9 @@ def hot_specs(target: Target) -> list[KernelSpec]:
         for stride in (1, 2)
     ]
     specs += [
-        DepthwiseSpec(widest_group(target.registers), 1, stride, False, clip, group)
-        for group in (2, 4)
+        DepthwiseSpec(widest_group(target.registers, group), 1, stride, False, clip, group)
+        for group in (2, 4, 8)
+        if group < lanes
         for stride in (1, 2)
     ]
     for sizes in ((4, 3, 4, 3), (2, 3, 2, 3), (2, 5, 2, 5), (1, 1, 2, 7)):

@@ -57,6 +57,43 @@ def test_special_values(op: type[Op]) -> None:
                 check_sample(sample.op, (special, *sample.inputs[1:]), TARGETS[0], True, special=True)
 
 
+# Where a bad element reaches outputs that the reference has finite: operators.md says so, and precision="exact" forbids
+# these algorithms.
+SPREADS = {"winograd": "transforms mix the places of a tile", "direct_joined": "zeros between joined groups"}
+
+
+@each_operator
+def test_a_bad_element_stays_where_it_belongs(op: type[Op]) -> None:
+    """One NaN or infinity in the data: outputs that the float64 reference has finite are finite, in every algorithm.
+    What lies beside it in a vector, a tile, a batch or a running sum must not meet it, not even times 0."""
+    step = -(-len(listed(op)) // MOST_SAMPLES)
+    for sample in listed(op)[::step]:
+        x = sample.inputs[0] if sample.inputs else None
+        if x is None or not is_float(x.dtype) or not x.size:
+            continue
+        for bad, place in ((np.nan, x.size // 3), (np.inf, 2 * x.size // 3)):
+            given = x.copy()
+            given.reshape(-1)[place] = bad
+            with named(sample):
+                check_spread(sample.op, (given, *sample.inputs[1:]))
+
+
+def check_spread(op: Op, arrays: Sequence[Array | None]) -> None:
+    try:
+        op.infer(*input_types(arrays, True))
+    except (ShapeFromData, ValueNeeded):
+        return
+    with np.errstate(all="ignore"):
+        wanted = op.reference(*arrays)
+    for lowering in lowerings_of(op, arrays, TARGETS[0], True):
+        if lowering.name.startswith(tuple(SPREADS)):
+            continue
+        for got, want in zip(run_lowering(op, lowering, arrays, TARGETS[0]), wanted, strict=True):
+            if is_float(want.dtype):
+                spread = np.isfinite(want.astype(np.float64)) & ~np.isfinite(got.astype(np.float64))
+                assert not spread.any(), f"{op} via {lowering.name}: {spread.sum()} of {spread.size} outputs"
+
+
 def check_sample(
     op: Op, arrays: Sequence[Array | None], target: Target, constants: bool, special: bool = False
 ) -> None:

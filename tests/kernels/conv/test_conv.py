@@ -5,6 +5,7 @@ run.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +23,9 @@ from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.linear.gemm import Gemm
 from cenote.ops.linear.matmul import MatMul
 from cenote.ops.reorder import Reorder
-from cenote.ops.values import wide
+from cenote.ops.values import seeded, wide
 from cenote.runtime.steps import Slot
-from tests.harness import Buffer, launch, pack, run_lowering, unpack
+from tests.harness import Buffer, launch, lowerings_of, pack, run_lowering, unpack
 from tests.targets import TARGETS
 
 SAMPLES = [
@@ -135,11 +136,48 @@ def buffer_view(kind: TensorType, layout: Layout | None, buffers: list[Buffer]) 
     return View(kind, layout, dense_strides(kind.shape, layout), slot)
 
 
-def test_groups_shuffle_within_128_bits_alone() -> None:
-    """Groups of 8 channels lie within 16 lanes too, but are slower than groups joined."""
+def test_groups_that_divide_a_vector_are_shuffled() -> None:
+    """Of 8 channels on 16 lanes too where groups must stay apart; elsewhere joined groups may be quicker."""
     pads = ((1, 1), (1, 1))
     shapes = {
         g: ConvShape(1, 64, 64, 64 // g, (9, 9), (9, 9), (3, 3), (1, 1), pads, (1, 1)) for g in (2, 4, 8)
     }
     found = {lanes: [g for g, shape in shapes.items() if suits(shape, lanes)] for lanes in (4, 8, 16)}
-    assert found == {4: [2], 8: [2, 4], 16: [2, 4]}
+    assert found == {4: [2], 8: [2, 4], 16: [2, 4, 8]}
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize(("channels", "filters", "groups"), [
+    (8, 8, 8), (4, 4, 4), (16, 32, 8), (6, 6, 2), (16, 16, 2), (24, 40, 4), (40, 24, 2), (32, 32, 2), (9, 18, 9),
+    (34, 2, 2),
+])  # fmt: skip
+def test_groups_do_not_reach_their_neighbours(
+    channels: int, filters: int, groups: int, bad: float, transposed: bool
+) -> None:
+    """One bad pixel of a group: all channels of the others are finite and right, whatever fills a vector here."""
+    shape = (channels, filters // groups) if transposed else (filters, channels // groups)
+    x, w = seeded((2, channels, 5, 6), 1), seeded((*shape, 3, 3), 2)
+    op: Any = ConvTranspose((2, 2), groups=groups) if transposed else Conv(groups=groups, exact=True)
+    each, hit = filters // groups, groups // 2
+    wanted = op.reference(x, w, None)[0]
+    x[0, hit * (channels // groups), 2, 3] = bad
+    wanted[0, hit * each : (hit + 1) * each] = op.reference(x, w, None)[0][0, hit * each : (hit + 1) * each]
+    for target in TARGETS:
+        for constants in (True, False):
+            found = lowerings_of(op, (x, w, None), target, constants)
+            assert found
+            for lowering in found:
+                (y,) = run_lowering(op, lowering, (x, w, None), target, constants=constants)
+                np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5, err_msg=lowering.name)
+
+
+def test_a_residual_of_groups_apart() -> None:
+    """It goes into blocks as the input does."""
+    arrays = (seeded((2, 24, 5, 6), 1), seeded((40, 6, 3, 3), 2), seeded((40,), 3), seeded((2, 40, 3, 4), 4))
+    op = Conv(groups=4, exact=True, residual=True, activation=Activation("relu"))
+    found = lowerings_of(op, arrays, TARGETS[0], True)
+    for lowering in found:
+        (y,) = run_lowering(op, lowering, arrays, TARGETS[0])
+        np.testing.assert_allclose(y, op.reference(*arrays)[0], rtol=1e-4, atol=1e-5, err_msg=lowering.name)
+    assert "direct_apart" in [lowering.name for lowering in found]

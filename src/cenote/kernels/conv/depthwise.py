@@ -16,7 +16,7 @@ With groups of several channels the inner loops are
               acc[pixel] += x[lanes of the channel] * weights[channel]
 
 where x[lanes of the channel] gives every lane of a group that channel: one shuffle within the vector. Every
-multiply-add counts; with groups joined until they fill a vector (`conv_calls.merge_groups`) half or more are by zero.
+multiply-add counts; with groups joined until they fill a vector (`direct_plan.merge_groups`) half or more are by zero.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ from cenote.kernels.elementwise.activations import Activation, activated
 from cenote.kernels.layout.reorder import deep_strides
 from cenote.kernels.tables import row_table
 
-# Channels of a group at most: a shuffle within 128 bits is one instruction. Groups of 8 on 16 lanes need one and a half
-# a product, all on one port: 1.93 ms for 256 channels of 56x56 where joined groups take 1.71 (Emerald Rapids).
-LARGEST_GROUP = 4
+# Channels of a group up to which this is quickest: a shuffle within 128 bits is one instruction. Groups of 8 on 16
+# lanes need one and a half a product, all on one port: 1.93 ms for 256 channels of 56x56 where joined groups take 1.71
+# (Emerald Rapids; 2.1 and 2.7 on Zen 4).
+QUICKEST_GROUP = 4
 PIECE_BYTES = 256 << 10  # of input and output per piece of work: 10 to 20 us
 
 AXES = ("image", "block", "outer", "h")
@@ -58,9 +59,9 @@ def widest_row(taps: int, registers: int) -> int:
     return min(8, registers - 3 - taps)
 
 
-def widest_group(registers: int) -> int:
+def widest_group(registers: int, group: int) -> int:
     """Pixels of a tile with groups of several channels: LLVM keeps a tile's input beside its sums."""
-    return (registers - 4) // 2
+    return (registers - 4 - (2 * group if group > QUICKEST_GROUP else 0)) // 2
 
 
 POINTERS = ("x", "weights", "bias", "residual", "y")
@@ -73,7 +74,8 @@ class DepthwiseSpec(KernelSpec):
     """`width` pixels per tile (fewer than fit only in rows under 42 pixels: `direct.cut`); a window row of `taps`
     columns, pixels `stride` apart in x (both in vectors).
 
-    `group`: channels of a group, as many filters as channels; more than 1 goes with 1 tap.
+    `group`: channels of a group, as many filters as channels; more than 1 goes with 1 tap. `spread`: pixels of y lie
+    so many apart (one phase of a transposed convolution).
     """
 
     width: int
@@ -82,6 +84,7 @@ class DepthwiseSpec(KernelSpec):
     residual: bool
     activation: Activation
     group: int = 1
+    spread: int = 1
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -125,7 +128,7 @@ class DepthwiseSpec(KernelSpec):
         lanes: int,
     ) -> None:
         x = k.pointer("x") + (at["x"] + pixel * (self.stride * lanes))
-        y = k.pointer("y") + (at["y"] + pixel * lanes)
+        y = k.pointer("y") + (at["y"] + pixel * (self.spread * lanes))
         accumulators = [k.variable(bias) for _ in range(width)]
         if self.residual:
             r = k.pointer("residual") + (at["r"] + pixel * lanes)
@@ -139,7 +142,7 @@ class DepthwiseSpec(KernelSpec):
             else:
                 self._window_row(k, source, factors, accumulators, lanes)
         for index, value in enumerate(activated(k, self.activation, [each.value for each in accumulators])):
-            y.store(value, index * lanes)
+            y.store(value, index * (self.spread * lanes))
 
     def _window_row(
         self, k: Kernel, source: Pointer, factors: Pointer, accumulators: Sequence[Variable], lanes: int
@@ -172,17 +175,18 @@ class DepthwiseSpec(KernelSpec):
 
 
 def suits(shape: ConvShape, lanes: int) -> bool:
-    """Whether every group has as many filters as channels, few enough, and lies within a vector."""
+    """Whether every group has as many filters as channels and lies within a vector."""
     group = shape.group_channels
-    few = group <= LARGEST_GROUP and group < lanes and lanes % group == 0
-    return shape.groups > 1 and group == shape.group_filters and few
+    return shape.groups > 1 and group == shape.group_filters and group < lanes and lanes % group == 0
 
 
 def depthwise_call(
     shape: ConvShape, weights: Array, bias: Array | None, activation: Activation, x: View, y: View,
     residual: View | None, target: Target,
 ) -> Call:  # fmt: skip
-    """The call for a convolution over three axes whose groups lie within a vector (`suits`), or of one channel."""
+    """The call for a convolution over three axes whose groups lie within a vector (`suits`), or of one channel. Pixels
+    of y may lie several apart; those of a residual then do, too.
+    """
     lanes, blocks = y.layout.lanes, y.blocks
     stride, dilation = shape.strides[2], shape.dilations[2]
     strides = {"x": deep_strides(x), "y": deep_strides(y), "r": deep_strides(residual or y)}
@@ -192,11 +196,14 @@ def depthwise_call(
     unrolled = group == 1 and dilation == 1 and widest_row(shape.window[2], target.registers) >= 4
     taps_in_row = shape.window[2] if unrolled else 1
     window = (*shape.window[:2], 1 if unrolled else shape.window[2])
-    widest = widest_row(taps_in_row, target.registers) if group == 1 else widest_group(target.registers)
+    widest = (
+        widest_row(taps_in_row, target.registers) if group == 1 else widest_group(target.registers, group)
+    )
     cut = tile_widths(shape.out[2], widest)
     taps_wide = shape.window[2] if unrolled else 1
+    spread = strides["y"][4] // lanes
     specs = tuple(
-        DepthwiseSpec(width, taps_wide, stride, residual is not None, activation, group)
+        DepthwiseSpec(width, taps_wide, stride, residual is not None, activation, group, spread)
         for width in cut.widths
     )
     taps = shape.taps

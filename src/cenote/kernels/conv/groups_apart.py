@@ -2,7 +2,8 @@
 own in scratch memory, the last one perhaps ragged.
 
 Joined with zeros between them until they fill vectors (`direct_plan.merge_groups`), four groups of 484 channels take
-four times the multiply-adds: 0.82 ms for 1x1 to 128 filters each at 7x7, apart 0.22.
+four times the multiply-adds: 0.82 ms for 1x1 to 128 filters each at 7x7, apart 0.22. And there an infinity or NaN of
+one group times the zeros of its neighbours is NaN; apart no group reads another.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from cenote.core.conv_geometry import ConvShape
+from cenote.core.pool_geometry import Pairs
+from cenote.core.sizes import is_size
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Layout, TensorType
 from cenote.kernels.base import Call, View, buffer_elements, dense_strides, halo_offset
@@ -51,20 +54,24 @@ class Blocks:
         return whole.at(halo_offset(self._images, self.layout))
 
     def pairs(self, plain: View, blocked: View) -> Iterator[tuple[View, View]]:
-        """Each group of a plain tensor beside the same in blocks."""
-        type = TensorType(FLOAT32, (self.n, self.channels, *self.size))
-        step = dense_strides(self._images, self.layout)[0]
-        for group in range(self.groups):
-            there = replace(blocked.at(group * step), type=type)
-            yield (
-                View(type, PLAIN, plain.strides, plain.at(group * self.channels * plain.strides[1]).slot),
-                there,
-            )
+        """A plain tensor beside the same in blocks, every group as an image: at once where the images lie one group
+        behind the other, else image by image."""
+        step, *rest = dense_strides(self._images, self.layout)
+        group = self.channels * plain.strides[1]
+        whole = (not is_size(self.n) and self.n == 1) or plain.strides[0] == self.groups * group
+        images = 1 if whole else self.n
+        type = TensorType(
+            FLOAT32, (self.n * self.groups if whole else self.groups, self.channels, *self.size)
+        )
+        for image in range(images):
+            there = replace(blocked.at(image * self.groups * step), type=type, strides=(step, *rest))
+            here = plain.at(image * plain.strides[0])
+            yield View(type, PLAIN, (group, *plain.strides[1:]), here.slot), there
 
 
-def inputs_apart(shape: ConvShape, lanes: int) -> Blocks:
-    """The input's blocks, with its border of zeros."""
-    return Blocks(shape.n, shape.groups, shape.group_channels, shape.size, Layout(lanes, shape.halo))
+def inputs_apart(shape: ConvShape, lanes: int, halo: Pairs) -> Blocks:
+    """The input's blocks, with a border of zeros."""
+    return Blocks(shape.n, shape.groups, shape.group_channels, shape.size, Layout(lanes, halo))
 
 
 def outputs_apart(shape: ConvShape, lanes: int) -> Blocks | None:
@@ -83,19 +90,32 @@ def apart_calls(
     residual: View | None,
     target: Target,
 ) -> Iterator[Call]:
-    """The calls for a plain x. y is blocked where groups of filters fill whole vectors, else plain; `memory` is for the
-    input's blocks and, in that case, the output's."""
+    """The calls for a plain x. y is blocked where groups of filters fill whole vectors, else plain, and so is the
+    residual; `memory` is for the input's blocks and, in that case, the output's and the residual's."""
     lanes = target.lanes()
-    inside, outside = inputs_apart(shape, lanes), outputs_apart(shape, lanes)
+    inside, outside = inputs_apart(shape, lanes, shape.halo), outputs_apart(shape, lanes)
     blocked = inside.view(memory[0])
-    if any(begin or end for begin, end in shape.halo):
-        yield zero_halo_call(blocked)
-    for number, pair in enumerate(inside.pairs(x, blocked)):
-        yield replace(reorder_call(*pair), independent=number > 0)
+    yield from into_blocks(inside, x, blocked)
     if outside is None:
         yield from direct_calls(problem, blocked, y, residual, target)
         return
-    made = outside.view(memory[1])
-    yield from direct_calls(problem, blocked, made, None, target)
-    for number, (plain, group) in enumerate(outside.pairs(y, made)):
+    made, added = outside.view(memory[1]), None
+    if residual is not None:
+        added = outside.view(memory[2])
+        yield from into_blocks(outside, residual, added)
+    yield from direct_calls(problem, blocked, made, added, target)
+    yield from out_of_blocks(outside, made, y)
+
+
+def into_blocks(blocks: Blocks, x: View, blocked: View) -> Iterator[Call]:
+    """The calls that copy a plain tensor into blocks, with zeros around them."""
+    if any(begin or end for begin, end in blocks.layout.halo):
+        yield zero_halo_call(blocked)
+    for number, pair in enumerate(blocks.pairs(x, blocked)):
+        yield replace(reorder_call(*pair), independent=number > 0)
+
+
+def out_of_blocks(blocks: Blocks, blocked: View, y: View) -> Iterator[Call]:
+    """The calls that copy blocks into a plain tensor."""
+    for number, (plain, group) in enumerate(blocks.pairs(y, blocked)):
         yield replace(reorder_call(group, plain), independent=number > 0)

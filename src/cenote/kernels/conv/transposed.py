@@ -2,7 +2,8 @@
 
 Along an axis with stride s and dilation d, output p gets x[i] * w[k] where p + pad = i * s + k * d. For p = phase + s *
 q the k that divide evenly are regular, so each phase is a convolution of stride 1 whose output is written every s
-pixels.
+pixels. Groups are never joined (`direct_plan.merge_groups`): those within a vector take the depthwise kernel, others
+that fill no whole vectors get blocks of their own (`groups_apart`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,9 @@ from cenote.core.pool_geometry import Pairs
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Call, View
-from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls, merge_groups
+from cenote.kernels.conv.depthwise import depthwise_call
+from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls
+from cenote.kernels.conv.groups_apart import inputs_apart, into_blocks, out_of_blocks, outputs_apart
 from cenote.kernels.elementwise.activations import Activation
 
 
@@ -84,8 +87,10 @@ def transpose_calls(
     x: View,
     y: View,
     target: Target,
+    within: bool = False,
 ) -> Iterator[Call]:
-    """Calls for weights (C, M/groups, *window) over three axes: one, sometimes two, per phase."""
+    """Calls for weights (C, M/groups, *window) over three axes: one, sometimes two, per phase. Each group begins with a
+    block of x and y, or groups lie `within` a vector (`depthwise.suits`)."""
     cg, og = shape.group_channels, shape.group_filters
     w = weights.reshape(shape.groups, cg, og, *shape.window).swapaxes(1, 2)
     w = w.reshape(shape.filters, cg, *shape.window)
@@ -103,11 +108,40 @@ def transpose_calls(
             pads=tuple((-phase.origin, 0) for phase in chosen),
             dilations=tuple(phase.step for phase in chosen),
         )
-        piece, part = merge_groups(piece, part, y.layout.lanes)
         missing = shape.rank - (len(strides) - 2)
         scaled = tuple(step * s for step, s in zip(strides[2:], shape.strides[missing:], strict=True))
         offset = sum(phase.first * step for phase, step in zip(chosen[missing:], strides[2:], strict=True))
         view = dataclasses.replace(y, strides=(*strides[:2], *scaled)).at(offset)
-        for call in direct_calls(DirectProblem(piece, part, bias, activation), x, view, None, target):
+        if within and not part.size:  # bias alone
+            piece = dataclasses.replace(piece, groups=1)
+        if within and part.size:
+            calls = iter([depthwise_call(piece, part, bias, activation, x, view, None, target)])
+        else:
+            calls = direct_calls(DirectProblem(piece, part, bias, activation), x, view, None, target)
+        for call in calls:
             yield dataclasses.replace(call, independent=others)  # each writes pixels or blocks of its own
             others = True
+
+
+def apart_transpose_calls(
+    shape: ConvShape,
+    weights: Array,
+    bias: Array | None,
+    activation: Activation,
+    x: View,
+    y: View,
+    memory: Sequence[View],
+    target: Target,
+) -> Iterator[Call]:
+    """`transpose_calls` for a plain x, group by group. y is blocked where groups of filters fill whole vectors, else
+    plain; `memory` is for the input's blocks and, in that case, the output's."""
+    lanes = target.lanes()
+    inside, outside = inputs_apart(shape, lanes, transpose_halo(shape)), outputs_apart(shape, lanes)
+    blocked = inside.view(memory[0])
+    yield from into_blocks(inside, x, blocked)
+    made = y if outside is None else outside.view(memory[1])
+    deep = shape.deep()
+    taps = weights.reshape(*weights.shape[:2], *deep.window)
+    yield from transpose_calls(deep, taps, bias, activation, blocked, made, target)
+    if outside is not None:
+        yield from out_of_blocks(outside, made, y)

@@ -41,7 +41,9 @@ class Conv(Fusible):
     dropped); needs two spatial axes and no residual, and only Winograd computes it natively. `window` only repeats
     the extents of w (ONNX's kernel_shape): they are checked when given. 0 `groups` are as many as the channels of x
     are times those of the weights. `exact` forbids Winograd algorithms, whose rounding error is two to three times
-    that of a plain sum, and which spread an infinity or NaN of the input over whole tiles of outputs.
+    that of a plain sum, and which spread an infinity or NaN of the input over whole tiles of outputs, and groups
+    joined by zeros until they fill vectors, where it reaches its neighbour groups (0 * inf is NaN): groups apart take
+    0.4 to 1.2 times as long, one channel with several filters a group 2 to 8 times.
 
     Output extents are floor((in + begin + end - reach) / stride) + 1 with reach = (window - 1) * dilation +
     1. Raises ShapeError where the window does not fit: PyTorch does too, ONNX leaves it open.

@@ -12,7 +12,7 @@ from cenote.core.sizes import plain as plain_size
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
-from cenote.kernels.conv.depthwise import depthwise_call, suits
+from cenote.kernels.conv.depthwise import QUICKEST_GROUP, depthwise_call, suits
 from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls, merge_groups
 from cenote.kernels.conv.groups_apart import apart_calls, inputs_apart, outputs_apart
 from cenote.kernels.conv.regions import region_calls, share_of_taps, taps_read
@@ -47,15 +47,15 @@ def conv_lowerings(
         if not exact and fused.residual is None:
             yield from _winograd(without_odd_ends(shape), weights[:, :, 0], bias, inputs, fused, target)
         return
-    near = _is_near(shape, target.lanes())
+    near = is_near(shape, target.lanes())
     if shape.groups == shape.channels == shape.filters and near:
         yield _depthwise(shape, weights, bias, inputs, fused, target)
         if shape.groups > 1:
             return
-    elif suits(shape, target.lanes()) and near:
+    elif suits(shape, target.lanes()) and near and (exact or shape.group_channels <= QUICKEST_GROUP):
         yield _depthwise(shape, weights, bias, inputs, fused, target)
     by_size = not exact and bool(_winograd_tiles(shape))
-    for option in _direct(shape, weights, bias, inputs, fused, target):
+    for option in _direct(shape, weights, bias, inputs, fused, target, exact):
         yield dataclasses.replace(option, by_size=by_size)
     if not exact:
         yield from _winograd(shape, weights[:, :, 0], bias, inputs, fused, target)
@@ -85,7 +85,7 @@ def without_outer_taps(shape: ConvShape, weights: Array) -> tuple[ConvShape, Arr
     return dataclasses.replace(shape, window=tuple(window), pads=tuple(pads)), weights
 
 
-def _is_near(shape: ConvShape, lanes: int) -> bool:
+def is_near(shape: ConvShape, lanes: int) -> bool:
     """Whether the taps of a window lie within 2^31 elements, for the 32-bit distances of depthwise kernels."""
     deep, step, farthest = shape.deep(), lanes, 0
     for axis in (2, 1, 0):
@@ -245,16 +245,22 @@ def _direct(
     inputs: Sequence[TensorType | None],
     fused: Epilogue,
     target: Target,
+    exact: bool,
 ) -> Iterator[Lowering]:
     lanes = target.lanes()
     in_place = () if fused.residual is None else (fused.residual,)
     tolerance = summation_tolerance(shape)
     merged, wide = merge_groups(shape.deep(), weights, lanes)
+    joins = merged.groups < shape.groups
+    if joins and (exact or shape.group_channels >= lanes):
+        yield _apart(shape, weights, bias, inputs, fused, target)
+    if joins and exact:
+        return
     problem = DirectProblem(merged, wide, bias, fused.activation)
     padded_filters = -(-merged.filters // lanes) * lanes / max(1, merged.filters)
     seconds = peak_seconds(merged.operations * padded_filters, target, _efficiency(shape, lanes))
     yield Lowering(
-        "direct",
+        "direct_joined" if joins else "direct",
         layouts(inputs, Layout(lanes, shape.halo), fused.residual, lanes),
         (Layout(lanes),),
         _bind_direct(problem, fused, target),
@@ -279,8 +285,6 @@ def _direct(
             tolerance,
             in_place=in_place,
         )
-    if merged.groups < shape.groups and shape.group_channels >= lanes:
-        yield from _apart(shape, weights, bias, inputs, fused, target)
     if shape.channels < lanes and shape.groups == 1:
         yield _plain(shape, problem, inputs, fused, target, tolerance)
 
@@ -328,12 +332,10 @@ def _apart(
     inputs: Sequence[TensorType | None],
     fused: Epilogue,
     target: Target,
-) -> Iterator[Lowering]:
+) -> Lowering:
     """Groups that fill no whole vectors, each in blocks of its own."""
     lanes = target.lanes()
-    inside, outside = inputs_apart(shape, lanes), outputs_apart(shape, lanes)
-    if fused.residual is not None and outside is not None:
-        return
+    inside, outside = inputs_apart(shape, lanes, shape.halo), outputs_apart(shape, lanes)
     problem = DirectProblem(shape.deep(), weights, bias, fused.activation)
 
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
@@ -341,12 +343,16 @@ def _apart(
         y, *memory = outputs
         return list(apart_calls(shape, problem, present(inputs[0]), y, memory, residual, target))
 
-    temporaries = [TensorType(FLOAT32, (blocks.elements,)) for blocks in (inside, outside) if blocks]
+    blocks = [inside] + ([outside] * (1 + (fused.residual is not None)) if outside else [])
+    temporaries = [TensorType(FLOAT32, (each.elements,)) for each in blocks]
     padded = -(-shape.group_filters // lanes) * lanes / max(1, shape.group_filters)
     seconds = peak_seconds(shape.operations * padded, target, _efficiency(shape, lanes))
-    yield Lowering(
+    kept = list(layouts(inputs, PLAIN, fused.residual, lanes))
+    if outside and fused.residual is not None:
+        kept[fused.residual] = PLAIN
+    return Lowering(
         "direct_apart",
-        layouts(inputs, PLAIN, fused.residual, lanes),
+        tuple(kept),
         (PLAIN if outside else Layout(lanes),),
         bind,
         seconds + sum(conversion_seconds(2 * each.nbytes) for each in temporaries),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -54,14 +53,16 @@ def _packing(option: Lowering, places: Sequence[int], size: int) -> Lowering:
 def packed_sizes(
     groups: int, filters: int, channels: int, taps: int, lanes: int, calls: int
 ) -> tuple[int, int]:
-    """The most numbers in packed weights and biases: groups are joined until they fill vectors."""
+    """The most numbers in packed weights and biases: groups are joined until they fill vectors, or stay apart."""
     joined = next(
         (m for m in range(1, groups + 1) if groups % m == 0 and m * channels % lanes == 0 and m * filters % lanes == 0),
         groups,
     ) if groups > 1 else 1  # fmt: skip
     blocks = -(-joined * filters // lanes) * lanes
-    merged = groups // joined
+    merged, apart = groups // joined, groups * (-(-filters // lanes)) * lanes
     most = max(
-        merged * blocks * joined * channels * taps, -(-groups * filters // lanes) * lanes * channels * taps
+        merged * blocks * joined * channels * taps,
+        apart * channels * taps,
+        -(-groups * filters // lanes) * lanes * channels * taps,
     )
-    return most, (math.prod((merged, blocks)) + lanes) * calls
+    return most, (max(merged * blocks, apart) + lanes) * calls
