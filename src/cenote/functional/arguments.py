@@ -4,6 +4,7 @@ write to. Every error names the argument.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ import numpy as np
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError, shown
 from cenote.core.limits import LARGEST_SEED, within
 from cenote.core.pool_geometry import Pairs
-from cenote.core.types import Array, TensorType
+from cenote.core.types import Array, TensorType, is_float
 from cenote.ops.base import Op
 from cenote.ops.pool.window import NAN_RULES
 from cenote.runtime.arrays import Restore, as_numpy, same
 
+_MOST_BITS = 1024  # of a whole number that may become a float
 LETTERS = {1: "L", 2: "HW", 3: "DHW"}
 SAME = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}
 
@@ -164,14 +166,34 @@ def number(where: str, name: str, value: Any) -> int | float:
 
 def number_as(where: str, name: str, value: Any, dtype: np.dtype[Any]) -> Array:
     """A number as an array of a type without axes. Raises DTypeError where the type does not hold it."""
-    given = value if isinstance(value, bool | np.bool_) else number(where, name, value)
-    try:
-        with np.errstate(over="ignore"):
-            return np.asarray(given, dtype)
-    except (OverflowError, TypeError, ValueError):
-        raise DTypeError(
-            f"{where}: {name} is {shown(value)}, which {dtype} does not hold; cast the array"
-        ) from None
+    given = bool(value) if isinstance(value, bool | np.bool_) else number(where, name, value)
+    return np.asarray(held(where, name, given, dtype), dtype)
+
+
+def held(where: str, name: str, value: float, dtype: np.dtype[Any]) -> float:
+    """A number that becomes an element of a type, the one place where this is decided: floats hold any, rounded;
+    integers whole numbers within their range, and bool 0 and 1. DTypeError for others: none is cut or wrapped around.
+    """
+    if is_float(dtype):
+        if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+            raise DTypeError(f"{where}: {name} is {shown(value)}, which is larger than any float")
+        return value
+    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    if not (math.isfinite(value) and low <= value <= high and value == int(value)):
+        raise DTypeError(f"{where}: {name} is {shown(value)}, which {dtype} does not hold; cast the array")
+    return int(value)
+
+
+def factor(where: str, name: str, value: Any, dtype: np.dtype[Any]) -> int | float:
+    """A number by which elements of a type are multiplied: of integers a whole one of any size, modulo 2^bits as the
+    product itself."""
+    given = number(where, name, value)
+    if dtype.kind not in "iu":
+        return given
+    if isinstance(given, float) and not given.is_integer():
+        raise ArgumentError(f"{where}: {name} is {given}, but the elements are {dtype}; use a whole number")
+    limits = np.iinfo(dtype)
+    return (int(given) - limits.min) % (1 << limits.bits) + limits.min
 
 
 def as_tuple(value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.types import is_float
-from cenote.functional.arguments import Operation, Types, real
+from cenote.functional.arguments import Operation, Types, factor
 from cenote.functional.dispatch import call
 from cenote.functional.types import A
 from cenote.ops.linear.gemm import Gemm
@@ -48,7 +48,8 @@ def parse_addmm(types: Types, where: str, beta: Any, alpha: Any) -> Operation:
     """beta * input + alpha * (mat1 @ mat2)."""
     if any(x.rank != 2 for x in types[:2]):
         raise ShapeError(f"addmm: mat1 {types[0]} and mat2 {types[1]} must be matrices")
-    return _operation(Gemm(real(where, "alpha", alpha), real(where, "beta", beta)), types)
+    dtype = types[0].dtype
+    return _operation(Gemm(factor(where, "alpha", alpha, dtype), factor(where, "beta", beta, dtype)), types)
 
 
 def _operation(op: MatMul | Gemm, types: Types) -> Operation:
@@ -100,7 +101,7 @@ def addmm(
     """beta * input + alpha * (mat1 @ mat2), as torch.addmm.
 
     mat1 (M, K), mat2 (K, N); input broadcasts to (M, N). With beta = 0 the input is not read: NaN in it does not
-    spread. Types, `out`, `threads`: see matmul; for integers alpha and beta must be whole numbers to be exact.
+    spread. Types, `out`, `threads`: see matmul; for integers alpha and beta must be whole numbers.
     """
     arrays = (mat1, mat2) if beta == 0 else (mat1, mat2, input)
     return call(parse_addmm, arrays, ("addmm", beta, alpha), out, threads)

@@ -11,6 +11,7 @@ from cenote.core.types import INT64, TensorType
 from cenote.functional.arguments import Operation, Types, flag, given_array, number_as, type_of, whole
 from cenote.functional.choice.indexing import Invalid, axis_of, index_input, made, mode_of
 from cenote.functional.dispatch import call
+from cenote.functional.elementwise.formulas import named_type, type_name
 from cenote.functional.elementwise.recorder import Traced, run
 from cenote.functional.types import A, DLPack
 from cenote.ops.base import Op
@@ -203,18 +204,16 @@ def one_hot(
     """`on_value` where the new axis `dim` of `num_classes` places meets the index, `off_value` elsewhere.
 
     input        int32 or int64 of any shape; num_classes -1: the largest index + 1
-    dtype        of the result, int64 as in PyTorch by default (a NumPy dtype or its name)
+    dtype        of the result, int64 as in PyTorch by default (a NumPy dtype or its name); DTypeError where it does not
+                 hold the two values
     invalid      what an index outside of 0 to num_classes - 1 does: see `embedding`; with "zero" no place is on
 
     Raises ArgumentError, DTypeError; InputError for a bad index.
     """
     name = "one_hot"
-    try:
-        values = np.asarray([off_value, on_value]).astype(np.dtype(dtype))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(
-            f"{name}: on_value, off_value and dtype must be two numbers and a type ({error})"
-        ) from None
+    kind = named_type(name, type_name(name, dtype))
+    pair = (("off_value", off_value), ("on_value", on_value))
+    values = np.stack([number_as(name, what, value, kind) for what, value in pair])
     classes = whole(name, "num_classes", num_classes, -1)
     if classes < 0:
         indices = given_array(name, "input", input)[0]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.types import is_float
-from cenote.functional.arguments import number, real
+from cenote.functional.arguments import held, number, real
 from cenote.functional.elementwise.formulas import as_float
 from cenote.functional.elementwise.recorder import FORMULAS, Recorder, Traced, formula
 from cenote.ops.elementwise import activation
@@ -90,8 +92,12 @@ def relu6(r: Recorder, x: Traced) -> Traced:
 @formula
 def hardtanh(r: Recorder, x: Traced, low: float = -1.0, high: float = 1.0) -> Traced:
     low, high = number("hardtanh", "min_val", low), number("hardtanh", "max_val", high)
-    if low > high:
-        raise ArgumentError(f"hardtanh: min_val {low} is above max_val {high}")
+    if x.dtype.kind in "iu":  # a bound beyond the type bounds nothing
+        limits = np.iinfo(x.dtype)
+        low = held("hardtanh", "min_val", limits.min if low < limits.min else low, x.dtype)
+        high = held("hardtanh", "max_val", limits.max if high > limits.max else high, x.dtype)
+    if not low <= high:
+        raise ArgumentError(f"hardtanh: min_val {low} must not be above max_val {high}")
     return r.apply(Clip(low, high), x)
 
 

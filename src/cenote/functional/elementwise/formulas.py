@@ -10,7 +10,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, shown
 from cenote.core.types import BFLOAT16, FLOAT32, INT64, is_float
-from cenote.functional.arguments import number
+from cenote.functional.arguments import factor, number
 from cenote.functional.elementwise.recorder import (
     BOOL,
     FORMULAS,
@@ -46,7 +46,7 @@ def _scaled(r: Recorder, where: str, x: Traced, alpha: Any) -> Traced:
     if x.dtype == BOOL:
         return r.apply(Logic("and"), x, r.scalar(bool(alpha), BOOL))
     if not is_float(x.dtype):
-        alpha = np.asarray(alpha).astype(x.dtype).item()  # wraps around, as the product does
+        alpha = factor(where, "alpha", alpha, x.dtype)
     return r.apply(Mul(), x, r.scalar(alpha, x.dtype))
 
 

@@ -14,14 +14,13 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, InputError, shown
 from cenote.core.types import BFLOAT16, FLOAT32, INT64, TensorType, is_float
-from cenote.functional.arguments import Operation, Types
+from cenote.functional.arguments import Operation, Types, held
 from cenote.functional.dispatch import call
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.elementwise.chain import Chain, Link
 from cenote.ops.elementwise.pointwise import Pointwise
 
 BOOL = np.dtype(np.bool_)
-_MOST_BITS = 1024  # of a whole number that may become a float
 Number = bool | int | float
 
 
@@ -43,15 +42,8 @@ class Recorder:
         return [Traced(self, x, ("input", index)) for index, x in enumerate(self.inputs)]
 
     def scalar(self, value: Number, dtype: np.dtype[Any]) -> Traced:
-        """A number as a value of a type; DTypeError for one that the type cannot hold."""
-        if not is_float(dtype) and dtype != BOOL:
-            limits = np.iinfo(dtype)
-            if not limits.min <= value <= limits.max:
-                raise DTypeError(
-                    f"{self.where}: {shown(value)} does not fit {dtype}; cast the input to a wider type"
-                )
-        elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
-            raise DTypeError(f"{self.where}: {shown(value)} is larger than any float")
+        """A number as a value of a type (bool: its truth); DTypeError for one that the type does not hold."""
+        value = bool(value) if dtype == BOOL else held(self.where, "a number", value, dtype)
         place = self.scalars.setdefault((repr(value), value, dtype), len(self.scalars))
         return Traced(self, TensorType(dtype, ()), ("scalar", place))
 
