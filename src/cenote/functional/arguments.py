@@ -167,7 +167,13 @@ def number(where: str, name: str, value: Any) -> int | float:
 def number_as(where: str, name: str, value: Any, dtype: np.dtype[Any]) -> Array:
     """A number as an array of a type without axes. Raises DTypeError where the type does not hold it."""
     given = bool(value) if isinstance(value, bool | np.bool_) else number(where, name, value)
-    return np.asarray(held(where, name, given, dtype), dtype)
+    try:
+        with np.errstate(over="ignore"):
+            return np.asarray(held(where, name, given, dtype), dtype)
+    except (OverflowError, TypeError, ValueError) as error:  # dates and the like; DTypeError is a TypeError
+        if isinstance(error, DTypeError):
+            raise
+        raise DTypeError(f"{where}: {name} is {shown(value)}, which {dtype} does not hold") from None
 
 
 def held(where: str, name: str, value: float, dtype: np.dtype[Any]) -> float:
@@ -177,6 +183,8 @@ def held(where: str, name: str, value: float, dtype: np.dtype[Any]) -> float:
     if is_float(dtype):
         if isinstance(value, int) and value.bit_length() > _MOST_BITS:
             raise DTypeError(f"{where}: {name} is {shown(value)}, which is larger than any float")
+        return value
+    if dtype.kind not in "biu":
         return value
     low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     if not (math.isfinite(value) and low <= value <= high and value == int(value)):

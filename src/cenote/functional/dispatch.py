@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen import jit
-from cenote.core.errors import CapacityError, raise_refusal
+from cenote.core.errors import CapacityError, CenoteError, raise_refusal
 from cenote.core.limits import check_extents
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.functional.arguments import Operation, Types, given_array
@@ -144,8 +144,21 @@ def call(parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], ou
                 prepared(arrays, targets)
                 return out
         return _convert_and_call(parser, arrays, arguments, out, threads)
+    except CenoteError as error:
+        _name_function(error, arguments[0])
+        raise
     except (MemoryError, OSError, RuntimeError) as error:
         raise_refusal(arguments[0], error)
+
+
+def _name_function(error: CenoteError, name: str) -> None:
+    """Errors of operators begin with the operator's name; callers know the function's."""
+    from cenote.ops import operators  # all of them take a moment to import, and most calls are right
+
+    head, colon, rest = str(error).partition(": ")
+    named = head.partition("(")[0]  # of some with their attributes
+    if colon and named != name and any(named == op.name for op in operators()):
+        error.args = (f"{name}: {rest}", *error.args[1:])
 
 
 def _key(parser: Parser, said: bytes, arrays: Sequence[Array]) -> tuple[Any, ...]:

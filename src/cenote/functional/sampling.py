@@ -337,7 +337,7 @@ def deform_conv2d(
     bias    (filters,) or None
     mask    (N, parts kh kw, out_h, out_w) or None
     """
-    arrays = [x for x in (input, weight, offset, bias, mask) if x is not None]
+    arrays = [input, weight, offset, *(x for x in (bias, mask) if x is not None)]
     said = map(as_tuple, (stride, padding, dilation))
     arguments = ("deform_conv2d", *said, bias is not None, mask is not None)
     return cast(A, call(parse_deform_conv, tuple(arrays), arguments, out, threads))
