@@ -81,6 +81,7 @@ assert not np.shares_memory(turned, x)
 |---|---|
 | `div` with a rounding mode, `floor_divide`, `fmod`, `remainder` of integers by 0 | 0; PyTorch raises |
 | `floor_divide` of floats | the exact quotient, rounded down, then once; PyTorch rounds in between |
+| `hardtanh`, `threshold`, `pad`, `one_hot` of integers | a number that the type does not hold is a DTypeError |
 | `where` | types are not promoted: a DTypeError |
 | functions of indices | `invalid="raise"` (the error names the first bad place), `"clip"`, `"wrap"` or `"zero"` |
 | `embedding`, `embedding_bag` | no `max_norm`, which would change the weights |

@@ -61,6 +61,9 @@ def compare(op: Any, kind: str, sample: Any) -> str:
     given = {k: v for k, v in sample.kwargs.items() if k != "inplace"}
     if any(isinstance(x, complex) for x in (*sample.args, *given.values())):
         return "complex numbers"
+    cut = op.name == "nn.functional.hardtanh" and not sample.input.is_floating_point()
+    if cut and any(bound != int(bound) for bound in given.values()):
+        return "bounds of integers that are fractions"  # which PyTorch cuts
     wanted = op.op(sample.input, *sample.args, **given)
     if isinstance(wanted, torch.Tensor) and wanted.dtype.is_complex:
         return "complex numbers"
@@ -88,7 +91,7 @@ def test_samples(op: Any, name: str, kind: str) -> None:
     torch.manual_seed(0)
     samples = op.sample_inputs("cpu", getattr(torch, kind), requires_grad=False)
     if kind != "float32":
-        samples = itertools.islice(samples, 0, 50, 5)
+        samples = itertools.islice(samples, 0, 50, 1 if op.name == "nn.functional.hardtanh" else 5)
     assert [reason for sample in samples if not (reason := compare(op, kind, sample))]
 
 
