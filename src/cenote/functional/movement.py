@@ -12,18 +12,10 @@ from typing import Any, cast
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError
 from cenote.core.types import TensorType
-from cenote.functional.arguments import (
-    Operation,
-    Types,
-    as_tuple,
-    choice,
-    number,
-    number_as,
-    whole,
-    whole_numbers,
-)
+from cenote.functional.arguments import Operation, Types, as_tuple, choice, whole, whole_numbers
 from cenote.functional.bound import Bound
 from cenote.functional.dispatch import call
+from cenote.functional.scalars import number, number_as
 from cenote.functional.types import A
 from cenote.ops.base import Op
 from cenote.ops.checks import int64s, normalize_axis, unique_axes

@@ -6,8 +6,9 @@ from typing import Any
 
 from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.types import is_float
-from cenote.functional.arguments import Operation, Types, factor
+from cenote.functional.arguments import Operation, Types
 from cenote.functional.dispatch import call
+from cenote.functional.scalars import factor
 from cenote.functional.types import A
 from cenote.ops.linear.gemm import Gemm
 from cenote.ops.linear.matmul import MatMul

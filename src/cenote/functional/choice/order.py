@@ -8,11 +8,12 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.types import INT64, TensorType
-from cenote.functional.arguments import Operation, Types, flag, given_array, number_as, type_of, whole
+from cenote.functional.arguments import Operation, Types, flag, given_array, type_of, whole
 from cenote.functional.choice.indexing import Invalid, axis_of, index_input, made, mode_of
 from cenote.functional.dispatch import call
 from cenote.functional.elementwise.formulas import named_type, type_name
 from cenote.functional.elementwise.recorder import Traced, run
+from cenote.functional.scalars import number_as
 from cenote.functional.types import A, DLPack
 from cenote.ops.base import Op
 from cenote.ops.checks import broadcast_shapes

@@ -9,10 +9,11 @@ import numpy as np
 
 from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.types import Array, TensorType
-from cenote.functional.arguments import Operation, Types, choice, flag, given_array, number_as, type_of
+from cenote.functional.arguments import Operation, Types, choice, flag, given_array, type_of
 from cenote.functional.choice.indexing import Invalid, as_index, axis_of, index_input, made, mode_of
 from cenote.functional.dispatch import call
 from cenote.functional.outputs import check_out
+from cenote.functional.scalars import number_as
 from cenote.functional.types import A, DLPack
 from cenote.ops.movement.scatter import ScatterElements
 from cenote.runtime.arrays import Restore

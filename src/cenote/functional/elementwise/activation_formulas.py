@@ -8,9 +8,10 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.types import is_float
-from cenote.functional.arguments import held, number, real
+from cenote.functional.arguments import real
 from cenote.functional.elementwise.formulas import as_float
 from cenote.functional.elementwise.recorder import FORMULAS, Recorder, Traced, formula
+from cenote.functional.scalars import held, number
 from cenote.ops.elementwise import activation
 from cenote.ops.elementwise.activation import (
     Celu,

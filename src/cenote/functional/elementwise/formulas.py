@@ -10,7 +10,6 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, shown
 from cenote.core.types import BFLOAT16, FLOAT32, INT64, is_float
-from cenote.functional.arguments import factor, number
 from cenote.functional.elementwise.recorder import (
     BOOL,
     FORMULAS,
@@ -22,6 +21,7 @@ from cenote.functional.elementwise.recorder import (
     promoted,
     result_type,
 )
+from cenote.functional.scalars import factor, number
 from cenote.ops.elementwise import unary
 from cenote.ops.elementwise.binary import Add, Div, Max, Min, Mod, Mul, Pow, Sub
 from cenote.ops.elementwise.cast import Cast

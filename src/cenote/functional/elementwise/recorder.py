@@ -14,8 +14,9 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, InputError, shown
 from cenote.core.types import BFLOAT16, FLOAT32, INT64, TensorType, is_float
-from cenote.functional.arguments import Operation, Types, held
+from cenote.functional.arguments import Operation, Types
 from cenote.functional.dispatch import call
+from cenote.functional.scalars import held
 from cenote.ops.elementwise.cast import Cast
 from cenote.ops.elementwise.chain import Chain, Link
 from cenote.ops.elementwise.pointwise import Pointwise
