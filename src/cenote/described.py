@@ -39,7 +39,7 @@ class Described:
 
     @property
     def precision(self) -> str:
-        """ "fast", or "exact": convolutions without Winograd."""
+        """ "fast", or "exact": convolutions without Winograd, sums of products in shorter chains."""
         return self._options.precision
 
     @property

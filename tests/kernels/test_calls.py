@@ -10,16 +10,25 @@ from cenote.kernels.conv.gemv import GemvSpec
 from cenote.kernels.elementwise.activations import Activation
 
 SPEC = GemvSpec(4, "f32", Activation())
-WORDS: dict[str, Argument] = {"n": 3, "k": 4, "x": None, "w": None, "bias": None, "y": None}
+WORDS: dict[str, Argument] = {
+    "n": 3,
+    "k": 4,
+    "block": 8,
+    "fan": 2,
+    "x": None,
+    "w": None,
+    "bias": None,
+    "y": None,
+}
 
 
 def test_words_come_in_the_order_of_the_kernel() -> None:
     call = Call.named(SPEC, WORDS, 2)
-    assert call.arguments == (None, None, None, None, 3, 4)
-    assert [word.name for word in SPEC.words] == ["x", "w", "bias", "y", "n", "k"]
+    assert call.arguments == (None, None, None, None, 3, 4, 8, 2)
+    assert [word.name for word in SPEC.words] == ["x", "w", "bias", "y", "n", "k", "block", "fan"]
     assert SPEC.emit(jit.named_target("generic")).parameters == SPEC.words
     assert call.word("k") == 4
-    assert call.changed(n=7).arguments == (None, None, None, None, 7, 4)
+    assert call.changed(n=7).arguments == (None, None, None, None, 7, 4, 8, 2)
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,11 @@ class Fusible(Op):
 
 @dataclass(frozen=True)
 class Epilogue:
-    """The same for a lowering: which inputs are bias and residual, the activation, a 2x2 pool."""
+    """The same for a lowering: which inputs are bias and residual, the activation, a 2x2 pool. `exact`: the sums before
+    are of shorter chains."""
 
     bias: int | None
     residual: int | None
     activation: Activation
     pool: bool = False
+    exact: bool = False

@@ -14,7 +14,9 @@ from cenote.graph.graph import Graph, Node
 from cenote.graph.verify import verify
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
+from cenote.ops.conv.deform_conv import DeformConv
 from cenote.ops.linear.gemm import Gemm
+from cenote.ops.linear.matmul import MatMul
 from cenote.passes.activations import recognize_activations
 from cenote.passes.attention import recognize_attention
 from cenote.passes.chains import fuse_chains
@@ -39,10 +41,10 @@ GraphPass = Callable[[Graph], Graph]
 def passes(
     target: Target, exact: bool, weights: str, rewrites: Collection[str] = ()
 ) -> tuple[GraphPass, ...]:
-    """The passes for a target; `exact` forbids Winograd, `weights` is the type that linear layers keep theirs in,
-    `rewrites` are those of `core.options.Rewrite` that are asked for."""
+    """The passes for a target; `exact` forbids Winograd and long chains of additions, `weights` is the
+    type that linear layers keep theirs in, `rewrites` are those of `core.options.Rewrite` that are asked for."""
     return (
-        *((forbid_winograd,) if exact else ()),  # before fusing, which asks for it
+        *((sum_exactly,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
         say_groups,
         draw_seeds,
@@ -69,6 +71,7 @@ def passes(
         *(() if exact else (forget_tiny_biases,)),
         lambda graph: compose_channels(graph, target.lanes()),
         fuse_chains,
+        *((sum_exactly,) if exact else ()),  # products that passes have made
         eliminate_dead,
         own_outputs,
         lambda graph: complete_outputs(graph, target),
@@ -76,10 +79,12 @@ def passes(
     )
 
 
-def forbid_winograd(graph: Graph) -> Graph:
-    """precision="exact": convolutions sum products plainly."""
+def sum_exactly(graph: Graph) -> Graph:
+    """precision="exact": convolutions sum products plainly, and long sums of products are of shorter chains."""
     nodes = tuple(
-        replace(node, op=replace(node.op, exact=True)) if isinstance(node.op, Conv) else node
+        replace(node, op=replace(node.op, exact=True))
+        if isinstance(node.op, Conv | ConvTranspose | DeformConv | Gemm | MatMul)
+        else node
         for node in graph.nodes
     )
     return graph.replace(nodes=nodes)

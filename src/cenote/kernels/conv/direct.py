@@ -3,11 +3,13 @@
     item = image, group of filters, band of tiles                      emitted
       for chunk of the taps (keeps its weights in the first cache):    emitted
         for tile of `width` or `width - 1` output pixels:              emitted
-          acc[pixel][block] = bias + residual, or what the last chunk left in y
-          for tap in chunk (channel block, kd, kh, kw):                emitted, offsets come from a table
-            for channel of the block (`unroll`):                       unrolled
-              for pixel: broadcast x; for block: acc += x * weights    unrolled
-          y[pixel][block] = activation(acc)
+          for part of the chunk, in one block of the sum:              emitted
+            acc[pixel][block] = 0, or what the last part left in scratch; in the first part bias + residual
+            for tap in part (channel block, kd, kh, kw):               emitted, offsets come from a table
+              for channel of the block (`unroll`):                     unrolled
+                for pixel: broadcast x; for block: acc += x * weights  unrolled
+            acc += those of earlier blocks; or to scratch              `partial_sums.py`
+          y[pixel][block] = activation(acc)                            after the last chunk
 
 The table of tap offsets makes window, dilation, rank and channel count plain data, and a tile is a list of
 pixels that may span rows and images, so that stride and map size are data too: one kernel serves nearly all
@@ -22,11 +24,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import I32, I64, Pointer, Value
+from cenote.codegen.values import F32, I32, I64, Pointer, Value
 from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
+from cenote.kernels import partial_sums
 from cenote.kernels.base import KernelSpec, float_pointers, numbers_named
 from cenote.kernels.elementwise.activations import Activation, Destination, store_activated
+from cenote.kernels.partial_sums import Part
 
 POINTERS = ("x", "weights", "bias", "residual", "y")
 NUMBERS = (
@@ -39,6 +43,7 @@ NUMBERS = (
     "r_w", "r_h", "r_outer", "r_image", "r_group", "r_block",
     "slab", "weights_image", "bias_group",  # weights of a filter group; from image to image (matrices); bias
     "columns",  # of y, when the last vectors are clipped
+    *partial_sums.WORDS,
 )  # fmt: skip
 
 
@@ -205,24 +210,66 @@ class _Emitter:
         if self.spec.clip:
             left = k.number("columns") - member * self.row
             self.masks = [k.tail_mask(left - o * self.lanes, self.lanes) for o in range(self.spec.blocks)]
-        chunk, entries = k.number("chunk"), k.number("entries")
-        for begin in k.range(0, k.max_drop_nan(entries, k.integer(1)), chunk):
-            end = k.min_drop_nan(begin + chunk, entries)
-            taps = Taps(begin, end, slab, begin.equals(0), (begin + chunk) >= entries)
+        self.first_tile = first
+        self.apart = k.number("band") * (self.spec.width * self.row)  # from slot to slot
+        chunk, every = k.number("chunk"), self.all_taps()
+        for begin in k.range(0, k.max_drop_nan(every, k.integer(1)), chunk):
+            end = k.min_drop_nan(begin + chunk, every)
+            taps = Taps(begin, end, slab, end >= every)
             walk = Walk(k, start, bases, flat, self.spec.joined)
-            for _ in k.range(first, wide_end):
-                self.tile(walk, self.spec.width, taps)
+            for tile in k.range(first, wide_end):
+                self.tile(walk, self.spec.width, taps, tile)
             if self.spec.width > 1:
-                for _ in k.range(narrow_begin, last):
-                    self.tile(walk, self.spec.width - 1, taps)
+                for tile in k.range(narrow_begin, last):
+                    self.tile(walk, self.spec.width - 1, taps, tile)
 
-    def tile(self, walk: Walk, width: int, taps: Taps) -> None:
+    def all_taps(self) -> Value:
+        """Taps with all channels of their block, and behind them ragged ones."""
+        entries = self.k.number("entries")
+        return entries + self.k.number("rest") if self.spec.ragged else entries
+
+    def weights_from(self, taps: Taps) -> Pointer:
+        """Where the weights of a chunk begin."""
+        k, whole = self.k, taps.begin
+        if not self.spec.ragged:
+            return taps.slab + whole * (self.spec.unroll * self.row)
+        whole = k.min_drop_nan(whole, k.number("entries"))
+        ragged = (taps.begin - whole) * k.number("rest_channels")
+        return taps.slab + (whole * self.spec.unroll + ragged) * self.row
+
+    def tile(self, walk: Walk, width: int, taps: Taps, tile: Value) -> None:
         k = self.k
         pixels = list(self.pixels(walk, width))
-        accumulators = self.begin(pixels, taps)
-        weights = k.cursor(taps.slab + taps.begin * (self.spec.unroll * self.row))
+        zero = k.constant(F32, 0.0, self.lanes)
+        accumulators = [[k.variable(zero) for _ in range(self.spec.blocks)] for _ in pixels]
+        every = [accumulator for row in accumulators for accumulator in row]
+        weights = k.cursor(self.weights_from(taps))
         origins = [self.x + pixel.x for pixel in pixels]
-        for entry in k.range(taps.begin, taps.end):
+        kept = k.scratch.cast(F32) + (tile - self.first_tile) * (self.spec.width * self.row)
+        step = k.min_drop_nan(k.integer(1) << k.number("block"), k.number("chunk"))
+        for begin in k.range(taps.begin, k.max_drop_nan(taps.end, taps.begin + 1), step):
+            part = Part(k, begin, k.min_drop_nan(begin + step, taps.end), self.all_taps())
+            self.begin(accumulators, pixels, begin.equals(0))
+            part.resume(every, kept)
+            self.whole_taps(accumulators, origins, weights, taps, part)
+            if self.spec.ragged:
+                self.ragged_taps(accumulators, origins, weights, part)
+            part.fold(every, kept, self.apart)
+        with k.when(taps.is_last):
+            self.finish(accumulators, pixels)
+
+    def whole_taps(
+        self,
+        accumulators: Sequence[Sequence[Variable]],
+        origins: Sequence[Pointer],
+        weights: Cursor,
+        taps: Taps,
+        part: Part,
+    ) -> None:
+        """The taps of a part that have all channels of their block."""
+        k = self.k
+        end = k.min_drop_nan(part.end, k.number("entries")) if self.spec.ragged else part.end
+        for entry in k.range(part.begin, end):
             offset = k.pointer("table").load(entry).to(I64)
             now = weights.at
             if self.spec.scattered:
@@ -231,36 +278,29 @@ class _Emitter:
             for channel in range(self.spec.unroll):
                 self.multiply(accumulators, origins, offset, channel, now, channel * self.row)
             weights.move(self.spec.unroll * self.row)
-        if self.spec.ragged:
-            self.ragged_taps(accumulators, origins, weights, taps)
-        self.finish(accumulators, pixels, taps)
 
     def pixels(self, walk: Walk, width: int) -> Iterator[Pixel]:
         """The tile's pixels."""
         for offsets in walk.take(width, self.lanes):
             yield Pixel(offsets["x"], offsets["y"], offsets.get("r"))
 
-    def begin(self, pixels: Sequence[Pixel], taps: Taps) -> list[list[Variable]]:
-        """Accumulators: bias and residual before the first tap, the sums so far before a later chunk."""
+    def begin(
+        self, accumulators: Sequence[Sequence[Variable]], pixels: Sequence[Pixel], is_first: Value
+    ) -> None:
+        """What a part begins from: bias and residual in the first."""
         k, lanes = self.k, self.lanes
-        block = k.number("y_block")
-        accumulators = [
-            [k.variable(self.bias.load(o * lanes, lanes)) for o in range(self.spec.blocks)] for _ in pixels
-        ]
-        if self.spec.residual:
+        for row in accumulators:
+            for accumulator in row:
+                accumulator.value = k.constant(F32, 0.0, lanes)
+        with k.when(is_first):
             for pixel, row in zip(pixels, accumulators, strict=True):
-                assert pixel.r is not None
-                source = k.pointer("residual") + pixel.r
                 for o, accumulator in enumerate(row):
-                    accumulator.value = accumulator.value + source.load(
-                        k.number("r_block") * o, lanes, self.masks[o]
-                    )
-        with k.unless(taps.is_first):
-            for pixel, row in zip(pixels, accumulators, strict=True):
-                sums = self.y + pixel.y
-                for o, accumulator in enumerate(row):
-                    accumulator.value = sums.load(block * o, lanes, self.masks[o])
-        return accumulators
+                    value = self.bias.load(o * lanes, lanes)
+                    if self.spec.residual:
+                        assert pixel.r is not None
+                        place = k.pointer("residual") + pixel.r
+                        value = value + place.load(k.number("r_block") * o, lanes, self.masks[o])
+                    accumulator.value = value
 
     def multiply(
         self,
@@ -284,19 +324,18 @@ class _Emitter:
         accumulators: Sequence[Sequence[Variable]],
         origins: Sequence[Pointer],
         weights: Cursor,
-        taps: Taps,
+        part: Part,
     ) -> None:
         """The taps of the last channel block: only its real channels, for the other lanes hold junk."""
         k = self.k
-        stop = k.select(taps.is_last, k.number("rest"), k.integer(0))
-        for tap in k.range(0, stop):
-            offset = k.pointer("table").load(k.number("entries") + tap).to(I64)
+        for entry in k.range(k.max_drop_nan(part.begin, k.number("entries")), part.end):
+            offset = k.pointer("table").load(entry).to(I64)
             for channel in k.range(0, k.number("rest_channels")):
                 self.multiply(accumulators, origins, offset, channel, weights.at, 0)
                 weights.move(self.row)
 
-    def finish(self, accumulators: Sequence[Sequence[Variable]], pixels: Sequence[Pixel], taps: Taps) -> None:
-        """Each sum through the activation, after the last tap, and out."""
+    def finish(self, accumulators: Sequence[Sequence[Variable]], pixels: Sequence[Pixel]) -> None:
+        """Each sum through the activation, and out."""
         block = self.k.number("y_block")
         places = [
             Destination(self.y + pixel.y + block * o, self.masks[o])
@@ -304,15 +343,14 @@ class _Emitter:
             for o in range(self.spec.blocks)
         ]
         values = [accumulator.value for row in accumulators for accumulator in row]
-        store_activated(self.k, self.spec.activation, places, values, taps.is_last)
+        store_activated(self.k, self.spec.activation, places, values)
 
 
 @dataclass
 class Taps:
-    """A chunk of the table: entries begin..end, the filter group's weights, and whether it is the first or last."""
+    """A chunk of the table: entries begin..end, the filter group's weights, and whether it is the last."""
 
     begin: Value
     end: Value
     slab: Pointer
-    is_first: Value
     is_last: Value

@@ -18,6 +18,7 @@ from cenote.kernels.conv.direct import ConvDirectSpec, widest
 from cenote.kernels.conv.tile_widths import tile_widths
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.layout.reorder import deep_strides
+from cenote.kernels.partial_sums import Blocks
 from cenote.kernels.tables import tap_table
 
 MACS_PER_SECOND = 50e9  # of one core, to size pieces of work; a factor of 2 either way does no harm
@@ -32,7 +33,7 @@ class DirectProblem:
     `unroll` is the number of channels per tap (the lanes of a blocked input), or the window's width where x
     is plain: then a tap is one row of the window in one channel. `taps`: where `shape` has a part of the weights'
     window only, its taps' numbers in the whole; `packed` then keeps what the calls of all parts read, and `pixels` says
-    for how many pixels filters are grouped.
+    for how many pixels filters are grouped. `exact`: sums are of shorter chains.
     """
 
     shape: ConvShape
@@ -42,6 +43,7 @@ class DirectProblem:
     plain: bool = False
     taps: tuple[int, ...] = ()
     pixels: int = 0
+    exact: bool = False
     packed: dict[int, tuple[Packed, Array]] = field(default_factory=dict, compare=False)
 
 
@@ -169,8 +171,9 @@ class _FilterGroups:
         if self.problem.taps:
             self.problem.packed[self.first] = weights, bias
         slab = weights.shape[1]
+        blocks = Blocks.of(self.problem.exact, self.inner)
         numbers = {
-            "entries": entries, "chunk": self._chunk(entries, slab), "rest": rest,
+            "entries": entries, "chunk": self._chunk(entries + rest, slab), "rest": rest, **blocks.words,
             "rest_channels": rest_channels, "wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow,
             "filter_groups": self.shape.groups * self.groups, "per_group": self.groups,
             "out_w": self.shape.out[2], "out_h": self.shape.out[1],
@@ -179,6 +182,7 @@ class _FilterGroups:
         }  # fmt: skip
         items, grain, shares = self._split(cut.tiles, max(cut.widths), slab)
         numbers |= shares
+        kept = shares["band"] * max(cut.widths) * self.each * self.lanes * blocks.slots(entries + rest)
         pointers: dict[str, Argument] = {
             "x": self.x,
             "weights": weights,
@@ -188,7 +192,7 @@ class _FilterGroups:
             "residual": None if self.residual is None else self._first_block(self.residual),
         }
         executed = 2 * self.images * self.pixels * slab * self.shape.groups * self.groups
-        call = Call.named(specs[0], {**pointers, **numbers}, items, grain, operations=executed)
+        call = Call.named(specs[0], {**pointers, **numbers}, items, grain, 4 * kept, executed)
         return call.among(specs, cut.chosen)
 
     def _first_block(self, view: View) -> View:
@@ -257,7 +261,7 @@ class _FilterGroups:
         return bias
 
     def _chunk(self, entries: int, slab: int) -> int:
-        """Taps per pass.
+        """Taps per pass: all, or a power of two, as the blocks of a sum have.
 
         Where a filter group's weights outgrow the level 1 cache, passes whose weights take half of it raise the speed:
         the input needs the rest. GFLOP/s with passes of 1.25, 0.8, 0.5 and 0.3 of the cache (48 KiB, AVX-512):
@@ -267,7 +271,7 @@ class _FilterGroups:
         if slab * 4 < self.target.l1_bytes:
             return max(1, entries)
         per_entry = self.inner * self.each * self.lanes * 4
-        return max(1, self.target.l1_bytes // 2 // per_entry)
+        return 1 << max(0, (self.target.l1_bytes // 2 // per_entry).bit_length() - 1)
 
     def _steps(self) -> dict[str, int]:
         shape, steps = self.shape, {}

@@ -1,9 +1,11 @@
 """A linear layer for one input vector, at the speed at which memory can be read.
 
     for group of rows of the weights:           an item; the rows lie one after another in memory, as the model has them
-        for step along the row:                 emitted; one vector of x, reused for every row of the group
-            for row:                            unrolled: a stream and an accumulator each
-                accumulate weights * x
+        for block of vectors along the row:     emitted
+            for vector of it:                   emitted; one vector of x, reused for every row of the group
+                for row:                        unrolled: a stream and an accumulator each
+                    accumulate weights * x
+            add what earlier blocks accumulated, or keep it in scratch        `partial_sums.py`
         sum the lanes, add the bias, apply the activation
 
 Nothing is repacked: the weights stay where they were read to, (N, K) row-major. They may be stored as 16-bit floats,
@@ -20,8 +22,10 @@ from cenote.codegen.values import F32, Pointer, Scalar, Value
 from cenote.codegen.variables import Variable
 from cenote.core.target import Target
 from cenote.core.types import Array, short_name
-from cenote.kernels.base import Call, KernelSpec, View
+from cenote.kernels import partial_sums
+from cenote.kernels.base import Call, KernelSpec, View, numbers_named
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.partial_sums import Blocks, Part
 
 ROWS = (
     8  # streams at a time: as many accumulators as hide the latency of a multiply-add (4 cycles, 2 a cycle)
@@ -46,8 +50,7 @@ class GemvSpec(KernelSpec):
             Parameter("w", stored, pointer=True),
             Parameter("bias", F32, pointer=True),
             Parameter("y", F32, pointer=True),
-            Parameter("n"),
-            Parameter("k"),
+            *numbers_named(("n", "k", *partial_sums.WORDS)),
         )
 
     def emit(self, target: Target) -> Kernel:
@@ -58,11 +61,16 @@ class GemvSpec(KernelSpec):
             streams = [k.pointer("w") + (first + row) * size for row in range(self.rows)]
             sums = [k.variable(k.constant(F32, 0.0, lanes)) for _ in range(self.rows)]
             whole = size // lanes * lanes
-            for at in k.range(0, whole, lanes):
-                self._accumulate(k, streams, sums, at, lanes, None)
-            left = size - whole
-            with k.when(left > 0):
-                self._accumulate(k, streams, sums, whole, lanes, k.tail_mask(left, lanes))
+            vectors, block = (size + (lanes - 1)) // lanes, k.integer(1) << k.number("block")
+            for begin in k.range(0, vectors, block):
+                part = Part(k, begin, k.min_drop_nan(begin + block, vectors), vectors)
+                for total in sums:
+                    total.value = k.constant(F32, 0.0, lanes)
+                for at in k.range(begin * lanes, k.min_drop_nan(part.end * lanes, whole), lanes):
+                    self._accumulate(k, streams, sums, at, lanes, None)
+                with k.when(part.is_last & (whole < size)):
+                    self._accumulate(k, streams, sums, whole, lanes, k.tail_mask(size - whole, lanes))
+                part.fold(sums, k.scratch.cast(F32), k.integer(self.rows * lanes))
             for row, total in enumerate(sums):
                 value = k.reduce(total.value, "add") + k.pointer("bias").load(first + row)
                 k.pointer("y").store(self.activation.emit(k, value), first + row)
@@ -90,12 +98,15 @@ class GemvSpec(KernelSpec):
 
 
 def gemv_call(
-    x: View, weights: View | Array, bias: View | Array, y: View, n: int, k: int, activation: Activation
-) -> Call:
-    """y (1, n) = activation(x (1, k) @ weights (n, k)' + bias (n,))."""
+    x: View, weights: View | Array, bias: View | Array, y: View, n: int, k: int, activation: Activation,
+    target: Target, exact: bool = False,
+) -> Call:  # fmt: skip
+    """y (1, n) = activation(x (1, k) @ weights (n, k)' + bias (n,)); `exact`: sums are of shorter chains."""
     dtype = weights.type.dtype if isinstance(weights, View) else weights.dtype
     rows = min(ROWS, n)
     spec = GemvSpec(rows, short_name(dtype), activation)
     grain = max(1, _GRAIN // max(1, rows * k * dtype.itemsize))
-    words = {"x": x, "w": weights, "bias": bias, "y": y, "n": n, "k": k}
-    return Call.named(spec, words, -(-n // rows), grain)
+    lanes, blocks = target.lanes(), Blocks.of(exact)
+    words = {"x": x, "w": weights, "bias": bias, "y": y, "n": n, "k": k, **blocks.words}
+    scratch = 4 * rows * lanes * blocks.slots(-(-k // lanes))
+    return Call.named(spec, words, -(-n // rows), grain, scratch)

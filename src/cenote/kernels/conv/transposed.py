@@ -88,6 +88,8 @@ def transpose_calls(
     y: View,
     target: Target,
     within: bool = False,
+    *,
+    exact: bool = False,
 ) -> Iterator[Call]:
     """Calls for weights (C, M/groups, *window) over three axes: one, sometimes two, per phase. Each group begins with a
     block of x and y, or groups lie `within` a vector (`depthwise.suits`)."""
@@ -117,7 +119,8 @@ def transpose_calls(
         if within and part.size:
             calls = iter([depthwise_call(piece, part, bias, activation, x, view, None, target)])
         else:
-            calls = direct_calls(DirectProblem(piece, part, bias, activation), x, view, None, target)
+            problem = DirectProblem(piece, part, bias, activation, exact=exact)
+            calls = direct_calls(problem, x, view, None, target)
         for call in calls:
             yield dataclasses.replace(call, independent=others)  # each writes pixels or blocks of its own
             others = True
@@ -132,6 +135,8 @@ def apart_transpose_calls(
     y: View,
     memory: Sequence[View],
     target: Target,
+    *,
+    exact: bool = False,
 ) -> Iterator[Call]:
     """`transpose_calls` for a plain x, group by group. y is blocked where groups of filters fill whole vectors, else
     plain; `memory` is for the input's blocks and, in that case, the output's."""
@@ -142,6 +147,6 @@ def apart_transpose_calls(
     made = y if outside is None else outside.view(memory[1])
     deep = shape.deep()
     taps = weights.reshape(*weights.shape[:2], *deep.window)
-    yield from transpose_calls(deep, taps, bias, activation, blocked, made, target)
+    yield from transpose_calls(deep, taps, bias, activation, blocked, made, target, exact=exact)
     if outside is not None:
         yield from out_of_blocks(outside, made, y)

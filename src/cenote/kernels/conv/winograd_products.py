@@ -20,6 +20,7 @@ from cenote.codegen.values import F32, Pointer, Value
 from cenote.codegen.variables import Cursor, Variable
 from cenote.kernels.conv.direct import widest
 from cenote.kernels.conv.winograd_transforms import Filtering
+from cenote.kernels.partial_sums import FAST_TERMS
 
 LINE = 16  # floats of a cache line
 SHORT = 4  # channels unrolled for runs that are rare; all of a vector take 3 to 10 % less time where a core is shared
@@ -117,7 +118,8 @@ class Products:
     def product(
         self, v: Pointer, m: Pointer, weights: Pointer, width: int, asked: Cursor, asks: Value
     ) -> None:
-        """Sums of `width` tiles by the group's filter vectors; where it `asks`, the lines from `asked` on.
+        """Sums of `width` tiles by the group's filter vectors; where it `asks`, the lines from `asked` on. A chain of
+        additions has at most FAST_TERMS channels; chains are added to one another.
 
         What the innermost loop reads lies at constants from two addresses that it moves itself: indexed addresses cost
         up to 20 %.
@@ -126,25 +128,32 @@ class Products:
         row, zero = blocks * lanes, k.constant(F32, 0.0, lanes)
         unroll = lanes if width >= self.widths[-1] - 1 else min(SHORT, lanes)
         sums: list[list[Variable]] = [[k.variable(zero) for _ in range(blocks)] for _ in range(width)]
+        places = [(sums[i][o], i * row + o * lanes) for i in range(width) for o in range(blocks)]
         source, factors = k.cursor(v), k.cursor(weights)
         step = k.select(asks, k.integer(unroll * row // self.ahead), k.integer(0))
         to_next_block = k.number("v_block") - lanes
-        for _ in k.range(0, k.number("channel_blocks")):
-            for _ in k.steps(lanes, unroll):
-                soon = asked.at
-                for line in range(0, unroll * row, self.ahead * LINE):
-                    k.prefetch(soon, line // self.ahead)
-                asked.move(step)
-                here, now = source.at, factors.at
-                for channel in range(unroll):
-                    vectors = [now.load(channel * row + o * lanes, lanes) for o in range(blocks)]
-                    for i in range(width):
-                        spread = here.broadcast(i * lanes + channel, lanes)
-                        for o in range(blocks):
-                            sums[i][o].value = k.fma(spread, vectors[o], sums[i][o].value)
-                source.move(unroll)
-                factors.move(unroll * row)
-            source.move(to_next_block)
-        for i in range(width):
-            for o in range(blocks):
-                m.store(sums[i][o].value, i * row + o * lanes)
+        channel_blocks, most = k.number("channel_blocks"), FAST_TERMS // lanes
+        for first in k.range(0, channel_blocks, most):
+            for total, _ in places:
+                total.value = zero
+            for _ in k.range(first, k.min_drop_nan(first + most, channel_blocks)):
+                for _ in k.steps(lanes, unroll):
+                    soon = asked.at
+                    for line in range(0, unroll * row, self.ahead * LINE):
+                        k.prefetch(soon, line // self.ahead)
+                    asked.move(step)
+                    here, now = source.at, factors.at
+                    for channel in range(unroll):
+                        vectors = [now.load(channel * row + o * lanes, lanes) for o in range(blocks)]
+                        for i in range(width):
+                            spread = here.broadcast(i * lanes + channel, lanes)
+                            for o in range(blocks):
+                                sums[i][o].value = k.fma(spread, vectors[o], sums[i][o].value)
+                    source.move(unroll)
+                    factors.move(unroll * row)
+                source.move(to_next_block)
+            with k.when(first > 0):
+                for total, place in places:
+                    total.value = total.value + m.load(place, lanes)
+            for total, place in places:
+                m.store(total.value, place)

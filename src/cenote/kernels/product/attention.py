@@ -284,15 +284,17 @@ class _Emitter:
             grown = math.exp_falling(k, self.before.load(at, lanes) - shifts[-1])
             self.before.store(largest, at)
             self.factors.store(grown, at)
-            totals.append(k.variable(self.totals.load(at, lanes) * grown))
+            totals.append(k.variable(k.constant(F32, 0.0, lanes)))
         for row in k.range(0, count):
             place = self.scores + row * self.row
             for block in range(blocks):
                 power = math.exp_falling(k, place.load(block * lanes, lanes) - shifts[block])
                 place.store(power, block * lanes)
                 totals[block].value = totals[block].value + power
-        for block, total in enumerate(totals):
-            self.totals.store(total.value, block * lanes)
+        for block, total in enumerate(totals):  # a chunk's sum is a chain of its own
+            at = block * lanes
+            total.value = k.fma(self.totals.load(at, lanes), self.factors.load(at, lanes), total.value)
+            self.totals.store(total.value, at)
         with k.when(is_last):
             for block, total in enumerate(totals):
                 factor = 1.0 / total.value
@@ -328,10 +330,6 @@ class _Emitter:
                 (index, o, (index * blocks + o) * lanes) for index in range(rows) for o in range(blocks)
             ]
             sums = self.zeros(rows, blocks)
-            with k.unless(is_first):
-                factors = [self.factors.broadcast(start + index, lanes) for index in range(rows)]
-                for index, block, at in places:
-                    sums[index][block].value = kept.load(at, lanes) * factors[index]
             powers, source = k.cursor(self.scores + start), k.cursor(v)
             for steps in self.steps(count):
                 for index in range(steps):
@@ -340,6 +338,10 @@ class _Emitter:
                     for row, totals in enumerate(sums):
                         self.add(totals, powers.at.broadcast(index * self.row + row, lanes), right)
                 powers.move(steps * self.row)
+            with k.unless(is_first):
+                for index, block, at in places:
+                    total, factor = sums[index][block], self.factors.broadcast(start + index, lanes)
+                    total.value = k.fma(kept.load(at, lanes), factor, total.value)
             with k.unless(is_last):
                 for index, block, at in places:
                     kept.store(sums[index][block].value, at)

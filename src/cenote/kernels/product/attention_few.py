@@ -28,6 +28,7 @@ OPERANDS = ("q", "k", "v", "mask", "y")
 NUMBERS = ("queries", "keys", "columns", "q_row", "k_row", "v_row", "mask_row", "y_row", "offset")
 _COLUMNS = 4  # vectors of V's columns at a time
 _ROWS = 2  # of V with sums of their own: enough sums in flight
+_BLOCK = 256  # steps of a chain of additions
 
 
 @dataclass(frozen=True)
@@ -123,10 +124,13 @@ class _Emitter:
         # A query without keys: the powers of minus infinity are zeros.
         shift = k.splat(k.select(largest.equals(float("-inf")), k.constant(F32, 0.0), largest), lanes)
         total = k.variable(k.constant(F32, 0.0, lanes))
-        for at in k.range(0, self.attended, lanes):
-            power = math.exp(k, self.scores.load(at, lanes) - shift)
-            self.scores.store(power, at)
-            total.value = total.value + power
+        for first in k.range(0, self.attended, _BLOCK * lanes):
+            chain = k.variable(k.constant(F32, 0.0, lanes))
+            for at in k.range(first, k.min_drop_nan(first + _BLOCK * lanes, self.attended), lanes):
+                power = math.exp(k, self.scores.load(at, lanes) - shift)
+                self.scores.store(power, at)
+                chain.value = chain.value + power
+            total.value = total.value + chain.value
         whole = k.reduce(total.value, "add")
         factor = 1.0 / whole
         return k.select(whole.equals(0.0), k.constant(F32, 0.0), factor) if self.spec.zeros else factor
@@ -144,17 +148,22 @@ class _Emitter:
     def average(self, v: Pointer, factor: Value, y: Pointer) -> None:
         k, lanes = self.k, self.lanes
         spread = k.splat(factor, lanes)
-        even = self.attended // _ROWS * _ROWS
         for column, masks in self.column_groups():
-            sums = [[k.variable(k.constant(F32, 0.0, lanes)) for _ in masks] for _ in range(_ROWS)]
-
-            for row in k.range(0, even, _ROWS):
-                for each, totals in enumerate(sums):
-                    self.add(v, row + each, column, masks, totals)
-            for row in k.range(even, self.attended):
-                self.add(v, row, column, masks, sums[0])
+            zero = k.constant(F32, 0.0, lanes)
+            whole = [k.variable(zero) for _ in masks]
+            for first in k.range(0, self.attended, _BLOCK):
+                last = k.min_drop_nan(first + _BLOCK, self.attended)
+                even = last - (last - first) % _ROWS
+                sums = [[k.variable(zero) for _ in masks] for _ in range(_ROWS)]
+                for row in k.range(first, even, _ROWS):
+                    for each, totals in enumerate(sums):
+                        self.add(v, row + each, column, masks, totals)
+                for row in k.range(even, last):
+                    self.add(v, row, column, masks, sums[0])
+                for block, total in enumerate(whole):
+                    total.value = total.value + (sums[0][block].value + sums[1][block].value)
             for block, mask in enumerate(masks):
-                value = (sums[0][block].value + sums[1][block].value) * spread
+                value = whole[block].value * spread
                 y.store(value.to(y.element), column + block * lanes, mask)
 
     def add(

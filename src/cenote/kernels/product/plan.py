@@ -16,6 +16,7 @@ from cenote.kernels.base import Argument, Call, Packed, View
 from cenote.kernels.conv.direct import widest
 from cenote.kernels.conv.tile_widths import TileWidths, tile_widths
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.partial_sums import Blocks
 from cenote.kernels.product.panels import Panels, order_of, panel_call
 from cenote.kernels.product.tiles import OPERANDS, ProductSpec, chunk
 from cenote.kernels.product.vector import COLUMNS, RUN, VectorSpec
@@ -44,7 +45,8 @@ class Product:
     """y = activation(alpha A B + bias + beta residual) for pairs of matrices.
 
     `axes` are batch axes with their steps in (A, B, residual, y). `packed` holds B in panels if it is a constant.
-    The bias has one number per column; the residual's columns are contiguous, its row step may be 0.
+    The bias has one number per column; the residual's columns are contiguous, its row step may be 0. `exact`: sums are
+    of shorter chains.
     """
 
     m: int
@@ -60,11 +62,17 @@ class Product:
     activation: Activation = field(default_factory=Activation)
     alpha: float = 1.0
     beta: float = 1.0
+    exact: bool = False
 
     @property
     def b_axes(self) -> list[Axis]:
         """The batch axes along which B differs."""
         return [(extent, [steps[1]]) for extent, steps in self.axes if is_size(steps[1]) or steps[1] != 0]
+
+    @property
+    def blocks(self) -> Blocks:
+        """How sums are cut."""
+        return Blocks.of(self.exact)
 
     def panels(self, target: Target) -> Panels:
         return Panels.cut(self.m, self.n, self.k, target)
@@ -183,11 +191,11 @@ class Product:
             "b_row": self.b.row, "b_column": self.b.column, "r_row": r_row,
             "y_row": self.y.row, "wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow, "band": band,
             "bands": bands, "wide_groups": panels.wide, "groups": panels.groups, "alpha": float(self.alpha),
-            "beta": float(self.beta), **axis_words(axes, OPERANDS),
+            **self.blocks.words, "beta": float(self.beta), **axis_words(axes, OPERANDS),
         }  # fmt: skip
         items = position_count(axes) * bands * panels.groups
         scratch = 4 * (
-            band * ((0 if in_place else copied) + width * panels.width)
+            band * ((0 if in_place else copied) + width * panels.width * self.blocks.slots(self.k))
             + chunk(panels.blocks, panels.lanes) * panels.width
         )
         per_item = maximum(1, band * width * panels.width * self.k) / _MACS_PER_SECOND
@@ -206,11 +214,13 @@ class Product:
         words: dict[str, Argument] = {
             "a": self.a.source, "b": self.b.source, "bias": self.bias, "y": y, "columns": self.n, "run": run,
             "depth": self.k, "a_column": self.a.column, "b_row": self.b.row, "alpha": float(self.alpha),
+            **self.blocks.words,
             **axis_words([(extent, [steps[0], steps[1], steps[3]]) for extent, steps in self.axes], ("a", "b", "y")),
         }  # fmt: skip
         items = position_count(self.axes) * -(-self.n // run)
+        scratch = 4 * COLUMNS * self.blocks.slots(self.k)
         moved = maximum(1, minimum(run, self.n) * self.k * 4)
-        return Call.named(spec, words, items, maximum(1, (256 << 10) // moved), COLUMNS * 4)
+        return Call.named(spec, words, items, maximum(1, (256 << 10) // moved), scratch)
 
 
 def _view(matrix: Matrix) -> View:

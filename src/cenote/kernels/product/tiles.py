@@ -4,9 +4,10 @@
       copy the band of A (again only when the band changes): scratch     emitted, unless it is read in place
       for chunk of the depth (its part of B stays in the first cache):   emitted
         for tile of `width` or `width - 1` rows:                         emitted
-          sums[row][block] = 0, or what the last chunk left in scratch
+          sums[row][block] = 0, or what the last chunk left in scratch of a block of the sum
           for step of the depth (UNROLL at a time):                      emitted
             for row: broadcast A; for block: sums += A * B               unrolled
+          sums += those of earlier blocks; or to scratch                 `partial_sums.py`
           y[row][block] = activation(sums + bias + residual)             after the last chunk
 
 A is read where it lies, or copied: then its rows lie `CHUNK` elements apart whatever they did before (rows 4 KiB
@@ -15,7 +16,7 @@ columns and 16-bit ones become rows of float32, and alpha is a factor of the cop
 it is read where it lies, by few tiles or where it is small; or a chunk of a group is copied to scratch when its turn
 comes, which is less work than panels where there is one band only. The first tile then copies what it reads (49 rows,
 768 by 256: 119 us, 128 in two loops), unless columns are contiguous.
-Every sum is over the depth in one order, whatever the sizes and threads.
+Every sum is over the depth in one order, and in the same blocks, whatever the sizes and threads.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ from cenote.codegen.values import F32, Pointer, Scalar, Value
 from cenote.codegen.variables import Cursor, Variable
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32
+from cenote.kernels import partial_sums
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.elementwise.activations import Activation, in_parts
+from cenote.kernels.partial_sums import Part
 from cenote.kernels.product.panels import copy_panel, group_columns
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
@@ -44,12 +47,13 @@ NUMBERS = (
     "columns", "depth", "a_row", "a_column", "b_row", "b_column", "r_row", "y_row",
     "wide", "tiles", "narrow", "band", "bands",  # tiles of `width`; all; the narrow width; tiles in a band
     "wide_groups", "groups",  # of `blocks` vectors; all
+    *partial_sums.WORDS,
 )  # fmt: skip
 
 
 def chunk(blocks: int, lanes: int) -> int:
-    """Steps of the depth in a pass: a group's part of B takes 32 KiB of the first cache at most."""
-    return min(256, (32 << 10) // (4 * blocks * lanes))
+    """Steps of the depth in a pass, a power of two: a group's part of B takes 32 KiB of the first cache at most."""
+    return 1 << min(8, ((32 << 10) // (4 * blocks * lanes)).bit_length() - 1)
 
 
 @dataclass(frozen=True)
@@ -132,10 +136,12 @@ class _Emitter:
         k = self.k
         groups, bands = k.number("groups"), k.number("bands")
         depth = k.number("depth")
+        self.step = k.min_drop_nan(k.integer(1) << k.number("block"), k.integer(self.chunk))
         self.chunks = k.max_drop_nan((depth + (self.chunk - 1)) // self.chunk, k.integer(1))
         spec, rows = self.spec, k.number("band") * self.spec.width
-        self.sums = self.copied + (0 if spec.in_place else rows * self.chunks * self.chunk)
-        self.panel = self.sums + rows * (spec.blocks * self.lanes)
+        self.panel = self.copied + (0 if spec.in_place else rows * self.chunks * self.chunk)
+        self.sums = self.panel + self.chunk * spec.blocks * self.lanes
+        self.apart = rows * (spec.blocks * self.lanes)  # from slot to slot
         last_copied = k.variable(k.integer(-1))
         for item in k.range(k.begin, k.end):
             group, place = item % groups, item // groups
@@ -211,21 +217,25 @@ class _Emitter:
         left = k.number("columns") - column
         for block in range(max(0, self.blocks - self.spec.clip), self.blocks):
             self.masks[block] = k.tail_mask(left - block * self.lanes, self.lanes)
-        for index in k.range(0, self.chunks):
-            begin = index * self.chunk
-            end = k.min_drop_nan(begin + self.chunk, depth)
-            is_last = end >= depth
+        for begin in k.range(0, k.max_drop_nan(depth, k.integer(1)), self.step):
+            end = k.min_drop_nan(begin + self.step, depth)
+            part = Part(k, begin, end, depth)
             b = in_place + begin * (self.row if self.spec.b == "packed" else b_row)
-            following = in_place + (begin + self.chunk) * (self.row if self.spec.b == "packed" else b_row)
+            following = in_place + (begin + self.step) * (self.row if self.spec.b == "packed" else b_row)
             if self.spec.b in ("columns", ""):
                 copy_panel(k, self.spec.b, b, (b_row, b_column), self.panel, left, end - begin, self.blocks)
                 b = self.panel
             for (start, tile, width), source, panel in self.in_turn(b):
                 kept = self.sums + tile * (self.spec.width * self.row)
-                sums = self.resume(kept, width, index.equals(0))
-                rows = self.rows_of(start, tile, width, index)
+                zero = k.constant(F32, 0.0, self.lanes)
+                sums = [[k.variable(zero) for _ in range(self.blocks)] for _ in range(width)]
+                every = [total for row in sums for total in row]
+                part.resume(every, kept)
+                rows = self.rows_of(start, tile, width, begin)
                 self.multiply(sums, rows, source, panel, end - begin, self.ahead(following, tile))
-                self.finish(sums, kept, start, column, is_last)
+                part.fold(every, kept, self.apart)
+                with k.when(part.is_last):
+                    self.finish(sums, kept, start, column)
 
     def in_turn(self, b: Pointer) -> Iterator[tuple[tuple[Value, Value, int], Pointer, Pointer | None]]:
         """The band's tiles, where each reads B, and the panel to which it copies what it reads."""
@@ -241,7 +251,7 @@ class _Emitter:
 
     def ahead(self, following: Pointer, tile: Value) -> tuple[Pointer, Value | int, int] | None:
         """The part of the next chunk's B that a tile asks for: where, the step, and the cache lines at each step."""
-        steps = self.chunk // UNROLL
+        steps = self.step // UNROLL
         if self.spec.b == "packed":
             return following + tile * (steps * AHEAD * LINE), AHEAD * LINE, AHEAD
         if self.spec.b not in ("rows", "direct"):
@@ -249,23 +259,14 @@ class _Emitter:
         b_row = self.k.number("b_row")
         return following + tile * steps * b_row, b_row, max(1, self.row // LINE)
 
-    def resume(self, kept: Pointer, width: int, is_first: Value) -> list[list[Variable]]:
-        """Zeros in the first chunk, the sums so far in a later one."""
-        k, lanes = self.k, self.lanes
-        sums = [[k.variable(k.constant(F32, 0.0, lanes)) for _ in range(self.blocks)] for _ in range(width)]
-        with k.unless(is_first):
-            for index, row in enumerate(sums):
-                for block, total in enumerate(row):
-                    total.value = kept.load(index * self.row + block * lanes, lanes)
-        return sums
-
-    def rows_of(self, start: Value, tile: Value, width: int, index: Value) -> _Rows:
-        """A tile's rows from a chunk on."""
+    def rows_of(self, start: Value, tile: Value, width: int, begin: Value) -> _Rows:
+        """A tile's rows from a step of the depth on."""
         k, spec = self.k, self.spec
         a_row, a_column = k.number("a_row"), k.number("a_column")
         if not spec.in_place:
-            return _Rows([k.cursor(self.copy_of(tile) + index * (spec.width * self.chunk))], self.chunk)
-        begin = index * self.chunk
+            inside = begin % self.chunk
+            place = self.copy_of(tile) + ((begin - inside) * spec.width + inside)
+            return _Rows([k.cursor(place)], self.chunk)
         if spec.a == "rows":
             return _Rows([k.cursor(self.a + ((start + row) * a_row + begin)) for row in range(width)], 0)
         return _Rows([k.cursor(self.a + (begin * a_column + start))], 1, a_column)
@@ -313,44 +314,35 @@ class _Emitter:
 
     # ---- the result -------------------------------------------------------------------------------------------
 
-    def finish(
-        self, sums: Sequence[Sequence[Variable]], kept: Pointer, start: Value, column: Value, is_last: Value
-    ) -> None:
-        """After the last chunk through the activation into y; before it into scratch, as they are.
+    def finish(self, sums: Sequence[Sequence[Variable]], kept: Pointer, start: Value, column: Value) -> None:
+        """After the last chunk through the activation into y.
 
         Long activations take the sums from scratch, some at a time: beside a tile there are no registers for them.
         """
         k, lanes, activation = self.k, self.lanes, self.spec.activation
         places = [(row, block) for row in range(len(sums)) for block in range(self.blocks)]
 
-        def keep() -> None:
+        if activation.is_long:
             for row, block in places:
                 kept.store(sums[row][block].value, row * self.row + block * lanes)
-
-        if activation.is_long:
-            keep()
-        else:
-            with k.unless(is_last):
-                keep()
-        with k.when(is_last):
-            y, residual = self.y + column, self.residual + column
-            y_row, r_row = k.number("y_row"), k.number("r_row")
-            for part in in_parts(places, k.target) if activation.is_long else [places]:
-                values = [
-                    kept.load(row * self.row + block * lanes, lanes) if activation.is_long else sums[row][block].value
-                    for row, block in part
-                ]  # fmt: skip
-                added = [
-                    self.added(value, block, residual + (start + row) * r_row)
-                    for value, (row, block) in zip(values, part, strict=True)
-                ]
-                if activation.is_long:
-                    added = activation.emit_together(k, added)
-                else:
-                    added = [activation.emit(k, value) for value in added]
-                for value, (row, block) in zip(added, part, strict=True):
-                    place = y + ((start + row) * y_row + block * lanes)
-                    place.store(value.to(y.element), 0, self.masks[block])
+        y, residual = self.y + column, self.residual + column
+        y_row, r_row = k.number("y_row"), k.number("r_row")
+        for part in in_parts(places, k.target) if activation.is_long else [places]:
+            values = [
+                kept.load(row * self.row + block * lanes, lanes) if activation.is_long else sums[row][block].value
+                for row, block in part
+            ]  # fmt: skip
+            added = [
+                self.added(value, block, residual + (start + row) * r_row)
+                for value, (row, block) in zip(values, part, strict=True)
+            ]
+            if activation.is_long:
+                added = activation.emit_together(k, added)
+            else:
+                added = [activation.emit(k, value) for value in added]
+            for value, (row, block) in zip(added, part, strict=True):
+                place = y + ((start + row) * y_row + block * lanes)
+                place.store(value.to(y.element), 0, self.masks[block])
 
     def added(self, value: Value, block: int, residual: Pointer) -> Value:
         """A sum with bias and residual."""

@@ -1,9 +1,11 @@
 """One row times a matrix as it lies: bound by reading the matrix, which happens once and in order.
 
     item = pair, run of columns                                        emitted
-      for 8 rows of B:                                                 emitted
-        for vector of columns:                                         emitted
-          sums[vector] += x[row] * B[row][vector], for the eight       unrolled
+      for block of rows of B:                                          emitted
+        for 8 rows of it:                                              emitted
+          for vector of columns:                                       emitted
+            sums[vector] += x[row] * B[row][vector], for the eight     unrolled
+        sums += those of earlier blocks; or to scratch                 `partial_sums.py`
       y = activation(alpha * sums + bias)
 
 The sums stay in the first cache; eight rows are eight streams, which the processor fetches ahead: the better the longer
@@ -23,8 +25,10 @@ from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Pointer, Scalar, Value
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32
+from cenote.kernels import partial_sums
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.partial_sums import Part
 from cenote.kernels.strided_axes import axis_names, axis_pointers
 
 COLUMNS = 4096  # of an item at most: how much scratch is there
@@ -49,7 +53,7 @@ class VectorSpec(KernelSpec):
             *pointers_to(Scalar.of(self.a_type), "a"),
             *pointers_to(Scalar.of(self.b_type), "b"),
             *pointers_to(Scalar.of(self.y_type), "bias", "y"),
-            *numbers_named(("columns", "run", "depth", "a_column", "b_row")),
+            *numbers_named(("columns", "run", "depth", "a_column", "b_row", *partial_sums.WORDS)),
             Parameter("alpha", F32),
             *numbers_named(axis_names(self.outer, ("a", "b", "y"))),
         )
@@ -67,16 +71,20 @@ class VectorSpec(KernelSpec):
             b = b + first
             for at in k.range(0, count, lanes):
                 sums.store(k.constant(F32, 0.0, lanes), at)
-            whole = depth // ROWS * ROWS
-            for row in k.range(0, whole, ROWS):
-                rows = [b + (row + index) * b_row for index in range(ROWS)]
-                spread = [
-                    k.splat((a + (row + index) * a_column).load().to(F32), lanes) for index in range(ROWS)
-                ]
-                self._accumulate(k, sums, rows, spread, count, lanes)
-            for row in k.range(whole, depth):
-                one = k.splat((a + row * a_column).load().to(F32), lanes)
-                self._accumulate(k, sums, [b + row * b_row], [one], count, lanes)
+            block = k.integer(1) << k.number("block")
+            for begin in k.range(0, depth, block):
+                part = Part(k, begin, k.min_drop_nan(begin + block, depth), depth)
+                whole = part.end - (part.end - begin) % ROWS
+                for row in k.range(begin, whole, ROWS):
+                    rows = [b + (row + index) * b_row for index in range(ROWS)]
+                    spread = [
+                        k.splat((a + (row + index) * a_column).load().to(F32), lanes) for index in range(ROWS)
+                    ]
+                    self._accumulate(k, sums, rows, spread, count, lanes)
+                for row in k.range(whole, part.end):
+                    one = k.splat((a + row * a_column).load().to(F32), lanes)
+                    self._accumulate(k, sums, [b + row * b_row], [one], count, lanes)
+                self._fold(k, sums, part, count, lanes)
             self._finish(k, sums, y + first, k.pointer("bias") + first, count, lanes)
         return k
 
@@ -94,6 +102,15 @@ class VectorSpec(KernelSpec):
             step(at, None)
         with k.when(whole < count):
             step(whole, k.tail_mask(count - whole, lanes))
+
+    def _fold(self, k: Kernel, sums: Pointer, part: Part, count: Value, lanes: int) -> None:
+        """The sums of a block with those of earlier ones; zeros where another block follows."""
+        with k.unless(part.begin.equals(0) & part.is_last):
+            for at in k.range(0, count, lanes):
+                total = k.variable(sums.load(at, lanes))
+                part.fold([total], sums + at, k.integer(COLUMNS))
+                zero = k.constant(F32, 0.0, lanes)
+                sums.store(k.select(part.is_last, total.value, zero), at)
 
     def _finish(self, k: Kernel, sums: Pointer, y: Pointer, bias: Pointer, count: Value, lanes: int) -> None:
         for at in k.range(0, count, lanes):

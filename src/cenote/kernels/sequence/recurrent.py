@@ -25,6 +25,7 @@ from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import KernelSpec, numbers_named, pointers_to
 from cenote.kernels.elementwise.activations import Activation, clamp
+from cenote.kernels.partial_sums import FAST_TERMS
 
 GATES = {"rnn": 1, "gru": 3, "gru_after": 3, "lstm": 4}
 ROWS = 4  # most samples of an item: each weight that is loaded serves all of them
@@ -275,18 +276,23 @@ class _Moment:
             before = sweep.hidden * sweep.width * len(chosen)
 
     def _products(self, weights: Pointer, state: Pointer, vectors: int) -> list[list[Value]]:
-        """Sums over the state, per vector of the group and sample."""
-        k, rows = self.k, range(self.spec.rows)
+        """Sums over the state, per vector of the group and sample, in chains of at most FAST_TERMS."""
+        k, rows, hidden = self.k, range(self.spec.rows), self.sweep.hidden
         zero = k.constant(F32, 0.0, self.lanes)
         sums = [[k.variable(zero) for _ in rows] for _ in range(vectors)]
         starts = [state + self.sweep.width * row for row in rows]
-        for at in k.range(0, self.sweep.hidden):
-            values = [start.broadcast(at, self.lanes) for start in starts]
-            for vector in range(vectors):
-                weight = weights.load(at * (vectors * self.lanes) + vector * self.lanes, self.lanes)
-                for row in rows:
-                    total = sums[vector][row]
-                    total.value = k.fma(weight, values[row], total.value)
+        for first in k.range(0, hidden, FAST_TERMS):
+            chains = [[k.variable(zero) for _ in rows] for _ in range(vectors)]
+            for at in k.range(first, k.min_drop_nan(first + FAST_TERMS, hidden)):
+                values = [start.broadcast(at, self.lanes) for start in starts]
+                for vector in range(vectors):
+                    weight = weights.load(at * (vectors * self.lanes) + vector * self.lanes, self.lanes)
+                    for row in rows:
+                        chain = chains[vector][row]
+                        chain.value = k.fma(weight, values[row], chain.value)
+            for totals, added in zip(sums, chains, strict=True):
+                for total, chain in zip(totals, added, strict=True):
+                    total.value = total.value + chain.value
         return [[total.value for total in each] for each in sums]
 
 

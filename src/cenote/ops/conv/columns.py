@@ -35,13 +35,15 @@ def filter_product(
     target: Target,
     activation: Activation,
     residual: bool = False,
+    exact: bool = False,
 ) -> Lowering | None:
     """The products of the groups' filters (groups, filters, depth) with columns (images, groups, depth, places), the
-    `sizes` being filters, depth and places of a group. A residual like the result is the third input."""
+    `sizes` being filters, depth and places of a group. A residual like the result is the third input. `exact`: see
+    Terms."""
     filters, depth, places = sizes
     left = Strided((1, groups, filters, depth), (0, filters * depth, depth, 1))
     right, y = Strided.of((images, groups, depth, places)), Strided.of((images, groups, filters, places))
-    terms = Terms(left, right, y, activation)
+    terms = Terms(left, right, y, activation, exact=exact)
     if residual:
         terms = replace(terms, residual=2, residual_at=y)
     kinds = [TensorType(FLOAT32, each.shape) for each in (left, right, y)[: 3 if residual else 2]]
@@ -60,7 +62,9 @@ def column_lowerings(
     unfold = None if shape.is_pointwise else _unfold(shape, x, target)
     sizes = (shape.group_filters, shape.group_channels * shape.taps, shape.pixels)
     last = fused.activation if bias is None else Activation()
-    product = filter_product(shape.n, shape.groups, sizes, target, last, fused.residual is not None)
+    product = filter_product(
+        shape.n, shape.groups, sizes, target, last, fused.residual is not None, fused.exact
+    )
     if product is None or (unfold is None and not shape.is_pointwise):
         return
     columns: tuple[TensorType, ...] = () if unfold is None else (unfold[1], *unfold[0].temporaries)

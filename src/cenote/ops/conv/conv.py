@@ -43,7 +43,8 @@ class Conv(Fusible):
     are times those of the weights. `exact` forbids Winograd algorithms, whose rounding error is two to three times
     that of a plain sum, and which spread an infinity or NaN of the input over whole tiles of outputs, and groups
     joined by zeros until they fill vectors, where it reaches its neighbour groups (0 * inf is NaN): groups apart take
-    0.4 to 1.2 times as long, one channel with several filters a group 2 to 8 times.
+    0.4 to 1.2 times as long, one channel with several filters a group 2 to 8 times. Chains of additions then have 32
+    terms, not 256.
 
     Output extents are floor((in + begin + end - reach) / stride) + 1 with reach = (window - 1) * dilation +
     1. Raises ShapeError where the window does not fit: PyTorch does too, ONNX leaves it open.
@@ -142,17 +143,18 @@ class Conv(Fusible):
             residual=3 if residual is not None else None,
             activation=self.activation,
             pool=self.pool,
+            exact=self.exact,
         )
         shape = self.shape(x, w)
         if w.value is not None and (bias is None or bias.value is not None):
-            yield from conv_lowerings(shape, inputs, fused, target, exact=self.exact)
+            yield from conv_lowerings(shape, inputs, fused, target, local=self.exact)
         elif not self.pool:
             yield from column_lowerings(shape, inputs, fused, target)
             sizes = packed_sizes(
                 shape.groups, shape.group_filters, shape.group_channels, shape.taps, target.lanes(), 3
             )
             yield from run_time_weight_lowerings(
-                inputs, lambda known: conv_lowerings(shape, known, fused, target, exact=True), *sizes
+                inputs, lambda known: conv_lowerings(shape, known, fused, target, local=True), *sizes
             )
 
     def operations(

@@ -19,6 +19,7 @@ from cenote.kernels.conv.regions import region_calls, share_of_taps, taps_read
 from cenote.kernels.conv.winograd_plan import WinogradPlan
 from cenote.kernels.cost_model import conversion_seconds, moved_seconds, peak_seconds, weight_seconds
 from cenote.kernels.layout.reorder import pad_call
+from cenote.kernels.partial_sums import one_chain_tolerance, summation_tolerance
 from cenote.ops.base import Bind, Lowering
 from cenote.ops.epilogue import Epilogue
 
@@ -35,16 +36,17 @@ def conv_lowerings(
     fused: Epilogue,
     target: Target,
     *,
-    exact: bool = False,
+    local: bool = False,
 ) -> Iterator[Lowering]:
-    """Candidates for float32 with constant weights and bias."""
+    """Candidates for float32 with constant weights and bias; `local`: those in which an element reaches the outputs
+    whose windows hold it and no others, so not Winograd's, and no groups joined by zeros (0 * inf is NaN)."""
     weights, bias = constant(inputs, 1), constant(inputs, fused.bias)
     if weights is None or (fused.bias is not None and bias is None) or not weights.size or 0 in shape.out:
         return
     shape, weights = without_outer_taps(shape, weights)
     weights = weights.reshape(*weights.shape[:2], *(1,) * (3 - shape.rank), *shape.window)
     if fused.pool:
-        if not exact and fused.residual is None:
+        if not local and fused.residual is None:
             yield from _winograd(without_odd_ends(shape), weights[:, :, 0], bias, inputs, fused, target)
         return
     near = is_near(shape, target.lanes())
@@ -52,12 +54,12 @@ def conv_lowerings(
         yield _depthwise(shape, weights, bias, inputs, fused, target)
         if shape.groups > 1:
             return
-    elif suits(shape, target.lanes()) and near and (exact or shape.group_channels <= QUICKEST_GROUP):
+    elif suits(shape, target.lanes()) and near and (local or shape.group_channels <= QUICKEST_GROUP):
         yield _depthwise(shape, weights, bias, inputs, fused, target)
-    by_size = not exact and bool(_winograd_tiles(shape))
-    for option in _direct(shape, weights, bias, inputs, fused, target, exact):
+    by_size = not local and bool(_winograd_tiles(shape))
+    for option in _direct(shape, weights, bias, inputs, fused, target, local):
         yield dataclasses.replace(option, by_size=by_size)
-    if not exact:
+    if not local:
         yield from _winograd(shape, weights[:, :, 0], bias, inputs, fused, target)
 
 
@@ -188,7 +190,7 @@ def _winograd_tile(
         (Layout(lanes),),
         bind,
         plan.seconds(),
-        4 * summation_tolerance(shape),
+        4 * summation_tolerance(shape.group_channels * shape.taps),
         temporaries,
         in_place=() if fused.residual is None else (fused.residual,),
         by_size=True,
@@ -222,7 +224,7 @@ def _depthwise(
         (Layout(lanes),),
         bind,
         seconds,
-        summation_tolerance(shape),
+        one_chain_tolerance(shape.group_channels * shape.taps),
         in_place=() if fused.residual is None else (fused.residual,),
     )
 
@@ -245,18 +247,18 @@ def _direct(
     inputs: Sequence[TensorType | None],
     fused: Epilogue,
     target: Target,
-    exact: bool,
+    local: bool,
 ) -> Iterator[Lowering]:
     lanes = target.lanes()
     in_place = () if fused.residual is None else (fused.residual,)
-    tolerance = summation_tolerance(shape)
+    tolerance = summation_tolerance(shape.group_channels * shape.taps)
     merged, wide = merge_groups(shape.deep(), weights, lanes)
     joins = merged.groups < shape.groups
-    if joins and (exact or shape.group_channels >= lanes):
+    if joins and (local or shape.group_channels >= lanes):
         yield _apart(shape, weights, bias, inputs, fused, target)
-    if joins and exact:
+    if joins and local:
         return
-    problem = DirectProblem(merged, wide, bias, fused.activation)
+    problem = DirectProblem(merged, wide, bias, fused.activation, exact=fused.exact)
     padded_filters = -(-merged.filters // lanes) * lanes / max(1, merged.filters)
     seconds = peak_seconds(merged.operations * padded_filters, target, _efficiency(shape, lanes))
     yield Lowering(
@@ -287,11 +289,6 @@ def _direct(
         )
     if shape.channels < lanes and shape.groups == 1:
         yield _plain(shape, problem, inputs, fused, target, tolerance)
-
-
-def summation_tolerance(shape: ConvShape) -> float:
-    """Error of a plain float32 sum relative to the largest output: grows with the root of its length."""
-    return 2e-6 + 2e-7 * math.sqrt(shape.group_channels * shape.taps)
 
 
 def _efficiency(shape: ConvShape, lanes: int, *, plain: bool = False) -> float:
@@ -336,7 +333,7 @@ def _apart(
     """Groups that fill no whole vectors, each in blocks of its own."""
     lanes = target.lanes()
     inside, outside = inputs_apart(shape, lanes, shape.halo), outputs_apart(shape, lanes)
-    problem = DirectProblem(shape.deep(), weights, bias, fused.activation)
+    problem = DirectProblem(shape.deep(), weights, bias, fused.activation, exact=fused.exact)
 
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
         residual = None if fused.residual is None else inputs[fused.residual]
@@ -356,7 +353,7 @@ def _apart(
         (PLAIN if outside else Layout(lanes),),
         bind,
         seconds + sum(conversion_seconds(2 * each.nbytes) for each in temporaries),
-        summation_tolerance(shape),
+        summation_tolerance(shape.group_channels * shape.taps),
         tuple(temporaries),
         in_place=() if fused.residual is None else (fused.residual,),
     )
@@ -372,7 +369,7 @@ def _plain(
 ) -> Lowering:
     """Few channels: read the caller's plain tensor, padded into a temporary where there is padding."""
     lanes = target.lanes()
-    problem = DirectProblem(problem.shape, problem.weights, problem.bias, problem.activation, plain=True)
+    problem = dataclasses.replace(problem, plain=True, packed={})
     halo = shape.halo
     needs_copy = any(begin or end for begin, end in halo)
     padded = tuple(extent + begin + end for extent, (begin, end) in zip(shape.size, halo, strict=True))

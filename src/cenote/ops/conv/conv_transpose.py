@@ -31,7 +31,7 @@ class ConvTranspose(Fusible):
     `auto_pad` SAME_UPPER or SAME_LOWER makes them in * stride; then the pads are what is left over, the odd
     one at the end for SAME_UPPER and at the begin otherwise (ONNX 11; ONNX 1 said the opposite). `pads` crop
     the output. Output pixels that no window reaches hold the bias: of an empty axis the formula may leave some,
-    as ONNX and ONNX Runtime have it (reach - stride for one without pads).
+    as ONNX and ONNX Runtime have it (reach - stride for one without pads). `exact`: see Conv.
     """
 
     strides: tuple[int, ...] = ()
@@ -43,6 +43,7 @@ class ConvTranspose(Fusible):
     output_shape: tuple[int, ...] = ()
     window: tuple[int, ...] = ()
     activation: Activation = field(default_factory=Activation)
+    exact: bool = False
 
     name = "conv_transpose"
     operands = ("x", "w", "bias?")
@@ -136,7 +137,7 @@ class ConvTranspose(Fusible):
         x, w, bias = self.arranged(inputs)
         if x.dtype != np.float32:
             return
-        fused = Epilogue(None if bias is None else 2, None, self.activation)
+        fused = Epilogue(None if bias is None else 2, None, self.activation, exact=self.exact)
         shape = self.shape(x, w)
         if w.value is not None and (bias is None or bias.value is not None):
             yield from transpose_lowerings(shape, inputs, fused, target)

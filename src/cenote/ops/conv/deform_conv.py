@@ -33,7 +33,7 @@ class DeformConv(Op):
     The offsets (N, offset_groups * taps * rank, *out) are added to the places of the taps, which are read
     by linear interpolation with zeros outside; the optional mask (N, offset_groups * taps, *out) multiplies
     what is read. Each offset group moves C / offset_groups channels. The bias (M,) is optional. As
-    torchvision's deform_conv2d.
+    torchvision's deform_conv2d. `exact`: chains of additions have 32 terms, not 256.
     """
 
     strides: tuple[int, ...] = ()
@@ -42,6 +42,7 @@ class DeformConv(Op):
     groups: int = 1
     offset_groups: int = 1
     window: tuple[int, ...] = ()
+    exact: bool = False
 
     name = "deform_conv"
     operands = ("x", "w", "offset", "bias?", "mask?")
@@ -144,7 +145,7 @@ class DeformConv(Op):
         how = Deformation.of(self.offset_groups, x.shape[2:], out, window, strides, before, dilations)
         columns = TensorType(FLOAT32, (x.shape[0], x.shape[1], how.taps, how.places))
         sizes = (w.shape[0] // self.groups, math.prod(w.shape[1:]), how.places)
-        product = filter_product(x.shape[0], self.groups, sizes, target, Activation())
+        product = filter_product(x.shape[0], self.groups, sizes, target, Activation(), exact=self.exact)
         if product is None:
             return
 

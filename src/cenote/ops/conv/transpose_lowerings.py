@@ -14,8 +14,9 @@ from cenote.kernels.conv.depthwise import suits
 from cenote.kernels.conv.groups_apart import inputs_apart, outputs_apart
 from cenote.kernels.conv.transposed import apart_transpose_calls, transpose_calls, transpose_halo
 from cenote.kernels.cost_model import conversion_seconds, moved_seconds, peak_seconds
+from cenote.kernels.partial_sums import one_chain_tolerance, summation_tolerance
 from cenote.ops.base import Lowering
-from cenote.ops.conv.conv_lowerings import constant, is_near, layouts, summation_tolerance
+from cenote.ops.conv.conv_lowerings import constant, is_near, layouts
 from cenote.ops.epilogue import Epilogue
 
 MOST_PHASES = 256  # calls of a transposed convolution: one per output phase, the product of the strides
@@ -53,7 +54,10 @@ def _phases(
 
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
         x = present(inputs[0])
-        return list(transpose_calls(deep, taps, bias, fused.activation, x, outputs[0], target, within))
+        made = transpose_calls(
+            deep, taps, bias, fused.activation, x, outputs[0], target, within, exact=fused.exact
+        )
+        return list(made)
 
     seconds = peak_seconds(_operations(shape), target, 0.6 if within else 0.8)
     if within:
@@ -65,7 +69,7 @@ def _phases(
         (Layout(lanes),),
         bind,
         seconds,
-        summation_tolerance(shape),
+        (one_chain_tolerance if within else summation_tolerance)(shape.group_channels * shape.taps),
     )
 
 
@@ -81,7 +85,10 @@ def _apart(
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
         y, *memory = outputs
         x = present(inputs[0])
-        return list(apart_transpose_calls(shape, weights, bias, fused.activation, x, y, memory, target))
+        made = apart_transpose_calls(
+            shape, weights, bias, fused.activation, x, y, memory, target, exact=fused.exact
+        )
+        return list(made)
 
     padded = -(-shape.group_filters // lanes) * lanes / max(1, shape.group_filters)
     seconds = peak_seconds(_operations(shape) * padded, target, 0.8)
@@ -91,7 +98,7 @@ def _apart(
         (PLAIN if outside else Layout(lanes),),
         bind,
         seconds + sum(conversion_seconds(2 * each.nbytes) for each in temporaries),
-        summation_tolerance(shape),
+        summation_tolerance(shape.group_channels * shape.taps),
         tuple(temporaries),
     )
 

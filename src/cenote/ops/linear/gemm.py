@@ -26,8 +26,8 @@ class Gemm(Fusible):
 
     C is optional and broadcasts to (M, N) by NumPy's rules. `stored` ("bfloat16", "float16"): constant weights of a
     one-row product are kept in that type, which halves what must be read and rounds each weight to 8 or 11 bits; sums
-    stay in float32. Types: floats, or integers, which wrap around; then alpha and beta must be whole numbers to be
-    exact.
+    stay in float32. `exact`: chains of additions have 32 terms, not 256. Types: floats, or integers, which wrap around;
+    then alpha and beta must be whole numbers to be exact.
     """
 
     alpha: float = 1.0
@@ -36,6 +36,7 @@ class Gemm(Fusible):
     transpose_b: bool = False
     activation: Activation = field(default_factory=Activation)
     stored: str = ""
+    exact: bool = False
 
     name = "gemm"
     operands = ("A", "B", "C?")
@@ -78,6 +79,7 @@ class Gemm(Fusible):
         terms = Terms(
             Strided.of(a.shape, turn[self.transpose_a]), Strided.of(b.shape, turn[self.transpose_b]),
             Strided.of(self.infer(*inputs)[0].shape), self.activation, self.alpha, self.beta, stored=self.stored,
+            exact=self.exact,
         )  # fmt: skip
         added = _with_c(terms, c)
         if added is not None:

@@ -29,6 +29,7 @@ class MatMul(Fusible):
     A' is A with its axes in the order `permute_a` (empty: as they are), B' likewise. The result's axes are put in the
     order `permute_y` before it is stored. Nothing is copied for any of them: kernels read and write in steps. `bias`
     (N,) is added to every row; with `residual` a tensor of the result's shape is added too.
+    Sums are of chains of 256 terms, with `exact` of 32.
 
     Types: floats, or integers, which wrap around; for these alpha must be a whole number to be exact.
     """
@@ -39,6 +40,7 @@ class MatMul(Fusible):
     alpha: float = 1.0
     activation: Activation = field(default_factory=Activation)
     residual: bool = False
+    exact: bool = False
 
     name = "matmul"
     operands = ("A", "B", "bias?", "residual?")
@@ -113,7 +115,7 @@ class MatMul(Fusible):
         terms = Terms(
             left, right, y, self.activation, self.alpha,
             bias=None if bias is None else 2, residual=None if residual is None else 3,
-            residual_at=None if residual is None else y,
+            residual_at=None if residual is None else y, exact=self.exact,
         )  # fmt: skip
         yield from product_lowerings(terms, inputs, target)
 

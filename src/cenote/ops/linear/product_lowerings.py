@@ -17,6 +17,7 @@ from cenote.kernels.base import Call, View, constant_of, dense_strides, present
 from cenote.kernels.conv.gemv import gemv_call
 from cenote.kernels.cost_model import peak_seconds, stream_seconds
 from cenote.kernels.elementwise.activations import Activation
+from cenote.kernels.partial_sums import summation_tolerance
 from cenote.kernels.product.plan import Matrix, Product
 from cenote.kernels.strided_axes import joined_axes, position_count
 from cenote.ops.base import Lowering
@@ -54,7 +55,7 @@ class Terms:
     """A product of tensors: activation(alpha A B + bias + beta residual), and where each lies in memory.
 
     Bias and residual are the numbers of inputs, or constants: `bias` has one number per column, `residual` the shape
-    of y or what broadcasts to it, with contiguous columns.
+    of y or what broadcasts to it, with contiguous columns. `exact`: sums are of shorter chains.
     """
 
     a: Strided
@@ -67,6 +68,7 @@ class Terms:
     residual: int | Array | None = None
     residual_at: Strided | None = None
     stored: str = ""
+    exact: bool = False
 
     def product(self) -> Product:
         """Sizes, steps and batch axes; without memory. Rows of pairs that share B are rows of one product."""
@@ -94,6 +96,7 @@ class Terms:
             m, n, k, Matrix(nothing, a_row, self.a.steps[-1]), Matrix(nothing, self.b.steps[-2], self.b.steps[-1]),
             Matrix(nothing, y_row, 1), tuple(axes), None, None,
             None if r is None else Matrix(nothing, r_row, 1), self.activation, self.alpha, self.beta,
+            self.exact,
         )  # fmt: skip
 
 
@@ -108,7 +111,7 @@ def product_lowerings(
         return
     product = terms.product()
     if _is_streamed(terms, product, inputs):
-        yield _streamed(terms, product, inputs)
+        yield _streamed(terms, product, inputs, target)
     constant = b.value is not None
     temporary: tuple[TensorType, ...] = ()
     if not constant and product.packs(target):
@@ -183,7 +186,9 @@ def _is_halved(terms: Terms, inputs: Sequence[TensorType | None]) -> bool:
     return bool(terms.stored) and present(inputs[1]).value is not None
 
 
-def _streamed(terms: Terms, product: Product, inputs: Sequence[TensorType | None]) -> Lowering:
+def _streamed(
+    terms: Terms, product: Product, inputs: Sequence[TensorType | None], target: Target
+) -> Lowering:
     """Rows of a matrix as they lie: bound by reading them."""
     row = product.m == 1
     n, k = (product.n, product.k) if row else (product.m, product.k)
@@ -197,7 +202,8 @@ def _streamed(terms: Terms, product: Product, inputs: Sequence[TensorType | None
         weights: View | Array = present(views[matrix])
         if stored:
             weights = _in_order(constant_of(weights), terms.b).T.astype(np.dtype(stored), order="C")
-        return [gemv_call(present(views[vector]), weights, bias, made[0], n, k, terms.activation)]
+        x, activation = present(views[vector]), terms.activation
+        return [gemv_call(x, weights, bias, made[0], n, k, activation, target, exact=terms.exact)]
 
     width = np.dtype(stored or np.float32).itemsize
     unread = [x for x in range(2, len(inputs)) if not isinstance(terms.bias, int) or x != terms.bias]
@@ -221,7 +227,7 @@ def _seconds(product: Product, target: Target, packs: bool) -> float:
 
 def _tolerance(k: int, dtype: np.dtype[Any]) -> float:
     rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8}.get(dtype.name, 0.0)
-    return 2e-6 + 2e-7 * math.sqrt(plain(k)) + rounding
+    return summation_tolerance(k) + rounding
 
 
 def _is_zero(step: int) -> bool:
