@@ -8,6 +8,7 @@ import argparse
 import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -18,7 +19,7 @@ CASES: tuple[Case, ...] = (*products.CASES, *convolutions.CASES)
 UNIT = 2.0**-24
 
 
-def _cenote(case: Case, arrays: Arrays, precision: str) -> np.ndarray:
+def _cenote(case: Case, arrays: Arrays, precision: Literal["fast", "exact"]) -> np.ndarray:
     import cenote
 
     model = cenote.load(case.model(arrays), precision=precision)

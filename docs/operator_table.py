@@ -78,7 +78,8 @@ Made by `make docs` from the operators and their samples; [Add an operator](add_
   until 7.
 - **kernel**: element types for which machine code is generated (with the layouts: c is channel-blocked memory); an
   error in parentheses is allowed against the float64 reference, relative to the largest output; without one the bits
-  are equal.
+  are equal. Products and convolutions are allowed more where they add more terms, up to 5e-06 for 256 and any number
+  beyond ([accuracy](benchmarks/accuracy.md)).
 - **NumPy**: types that the reference computes, as a host step of the program; [below](#numpy) stands why.
 - Types "in f32" are computed in float32 and rounded where the model, or the function, gives them away.
 

@@ -1,5 +1,7 @@
 """Convolutions of many channels, on maps that are a pixel or a few."""
 
+from collections.abc import Callable
+
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
@@ -8,7 +10,7 @@ from bench.accuracy_cases import Arrays, Case, drawn
 FILTERS = 16
 
 
-def _operands(window: int, size: int):
+def _operands(window: int, size: int) -> Callable[[str, int], Arrays]:
     def make(distribution: str, length: int) -> Arrays:
         """x whose channels are of the distribution; weights as in products."""
         channels = length // window**2
@@ -63,7 +65,8 @@ def _numpy(arrays: Arrays) -> np.ndarray:
 def _torch(arrays: Arrays) -> np.ndarray:
     import torch
 
-    return torch.nn.functional.conv2d(*map(torch.from_numpy, arrays)).numpy()
+    x, w = map(torch.from_numpy, arrays)
+    return torch.nn.functional.conv2d(x, w).numpy()
 
 
 CASES = tuple(

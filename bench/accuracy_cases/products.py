@@ -1,12 +1,14 @@
 """Matrix products: of several rows and of one, with B known when the model is loaded or given."""
 
+from collections.abc import Callable
+
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from bench.accuracy_cases import Arrays, Case, drawn
 
 
-def _operands(rows: int, columns: int):
+def _operands(rows: int, columns: int) -> Callable[[str, int], Arrays]:
     def make(distribution: str, length: int) -> Arrays:
         """A of the distribution; B of numbers between 1/2 and 1, or of whole ones where A has whole ones."""
         a = drawn(distribution, (rows, length))
@@ -17,7 +19,7 @@ def _operands(rows: int, columns: int):
     return make
 
 
-def _model(constant: bool, turned: bool = False):
+def _model(constant: bool, turned: bool = False) -> Callable[[Arrays], bytes]:
     def make(arrays: Arrays) -> bytes:
         a, b = arrays
         shapes = {"x": a.shape, "b": b.shape}
