@@ -31,7 +31,7 @@ import numpy as np
 from cenote.codegen import jit
 from cenote.core.target import Target
 from cenote.core.types import Layout, TensorType
-from cenote.kernels.base import View, dense_strides, halo_offset
+from cenote.kernels.base import View, content_of, dense_strides, halo_offset
 from cenote.ops import operators
 from cenote.runtime.steps import Slot
 
@@ -84,8 +84,9 @@ def _word(argument: Any) -> object:
     if isinstance(argument, View):
         slot = argument.slot
         return "view", slot.kind, slot.index, slot.offset
-    if isinstance(argument, np.ndarray):
-        return "array", digest(np.ascontiguousarray(argument).tobytes())
+    content = content_of(argument)
+    if content is not None:
+        return "array", digest(np.ascontiguousarray(content).tobytes())
     return argument if argument is None or isinstance(argument, float) else int(argument)
 
 
