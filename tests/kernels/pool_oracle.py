@@ -63,7 +63,7 @@ def has_empty_window(g: Geometry) -> bool:
 
 def run_pool(
     x: Array, g: Geometry, reduction: str, target: Target, *, layout: str = "plain", chunk: int = 0,
-    scale: Scale = UNSCALED, nan: str = "propagate", algorithm: str = "",
+    scale: Scale = UNSCALED, nan: str = "propagate", algorithm: str = "", accumulate: str | None = None,
 ) -> Array:  # fmt: skip
     """x (N, C, planes, rows, columns) pooled by the algorithm, or the one that comes first, between guard bytes."""
     last = layout == "last"
@@ -81,7 +81,9 @@ def run_pool(
     channels = 1 if last else views[0].blocks if form.is_blocked else x.shape[1]
     step = x.shape[1] if last else max(form.lanes, 1)
     memory = Memory(x.shape[0], channels, strides[0], strides[1], step)  # type: ignore[arg-type]
-    problem = PoolProblem(reduction, x.dtype, g, memory, scale, nan, fixed_step=form.is_blocked)
+    problem = PoolProblem(
+        reduction, x.dtype, g, memory, scale, nan, fixed_step=form.is_blocked, accumulate=accumulate
+    )
     call = (planned(algorithm, problem, target) if algorithm else chosen(problem, target)).build(*views)
     launch(call, buffers, target, chunk)
     for buffer in buffers:

@@ -8,12 +8,15 @@ Precision = Literal["fast", "exact"]
 Weights = Literal["float32", "bfloat16", "float16"]
 Tune = Literal["off", "cached", "full"]
 Denormals = Literal["preserve", "flush"]
+Accumulate = Literal["float64", "compensated"]
+"""What sums of floats are taken in, beside the types' own: float64, or sums that keep what each addition loses."""
 Rewrite = Literal["float32", "space_to_batch"]
 """Rewrites of a graph that are worth trying, and not always good: float64 computed in float32; dilated convolutions as
 plain ones of every d-th row and column (`passes.pipeline`)."""
 
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 WEIGHTS: tuple[str, ...] = get_args(Weights)
+ACCUMULATIONS: tuple[str, ...] = get_args(Accumulate)
 TUNINGS: tuple[str, ...] = get_args(Tune)
 REWRITES: tuple[str, ...] = get_args(Rewrite)
 DENORMALS: tuple[str, ...] = get_args(Denormals)

@@ -13,9 +13,11 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, InputError, ShapeError, shown
 from cenote.core.limits import LARGEST_SEED, within
+from cenote.core.options import ACCUMULATIONS
 from cenote.core.pool_geometry import Pairs
 from cenote.core.types import Array, TensorType
 from cenote.ops.base import Op
+from cenote.ops.checks import check_accumulate
 from cenote.ops.pool.window import NAN_RULES
 from cenote.runtime.arrays import Restore, as_numpy, same
 
@@ -178,6 +180,13 @@ def choice(where: str, name: str, value: Any, allowed: Sequence[str]) -> str:
             f"{where}: {name} must be one of {', '.join(map(repr, allowed))}, got {shown(value)}"
         )
     return value
+
+
+def accumulation(where: str, value: Any, dtype: np.dtype[Any]) -> str | None:
+    """What sums of the type are taken in: None, or one of ACCUMULATIONS for floats."""
+    word = None if value is None else choice(where, "accumulate", value, ACCUMULATIONS)
+    check_accumulate(where, word, dtype)
+    return word
 
 
 def numbers(where: str, name: str, value: Any, rank: int, low: int | None = None) -> tuple[int, ...]:

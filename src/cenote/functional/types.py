@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, SupportsIndex, TypeVar
 
+from cenote.core.options import Accumulate as Accumulate
+
 
 class DLPack(Protocol):
     """An array of NumPy, PyTorch, JAX, ..."""

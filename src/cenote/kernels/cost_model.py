@@ -79,6 +79,7 @@ POOL_RATES = {
     "window_3x3x3": PoolRates(0.15e-9, 0.13e-9, 1.4e-9),
     "argmax_separable": PoolRates(0.15e-9, 0.069e-9, 3.0e-9),
     "argmax_generic": PoolRates(0.17e-9, 0.57e-9, 5.1e-9),
+    "compensated": PoolRates(0.2e-9, 0.2e-9, 10e-9),
     "adaptive": PoolRates(0.15e-9, 0.15e-9, 4.0e-9),
     "adaptive_small": PoolRates(0.15e-9, 0.15e-9, 4.0e-9),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cenote.codegen.builder import Kernel
-from cenote.codegen.values import U8, U16, U32, U64, Scalar, Value
+from cenote.codegen.values import U8, U16, U32, U64, Pointer, Scalar, Value
 
 CHEAP_BYTES = 16  # lanes within such parts of a vector are shuffled in one step, across them in two or three
 
@@ -51,6 +51,21 @@ def _cheap_order(type: Scalar, lanes: int) -> list[int]:
         for source in (0, lanes):
             chosen += range(source + part * size, source + (part + 1) * size, 2)
     return chosen
+
+
+def strided(k: Kernel, source: Pointer, stride: int, lanes: int) -> Value:
+    """`lanes` elements, `stride` apart; reads up to lanes * stride elements."""
+    if stride == 1 or lanes == 1:
+        return source.load(0, lanes)
+    vectors = [source.load(part * lanes, lanes) for part in range(stride)]
+    if stride & (stride - 1) == 0 and stride <= lanes:
+        return deinterleave(k, vectors)
+    wanted = [(lane * stride) // lanes for lane in range(lanes)]
+    result = vectors[0]
+    for part, vector in enumerate(vectors):
+        chosen = [lanes + (lane * stride) % lanes if wanted[lane] == part else lane for lane in range(lanes)]
+        result = k.shuffle(result, vector, chosen)
+    return result
 
 
 def even_odd(k: Kernel, a: Value, b: Value) -> tuple[Value, Value]:

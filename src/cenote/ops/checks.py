@@ -11,6 +11,7 @@ import numpy as np
 from cenote.core.computed import SizedArray
 from cenote.core.conv_geometry import pairs_from_onnx
 from cenote.core.errors import ArgumentError, DTypeError, ModelError, ShapeError, UnsupportedError
+from cenote.core.options import ACCUMULATIONS
 from cenote.core.sizes import is_size, whole
 from cenote.core.types import INT64, Array, TensorType, dtype_named, is_float
 from cenote.ops.base import Imported, Op, ValueNeeded
@@ -202,6 +203,18 @@ def one_of(op: str, what: str, value: str, allowed: Sequence[str]) -> str:
     if value not in allowed:
         raise ArgumentError(f"{op}: {what} '{value}' is not known (known: {', '.join(allowed)})")
     return value
+
+
+def check_accumulate(op: str, accumulate: str | None, dtype: np.dtype[Any]) -> None:
+    """Refuse what sums cannot be taken in: words that are not known, and anything but None beside whole numbers."""
+    if accumulate is None:
+        return
+    one_of(op, "accumulate", accumulate, ACCUMULATIONS)
+    if not is_float(dtype):
+        raise DTypeError(
+            f"{op}: accumulate='{accumulate}' is for floats, the input is {dtype.name}, whose sums are whole numbers; "
+            "leave it None, or cast the input"
+        )
 
 
 def checked_indices(op: str, indices: Array, extent: int) -> Array:

@@ -23,6 +23,27 @@ def narrow(y: Array, dtype: np.dtype[Any]) -> Array:
         return (odd_float32(y) if dtype == BFLOAT16 else y).astype(dtype)
 
 
+def added(x: Array, axes: tuple[int, ...], accumulate: str | None = None, keepdims: bool = False) -> Array:
+    """The sum over axes of what is added up: `wide` floats, whole numbers in 64 bits; "compensated" keeps what each
+    addition loses."""
+    if accumulate != "compensated":
+        return np.asarray(np.sum(x, axis=axes, keepdims=keepdims))
+    kept = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
+    total = np.moveaxis(x, axes, range(-len(axes), 0)).reshape(*kept, -1) if axes else x[..., None]
+    lost = np.zeros_like(total)
+    while total.shape[-1] > 1:  # in pairs; of an odd number the last waits
+        rest = total.shape[-1] % 2
+        a, b = total[..., : total.shape[-1] - rest : 2], total[..., 1::2]
+        both = a + b
+        moved = both - a
+        less = (a - (both - moved)) + (b - moved) + (lost[..., : lost.shape[-1] - rest : 2] + lost[..., 1::2])
+        total = np.concatenate((both, total[..., -1:]), -1) if rest else both
+        lost = np.concatenate((less, lost[..., -1:]), -1) if rest else less
+    result = np.where(np.isfinite(total), total + lost, total).sum(-1)
+    shape = [1 if axis in axes else extent for axis, extent in enumerate(x.shape)] if keepdims else kept
+    return np.asarray(result.reshape(shape))
+
+
 def odd_float32(y: Array) -> Array:
     """float64 as float32 rounded to odd, from where a second rounding to a smaller type is as good as one.
 

@@ -6,9 +6,18 @@ from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 from cenote.core.errors import ArgumentError, shown
-from cenote.functional.arguments import Operation, Types, flag, form, operation_on, rules_of, whole
+from cenote.functional.arguments import (
+    Operation,
+    Types,
+    accumulation,
+    flag,
+    form,
+    operation_on,
+    rules_of,
+    whole,
+)
 from cenote.functional.dispatch import call
-from cenote.functional.types import A, Layout1, Layout2, Layout3, NanRule, Rules
+from cenote.functional.types import A, Accumulate, Layout1, Layout2, Layout3, NanRule, Rules
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 
 
@@ -41,13 +50,16 @@ def parse_adaptive_max(
 
 
 def parse_adaptive_average(
-    types: Types, where: str, rank: int, output_size: Any, layout: Any, semantics: Any
+    types: Types, where: str, rank: int, output_size: Any, layout: Any, semantics: Any, accumulate: Any
 ) -> Operation:
     """Means of ranges."""
     rules, _ = rules_of(where, semantics, None)
     output = _output(where, output_size, rank)
     shape = form(where, types[0].shape, rank, layout, plain=False)
-    return operation_on(AdaptiveAveragePool(output, shape.channels_last, rules.rounding), types[0], shape)
+    way = accumulation(where, accumulate, types[0].dtype)
+    return operation_on(
+        AdaptiveAveragePool(output, shape.channels_last, rules.rounding, way), types[0], shape
+    )
 
 
 @overload
@@ -148,9 +160,10 @@ def adaptive_avg_pool1d(
     layout: Layout1 = "NCL",
     threads: int | None = None,
     semantics: Rules = "torch",
+    accumulate: Accumulate | None = None,
 ) -> A:
     """Mean of each adaptive window over 1 spatial axis: see adaptive_avg_pool2d."""
-    arguments = ("adaptive_avg_pool1d", 1, output_size, layout, semantics)
+    arguments = ("adaptive_avg_pool1d", 1, output_size, layout, semantics, accumulate)
     return call(parse_adaptive_average, (input,), arguments, out, threads)
 
 
@@ -162,9 +175,11 @@ def adaptive_avg_pool2d(
     layout: Layout2 = "NCHW",
     threads: int | None = None,
     semantics: Rules = "torch",
+    accumulate: Accumulate | None = None,
 ) -> A:
-    """Mean of each adaptive window, as torch.nn.functional.adaptive_avg_pool2d: see adaptive_max_pool2d, avg_pool2d."""
-    arguments = ("adaptive_avg_pool2d", 2, output_size, layout, semantics)
+    """Mean of each adaptive window, as torch.nn.functional.adaptive_avg_pool2d: see adaptive_max_pool2d, avg_pool2d
+    (`accumulate` too)."""
+    arguments = ("adaptive_avg_pool2d", 2, output_size, layout, semantics, accumulate)
     return call(parse_adaptive_average, (input,), arguments, out, threads)
 
 
@@ -176,7 +191,8 @@ def adaptive_avg_pool3d(
     layout: Layout3 = "NCDHW",
     threads: int | None = None,
     semantics: Rules = "torch",
+    accumulate: Accumulate | None = None,
 ) -> A:
     """Mean of each adaptive window over 3 spatial axes: see adaptive_avg_pool2d."""
-    arguments = ("adaptive_avg_pool3d", 3, output_size, layout, semantics)
+    arguments = ("adaptive_avg_pool3d", 3, output_size, layout, semantics, accumulate)
     return call(parse_adaptive_average, (input,), arguments, out, threads)

@@ -9,6 +9,7 @@ from cenote.functional.arguments import (
     Form,
     Operation,
     Types,
+    accumulation,
     form,
     layout_rank,
     operation_on,
@@ -16,7 +17,7 @@ from cenote.functional.arguments import (
     rules_of,
 )
 from cenote.functional.dispatch import call
-from cenote.functional.types import A, Layout, NanRule, Rules
+from cenote.functional.types import A, Accumulate, Layout, NanRule, Rules
 from cenote.ops.pool.lp import GlobalLpPool
 from cenote.ops.pool.whole_map import GlobalAveragePool, GlobalMaxPool
 
@@ -32,18 +33,20 @@ def parse_global_max(types: Types, where: str, layout: Any, semantics: Any, nan:
     return operation_on(GlobalMaxPool(shape.channels_last, nan_rule), types[0], shape)
 
 
-def parse_global_average(types: Types, where: str, layout: Any, semantics: Any) -> Operation:
+def parse_global_average(types: Types, where: str, layout: Any, semantics: Any, accumulate: Any) -> Operation:
     """Means of maps."""
     rules, _ = rules_of(where, semantics, None)
     shape = _form(where, types[0], layout)
-    return operation_on(GlobalAveragePool(shape.channels_last, rules.rounding), types[0], shape)
+    way = accumulation(where, accumulate, types[0].dtype)
+    return operation_on(GlobalAveragePool(shape.channels_last, rules.rounding, way), types[0], shape)
 
 
-def parse_global_lp(types: Types, where: str, norm_type: Any, layout: Any) -> Operation:
+def parse_global_lp(types: Types, where: str, norm_type: Any, layout: Any, accumulate: Any) -> Operation:
     """Norms of maps."""
     p = real(where, "norm_type", norm_type)
     shape = _form(where, types[0], layout)
-    return operation_on(GlobalLpPool(shape.channels_last, p), types[0], shape)
+    way = accumulation(where, accumulate, types[0].dtype)
+    return operation_on(GlobalLpPool(shape.channels_last, p, way), types[0], shape)
 
 
 def global_max_pool(
@@ -68,11 +71,13 @@ def global_avg_pool(
     layout: Layout = "NCHW",
     threads: int | None = None,
     semantics: Rules = "torch",
+    accumulate: Accumulate | None = None,
 ) -> A:
     """Mean of the whole map: (N, C, H, W) gives (N, C, 1, 1); float32 means of 16 million elements are right to 1e-6.
-    Layouts as in global_max_pool, types and rounding as in avg_pool2d.
+    Layouts as in global_max_pool, types, rounding and accumulate as in avg_pool2d.
     """
-    return call(parse_global_average, (input,), ("global_avg_pool", layout, semantics), out, threads)
+    arguments = ("global_avg_pool", layout, semantics, accumulate)
+    return call(parse_global_average, (input,), arguments, out, threads)
 
 
 def global_lp_pool(
@@ -82,8 +87,9 @@ def global_lp_pool(
     out: A | None = None,
     layout: Layout = "NCHW",
     threads: int | None = None,
+    accumulate: Accumulate | None = None,
 ) -> A:
     """(sum |x|^p)^(1/p) of the whole map, p = norm_type: (N, C, H, W) gives (N, C, 1, 1). Layouts as in
-    global_max_pool; float types only.
+    global_max_pool, accumulate as in lp_pool2d; float types only.
     """
-    return call(parse_global_lp, (input,), ("global_lp_pool", norm_type, layout), out, threads)
+    return call(parse_global_lp, (input,), ("global_lp_pool", norm_type, layout, accumulate), out, threads)

@@ -9,26 +9,29 @@ from cenote.functional.arguments import (
     Operation,
     Types,
     WindowArguments,
+    accumulation,
     operation_on,
     real,
     rules_of,
     window_fields,
 )
 from cenote.functional.dispatch import call
-from cenote.functional.types import A, Layout1, Layout2, Layout3, Numbers, Padding, Rules
+from cenote.functional.types import A, Accumulate, Layout1, Layout2, Layout3, Numbers, Padding, Rules
 from cenote.ops.pool.lp import LpPool
 
 
 def parse_lp(
     types: Types, where: str, rank: int, norm_type: Any, kernel_size: Any, stride: Any, ceil_mode: Any, padding: Any,
-    dilation: Any, layout: Any, semantics: Any,
+    dilation: Any, layout: Any, semantics: Any, accumulate: Any,
 ) -> Operation:  # fmt: skip
     """Norms of windows."""
     rules, _ = rules_of(where, TORCH.name if semantics is None else semantics, None)
     p = real(where, "norm_type", norm_type)
     arguments = WindowArguments(kernel_size, stride, padding, dilation, ceil_mode)
     shape, fields = window_fields(where, rank, arguments, layout, rules, types[0])
-    op = LpPool(**fields, p=p, signed_powers=rules.signed_powers and semantics is not None)
+    way = accumulation(where, accumulate, types[0].dtype)
+    signed = rules.signed_powers and semantics is not None
+    op = LpPool(**fields, p=p, signed_powers=signed, accumulate=way)
     return operation_on(op, types[0], shape)
 
 
@@ -45,9 +48,10 @@ def lp_pool1d(
     layout: Layout1 = "NCL",
     threads: int | None = None,
     semantics: Rules | None = None,
+    accumulate: Accumulate | None = None,
 ) -> A:
     """Lp norm of each window over 1 spatial axis: see lp_pool2d. Layouts: NCL, NLC, L."""
-    rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics)
+    rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics, accumulate)
     return call(parse_lp, (input,), ("lp_pool1d", 1, *rest), out, threads)
 
 
@@ -64,6 +68,7 @@ def lp_pool2d(
     layout: Layout2 = "NCHW",
     threads: int | None = None,
     semantics: Rules | None = None,
+    accumulate: Accumulate | None = None,
 ) -> A:
     """(sum |x|^p)^(1/p) of each window of (N, C, H, W), (C, H, W) or (H, W); p = norm_type, inf for the largest |x|.
 
@@ -72,9 +77,11 @@ def lp_pool2d(
     PyTorch computes: sum x^p without the absolute value (NaN for odd p and negative sums), and windows that ceil_mode
     lets overhang scaled as if they were full: for [1, 2, 3, 4, 5], p 2, window 2, the last value is 7.07 then, not 5.
 
-    Float types only; sums are taken in at least float32, so float16 does not overflow unless its result does.
+    Float types only; sums are taken in at least float32, so float16 does not overflow unless its result does. The
+    squares of float32 beyond 1.8e19 do, and those below 1e-23 vanish: accumulate="float64" takes them in float64
+    ("compensated": see avg_pool2d). Powers other than 1 and 2 are float64 anyway.
     """
-    rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics)
+    rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics, accumulate)
     return call(parse_lp, (input,), ("lp_pool2d", 2, *rest), out, threads)
 
 
@@ -91,7 +98,8 @@ def lp_pool3d(
     layout: Layout3 = "NCDHW",
     threads: int | None = None,
     semantics: Rules | None = None,
+    accumulate: Accumulate | None = None,
 ) -> A:
     """Lp norm of each window over 3 spatial axes: see lp_pool2d. Layouts: NCDHW, NDHWC, DHW."""
-    rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics)
+    rest = (norm_type, kernel_size, stride, ceil_mode, padding, dilation, layout, semantics, accumulate)
     return call(parse_lp, (input,), ("lp_pool3d", 3, *rest), out, threads)

@@ -52,11 +52,13 @@ class Normalization:
     outside     epsilon is added to the deviation, not to the variance
     noted       "given": mean and variance of each row are read, not computed; "layer": mean and 1 / deviation are
                 written too; "running": mixtures of old means and variances with those of the rows
+    wide        sums are float64 from the first term on
     """
 
     statistic: str
     outside: bool = False
     noted: str = ""
+    wide: bool = False
 
     def numbers(self) -> tuple[Parameter, ...]:
         names = ("epsilon", *(("momentum", "correction") if self.noted == "running" else ()))
@@ -125,7 +127,8 @@ class NormalizeRows(KernelSpec):
         lanes = vector_lanes(self.dtypes[1], k.target)
         runs = Runs(x, k.number("runs"), k.number("run"), k.number("x_run"))
         given = form.noted == "given"
-        moments = form.given(k, item, 1, None) if given else row_moments(k, form.statistic, runs, lanes)
+        made = None if given else row_moments(k, form.statistic, runs, lanes, form.wide)
+        moments = made or form.given(k, item, 1, None)
         factor = moments.factor(k, form.statistic, form.outside, k.number("epsilon"))
         form.note(k, moments, factor, item, None)
         centre = Centre(moments.mean, compute) if moments.mean is not None else None

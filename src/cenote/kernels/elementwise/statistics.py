@@ -2,6 +2,7 @@
 
 Sums of float32 and narrower types run in float32, 4,096 elements at a time, in as many chains as hide the latency of an
 addition; the sums of these pieces are added in float64. So no chain is longer than 64 additions, whatever the row.
+`wide` ones are float64 from the first term on: squares of what lies beyond 1.8e19 do not overflow.
 """
 
 from __future__ import annotations
@@ -93,10 +94,11 @@ class Runs:
 
 
 def sums(
-    k: Kernel, runs: Runs, lanes: int, formula: Callable[[Value], Sequence[Value]], number: int, largest: bool = False
+    k: Kernel, runs: Runs, lanes: int, formula: Callable[[Value], Sequence[Value]], number: int, largest: bool = False,
+    wide: bool = False,
 ) -> list[Value]:  # fmt: skip
     """Sums (or the largest) of the values that a formula makes of each element, in float64, always in one order."""
-    compute = compute_type(runs.x)
+    compute = F64 if wide else compute_type(runs.x)
     zero, one = k.constant(compute, 0.0, lanes), k.constant(compute, 0.0)
 
     def joined(a: Value, b: Value) -> Value:
@@ -163,7 +165,7 @@ class Centre:
         return value - self.high
 
 
-def row_moments(k: Kernel, statistic: str, runs: Runs, lanes: int) -> Moments:
+def row_moments(k: Kernel, statistic: str, runs: Runs, lanes: int, wide: bool = False) -> Moments:
     """Of all elements of some runs.
 
     The mean is that of a first pass, corrected by a second one, which sums differences from it: a mean far from zero
@@ -171,14 +173,15 @@ def row_moments(k: Kernel, statistic: str, runs: Runs, lanes: int) -> Moments:
     """
     count = (runs.count * runs.length).to(F64)
     if statistic == CENTRED:
-        (total,) = sums(k, runs, lanes, lambda value: [value], 1)
-        centre = Centre((total / count).to(compute_type(runs.x)).to(F64), compute_type(runs.x))
+        compute = F64 if wide else compute_type(runs.x)
+        (total,) = sums(k, runs, lanes, lambda value: [value], 1, wide=wide)
+        centre = Centre((total / count).to(compute).to(F64), compute)
 
         def apart(value: Value) -> Sequence[Value]:
             moved = centre.of(value)
             return [moved, moved * moved]
 
-        rest, square = sums(k, runs, lanes, apart, 2)
+        rest, square = sums(k, runs, lanes, apart, 2, wide=wide)
         correction = rest / count
         variance = square / count - correction * correction
         positive = k.select(variance < 0.0, k.constant(F64, 0.0), variance)
@@ -186,7 +189,7 @@ def row_moments(k: Kernel, statistic: str, runs: Runs, lanes: int) -> Moments:
         mean = k.select(correction.is_nan(), high, high + correction)  # an infinite mean stays
         return Moments(mean, positive)
     if statistic in ("rms", "l2"):
-        (square,) = sums(k, runs, lanes, lambda value: [value * value], 1)
+        (square,) = sums(k, runs, lanes, lambda value: [value * value], 1, wide=wide)
         return Moments(None, square / count if statistic == "rms" else square)
-    (size,) = sums(k, runs, lanes, lambda value: [k.absolute(value)], 1, largest=statistic == "largest")
+    (size,) = sums(k, runs, lanes, lambda value: [k.absolute(value)], 1, statistic == "largest", wide)
     return Moments(None, size)

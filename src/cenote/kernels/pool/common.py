@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
-from cenote.codegen.values import F32, I32, I64, Emitter, Number, Pointer, Scalar, Value
+from cenote.codegen.values import F32, F64, I32, I64, Emitter, Number, Pointer, Scalar, Value
 from cenote.core.types import is_float
 from cenote.kernels.base import KernelSpec
 
@@ -26,10 +26,13 @@ SLACK = 64  # elements before each scratch row that loops running ahead of their
 
 
 @cache
-def compute_type(reduction: str, dtype: np.dtype[Any]) -> Scalar:
-    """The type windows are combined in: float32 for 16-bit floats, int32 or int64 for sums of integers."""
+def compute_type(reduction: str, dtype: np.dtype[Any], accumulate: str | None = None) -> Scalar:
+    """The type windows are combined in: float32 for 16-bit floats, int32 or int64 for sums of integers; float64 for
+    sums of floats that `accumulate` asks for."""
     storage = Scalar.of(dtype)
     if storage.is_float:
+        if reduction == SUM and accumulate == "float64":
+            return F64
         return F32 if storage.bits < 32 else storage
     if reduction == SUM:
         return I32 if storage.bits < 16 else I64  # 8-bit sums fit for windows of up to 16 million elements
@@ -97,7 +100,8 @@ class PoolSpec(KernelSpec):
     "propagate" or "ignore". `norm` 1 takes absolute values first, 2 squares; the square root of sums of squares is the
     result. `deep`: there are planes. `past_caches`: the tensors do not stay in the caches, so inputs are asked for
     ahead of use and results are written past the caches. `rounding` of means of integers, whose scales are divisors:
-    "zero", "even" or "away" (from ties).
+    "zero", "even" or "away" (from ties). `accumulate` "float64": sums of floats are taken in float64; "compensated": in
+    their own type, with what each addition loses beside (`compensated` alone does so).
     """
 
     reduction: str
@@ -115,6 +119,7 @@ class PoolSpec(KernelSpec):
     deep: bool
     past_caches: bool
     rounding: str
+    accumulate: str | None
 
     @property
     def storage(self) -> Scalar:
@@ -122,7 +127,7 @@ class PoolSpec(KernelSpec):
 
     @property
     def compute(self) -> Scalar:
-        return compute_type(self.reduction, self.dtype)
+        return compute_type(self.reduction, self.dtype, self.accumulate)
 
     @property
     def identity(self) -> Number:

@@ -73,14 +73,14 @@ def take_rows(strip: Strip, inner: Pointer, x: Pointer, low: Value, high: Value,
     for start, stop, together in ((low, whole, TOGETHER), (whole, high, 1)):
         for tap in k.range(start, stop, together):
             rows = [x + (tap + index) * distance for index in range(together)]
-            for at, fresh in _once(k, strip.length, spec.lanes):
+            for at, fresh in once(k, strip.length, spec.lanes):
                 value = combine_all(k, spec.reduction, [load(spec, row, at, spec.lanes) for row in rows])
                 if fresh is not None:
                     value = k.select(fresh, value, k.constant(spec.compute, spec.identity, spec.lanes))
                 inner.store(combine_all(k, spec.reduction, [inner.load(at, spec.lanes), value]), at)
 
 
-def _once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value | None]]:
+def once(k: Kernel, length: Value, lanes: int) -> Iterator[tuple[Value, Value | None]]:
     """Like `spans`, for bodies that must not do an element twice: the last vector comes with a mask of new lanes."""
     whole = length & ~(lanes - 1)
     for at in k.range(0, whole, lanes):

@@ -123,7 +123,7 @@ class PoolProblem:
 
     `geometry` are the windows; with `bounds` instead, ranges (begin, end) of planes, rows and columns (geometry then
     holds sizes alone). `index` asks for the indices of maxima too. `fixed_step`: memory.step is the same for every
-    shape (the target's lanes), so it may be part of the machine code. `nan`, `norm` and `rounding` as in PoolSpec."""
+    shape (the target's lanes), so it may be part of the machine code. The other fields are as in PoolSpec."""
 
     reduction: str
     dtype: np.dtype[Any]
@@ -136,10 +136,11 @@ class PoolProblem:
     index: IndexLayout | None = None
     bounds: Bounds | None = None
     fixed_step: bool = False
+    accumulate: str | None = None
 
     @cached_property
     def compute(self) -> Scalar:
-        return compute_type(self.reduction, self.dtype)
+        return compute_type(self.reduction, self.dtype, self.accumulate)
 
     @cached_property
     def converts(self) -> bool:
@@ -307,7 +308,7 @@ def spec_fields(
         "width": geometry.window[2], "stride": geometry.stride[2],
         "dilation": geometry.dilation[2] if geometry.window[2] > 1 else 1,
         "lanes": lanes, "out_lanes": out_lanes,
-        "step": memory.step if problem.fixed_step or memory.step == 1 else 0,
+        "step": memory.step if problem.fixed_step or memory.step == 1 else 0, "accumulate": problem.accumulate,
         "scale": problem.scale.kind, "divides": problem.scale.divides,
         "nan": problem.nan if problem.reduction != SUM else "propagate", "norm": problem.norm,
         "rounding": problem.rounding if not problem.compute.is_float else "", "past_caches": past_caches,

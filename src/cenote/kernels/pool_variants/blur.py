@@ -24,10 +24,10 @@ from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
+from cenote.kernels.lanes import strided
 from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import SUM, combine_all, compute_type, spans
 from cenote.kernels.pool.problem import fitting
-from cenote.kernels.pool_variants.whole_window import strided
 
 WORK = 1 << 14  # outputs of an item, about
 OUTSIDE = -1  # in tables of rows and columns: a zero

@@ -26,7 +26,7 @@ from cenote.core.sizes import is_size, maximum, minimum
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Argument, Call, KernelSpec, View, numbers_named, pointers_to
-from cenote.kernels.lanes import deinterleave
+from cenote.kernels.lanes import strided
 from cenote.kernels.plane_items import channels_of, planes_of
 from cenote.kernels.pool.common import SUM, compute_type, spans
 from cenote.kernels.pool.problem import fitting
@@ -173,21 +173,6 @@ class WindowBand:
     def taps(self, source: Pointer, column: Value, channel: Value) -> list[Value]:
         rows, columns = self.spec.window
         return [self.tap(source, r, c, column, channel) for r in range(rows) for c in range(columns)]
-
-
-def strided(k: Kernel, source: Pointer, stride: int, lanes: int) -> Value:
-    """`lanes` elements, `stride` apart; reads up to lanes * stride elements."""
-    if stride == 1 or lanes == 1:
-        return source.load(0, lanes)
-    vectors = [source.load(part * lanes, lanes) for part in range(stride)]
-    if stride & (stride - 1) == 0 and stride <= lanes:
-        return deinterleave(k, vectors)
-    wanted = [(lane * stride) // lanes for lane in range(lanes)]
-    result = vectors[0]
-    for part, vector in enumerate(vectors):
-        chosen = [lanes + (lane * stride) % lanes if wanted[lane] == part else lane for lane in range(lanes)]
-        result = k.shuffle(result, vector, chosen)
-    return result
 
 
 def window_call(

@@ -10,11 +10,12 @@ import numpy as np
 
 from cenote.core.sizes import maximum
 from cenote.core.target import Target
-from cenote.core.types import FLOAT32, FLOAT64, is_float
+from cenote.core.types import FLOAT32, FLOAT64, TensorType, is_float
 from cenote.kernels.base import Argument, Call, View, dense_strides
 from cenote.kernels.elementwise.elementwise import vector_lanes
 from cenote.kernels.reduction.axes import ReduceAxis, joined
-from cenote.kernels.reduction.reduce import DEEP, WIDE, ReduceSpec
+from cenote.kernels.reduction.compensated import PARTS, ReduceCompensatedSpec
+from cenote.kernels.reduction.reduce import DEEP, EXACT, WIDE, ReduceSpec
 from cenote.kernels.reduction.rows import ROWS, ReduceRowsSpec, takes_rows
 from cenote.kernels.strided_axes import axis_words, position_count
 
@@ -44,6 +45,16 @@ def pieces_of(shape: Sequence[int], axes: Sequence[int], target: Target) -> int:
     return -(-reduced[0] // step)  # so that none is empty
 
 
+def partial_totals(
+    kind: str, dtype: np.dtype[Any], pieces: int, kept: Sequence[int], accumulate: str | None = None
+) -> TensorType:
+    """What pieces leave: their totals, and where those keep what additions lose, that behind them."""
+    if accumulate != "compensated":
+        return TensorType(partial_type(kind, dtype), (pieces, *kept))
+    own = FLOAT64 if dtype == FLOAT64 or kind in EXACT else FLOAT32
+    return TensorType(own, (PARTS * pieces, *kept))
+
+
 def partial_type(kind: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type of the totals of pieces."""
     if not is_float(dtype):
@@ -58,13 +69,13 @@ def shift_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def reduce_calls(
     kind: str, axes: Sequence[ReduceAxis], x: View, y: View, pieces: int, partial: View | None, target: Target,
-    shift: View | None = None,
+    shift: View | None = None, accumulate: str | None = None,
 ) -> list[Call]:  # fmt: skip
-    """The launches that reduce x to y; with more than one piece, by way of `partial` (pieces, outputs). `shift`: the
-    largest terms, for "log_sum_exp"."""
+    """The launches that reduce x to y; with more than one piece, by way of `partial` (`partial_totals`). `shift`: the
+    largest terms, for "log_sum_exp"; `accumulate` as in ReduceSpec."""
     count = prod(axis.extent for axis in axes if axis.y is None)
     if pieces <= 1 or partial is None:
-        return _launch(kind, axes, x, y, count, target, shift=shift)
+        return _launch(kind, axes, x, y, count, target, shift=shift, accumulate=accumulate)
     kept = [axis.extent for axis in axes if axis.y is not None]
     dense = iter(dense_strides(kept))
     outputs = prod(kept)
@@ -77,14 +88,27 @@ def reduce_calls(
         if stride is not None
     ]
     made = _launch(
-        kind, first, x, partial, count, target, pieces=partial.type.shape[0], stride=outputs, shift=shift
+        kind,
+        first,
+        x,
+        partial,
+        count,
+        target,
+        pieces=pieces,
+        stride=outputs,
+        shift=shift,
+        accumulate=accumulate,
     )
-    return [*made, *_launch(kind, second, partial, y, count, target, is_partial=True, shift=shift)]
+    joined = _launch(
+        kind, second, partial, y, count, target, is_partial=True, shift=shift, accumulate=accumulate
+    )
+    return [*made, *joined]
 
 
 def _launch(
     kind: str, axes: Sequence[ReduceAxis], x: View, y: View, count: int, target: Target, *,
     pieces: int = 1, stride: int = 0, is_partial: bool = False, shift: View | None = None,
+    accumulate: str | None = None,
 ) -> list[Call]:  # fmt: skip
     unit = x.layout.lanes or 1
     lanes = unit if unit > 1 else vector_lanes(x.type.dtype, target)
@@ -92,8 +116,9 @@ def _launch(
     reduced = [axis for axis in dense if axis.y is None] or [ReduceAxis(1, 0, None)]
     kept = [axis for axis in dense if axis.y is not None]
     along = unit == 1 and (not dense or (dense[-1].y is None and dense[-1].x == 1))
-    if along and pieces == 1 and takes_rows(kind, x, reduced, kept, lanes):
-        return [_rows_call(kind, x, y, reduced[0], kept, lanes, count, is_partial)]
+    compensated = accumulate == "compensated"
+    if along and pieces == 1 and not compensated and takes_rows(kind, x, reduced, kept, lanes):
+        return [_rows_call(kind, x, y, reduced[0], kept, lanes, count, is_partial, accumulate)]
     columns = unit
     if not along and dense and dense[-1].y == unit == dense[-1].x:
         columns *= kept.pop().extent
@@ -110,9 +135,9 @@ def _launch(
     for width, begin, end in ((WIDE, 0, wide), (1, wide, columns)):
         if begin == end:
             continue
-        spec = ReduceSpec(
+        spec = (ReduceCompensatedSpec if compensated else ReduceSpec)(
             kind, along, x.type.dtype, y.type.dtype, lanes, width, len(outer), len(reduced), is_partial,
-            pieces == 1, not along and (end - begin) % lanes != 0,
+            pieces == 1, not along and (end - begin) % lanes != 0, accumulate=accumulate,
         )  # fmt: skip
         blocks = 1 if along else -(-(end - begin) // (lanes * width))
         items = position_count(outer) * blocks * pieces
@@ -126,14 +151,25 @@ def _launch(
 
 def _rows_call(
     kind: str, x: View, y: View, row: ReduceAxis, kept: Sequence[ReduceAxis], lanes: int, count: int,
-    is_partial: bool,
+    is_partial: bool, accumulate: str | None,
 ) -> Call:  # fmt: skip
     """The launch for many short rows."""
     outer = [(axis.extent, [axis.y or 0, axis.x]) for axis in kept[:-1]]
     rows, columns = kept[-1].extent, row.extent
     tail = columns % lanes != 0
     spec = ReduceRowsSpec(
-        kind, True, x.type.dtype, y.type.dtype, lanes, 1, len(outer), 1, is_partial, True, tail
+        kind,
+        True,
+        x.type.dtype,
+        y.type.dtype,
+        lanes,
+        1,
+        len(outer),
+        1,
+        is_partial,
+        True,
+        tail,
+        accumulate=accumulate,
     )
     words: dict[str, Argument] = {
         "y": y, "x": x, "count": count * 1.0, "columns": columns, "rows": rows, "row_stride": kept[-1].x,

@@ -17,7 +17,7 @@ short rows are done side by side (rows.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ KINDS = ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum
 # float64 from the first term on: float32 may overflow where the result does not, and the logarithm of a sum that
 # almost cancels magnifies its error.
 EXACT = frozenset({"prod", "l2", "log_sum"})
+SUMS = frozenset({"sum", "mean", "l1", "l2", "sum_square", "log_sum"})  # those that `accumulate` is for
 INTEGER = frozenset({"sum", "max", "min", "prod", "l1", "sum_square"})
 
 
@@ -53,6 +54,7 @@ class ReduceSpec(KernelSpec):
     A `partial` source has had its squares, absolute values or powers taken; `finish` applies what follows the sum (a
     root, a logarithm, the division by the count). `tail`: the columns may end in a part of a vector. Of "log_sum_exp"
     `shift` holds the largest terms, as y lies: they are subtracted before powers are taken, and added to the logarithm.
+    `accumulate` "float64": SUMS are float64 from the first term on ("compensated": compensated.py).
     """
 
     kind: str
@@ -66,6 +68,7 @@ class ReduceSpec(KernelSpec):
     partial: bool
     finish: bool
     tail: bool
+    accumulate: str | None = field(default=None, kw_only=True)
 
     @property
     def words(self) -> tuple[Parameter, ...]:
@@ -99,7 +102,7 @@ class ReduceSpec(KernelSpec):
             span = (low, k.select(high < k.number("extent_r0"), high, k.number("extent_r0")))
             if self.along:
                 held = None if shift is None else _finite_or_zero(k, shift.load())
-                y.store(self._finished(k, self._run(k, x, span, held), held).to(y.element))
+                self._write(k, y, self._run(k, x, span, held), held, 0, None)
             else:
                 self._columns(k, (y, x, shift), rest % blocks * step, span)
         return k
@@ -118,7 +121,7 @@ class ReduceSpec(KernelSpec):
     def compute(self) -> Scalar:
         """The type of partial results: float32 for narrower floats, else the source's."""
         source = Scalar.of(self.source)
-        if source.is_float and (self.kind in EXACT or source is F64):
+        if source.is_float and (self.kind in EXACT or source is F64 or self.accumulate == "float64"):
             return F64
         return F32 if source.is_float else source
 
@@ -165,6 +168,18 @@ class ReduceSpec(KernelSpec):
             return math.log(k, total) + shift.to(self.total)
         return math.log(k, total) if self.kind == "log_sum" else total
 
+    def _write(
+        self,
+        k: Kernel,
+        y: Pointer,
+        total: tuple[Value, ...],
+        shift: Value | None,
+        place: int,
+        mask: Value | None,
+    ) -> None:
+        """A total to the output, finished if it is the last."""
+        y.store(self._finished(k, total[0], shift).to(y.element), place, mask)
+
     def _fresh(self, k: Kernel, type: Scalar, lanes: int) -> Variable:
         return k.variable(k.constant(type, self.neutral(type), lanes))
 
@@ -184,7 +199,10 @@ class ReduceSpec(KernelSpec):
             for (offset,) in nested(k, extents, [strides]):
                 yield offset + place * k.number("stride_r0")
 
-    def _run(self, k: Kernel, x: Pointer, span: tuple[Value, Value], shift: Value | None) -> Value:
+    def _run(
+        self, k: Kernel, x: Pointer, span: tuple[Value, Value], shift: Value | None
+    ) -> tuple[Value, ...]:
+        """The total of a run."""
         lanes, outside = self.lanes, self.reduced - 1
         total, single = self._fresh(k, self.total, lanes), self._fresh(k, self.total, 1)
         begin, end = span if not outside else (k.integer(0), k.number(f"extent_r{outside}"))
@@ -205,7 +223,7 @@ class ReduceSpec(KernelSpec):
             half = value.lanes // 2
             low, high = k.shuffle(value, value, range(half)), k.shuffle(value, value, range(half, 2 * half))
             value = self.combine(k, low, high)
-        return self.combine(k, value, single.value)
+        return (self.combine(k, value, single.value),)
 
     def _partial(
         self, k: Kernel, row: Pointer, part: tuple[Value, Value], width: int, shift: Value | None
@@ -261,7 +279,7 @@ class ReduceSpec(KernelSpec):
                 for total, each in zip(totals, partial, strict=True):
                     self._join(k, total, each.value)
         for number, total in enumerate(totals):
-            y.store(self._finished(k, total.value, shifts[number]).to(y.element), number * lanes, mask)
+            self._write(k, y, (total.value,), shifts[number], number * lanes, mask)
 
 
 Places = tuple[Pointer, Pointer, Pointer | None]

@@ -14,12 +14,12 @@ from cenote.kernels.base import Call, View, constant_of, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.elementwise import elementwise_call, operand_of, per_channel
-from cenote.kernels.elementwise.normalize import Normalization
 from cenote.ops.base import Arrays, Bind, Box, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import read, require_float
 from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.epilogue import Fusible
-from cenote.ops.normalization.normalization_lowerings import channel_lowerings
+from cenote.ops.normalization.layer_normalization import check_way
+from cenote.ops.normalization.normalization_lowerings import channel_lowerings, form_of
 from cenote.ops.values import narrow, seeded, wide
 
 
@@ -30,7 +30,8 @@ class BatchNormalization(Fusible):
     Inputs: x, scale, bias, mean, variance (the last four of shape [channels]). In `training` mode mean and
     variance are those of the batch (divided by N), and the outputs are y, running mean and running variance
     (`momentum` of the old, 1 - momentum of the batch's; PyTorch's momentum is the other way round). `unbiased`: the
-    running variance takes the batch's divided by N - 1, as PyTorch's.
+    running variance takes the batch's divided by N - 1, as PyTorch's. `accumulate`, of the batch's statistics, as in
+    LayerNormalization.
     """
 
     name = "batch_normalization"
@@ -40,6 +41,7 @@ class BatchNormalization(Fusible):
     momentum: float = 0.9
     activation: Activation = field(default_factory=Activation)
     unbiased: bool = False
+    accumulate: str | None = None
 
     operands = ("X", "scale", "B", "input_mean", "input_var")
 
@@ -56,6 +58,7 @@ class BatchNormalization(Fusible):
                     f"{self.name}: {what} has shape {list(parameter.shape)}, needs [{channels}] for {x}"
                 )
         require_float(self.name, x.dtype)
+        check_way(self.name, self.accumulate, x)
         y = TensorType(x.dtype, x.shape)
         running = TensorType(parameters[2].dtype, (channels,)), TensorType(parameters[3].dtype, (channels,))
         return (y, *running) if self.training else (y,)
@@ -84,7 +87,7 @@ class BatchNormalization(Fusible):
         if x is None or x.rank < 2:
             return
         if self.activation.is_identity:
-            form = Normalization("layer", noted="running" if self.training else "given")
+            form = form_of("layer", self.accumulate, noted="running" if self.training else "given")
             yield from channel_lowerings(form, inputs, self.epsilon, self.momentum, self.unbiased)
         if self.training:
             return
@@ -167,6 +170,9 @@ class BatchNormalization(Fusible):
             yield Sample(cls(), _inputs((2, 9, 3, 5), np.dtype(dtype)))
         for shape in ((2, 9, 3, 5), (3, 5, 70), (19, 33)):
             yield Sample(cls(training=True), _inputs(shape, np.float32))
+        x, *parameters = _inputs((2, 9, 3, 5), np.float32)
+        huge = (x * np.float32(1e20), *parameters)
+        yield Sample(cls(training=True, accumulate="float64"), huge, "batch_normalization huge")
         yield Sample(cls(training=True, unbiased=True), _inputs((2, 9, 3, 5), np.float16))
 
 

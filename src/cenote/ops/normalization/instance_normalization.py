@@ -17,10 +17,15 @@ from cenote.ops.normalization.layer_normalization import (
     Normalization,
     check_dtypes,
     check_epsilon,
+    check_way,
     standardized,
     stashed,
 )
-from cenote.ops.normalization.normalization_lowerings import group_lowerings, instance_blocked_lowerings
+from cenote.ops.normalization.normalization_lowerings import (
+    form_of,
+    group_lowerings,
+    instance_blocked_lowerings,
+)
 from cenote.ops.values import narrow, seeded, wide
 
 
@@ -46,11 +51,13 @@ def _per_channel(normalized: Array, scale: Array | None, bias: Array | None) -> 
 
 @dataclass(frozen=True)
 class InstanceNormalization(Normalization):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias per item and channel, over all spatial axes."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias per item and channel, over all spatial axes;
+    `accumulate` as in LayerNormalization."""
 
     name = "instance_normalization"
     from_onnx = {"InstanceNormalization": lambda node: read(InstanceNormalization, node, "epsilon")}
     epsilon: float = 1e-5
+    accumulate: str | None = None
 
     def axes(self, rank: int) -> tuple[int, ...]:
         return tuple(range(2, rank))
@@ -59,6 +66,7 @@ class InstanceNormalization(Normalization):
 
     def types(self, x: TensorType, scale: TensorType | None, bias: TensorType | None) -> Types:
         check_epsilon(self.name, self.epsilon)
+        check_way(self.name, self.accumulate, x)
         _check_per_channel(self.name, x, scale, bias, None)
         return (TensorType(x.dtype, x.shape),)
 
@@ -68,7 +76,9 @@ class InstanceNormalization(Normalization):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "input")
-        yield from group_lowerings(inputs, max(x.shape[1], 1), False, self.epsilon)
+        yield from group_lowerings(
+            form_of("layer", self.accumulate), inputs, max(x.shape[1], 1), False, self.epsilon
+        )
         yield from instance_blocked_lowerings(inputs, self.epsilon, target)
 
     @classmethod
@@ -77,6 +87,8 @@ class InstanceNormalization(Normalization):
             channels = shape[1:2]
             yield Sample(cls(), (seeded(shape, 1), seeded(channels, 2), seeded(channels, 3)))
         yield Sample(cls(), (seeded((2, 3, 70), 1),), "instance_normalization no parameters")
+        huge = seeded((2, 3, 33, 31)) * np.float32(1e20)
+        yield Sample(cls(accumulate="float64"), (huge,), "instance_normalization huge")
         for dtype in (np.float64, np.float16, "bfloat16"):
             kind = np.dtype(dtype)
             yield Sample(cls(), (seeded((2, 9, 3, 5), 1, kind), seeded((9,), 2, kind), seeded((9,), 3, kind)))
@@ -86,7 +98,8 @@ class InstanceNormalization(Normalization):
 class GroupNormalization(Normalization):
     """Like InstanceNormalization, but over `groups` of neighbouring channels together.
 
-    Scale and bias have one entry per channel, or with `per_group` (opset 18 only) one per group.
+    Scale and bias have one entry per channel, or with `per_group` (opset 18 only) one per group. `accumulate` as in
+    LayerNormalization.
     """
 
     name = "group_normalization"
@@ -94,6 +107,7 @@ class GroupNormalization(Normalization):
     groups: int
     epsilon: float = 1e-5
     per_group: bool = False
+    accumulate: str | None = None
 
     def axes(self, rank: int) -> tuple[int, ...]:
         return tuple(range(1, rank))
@@ -102,6 +116,7 @@ class GroupNormalization(Normalization):
 
     def types(self, x: TensorType, scale: TensorType | None, bias: TensorType | None) -> Types:
         check_epsilon(self.name, self.epsilon)
+        check_way(self.name, self.accumulate, x)
         _check_per_channel(self.name, x, scale, bias, self.groups if self.per_group else None)
         if self.groups < 1 or x.shape[1] % self.groups:
             raise ArgumentError(f"{self.name}: {x.shape[1]} channels do not split into {self.groups} groups")
@@ -116,7 +131,9 @@ class GroupNormalization(Normalization):
         return (narrow(_per_channel(normalized, scale, bias), x.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
-        yield from group_lowerings(inputs, self.groups, self.per_group, self.epsilon)
+        yield from group_lowerings(
+            form_of("layer", self.accumulate), inputs, self.groups, self.per_group, self.epsilon
+        )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -124,6 +141,8 @@ class GroupNormalization(Normalization):
             channels = shape[1:2]
             yield Sample(cls(groups), (seeded(shape, 1), seeded(channels, 2), seeded(channels, 3)))
         yield Sample(cls(2, 1e-5, True), (seeded((2, 6, 4, 4), 1), seeded((2,), 2), seeded((2,), 3)))
+        huge = seeded((2, 6, 4, 70), 1) * np.float32(1e20)
+        yield Sample(cls(2, accumulate="float64"), (huge, None, None), "group_normalization huge")
         yield Sample(cls(2), (seeded((0, 6, 4), 1), seeded((6,), 2), seeded((6,), 3)))
         for dtype in (np.float64, np.float16):
             kind = np.dtype(dtype)

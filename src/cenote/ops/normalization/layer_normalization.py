@@ -12,17 +12,18 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, Array, TensorType
-from cenote.kernels.elementwise.normalize import Normalization as Form
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Sample, Types
 from cenote.ops.checks import (
     broadcast_shapes,
+    check_accumulate,
     normalize_axis,
+    one_of,
     read,
     require,
     require_float,
     require_same_dtype,
 )
-from cenote.ops.normalization.normalization_lowerings import axes_lowerings, row_lowerings
+from cenote.ops.normalization.normalization_lowerings import WIDE, axes_lowerings, form_of, row_lowerings
 from cenote.ops.values import narrow, seeded, wide
 
 STASH = ("stash_type",)
@@ -43,6 +44,13 @@ class Normalization(Op):
         for axis in self.axes(x.rank):
             ranges[axis] = (0, x.shape[axis])
         return (Box(tuple(ranges)), *(None if p is None else Box.whole(p.shape) for p in inputs[1:]))
+
+
+def check_way(op: str, accumulate: str | None, x: TensorType) -> None:
+    """Refuse what statistics cannot be taken in."""
+    check_accumulate(op, accumulate, x.dtype)
+    if accumulate is not None:
+        one_of(op, "accumulate", accumulate, WIDE)
 
 
 def check_epsilon(op: str, epsilon: float) -> None:
@@ -74,6 +82,7 @@ class LayerNormalization(Normalization):
 
     Inputs: x, scale and bias (optional), both broadcast to x and of its type or float32. `outputs` 2 and 3 add mean
     and 1 / deviation, in float32 as ONNX's stash_type 1 says, of the input's shape with 1 in the normalised axes.
+    `accumulate` "float64": the statistics are float64 from the first term on, else mostly float32.
     """
 
     name = "layer_normalization"
@@ -85,6 +94,7 @@ class LayerNormalization(Normalization):
     axis: int = -1
     epsilon: float = 1e-5
     outputs: int = 1
+    accumulate: str | None = None
 
     def axes(self, rank: int) -> tuple[int, ...]:
         return tuple(range(normalize_axis(self.name, self.axis, rank), rank))
@@ -93,6 +103,7 @@ class LayerNormalization(Normalization):
 
     def types(self, x: TensorType, scale: TensorType | None, bias: TensorType | None) -> Types:
         check_epsilon(self.name, self.epsilon)
+        check_way(self.name, self.accumulate, x)
         check_dtypes(self.name, x, scale, bias)
         axes = self.axes(x.rank)
         for parameter in (scale, bias):
@@ -111,7 +122,7 @@ class LayerNormalization(Normalization):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "X")
-        form = Form("layer", noted="layer" if self.outputs > 1 else "")
+        form = form_of("layer", self.accumulate, noted="layer" if self.outputs > 1 else "")
         yield from row_lowerings(form, inputs, self.axes(x.rank)[0], self.epsilon, self.outputs)
 
     @classmethod
@@ -133,8 +144,16 @@ class LayerNormalization(Normalization):
         yield Sample(
             cls(), (seeded((3, 70), 1, np.float16), seeded((70,), 2), seeded((70,), 3)), "float32 scale"
         )
+        far = (seeded((4, 17), 1) + np.float32(1000.0), seeded((17,), 2), seeded((17,), 3))
+        yield Sample(cls(), far, "far mean")
+        yield Sample(cls(accumulate="float64"), far, "far mean, float64")
         yield Sample(
-            cls(), (seeded((4, 17), 1) + np.float32(1000.0), seeded((17,), 2), seeded((17,), 3)), "far mean"
+            cls(accumulate="float64"), (seeded((3, 70), 1, np.float16), None, None), "float16, float64"
+        )
+        yield Sample(
+            cls(outputs=3, accumulate="float64"),
+            (seeded((2, 5000), 1) * np.float32(1e20), None, None),
+            "huge",
         )
         yield Sample(cls(), (seeded((4, 3, 17), 1), seeded((3, 1), 2), seeded((1,), 3)), "odd broadcast")
         for dtype in (np.float64, np.float16, "bfloat16"):
@@ -155,7 +174,7 @@ def stashed(node: Imported) -> Imported:
 class RMSNormalization(Normalization):
     """x / sqrt(mean of x² + epsilon) * scale; the mean runs over `axis` and all axes after it.
 
-    The output has the scale's element type, which may differ from the input's.
+    The output has the scale's element type, which may differ from the input's. `accumulate` as in LayerNormalization.
     """
 
     name = "rms_normalization"
@@ -166,6 +185,7 @@ class RMSNormalization(Normalization):
     }
     axis: int = -1
     epsilon: float = 1e-5
+    accumulate: str | None = None
 
     def axes(self, rank: int) -> tuple[int, ...]:
         return tuple(range(normalize_axis(self.name, self.axis, rank), rank))
@@ -174,6 +194,7 @@ class RMSNormalization(Normalization):
 
     def types(self, x: TensorType, scale: TensorType | None) -> Types:
         check_epsilon(self.name, self.epsilon)
+        check_way(self.name, self.accumulate, x)
         require_float(self.name, x.dtype)
         self.axes(x.rank)
         if scale is None:
@@ -194,7 +215,7 @@ class RMSNormalization(Normalization):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "X")
-        yield from row_lowerings(Form("rms"), inputs, self.axes(x.rank)[0], self.epsilon)
+        yield from row_lowerings(form_of("rms", self.accumulate), inputs, self.axes(x.rank)[0], self.epsilon)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -207,6 +228,8 @@ class RMSNormalization(Normalization):
         ):
             yield Sample(cls(axis), (seeded(shape, 1), seeded(shape[axis:], 2)))
         yield Sample(cls(), (seeded((2, 5000), 1),), "rms_normalization no scale")
+        huge = seeded((2, 5000), 1) * np.float32(1e20)
+        yield Sample(cls(accumulate="float64"), (huge,), "rms_normalization huge")
         yield Sample(cls(), (seeded((0, 5), 1), seeded((5,), 2)))
         for dtype in (np.float64, np.float16, "bfloat16"):
             yield Sample(cls(), (seeded((3, 19), 1, np.dtype(dtype)), seeded((19,), 2, np.dtype(dtype))))
@@ -214,11 +237,13 @@ class RMSNormalization(Normalization):
 
 @dataclass(frozen=True)
 class MeanVarianceNormalization(Normalization):
-    """(x - mean) / (deviation + 1e-9) over `over`; by default over all axes but the channel's."""
+    """(x - mean) / (deviation + 1e-9) over `over`; by default over all axes but the channel's; `accumulate` as in
+    LayerNormalization."""
 
     name = "mean_variance_normalization"
     from_onnx = {"MeanVarianceNormalization": lambda node: read(MeanVarianceNormalization, node, over="axes")}
     over: tuple[int, ...] = (0, 2, 3)
+    accumulate: str | None = None
 
     def axes(self, rank: int) -> tuple[int, ...]:
         axes = sorted({normalize_axis(self.name, axis, rank) for axis in self.over})
@@ -230,6 +255,7 @@ class MeanVarianceNormalization(Normalization):
 
     def types(self, x: TensorType) -> Types:
         require_float(self.name, x.dtype)
+        check_way(self.name, self.accumulate, x)
         self.axes(x.rank)
         return (TensorType(x.dtype, x.shape),)
 
@@ -242,13 +268,16 @@ class MeanVarianceNormalization(Normalization):
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "x")
-        yield from axes_lowerings(Form("layer", outside=True), x, self.axes(x.rank), 1e-9)
+        yield from axes_lowerings(form_of("layer", self.accumulate, outside=True), x, self.axes(x.rank), 1e-9)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for over in ((0, 2, 3), (1,), (2, 3), (-1,), (0,)):
             yield Sample(cls(over), (seeded((2, 11, 5, 7)),))
         yield Sample(cls((1,)), (seeded((0, 3)),))
+        huge = seeded((2, 11, 5, 7)) * np.float32(1e20)
+        for over in ((0, 2, 3), (2, 3)):
+            yield Sample(cls(over, "float64"), (huge,), "mean_variance_normalization huge")
         yield Sample(cls((0, 1)), (seeded((4, 9), 1, np.float64),))
         for over in ((0, 2), (1,), (2,)):
             yield Sample(cls(over), (seeded((3, 5, 37), 1, np.float16),))
@@ -259,7 +288,7 @@ class LpNormalization(Normalization):
     """x divided by its p-norm along an axis, or by `floor` where the norm is less; a line of zeros stays zero.
 
     ONNX knows p of 1 and 2; others (0 counts what is not zero, infinities give the largest and least size) are
-    PyTorch's.
+    PyTorch's. `accumulate` as in LayerNormalization.
     """
 
     name = "lp_normalization"
@@ -267,6 +296,7 @@ class LpNormalization(Normalization):
     axis: int = -1
     p: float = 2
     floor: float = 0.0
+    accumulate: str | None = None
 
     def axes(self, rank: int) -> tuple[int, ...]:
         return (normalize_axis(self.name, self.axis, rank),)
@@ -275,6 +305,7 @@ class LpNormalization(Normalization):
 
     def types(self, x: TensorType) -> Types:
         require_float(self.name, x.dtype)
+        check_way(self.name, self.accumulate, x)
         if math.isnan(self.p):
             raise ArgumentError(f"{self.name}: p is not a number")
         if not self.floor >= 0:
@@ -291,7 +322,7 @@ class LpNormalization(Normalization):
         x = require(self.name, inputs[0], "x")
         statistic = {1.0: "l1", 2.0: "l2", math.inf: "largest"}.get(float(self.p))
         if statistic is not None:
-            yield from axes_lowerings(Form(statistic), x, self.axes(x.rank), self.floor)
+            yield from axes_lowerings(form_of(statistic, self.accumulate), x, self.axes(x.rank), self.floor)
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
@@ -300,6 +331,9 @@ class LpNormalization(Normalization):
                 yield Sample(cls(axis, p), (seeded((2, 11, 5, 7)),))
             yield Sample(cls(axis, 2, 1e-3), (seeded((2, 11, 37), 1, np.float16),))
         yield Sample(cls(-1, 1), (seeded((2, 5000)),))
+        for p in (1, 2):
+            huge = seeded((2, 11, 37)) * np.float32(1e30)
+            yield Sample(cls(-1, p, accumulate="float64"), (huge,), "lp_normalization huge")
         yield Sample(cls(), (np.zeros((3, 9), np.float32),), "lp_normalization zeros")
         yield Sample(cls(), (seeded((2, 0)),))
         yield Sample(cls(1), (seeded((4, 9), 1, np.float64),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,12 @@ from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.values import narrow
 
 ERROR = 2e-6  # of the largest output, in float32
-LAYER = Normalization("layer")
+WIDE = ("float64",)  # what `accumulate` of a normalisation may be; None: float32, 4,096 elements at a time
+
+
+def form_of(statistic: str, accumulate: str | None, **fields: Any) -> Normalization:
+    """What kernels do to each row, its sums taken as `accumulate` says."""
+    return Normalization(statistic, wide=accumulate == "float64", **fields)
 
 
 def _seconds(x: TensorType) -> float:
@@ -125,7 +131,7 @@ def channel_lowerings(
 
 
 def group_lowerings(
-    inputs: Sequence[TensorType | None], groups: int, per_group: bool, epsilon: float
+    form: Normalization, inputs: Sequence[TensorType | None], groups: int, per_group: bool, epsilon: float
 ) -> Iterator[Lowering]:
     """Group and instance normalisation of plain tensors: a row is one group of channels of one picture."""
     x = present(inputs[0])
@@ -138,7 +144,7 @@ def group_lowerings(
         x_rows, y_rows = (_grouped(view, groups) for view in (present(source), outputs[0]))
         steps = {"group_step": 1 if per_group else size, "part_step": 0 if per_group else 1}
         parameters = Parameters(scale, bias, groups, **steps)
-        return [normalize_rows_call(LAYER, x_rows, y_rows, 2, parameters, epsilon, parts=size)]
+        return [normalize_rows_call(form, x_rows, y_rows, 2, parameters, epsilon, parts=size)]
 
     layouts = tuple(None if kind is None else PLAIN for kind in inputs)
     error = error_of(ERROR, x.dtype)

@@ -11,11 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cenote.core.errors import ArgumentError, ShapeError
+from cenote.core.options import ACCUMULATIONS
 from cenote.core.pool_geometry import adaptive_bounds
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, Array, TensorType, is_float
 from cenote.kernels.pool.common import MAXIMUM, SUM
 from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types
+from cenote.ops.checks import check_accumulate
 from cenote.ops.pool.average import divide, fit
 from cenote.ops.pool.map_lowerings import range_lowerings, search_lowerings
 from cenote.ops.pool.window import (
@@ -36,7 +38,7 @@ from cenote.ops.pool.window import (
     type_of,
     with_spatial,
 )
-from cenote.ops.values import seeded, wide
+from cenote.ops.values import added, seeded, wide
 
 Bounds = tuple[tuple[tuple[int, int], ...], ...]
 
@@ -190,11 +192,17 @@ class AdaptiveMaxPool(AdaptivePool):
 
 @dataclass(frozen=True)
 class AdaptiveAveragePool(AdaptivePool):
-    """Mean of each adaptive window; integers round as AveragePool's by `rounding`."""
+    """Mean of each adaptive window; integers round as AveragePool's by `rounding`; `accumulate` as there."""
 
     rounding: str = "even"
+    accumulate: str | None = None
 
     name: ClassVar[str] = "adaptive_average_pool"
+
+    def infer(self, *inputs: TensorType | None) -> Types:
+        x = only_input(self.name, inputs)
+        check_accumulate(self.name, self.accumulate, x.dtype)
+        return (self.pooled(x),)
 
     def reference(self, *inputs: Array | None) -> Arrays:
         (x,) = inputs
@@ -207,7 +215,7 @@ class AdaptiveAveragePool(AdaptivePool):
             here: tuple[Any, ...] = (..., *position)
             taps = taps_of(first, slices)
             with np.errstate(invalid="ignore", over="ignore"):
-                total = taps.sum(-1, dtype=y.dtype)
+                total = added(taps.astype(y.dtype), (2,), self.accumulate)
                 count = taps.shape[-1]
                 y[here] = total / count if is_float(x.dtype) else divide(total, count, self.rounding)
         return (fit(as_declared(y, self.channels_last), result.dtype),)
@@ -223,12 +231,16 @@ class AdaptiveAveragePool(AdaptivePool):
             channels_last=self.channels_last,
             mean=True,
             rounding=self.rounding,
+            accumulate=self.accumulate,
         )
 
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         for label, op, x in _cases(cls):
             yield Sample(op, (x,), f"{op.name} {label}")
+            if label in ("to 1x1", "ragged", "upsampling", "3-D", "channels last", "float16", "float64"):
+                for accumulate in ACCUMULATIONS:
+                    yield Sample(replace(op, accumulate=accumulate), (x,), f"{op.name} {label}, {accumulate}")
 
 
 def _cases(cls: type[Any]) -> Iterator[tuple[str, Any, Array]]:

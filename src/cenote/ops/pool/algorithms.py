@@ -19,13 +19,14 @@ from cenote.core.errors import ArgumentError
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.sizes import is_size, minimum, plain
 from cenote.core.target import Target
-from cenote.core.types import INT64, PLAIN, Layout, TensorType, is_float
+from cenote.core.types import FLOAT64, INT64, PLAIN, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, dense_strides
 from cenote.kernels.pool import (
     adaptive,
     adaptive_small,
     argmax_generic,
     argmax_separable,
+    compensated,
     generic,
     separable,
     small_map,
@@ -119,12 +120,29 @@ RANGES = (
 )
 
 
-# Windows that slide, windows whose maxima are asked for with their indices, and ranges of the input.
-PROBLEMS = {"windows": WINDOWS, "windows, with indices": ARGMAX, "ranges": RANGES}
+COMPENSATED = (
+    Algorithm(
+        "compensated",
+        compensated.plan,
+        "all of them",
+        "7 operations per element down, 7 per column across",
+    ),
+)
+
+# Windows that slide, windows whose maxima are asked for with their indices, ranges of the input, and sums of windows or
+# ranges that keep what each addition loses.
+PROBLEMS = {
+    "windows": WINDOWS,
+    "windows, with indices": ARGMAX,
+    "ranges": RANGES,
+    "compensated sums": COMPENSATED,
+}
 
 
 def algorithms_for(problem: PoolProblem) -> tuple[Algorithm, ...]:
     """Those that may serve such a problem."""
+    if problem.accumulate == "compensated":
+        return COMPENSATED
     if problem.bounds is not None:
         return RANGES
     return WINDOWS if problem.index is None else ARGMAX
@@ -157,7 +175,7 @@ def planned(name: str, problem: PoolProblem, target: Target) -> Candidate:
 @dataclass(frozen=True)
 class Pool:
     """A windowed pool as kernels see it. `counts` holds each axis' share of an average's divisor, per position;
-    `index` is what indices count (MaxPool's rule), empty when none are wanted."""
+    `index` is what indices count (MaxPool's rule), empty when none are wanted; `accumulate` what sums are taken in."""
 
     reduction: str
     axes: tuple[AxisWindow, ...]
@@ -167,6 +185,7 @@ class Pool:
     norm: int = 0
     index: str = ""
     rounding: str = "even"
+    accumulate: str | None = None
 
 
 def window_lowerings(pool: Pool, x: TensorType, y: TensorType, target: Target) -> Iterator[Lowering]:
@@ -254,11 +273,17 @@ def problem_of(pool: Pool, layout: Layout, x: View, y: View, indices: View | Non
     scale = Scale()
     if pool.counts:
         shares = [pool.counts[index] if index is not None else (1.0,) for index in axes]
-        scale = Scale.of(shares, x.type.dtype, _left_out(pool, axes))
+        scale = Scale.of(shares, divided_type(pool, x.type.dtype), _left_out(pool, axes))
     return PoolProblem(
         pool.reduction, x.type.dtype, geometry_of(pool, axes), memory, scale, pool.nan, pool.norm, pool.rounding,
         index_layout(pool, axes, x, indices) if indices else None, fixed_step=layout.is_blocked,
+        accumulate=pool.accumulate if pool.reduction == SUM else None,
     )  # fmt: skip
+
+
+def divided_type(pool: Pool, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type whose sums are divided."""
+    return FLOAT64 if pool.accumulate == "float64" else dtype
 
 
 Axes = tuple[

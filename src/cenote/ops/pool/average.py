@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,11 +13,13 @@ import numpy as np
 from cenote.core import limits
 from cenote.core.computed import computed
 from cenote.core.errors import ArgumentError
+from cenote.core.options import ACCUMULATIONS
 from cenote.core.pool_geometry import repeated
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.kernels.pool.common import SUM
 from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types
+from cenote.ops.checks import check_accumulate
 from cenote.ops.pool.algorithms import Pool, window_lowerings
 from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
 from cenote.ops.pool.window import (
@@ -30,7 +32,7 @@ from cenote.ops.pool.window import (
     taps_of,
     type_of,
 )
-from cenote.ops.values import narrow, seeded, wide
+from cenote.ops.values import added, narrow, seeded, wide
 
 ROUNDINGS = ("zero", "even", "away")
 
@@ -67,11 +69,16 @@ class AveragePool(WindowPool):
     by `rounding`: "zero" truncates (PyTorch), "even" goes to the nearest and from a tie to the even one
     (ONNX's QLinearAveragePool, oneDNN), "away" goes from a tie away from zero (TensorFlow Lite). A result
     outside the type's range, which only divisor_override can cause, is clipped to it.
+
+    `accumulate`, for floats: "float64" adds up in float64, so that no mean within the type's range overflows and
+    float32 terms that cancel leave the others; "compensated" adds up in the type itself (16-bit floats: in float32)
+    and keeps what each addition loses: sums may overflow.
     """
 
     count_include_pad: bool = False
     divisor_override: int = 0
     rounding: str = "even"
+    accumulate: str | None = None
 
     name: ClassVar[str] = "average_pool"
     dtypes: ClassVar[frozenset[DType]] = NUMBERS
@@ -84,6 +91,7 @@ class AveragePool(WindowPool):
                 f"{self.name}: rounding '{self.rounding}' is not known (allowed: {', '.join(ROUNDINGS)})"
             )
         limits.within(self.name, "divisor_override", self.divisor_override)
+        check_accumulate(self.name, self.accumulate, x.dtype)
         return (self.pooled(x),)
 
     def divisors(self, shape: tuple[int, ...]) -> list[Sequence[int]]:
@@ -112,7 +120,7 @@ class AveragePool(WindowPool):
             divisor = math.prod(column[o] for column, o in zip(divisors, position, strict=True))
             here: tuple[Any, ...] = (..., *position)
             with np.errstate(invalid="ignore", over="ignore"):
-                total = taps_of(first, slices).sum(-1, dtype=y.dtype)
+                total = added(taps_of(first, slices).astype(y.dtype), (2,), self.accumulate)
                 y[here] = total / divisor if is_float(x.dtype) else divide(total, divisor, self.rounding)
         return (fit(as_declared(y, self.channels_last), result.dtype),)
 
@@ -122,7 +130,7 @@ class AveragePool(WindowPool):
             return
         counts = tuple(self.divisors(x.shape))
         axes = self.geometry(x.shape)
-        pool = Pool(SUM, axes, self.channels_last, counts, rounding=self.rounding)
+        pool = Pool(SUM, axes, self.channels_last, counts, rounding=self.rounding, accumulate=self.accumulate)
         yield from window_lowerings(pool, x, y, target)
 
     def _divides_natively(self, dtype: DType) -> bool:
@@ -212,5 +220,13 @@ def _samples(cls: type[AveragePool]) -> Iterator[Sample]:
         for rounding in ROUNDINGS if np.dtype(dtype).kind in "iu" else ("even",):
             op = cls((3, 2), two, ((1, 1), (0, 1)), rounding=rounding)
             cases.append((f"{np.dtype(dtype).name} {rounding}", op, seeded((1, 9, 13, 18), 0, dtype)))
+    named = {label: (op, x) for label, op, x in cases}
+    for accumulate in ACCUMULATIONS:
+        for label in (
+            "2x2 s2", "3x3 s2 p1 ceil", "31x17 s1", "stride > window", "dilated include", "3-D include",
+            "channels last", "infinities, wide window", "float64 even", "float16 even", "same lower include",
+        ):  # fmt: skip
+            op, x = named[label]
+            cases.append((f"{label}, {accumulate}", replace(op, accumulate=accumulate), x))
     for label, op, x in cases:
         yield Sample(op, (x,), f"{op.name} {label}")

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError
+from cenote.core.options import ACCUMULATIONS
 from cenote.core.pool_geometry import AxisWindow
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, Array, TensorType
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM, SUM
 from cenote.kernels.pool.whole_map import Reduce
 from cenote.ops.base import Arrays, Decoder, Imported, Lowering, Op, Sample, Types
+from cenote.ops.checks import check_accumulate
 from cenote.ops.pool.algorithms import Pool, window_lowerings
-from cenote.ops.pool.map_lowerings import whole_map_lowerings
+from cenote.ops.pool.map_lowerings import summed_map_lowerings, whole_map_lowerings
 from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
 from cenote.ops.pool.power_lowerings import inner_sum, multiplied, power_lowerings
-from cenote.ops.pool.whole_map import GlobalPool
+from cenote.ops.pool.whole_map import GlobalPool, accumulated_samples
 from cenote.ops.pool.window import (
     DType,
     WindowPool,
@@ -31,7 +33,7 @@ from cenote.ops.pool.window import (
     taps_of,
     type_of,
 )
-from cenote.ops.values import narrow, seeded, wide
+from cenote.ops.values import added, narrow, seeded, wide
 
 
 def decode_lp_pool(node: Imported) -> Op:
@@ -64,11 +66,14 @@ class LpPool(WindowPool):
     negative sums is NaN), and multiplies the sums of windows that ceil_mode lets overhang by window / taps
     inside.
 
-    Sums are taken in at least float32 and rounded once: float16 does not overflow unless its result does.
+    Sums are taken in at least float32 and rounded once: float16 does not overflow unless its result does. `accumulate`
+    as in AveragePool: with "float64" no norm within the type's range overflows, nor are squares too small for it lost.
+    Sums of powers other than 1 and 2 are float64 anyway.
     """
 
     p: float = 2.0
     signed_powers: bool = False
+    accumulate: str | None = None
 
     name: ClassVar[str] = "lp_pool"
     dtypes: ClassVar[frozenset[DType]] = FLOATS
@@ -77,6 +82,7 @@ class LpPool(WindowPool):
     def infer(self, *inputs: TensorType | None) -> Types:
         x = only_input(self.name, inputs)
         check_p(self.name, self.p)
+        check_accumulate(self.name, self.accumulate, x.dtype)
         return (self.pooled(x),)
 
     def reference(self, *inputs: Array | None) -> Arrays:
@@ -91,9 +97,11 @@ class LpPool(WindowPool):
             taps = taps_of(first, slices)
             if self.signed_powers and math.isfinite(self.p):
                 counts = (axis.padded_count(o) for axis, o in zip(axes, position, strict=True))
-                y[here] = signed_norm(taps, self.p, math.prod(self.window) / math.prod(counts))
+                y[here] = signed_norm(
+                    taps, self.p, math.prod(self.window) / math.prod(counts), self.accumulate
+                )
             else:
-                y[here] = norm(taps, self.p)
+                y[here] = norm(taps, self.p, self.accumulate)
         return (narrow(as_declared(y, self.channels_last), result.dtype),)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
@@ -102,11 +110,14 @@ class LpPool(WindowPool):
         overhang = tuple(axis.padded_shares() for axis in axes)
         pool = windowed_norm(axes, self.p, self.channels_last, self.signed_powers, overhang)
         if pool is not None:
+            pool = replace(pool, accumulate=self.accumulate)
             yield from window_lowerings(pool, x, y, target)
             return
         signed = self.signed_powers
         if x.size and y.size and (multiplied(self.p) or not signed):
-            inner = inner_sum(axes, overhang if signed else (), x, y, target, self.channels_last)
+            inner = inner_sum(
+                axes, overhang if signed else (), x, y, target, self.channels_last, accumulate=self.accumulate
+            )
             yield from power_lowerings(inner, x, y, self.p, base="plain" if signed else "absolute")
 
     @classmethod
@@ -116,9 +127,11 @@ class LpPool(WindowPool):
 
 @dataclass(frozen=True)
 class GlobalLpPool(GlobalPool):
-    """(sum |x|^p)^(1/p) over all spatial axes of x (N, C, *spatial), which become 1; p as in LpPool."""
+    """(sum |x|^p)^(1/p) over all spatial axes of x (N, C, *spatial), which become 1; p and `accumulate`
+    as in LpPool."""
 
     p: float = 2.0
+    accumulate: str | None = None
 
     name: ClassVar[str] = "global_lp_pool"
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"GlobalLpPool": decode_global_lp_pool}
@@ -127,18 +140,22 @@ class GlobalLpPool(GlobalPool):
         x = only_input(self.name, inputs)
         check_p(self.name, self.p)
         check_dtype(self.name, x.dtype, FLOATS)
+        check_accumulate(self.name, self.accumulate, x.dtype)
         return (self.reduced(x),)
 
     def reduce(self, planes: Array) -> Array:
-        return norm(wide(planes), self.p)
+        return norm(wide(planes), self.p, self.accumulate)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
         reduce = global_norm(x.dtype, self.p)
-        if reduce is not None:
+        if self.accumulate is not None and self.p in (1.0, 2.0):
+            kind = "l1" if self.p == 1.0 else "l2"
+            yield from summed_map_lowerings(kind, self.accumulate, x, y, target, self.channels_last)
+        elif reduce is not None:
             yield from whole_map_lowerings(reduce, x, y, target, self.channels_last)
         elif x.size:
-            inner = inner_sum(None, (), x, y, target, self.channels_last)
+            inner = inner_sum(None, (), x, y, target, self.channels_last, accumulate=self.accumulate)
             yield from power_lowerings(inner, x, y, self.p, base="absolute")
 
     @classmethod
@@ -147,23 +164,25 @@ class GlobalLpPool(GlobalPool):
             yield Sample(cls(p=p), (seeded((2, 9, 7, 5)),), f"{cls.name} p={p}")
         yield Sample(cls(), (seeded((1, 3, 300, 300), 0, np.float16),), f"{cls.name} float16")
         yield Sample(cls(channels_last=True), (seeded((2, 5, 6, 9)),), f"{cls.name} channels last")
+        for p in (1.0, 2.0, 3.0):
+            yield from accumulated_samples(cls(p=p))
 
 
-def norm(taps: Array, p: float) -> Array:
+def norm(taps: Array, p: float, accumulate: str | None = None) -> Array:
     """The p-norm of float64 values over the last axis."""
     size = np.abs(taps)
     if math.isinf(p):
         extreme: Array = size.max(-1) if p > 0 else size.min(-1)
         return extreme
     with np.errstate(all="ignore"):
-        total: Array = np.power(np.power(size, p).sum(-1), 1 / p)
+        total: Array = np.power(added(np.power(size, p), (size.ndim - 1,), accumulate), 1 / p)
     return total
 
 
-def signed_norm(taps: Array, p: float, scale: float) -> Array:
+def signed_norm(taps: Array, p: float, scale: float, accumulate: str | None = None) -> Array:
     """PyTorch's lp_pool: the mean of x^p times the full window, to the power of 1/p."""
     with np.errstate(all="ignore"):
-        total: Array = np.power(np.power(taps, p).sum(-1) * scale, 1 / p)
+        total: Array = np.power(added(np.power(taps, p), (taps.ndim - 1,), accumulate) * scale, 1 / p)
     return total
 
 
@@ -188,6 +207,11 @@ def _samples(cls: type[LpPool]) -> Iterator[Sample]:
         ("bfloat16", cls((3, 3)), seeded((1, 3, 6, 9), 0, BFLOAT16)),
         ("empty batch", cls(two), seeded((0, 3, 4, 4))),
     ]
+    for accumulate in ACCUMULATIONS:
+        for p in (1.0, 2.0, 3.0):
+            cases.append((f"p={p}, {accumulate}", cls((3, 3), two, one, p=p, accumulate=accumulate), x))
+        for label, op, array in cases[:4] + cases[6:9] + cases[11:12]:
+            cases.append((f"{label}, {accumulate}", replace(op, accumulate=accumulate), array))
     for label, op, array in cases:
         yield Sample(op, (array,), f"{cls.name} {label}")
 

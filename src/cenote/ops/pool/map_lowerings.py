@@ -15,14 +15,18 @@ from cenote.core.types import PLAIN, Layout, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import stream_seconds
 from cenote.kernels.pool.adaptive_argmax import search_call
+from cenote.kernels.pool.common import SUM
 from cenote.kernels.pool.problem import Bounds, PoolProblem, Scale
 from cenote.kernels.pool.whole_map import Maps, Reduce, partials, whole_maps
+from cenote.kernels.reduction.axes import ReduceAxis
+from cenote.kernels.reduction.launches import partial_totals, pieces_of, reduce_calls
 from cenote.ops.base import Lowering
 from cenote.ops.pool.algorithms import (
     Pool,
     _may_overflow,
     algorithm_lowerings,
     arranged,
+    divided_type,
     layouts,
     problem_of,
     source,
@@ -35,8 +39,10 @@ from cenote.ops.pool.algorithms import (
 def range_lowerings(
     reduction: str, bounds: Bounds, x: TensorType, y: TensorType, target: Target, *,
     channels_last: bool = False, nan: str = "propagate", mean: bool = False, rounding: str = "even",
+    accumulate: str | None = None,
 ) -> Iterator[Lowering]:  # fmt: skip
-    """Ways to pool ranges of the input, one (begin, end) per axis and output; `mean` divides by their sizes."""
+    """Ways to pool ranges of the input, one (begin, end) per axis and output; `mean` divides by their sizes,
+    `accumulate` is what sums are taken in."""
     if not x.size or not y.size:
         return
     if _may_overflow(
@@ -47,7 +53,7 @@ def range_lowerings(
         AxisWindow(size, 1, out=len(axis))
         for size, axis in zip(_spatial(x, channels_last), bounds, strict=True)
     )
-    pool = Pool(reduction, axes, channels_last, nan=nan, rounding=rounding)
+    pool = Pool(reduction, axes, channels_last, nan=nan, rounding=rounding, accumulate=accumulate)
     for layout in layouts(channels_last, target):
 
         def problem(x: View, outputs: Sequence[View], layout: Layout = layout) -> PoolProblem:
@@ -55,7 +61,7 @@ def range_lowerings(
             axes, _ = arranged(pool, x, outputs[0])
             ranges = [((0, 1),) if axis is None else bounds[axis] for axis in axes]
             counts = [[end - begin for begin, end in axis] for axis in ranges]
-            scale = Scale.of(counts, x.type.dtype) if mean else Scale()
+            scale = Scale.of(counts, divided_type(pool, x.type.dtype)) if mean else Scale()
             return replace(whole, bounds=ranges, scale=scale)
 
         error = tolerance(reduction, x.dtype, 0)
@@ -112,6 +118,40 @@ def whole_map_lowerings(
             tolerance(reduce.reduction, x.dtype, reduce.norm),
             (between,) if between else (),
         )
+
+
+def summed_map_lowerings(
+    kind: str, accumulate: str, x: TensorType, y: TensorType, target: Target, channels_last: bool = False
+) -> Iterator[Lowering]:
+    """Ways to reduce every map of floats to a sum, mean or norm (a kind of kernels/reduction) as `accumulate` says."""
+    if not x.size:
+        return
+    for layout in layouts(channels_last, target):
+        pieces, between = 1, None
+        if not layout.is_blocked:
+            axes = range(1, x.rank - 1) if channels_last else range(2, x.rank)
+            pieces = pieces_of(x.shape, axes, target)
+            kept = (x.shape[0], x.shape[-1] if channels_last else x.shape[1])
+        if pieces > 1:
+            between = partial_totals(kind, x.dtype, pieces, kept, accumulate)
+
+        def bind(inputs: Sequence[View | None], outputs: Sequence[View], pieces: int = pieces) -> list[Call]:
+            view, (result, *more) = source(inputs), outputs
+            shape = view.shape if view.layout.lanes < 2 else (view.shape[0], view.blocks, *view.shape[2:])
+            channel = len(shape) - 1 if channels_last else 1
+            over = [
+                ReduceAxis(extent, step, to if axis in (0, channel) else None)
+                for axis, (extent, step, to) in enumerate(
+                    zip(shape, view.strides, result.strides, strict=True)
+                )
+            ]
+            partial = more[0] if more else None
+            return reduce_calls(kind, over, view, result, pieces, partial, target, accumulate=accumulate)
+
+        seconds = stream_seconds(x.nbytes + y.nbytes)
+        error = tolerance(SUM, x.dtype, 0)
+        more = (between,) if between else ()
+        yield Lowering("reduce", (layout,), (layout,), bind, seconds, error, more)
 
 
 def maps_of(x: View, y: View, channels_last: bool) -> Maps:

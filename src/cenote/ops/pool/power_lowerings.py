@@ -21,7 +21,7 @@ from cenote.kernels.pool_gradient.average_backward_plan import (
 from cenote.kernels.pool_variants.power import MOST_WHOLE, power_call
 from cenote.ops.base import Lowering
 from cenote.ops.pool.algorithms import TOLERANCES, Pool, source, window_lowerings
-from cenote.ops.pool.map_lowerings import whole_map_lowerings
+from cenote.ops.pool.map_lowerings import summed_map_lowerings, whole_map_lowerings
 
 SCRATCH = 1 << 28  # bytes a thread may need
 
@@ -39,13 +39,16 @@ def inner_sum(
     target: Target,
     channels_last: bool,
     reduction: str = SUM,
+    accumulate: str | None = None,
 ) -> Lowering | None:
     """How the float64 powers of a window (axes None: of a whole map) are summed, in plain memory."""
     wide = TensorType(FLOAT64, x.shape), TensorType(FLOAT64, y.shape)
-    if axes is None:
+    if axes is None and accumulate is not None:
+        options = summed_map_lowerings("sum", accumulate, *wide, target, channels_last)
+    elif axes is None:
         options = whole_map_lowerings(Reduce(reduction, FLOAT64), *wide, target, channels_last)
     else:
-        pool = Pool(reduction, tuple(axes), channels_last, counts)
+        pool = Pool(reduction, tuple(axes), channels_last, counts, accumulate=accumulate)
         options = window_lowerings(pool, *wide, target)
     return next((option for option in options if option.inputs == (PLAIN,)), None)
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cenote.core.errors import ShapeError
+from cenote.core.options import ACCUMULATIONS
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.kernels.pool.common import MAXIMUM, SUM
 from cenote.kernels.pool.whole_map import Reduce
 from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, Op, Sample, Types
+from cenote.ops.checks import check_accumulate
 from cenote.ops.pool.average import divide, fit
-from cenote.ops.pool.map_lowerings import range_lowerings, whole_map_lowerings
+from cenote.ops.pool.map_lowerings import range_lowerings, summed_map_lowerings, whole_map_lowerings
 from cenote.ops.pool.window import (
     NUMBERS,
     ORDERED,
@@ -31,7 +33,7 @@ from cenote.ops.pool.window import (
     type_of,
     with_spatial,
 )
-from cenote.ops.values import seeded, wide
+from cenote.ops.values import added, seeded, wide
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,12 @@ class GlobalMaxPool(GlobalPool):
 class GlobalAveragePool(GlobalPool):
     """Mean over all spatial axes of x (N, C, *spatial). Integers round as AveragePool's by `rounding`.
 
-    Float32 means of 16 million elements are right to 1e-6: kernels sum in many partial sums, never in one.
+    Float32 means of 16 million elements are right to 1e-6: kernels sum in many partial sums, never in one. `accumulate`
+    as in AveragePool.
     """
 
     rounding: str = "even"
+    accumulate: str | None = None
 
     name: ClassVar[str] = "global_average_pool"
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"GlobalAveragePool": decode_global_average_pool}
@@ -146,19 +150,22 @@ class GlobalAveragePool(GlobalPool):
     def infer(self, *inputs: TensorType | None) -> Types:
         x = only_input(self.name, inputs)
         check_dtype(self.name, x.dtype, NUMBERS)
+        check_accumulate(self.name, self.accumulate, x.dtype)
         return (self.reduced(x),)
 
     def reduce(self, planes: Array) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):
             if is_float(planes.dtype):
-                mean: Array = wide(planes).mean(-1)
+                mean: Array = added(wide(planes), (2,), self.accumulate) / planes.shape[-1]
                 return mean
             return divide(planes.sum(-1, dtype=np.int64), planes.shape[-1], self.rounding)
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x, (y,) = only_input(self.name, inputs), self.infer(*inputs)
         spatial = spatial_of(x.shape, self.channels_last)
-        if is_float(x.dtype):
+        if self.accumulate is not None:
+            yield from summed_map_lowerings("mean", self.accumulate, x, y, target, self.channels_last)
+        elif is_float(x.dtype):
             reduce = Reduce(SUM, x.dtype, factor=1.0 / math.prod(spatial))
             yield from whole_map_lowerings(reduce, x, y, target, self.channels_last)
         elif len(spatial) <= 3:
@@ -177,6 +184,7 @@ class GlobalAveragePool(GlobalPool):
     @classmethod
     def samples(cls) -> Iterable[Sample]:
         yield from _samples(cls)
+        yield from accumulated_samples(cls())
 
 
 def _samples(cls: type[GlobalMaxPool] | type[GlobalAveragePool]) -> Iterable[Sample]:
@@ -194,3 +202,16 @@ def _samples(cls: type[GlobalMaxPool] | type[GlobalAveragePool]) -> Iterable[Sam
     yield Sample(cls(channels_last=True), (seeded((2, 5, 6, 19)),), f"{cls.name} channels last")
     for dtype in (np.float64, np.float16, BFLOAT16, np.int8, np.uint8, np.int64):
         yield Sample(cls(), (seeded((1, 9, 6, 11), 0, dtype),), f"{cls.name} {np.dtype(dtype).name}")
+
+
+def accumulated_samples(op: Any) -> Iterable[Sample]:
+    """Those of a sum, mean or norm of maps for every `accumulate`, and one that is split into pieces."""
+    for accumulate in ACCUMULATIONS:
+        made = replace(op, accumulate=accumulate)
+        for shape in ((2, 13, 5, 3), (1, 8, 33, 31), (3, 5, 1, 1), (2, 9, 11), (1, 2, 300, 301)):
+            yield Sample(made, (seeded(shape),), f"{op.name} {shape} {accumulate}")
+        last = replace(made, channels_last=True)
+        yield Sample(last, (seeded((2, 5, 6, 19)),), f"{op.name} channels last {accumulate}")
+        for dtype in (np.float64, np.float16, BFLOAT16):
+            label = f"{op.name} {np.dtype(dtype).name} {accumulate}"
+            yield Sample(made, (seeded((1, 9, 6, 11), 0, dtype),), label)

@@ -9,18 +9,25 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError
+from cenote.core.options import ACCUMULATIONS
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType, is_float
 from cenote.kernels.base import Call, View, present
 from cenote.kernels.cost_model import pass_seconds
 from cenote.kernels.reduction.axes import ReduceAxis
-from cenote.kernels.reduction.launches import partial_type, pieces_of, reduce_calls, shift_type
-from cenote.kernels.reduction.reduce import INTEGER
+from cenote.kernels.reduction.launches import (
+    partial_totals,
+    partial_type,
+    pieces_of,
+    reduce_calls,
+    shift_type,
+)
+from cenote.kernels.reduction.reduce import INTEGER, SUMS
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Op, Rewired, Sample, Types, ValueNeeded
-from cenote.ops.checks import normalize_axis, require
+from cenote.ops.checks import check_accumulate, normalize_axis, require
 from cenote.ops.elementwise.pointwise import error_of
 from cenote.ops.family import operator
-from cenote.ops.values import hostile, narrow, seeded, wide
+from cenote.ops.values import added, hostile, narrow, seeded, wide
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,8 @@ class Reduction(Op):
     `axes` are the axes to reduce (None: given by input 1, or all); `keepdims` leaves them with extent 1. No
     axes at all (an empty list) means all of them, or with `noop_with_empty_axes` none: then only the
     elementwise part of the formula (absolute value, square, logarithm) is left. Reducing nothing gives the
-    neutral element, a mean NaN.
+    neutral element, a mean NaN. `accumulate`, for sums, means and norms of floats: "float64" adds up in float64 from
+    the first term on; "compensated" in the type itself, keeping what each addition loses (see AveragePool).
     """
 
     operands = ("data", "axes?")
@@ -41,6 +49,7 @@ class Reduction(Op):
     axes: tuple[int, ...] | None = None
     keepdims: bool = True
     noop_with_empty_axes: bool = False
+    accumulate: str | None = None
 
     def resolved(self, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """The axes as 0..rank-1, in order."""
@@ -62,6 +71,9 @@ class Reduction(Op):
         allowed = is_float(x.dtype) or (self.integers and x.dtype.kind in "iu")
         if not allowed and not (self.booleans and x.dtype == np.bool_):
             raise DTypeError(f"{self.name}: type {x.dtype} is not supported; cast the input to float32 first")
+        if self.accumulate is not None and self.kind not in SUMS:
+            raise ArgumentError(f"{self.name}: accumulate is for sums, means and norms; leave it None")
+        check_accumulate(self.name, self.accumulate, x.dtype)
         axes = self.resolved((x, given))
         shape = [1 if axis in axes else extent for axis, extent in enumerate(x.shape)]
         if not self.keepdims:
@@ -70,7 +82,11 @@ class Reduction(Op):
 
     def compute(self, x: Array, given: Array | None) -> Arrays:
         axes = self.resolved((TensorType.known(x), None if given is None else TensorType.known(given)))
-        return (narrow(self.reduced(wide(x), axis=axes, keepdims=self.keepdims), x.dtype),)
+        made = self.reduced(wide(x), axis=axes, keepdims=self.keepdims, **self._way())
+        return (narrow(made, x.dtype),)
+
+    def _way(self) -> dict[str, str]:
+        return {} if self.accumulate is None else {"accumulate": self.accumulate}
 
     def lowerings(self, inputs: Sequence[TensorType | None], target: Target) -> Iterator[Lowering]:
         x = require(self.name, inputs[0], "data")
@@ -81,8 +97,7 @@ class Reduction(Op):
         kept = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
         temporaries: tuple[TensorType, ...] = ()
         if pieces > 1:
-            dtype = _as_number(x.dtype)
-            temporaries = (TensorType(partial_type(self.kind, dtype), (pieces, *kept)),)
+            temporaries = (partial_totals(self.kind, _as_number(x.dtype), pieces, kept, self.accumulate),)
 
         shifted = self.kind == "log_sum_exp"
         if shifted:
@@ -98,7 +113,8 @@ class Reduction(Op):
                     "max", over, source, largest, pieces, _as_largest(partial, x.dtype), target
                 )
             over = self._view_axes(source, y, axes)
-            return [*calls, *reduce_calls(self.kind, over, source, y, pieces, partial, target, largest)]
+            sums = reduce_calls(self.kind, over, source, y, pieces, partial, target, largest, self.accumulate)
+            return [*calls, *sums]
 
         rest = (None,) * (len(inputs) - 1)
         seconds = pass_seconds(x.nbytes, x.size)
@@ -109,7 +125,8 @@ class Reduction(Op):
 
             def bind_blocked(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
                 source, y = present(views[0]), outputs[0]
-                return reduce_calls(self.kind, self._view_axes(source, y, axes), source, y, 1, None, target)
+                over = self._view_axes(source, y, axes)
+                return reduce_calls(self.kind, over, source, y, 1, None, target, accumulate=self.accumulate)
 
             yield Lowering("reduce_blocked", (blocked, *rest), (blocked,), bind_blocked, seconds, error)
 
@@ -160,6 +177,14 @@ class Reduction(Op):
         if cls.booleans:
             for axes in ((1,), (0,), None):
                 yield Sample(cls(axes), (seeded((5, 41), 1, np.bool_),))
+        for accumulate in ACCUMULATIONS if cls().kind in SUMS else ():
+            for axes, x in (
+                (None, seeded(shape)), ((1,), seeded(shape)), ((2, 3), seeded(shape)), ((1, 3), seeded(shape)),
+                ((0, 1), seeded((40001, 3))), ((0,), seeded((1000, 70))), ((1,), seeded((3, 1000), 1, np.float64)),
+                ((1,), hostile((4, 9, 5))), ((0, 1), seeded((40001, 3), 1, np.float64)),
+                ((-1,), seeded((5, 37), 1, np.float16)),
+            ):  # fmt: skip
+                yield Sample(cls(axes, accumulate=accumulate), (x,), f"{cls.name} {accumulate}")
         for dtype in (np.float64, np.float16, "bfloat16", *((np.int32, np.int64) if cls.integers else ())):
             yield Sample(cls((1, 2)), (seeded((2, 9, 3), 1, np.dtype(dtype)),))
 
@@ -201,9 +226,13 @@ def reduction(onnx: str, reduced: Callable[..., Any], meaning: str, **members: A
     return made
 
 
+def _sum(x: Array, axis: tuple[int, ...], keepdims: bool, accumulate: str | None = None) -> Array:
+    return added(x, axis, accumulate, keepdims)
+
+
 def _mean(x: Array, **over: Any) -> Any:
     count = int(np.prod([x.shape[axis] for axis in over["axis"]]))
-    return np.asarray(np.sum(x, **over, dtype=np.float64)) / np.float64(count)
+    return _sum(x.astype(np.float64), **over) / np.float64(count)
 
 
 def _ends(dtype: np.dtype[Any]) -> tuple[Any, Any]:
@@ -221,7 +250,7 @@ def _log_sum_exp(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     return np.asarray(total if keepdims else np.squeeze(total, axis=axis))
 
 
-ReduceSum = reduction("ReduceSum", np.sum, "Sum; integers wrap around.")
+ReduceSum = reduction("ReduceSum", _sum, "Sum; integers wrap around.")
 ReduceMean = reduction("ReduceMean", _mean, "Arithmetic mean; of integers cut toward zero; NaN of nothing.")
 ReduceMax = reduction(
     "ReduceMax", lambda x, **over: np.max(x, **over, initial=_ends(x.dtype)[0]),
@@ -232,16 +261,16 @@ ReduceMin = reduction(
     "Smallest; NaN if any is NaN; of nothing the highest number of the type (floats: +infinity).", booleans=True,
 )  # fmt: skip
 ReduceProd = reduction("ReduceProd", np.prod, "Product; integers wrap around.")
-ReduceL1 = reduction("ReduceL1", lambda x, **over: np.sum(np.abs(x), **over), "Sum of absolute values.")
+ReduceL1 = reduction("ReduceL1", lambda x, **over: _sum(np.abs(x), **over), "Sum of absolute values.")
 ReduceL2 = reduction(
-    "ReduceL2", lambda x, **over: np.sqrt(np.sum(np.square(x.astype(np.float64)), **over)),
+    "ReduceL2", lambda x, **over: np.sqrt(_sum(np.square(x.astype(np.float64)), **over)),
     "Square root of the sum of squares.",
 )  # fmt: skip
 ReduceSumSquare = reduction(
-    "ReduceSumSquare", lambda x, **over: np.sum(np.square(x), **over), "Sum of squares."
+    "ReduceSumSquare", lambda x, **over: _sum(np.square(x), **over), "Sum of squares."
 )
 ReduceLogSum = reduction(
-    "ReduceLogSum", lambda x, **over: np.log(np.sum(x, **over)),
+    "ReduceLogSum", lambda x, **over: np.log(_sum(x, **over)),
     "Logarithm of the sum: NaN below 0, -infinity of nothing.", integers=False,
 )  # fmt: skip
 ReduceLogSumExp = reduction(
