@@ -65,8 +65,9 @@ def load(
     "tflite", "keras", "layers", "bat") says it. `signature` chooses one of the functions of a SavedModel
     ("serving_default") or a TensorFlow Lite model (its first graph). `threads` per inference;
     by default one per physical core this process may use (CENOTE_THREADS overrides). `precision`: "fast", or
-    "exact" for convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum, and for
-    products in chains of 32 terms instead of 256. `weights`:
+    "exact" for convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum, products in
+    chains of 32 terms instead of 256, and averages, sums, means, norms and statistics of normalisations in float64.
+    `weights`:
     "bfloat16" or "float16" keep those of linear layers (Gemm, one row at a time) in that type, which nearly halves
     their time and rounds each weight relatively by up to 2^-9 or 2^-12. `tune`: where a layer can be computed in
     several ways that the cost model finds close, "full" times them now, on one thread (a few seconds for a large

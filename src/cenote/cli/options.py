@@ -14,7 +14,9 @@ Threads = Annotated[
     int | None,
     typer.Option("--threads", min=1, max=256, help="Threads per inference (default: one per physical core)."),
 ]
-PrecisionOption = Annotated[Precision, typer.Option("--precision", help="exact: no Winograd convolution.")]
+PrecisionOption = Annotated[
+    Precision, typer.Option("--precision", help="exact: no Winograd convolution, sums in float64.")
+]
 DenormalsOption = Annotated[
     Denormals | None,
     typer.Option(

@@ -9,14 +9,18 @@ from functools import partial
 import numpy as np
 
 from cenote.core.target import Target
-from cenote.core.types import TensorType
+from cenote.core.types import FLOAT64, TensorType, is_float
 from cenote.graph.graph import Graph, Node
 from cenote.graph.verify import verify
+from cenote.kernels.reduction.reduce import SUMS
+from cenote.ops.base import Op
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.conv.deform_conv import DeformConv
 from cenote.ops.linear.gemm import Gemm
 from cenote.ops.linear.matmul import MatMul
+from cenote.ops.normalization.batch_normalization import BatchNormalization
+from cenote.ops.reduction.reduce import Reduction
 from cenote.passes.activations import recognize_activations
 from cenote.passes.attention import recognize_attention
 from cenote.passes.chains import fuse_chains
@@ -41,8 +45,9 @@ GraphPass = Callable[[Graph], Graph]
 def passes(
     target: Target, exact: bool, weights: str, rewrites: Collection[str] = ()
 ) -> tuple[GraphPass, ...]:
-    """The passes for a target; `exact` forbids Winograd and long chains of additions, `weights` is the
-    type that linear layers keep theirs in, `rewrites` are those of `core.options.Rewrite` that are asked for."""
+    """The passes for a target; `exact` forbids Winograd and long chains of additions, and has averages, sums and norms
+    taken in float64, `weights` is the type that linear layers keep theirs in, `rewrites` are those of
+    `core.options.Rewrite` that are asked for."""
     return (
         *((sum_exactly,) if exact else ()),  # before fusing, which asks for it
         remove_identities,
@@ -71,7 +76,7 @@ def passes(
         *(() if exact else (forget_tiny_biases,)),
         lambda graph: compose_channels(graph, target.lanes()),
         fuse_chains,
-        *((sum_exactly,) if exact else ()),  # products that passes have made
+        *((sum_exactly, accumulate_in_float64) if exact else ()),  # products and sums that passes have made
         eliminate_dead,
         own_outputs,
         lambda graph: complete_outputs(graph, target),
@@ -88,6 +93,26 @@ def sum_exactly(graph: Graph) -> Graph:
         for node in graph.nodes
     )
     return graph.replace(nodes=nodes)
+
+
+def accumulate_in_float64(graph: Graph) -> Graph:
+    """precision="exact": averages, sums, means and norms of narrower floats, and statistics of normalisations, are
+    float64 from the first term on. After the passes that recognise pools and normalisations in pieces of them."""
+    nodes = []
+    for node in graph.nodes:
+        x = graph.type_of(node.inputs[0]) if node.inputs else None
+        if x is not None and is_float(x.dtype) and x.dtype != FLOAT64 and _adds_up(node.op):
+            node = replace(node, op=replace(node.op, accumulate="float64"))  # type: ignore[type-var]  # dataclasses
+        nodes.append(node)
+    return graph.replace(nodes=tuple(nodes))
+
+
+def _adds_up(op: Op) -> bool:
+    """Whether an operator takes a sum that may be float64: no maximum, and no statistics that are given."""
+    if isinstance(op, Reduction):
+        return op.kind in SUMS
+    given = isinstance(op, BatchNormalization) and not op.training
+    return hasattr(op, "accumulate") and not given
 
 
 def say_groups(graph: Graph) -> Graph:
