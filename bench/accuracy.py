@@ -12,10 +12,10 @@ from typing import Literal
 
 import numpy as np
 
-from bench.accuracy_cases import DISTRIBUTIONS, Arrays, Case, convolutions, products
+from bench.accuracy_cases import DISTRIBUTIONS, Arrays, Case, convolutions, products, sums
 from bench.report import table
 
-CASES: tuple[Case, ...] = (*products.CASES, *convolutions.CASES)
+CASES: tuple[Case, ...] = (*products.CASES, *convolutions.CASES, *sums.CASES)
 UNIT = 2.0**-24
 
 
