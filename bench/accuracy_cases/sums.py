@@ -1,6 +1,7 @@
 """Averages, sums, means, norms, normalisations and softmax: what adds up elements of one tensor."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,10 @@ def _torch(name: str) -> Any:
     return getattr(torch.nn.functional, name)
 
 
+def _averaged(side: int, x: Any, _: int) -> Any:
+    return _torch("avg_pool2d")(x, side, 1)
+
+
 def _window(op: str, side: int) -> Callable[[int], tuple[str, dict[str, Any]]]:
     return lambda _: (op, {"kernel_shape": [side, side]})
 
@@ -116,7 +121,7 @@ CASES = (
         _case(
             "averages", f"AveragePool {side}x{side}", (side * side,), _maps,
             lambda x, n: _windows(x, n).mean(-1), _window("AveragePool", side),
-            lambda x, n, side=side: _torch("avg_pool2d")(x, side, 1),
+            partial(_averaged, side),
         )
         for side in (3, 31)
     ),
