@@ -1,11 +1,15 @@
 """Which operators keep one plan for all sizes: each sample's first input gets symbolic sizes, and what planning asked
-is put to other sizes. Nothing is compiled: steps are bound, and their questions evaluated."""
+is put to other sizes. Nothing is compiled: steps are bound, for two machines unlike each other, and their questions
+evaluated."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from cenote.codegen import jit
 from cenote.compiler.compile import Compilation, _assembled, _scheduled
 from cenote.core.errors import FAULTS, CenoteError
 from cenote.core.trace import Trace
@@ -14,6 +18,7 @@ from cenote.passes.specialize import specialize
 from cenote.runtime.formulas import Formulas
 from tests.contract.samples import each_operator, listed
 from tests.open_samples import alike, graph_of, is_accepted, symbolic_axes, types_of
+from tests.targets import LARGE, SMALL
 
 BASE = 37  # how much larger the sizes at hand are than the sample's: than vectors and tiles, whose ends have classes
 GROWN = (38, 41, 52, 80, 30)  # the same of the other sizes
@@ -78,8 +83,11 @@ def narrow(sample: Sample) -> Iterator[str]:
 
 
 @each_operator
-def test_one_plan_serves_all_sizes(op: type[Op]) -> None:
-    found = [words for sample in listed(op) for words in narrow(sample)]
+def test_one_plan_serves_all_sizes(op: type[Op], monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[str] = []
+    for machine in (LARGE, SMALL):
+        monkeypatch.setattr(jit, "host_target", lambda machine=machine: machine)
+        found += [f"{words} ({machine.name})" for sample in listed(op) for words in narrow(sample)]
     for kind, exceptions in ((FIXED, FIXES), (RANGE, RANGES)):
         narrower = [words for words in found if kind in words]
         assert bool(narrower) == (op.name in exceptions), "\n".join(narrower) or f"{op.name} is none any more"

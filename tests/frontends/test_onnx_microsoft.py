@@ -30,6 +30,12 @@ def small(dtype: Any, *shape: int) -> Array:
     return RNG.integers(low, high, shape, endpoint=True).astype(dtype)
 
 
+def weights(dtype: Any, *shape: int) -> Array:
+    """Of 7 bits: ONNX Runtime adds pairs of 8-bit products in 16 bits where the CPU has no VNNI, and saturates."""
+    middle = (int(np.iinfo(dtype).min) + int(np.iinfo(dtype).max) + 1) // 2
+    return RNG.integers(middle - 64, middle + 64, shape).astype(dtype)
+
+
 def scale(value: float) -> Array:
     return np.array(value, np.float32)
 
@@ -85,7 +91,11 @@ PICTURE = floats(2, 4, 9, 7)
 WINDOW = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}
 NHWC = (small(np.uint8, 2, 9, 7, 4), scale(0.05), u8(128))
 NCHW = (small(np.uint8, 2, 4, 9, 7), scale(0.05), u8(128))
-WEIGHTS = (small(np.int8, 6, 4, 3, 3), np.linspace(0.001, 0.003, 6).astype(np.float32), small(np.int8, 6) * 0)
+WEIGHTS = (
+    weights(np.int8, 6, 4, 3, 3),
+    np.linspace(0.001, 0.003, 6).astype(np.float32),
+    small(np.int8, 6) * 0,
+)
 INTO = (scale(0.1), u8(131))
 HIDDEN = (floats(2, 5, 16), floats(2, 5, 16), floats(16), floats(16), floats(16))
 CASES = [
@@ -134,13 +144,13 @@ CASES = [
          {**WINDOW, "channels_last": 1}, steps=1),
     Case("NhwcMaxPool", (small(np.uint8, 2, 9, 7, 4),), WINDOW),
     Case("NhwcMaxPool", (small(np.int8, 2, 9, 7, 4),), {"kernel_shape": [2, 2], "ceil_mode": 1, "strides": [2, 2]}),
-    Case("QGemm", (small(np.uint8, 3, 5), scale(0.05), u8(120), small(np.uint8, 5, 4), scale(0.04), u8(130),
+    Case("QGemm", (small(np.uint8, 3, 5), scale(0.05), u8(120), weights(np.uint8, 5, 4), scale(0.04), u8(130),
                    small(np.int8, 4).astype(np.int32) * 20, scale(0.3), u8(100)), steps=1),
-    Case("QGemm", (small(np.uint8, 3, 5), scale(0.05), u8(120), small(np.int8, 4, 5),
+    Case("QGemm", (small(np.uint8, 3, 5), scale(0.05), u8(120), weights(np.int8, 4, 5),
                    np.linspace(0.01, 0.05, 4).astype(np.float32), np.zeros(4, np.int8)), {"transB": 1, "alpha": 0.5}),
-    Case("DynamicQuantizeMatMul", (floats(3, 6), small(np.int8, 6, 4), scale(0.02), i8(3), floats(4))),
-    Case("DynamicQuantizeMatMul", (floats(2, 3, 6), small(np.uint8, 6, 4), np.full(4, 0.02, np.float32))),
-    Case("MatMulIntegerToFloat", (small(np.uint8, 3, 6), small(np.int8, 6, 4), scale(0.1), scale(0.02), u8(117),
+    Case("DynamicQuantizeMatMul", (floats(3, 6), weights(np.int8, 6, 4), scale(0.02), i8(3), floats(4))),
+    Case("DynamicQuantizeMatMul", (floats(2, 3, 6), weights(np.uint8, 6, 4), np.full(4, 0.02, np.float32))),
+    Case("MatMulIntegerToFloat", (small(np.uint8, 3, 6), weights(np.int8, 6, 4), scale(0.1), scale(0.02), u8(117),
                                   i8(2), floats(4))),
     Case("QuantizeLinear", (X, scale(0.05), np.array(300, np.uint16)), {"axis": 0}),
     Case("DequantizeLinear", (small(np.int8, 2, 5, 16), scale(0.05), i8(3)), {"axis": 0}),
@@ -172,6 +182,68 @@ def test_answers_are_those_of_the_references(case: Case) -> None:
     proto = case.model()
     found = cenote.load(proto, threads=1).run(case.feed)
     compared([*found.values()], [*evaluate(load_onnx(proto).graph, case.feed).values()], case.steps)
+
+
+@dataclass(frozen=True)
+class Product:
+    """A node that multiplies quantised matrices, and its sums in whole numbers of 64 bits times these scales."""
+
+    case: Case
+    sums: Array
+    scales: Array | float
+    bias: Array | float = 0.0
+    into: tuple[Array, Array] | None = None
+
+    @property
+    def expected(self) -> Array:
+        made = self.sums * np.asarray(self.scales, np.float64) + np.asarray(self.bias, np.float64)
+        if self.into is None:
+            return made.astype(np.float32)
+        step, zero = self.into
+        return np.clip(np.rint(made / float(step)) + int(zero), 0, 255).astype(np.uint8)
+
+
+def summed(a: Array, a_zero: Array, b: Array, b_zero: Array) -> Array:
+    return (a.astype(np.int64) - a_zero.astype(np.int64)) @ (b.astype(np.int64) - b_zero.astype(np.int64))
+
+
+def extreme_products() -> list[Product]:
+    """Matrices of the largest values, whose sums of two products do not fit 16 bits, and of all values."""
+    found = []
+    into = (scale(40.0), u8(100))
+    for a in (np.full((3, 64), 255, np.uint8), small(np.uint8, 3, 64)):
+        for b, zero in ((np.full((64, 5), 127, np.int8), i8(2)), (small(np.uint8, 64, 5), u8(130))):
+            sums, bias = summed(a, u8(3), b, zero), floats(5)
+            product = (a, b, scale(0.1), scale(0.02), u8(3), zero, bias)
+            scales = float(scale(0.1)) * float(scale(0.02))
+            found.append(Product(Case("MatMulIntegerToFloat", product), sums, scales, bias))
+            product = (a, scale(0.1), u8(3), b, scale(0.02), zero, np.arange(5, dtype=np.int32), *into)
+            found.append(Product(Case("QGemm", product, steps=1), sums + np.arange(5), scales, into=into))
+            x = np.where(a > 127, 1.0, 0.0).astype(np.float32)
+            x[0, 0] = 0.0  # the range is [0, 1]: steps of 1 / 255, and the zero point is 0
+            sums = summed(np.where(x > 0, 255, 0), np.int64(0), b, zero)
+            product = (x, b, scale(0.02), zero)
+            found.append(Product(Case("DynamicQuantizeMatMul", product), sums, float(scale(0.02)) / 255))
+            channels = (
+                a.reshape(3, 1, 1, 64),
+                scale(0.1),
+                u8(3),
+                b.T.reshape(5, 64, 1, 1),
+                scale(0.02),
+                zero,
+                *into,
+            )
+            sums = summed(a, u8(3), b, zero).reshape(3, 1, 1, 5)
+            found.append(
+                Product(Case("QLinearConv", channels, {"channels_last": 1}, steps=1), sums, scales, into=into)
+            )
+    return found
+
+
+@pytest.mark.parametrize("product", extreme_products(), ids=lambda product: str(product.case))
+def test_extreme_values_are_added_in_full(product: Product) -> None:
+    found = cenote.load(product.case.model(), threads=1).run(product.case.feed)
+    compared([*found.values()], [product.expected], product.case.steps)
 
 
 def test_every_operator_has_a_case() -> None:

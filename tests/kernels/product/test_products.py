@@ -12,7 +12,7 @@ from cenote.kernels.product.panels import Panels
 from cenote.kernels.product.tiles import ProductSpec
 from cenote.ops.linear.matmul import MatMul
 from tests.harness import calls_of, run_lowering
-from tests.targets import TARGETS
+from tests.targets import LARGE, TARGETS
 
 TURNED = (1, 0)
 
@@ -79,7 +79,7 @@ def product_of(
 ) -> Call:
     types = [TensorType.of(dtype, shape) for shape in (a, b)]  # type: ignore[arg-type]
     op = op or MatMul()
-    (lowering,) = op.lowerings(types, TARGETS[0])
+    (lowering,) = op.lowerings(types, LARGE)
     return calls_of(op, lowering, types)[-1]
 
 
