@@ -1,6 +1,6 @@
 # make run    the shortest way to see it work: the model inside the package looks at its pictures
 # make test   the whole test suite
-# make targets  the test suite once for each instruction set that this CPU runs
+# make machines  the test suite on machines other than this one: instruction sets, CPUs, caches, load
 # make pythons  the test suite under each Python from 3.11 on that is installed here, free-threaded ones too
 # make fuzz   random cases that must not crash, hang or answer wrongly: MINUTES=10, or ARGS="--full"
 # make check  formatting, lint, types, layout of the source
@@ -23,7 +23,7 @@ ARGS ?=
 # How long `make fuzz` takes.
 MINUTES ?= 10
 
-.PHONY: run test targets pythons fuzz check format bench docs wheel clean
+.PHONY: run test machines pythons fuzz check format bench docs wheel clean
 
 run: $(VENV)/.run
 	$(BIN)/cenote run $(ARGS)
@@ -34,9 +34,9 @@ run: $(VENV)/.run
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
-targets: $(VENV)/.test
-	set -e; for target in $$($(BIN)/python -m tests.targets); do \
-		echo "CENOTE_TARGET=$$target"; CENOTE_TARGET=$$target $(BIN)/python -m pytest -n $(JOBS) $(ARGS); done
+# `make machines ARGS="--target avx2 --l3 4M tests/kernels"` imagines one, for a part of the tests.
+machines: $(VENV)/.test
+	$(BIN)/python -m tests.machines -n $(JOBS) $(ARGS)
 
 # `make pythons ARGS="--python /path/to/python3.14t tests/runtime"` names one, and a part of the tests.
 pythons:

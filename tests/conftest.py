@@ -1,12 +1,16 @@
 """What holds for all tests: models are compiled, not taken from the cache of plans of an earlier run, and formulas of
 open sizes are checked.
 
-Tests of the cache turn it on for themselves. Processes that tests start see the same.
+Tests of the cache turn it on for themselves. Processes that tests start see the same. Bytecode is kept, whatever the
+environment says: some hundred processes import the package (`cenote info`: 0.65 s from source, 0.5 s from bytecode).
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
 os.environ["CENOTE_PLAN_CACHE"] = "0"
 os.environ["CENOTE_CHECK_FORMULAS"] = "1"
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False

@@ -36,6 +36,3 @@ def _targets() -> tuple[Target, ...]:
 
 # Widest first: the host's best, or what CENOTE_TARGET names, then those below it.
 TARGETS = _targets()
-
-if __name__ == "__main__":
-    print(*(target.name for target in TARGETS))

@@ -239,9 +239,9 @@ PADDING_ALONE = (
 
 def test_pytorch_samples() -> None:
     """max_pool2d_with_indices_backward of op_db: 1,440 float32 samples, with and without its indices."""
-    torch = pytest.importorskip("torch")
     pytest.importorskip("expecttest")
-    op_db = pytest.importorskip("torch.testing._internal.common_methods_invocations").op_db
+    from tests.functional.test_op_db import op_db, torch
+
     op = next(item for item in op_db if item.name == "nn.functional.max_pool2d")
     seen = 0
     torch.manual_seed(0)

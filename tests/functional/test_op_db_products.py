@@ -9,11 +9,7 @@ import pytest
 
 import cenote.functional as F
 from cenote.core.errors import CenoteError
-from tests.functional.test_op_db import array
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("expecttest")
-op_db = pytest.importorskip("torch.testing._internal.common_methods_invocations").op_db
+from tests.functional.test_op_db import array, op_db, torch
 
 NAMES = (
     "matmul", "mm", "bmm", "addmm", "nn.functional.linear", "nn.functional.conv1d", "nn.functional.conv2d",

@@ -10,11 +10,7 @@ import pytest
 
 import cenote.functional as F
 from cenote.core.errors import CenoteError
-from tests.functional.test_op_db import array
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("expecttest")
-op_db = pytest.importorskip("torch.testing._internal.common_methods_invocations").op_db
+from tests.functional.test_op_db import array, op_db, torch
 
 # Names in op_db, and how many float32 samples PyTorch 2.13 has that are compared (one_hot has none). Left out: those of
 # embeddings that would change the weight (max_norm), and those of where that promote types.

@@ -1,0 +1,45 @@
+"""Machines that the suite imagines: the package sees what they are said to have."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.machines import EMULATED, ROOT, Machine, cache_folder, chosen, covering, run_on
+
+SEEN = (
+    "from cenote.codegen import jit; from cenote.core.target import physical_cores\n"
+    "seen = jit.host_target()\n"
+    "print(seen.name, physical_cores(), seen.l1_bytes >> 10, seen.l2_bytes >> 10, seen.l3_bytes >> 10)"
+)
+
+
+def needs_mounts(folder: Path) -> None:
+    if not shutil.which("unshare"):
+        pytest.skip("util-linux's unshare is not installed")
+    covered = covering(cache_folder({}, folder / "caches"), ["true"])
+    if subprocess.run(covered, capture_output=True, check=False).returncode:
+        pytest.skip("no mounts of its own for a process here")
+
+
+def test_the_package_sees_the_machine(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    needs_mounts(tmp_path)
+    assert run_on(Machine("small", target="generic", cpus=1, l1="48K", l2="1M", l3="4M"), ["-c", SEEN]) == 0
+    assert capfd.readouterr().out.split() == ["generic", "1", "48", "1024", "4096"]
+
+
+def test_a_processor_without_avx(capfd: pytest.CaptureFixture[str]) -> None:
+    if not shutil.which("qemu-x86_64"):
+        pytest.skip("QEMU is not installed")
+    assert run_on(Machine("old", cpu="Nehalem"), ["-c", SEEN]) == 0
+    assert capfd.readouterr().out.split()[0] == "generic"
+
+
+def test_emulated_tests_run_in_the_emulated_process() -> None:
+    old = Machine("old", cpu="Nehalem")
+    assert chosen(old, ["-n", "auto"]) == [*EMULATED, "-n", "auto", "-n", "0"]
+    assert chosen(old, ["tests/core"]) == ["tests/core", "-n", "0"]
+    assert all((ROOT / path).exists() for path in EMULATED)
