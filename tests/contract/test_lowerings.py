@@ -16,21 +16,15 @@ from cenote.core.target import Target
 from cenote.core.types import Array, Layout, TensorType, is_float
 from cenote.ops import operators
 from cenote.ops.base import Lowering, Op, Sample, ShapeFromData, ValueNeeded
-from tests.contract.samples import each_operator, each_sample, listed, named
+from tests.contract.samples import compiled, each_operator, listed, named
 from tests.harness import input_types, lowerings_of, run_lowering
 from tests.targets import TARGETS
-
-MOST_SAMPLES = 40  # of one operator; those with more have suites of their own
-NARROWER_STEP = 4  # narrower targets run every fourth sample: their kernels differ in lanes and FMA alone
 
 
 @each_operator
 def test_lowerings(op: type[Op]) -> None:
-    step = -(-len(listed(op)) // MOST_SAMPLES)
-    for number, sample in list(each_sample(op))[::step]:
-        for position, target in enumerate(TARGETS):
-            if position and number // step % NARROWER_STEP:
-                continue
+    for position, target in enumerate(TARGETS):
+        for sample in compiled(op, widest=not position):
             for constants in (True, False) if len(sample.inputs) > 1 else (True,):
                 with named(sample):
                     check_sample(sample.op, sample.inputs, target, constants)

@@ -18,6 +18,7 @@ from cenote.loading import load_treated
 from tests.profile.test_data import ROOFS
 
 LARGE = 4 << 20  # bytes of inputs, outputs and weights: samples up to there run in tests
+HUGE = {("DRAM weights", "planted"), ("DRAM maps", "planted")}  # 16 s pass until these are made
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +100,8 @@ def test_a_model_can_be_had_under_other_options(layer: tuple[Path, dict[str, Any
 @pytest.mark.parametrize("kind", ["planted", "healthy"])
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.name)
 def test_samples_load_and_run(cause: Cause, kind: str) -> None:
+    if (cause.name, kind) in HUGE:
+        pytest.skip("larger than caches by its nature: bench.causes runs it")
     sample: Sample = getattr(cause, kind)()
     small = sample.model.ByteSize() + sum(array.nbytes for array in sample.inputs.values()) < LARGE
     if not small or cause.name in ("faults", "throttled"):

@@ -11,12 +11,12 @@ import pytest
 from tests.fuzz.__main__ import KINDS, regressions
 
 ROOT = Path(__file__).resolve().parents[2]
-# Cases of each kind: some seconds on one core, with kernels that must be compiled first.
+# Cases of each kind, the same ones every time: some seconds on one core, with kernels that must be compiled first.
 FEW = {
-    "models": 500,
-    "functional": 300,
+    "models": 250,
+    "functional": 200,
     "graphs": 40,
-    "calls": 400,
+    "calls": 200,
     "plans": 60,
     "callers": 8,
     "kills": 6,
