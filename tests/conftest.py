@@ -8,9 +8,19 @@ environment says: some hundred processes import the package (`cenote info`: 0.65
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 
 os.environ["CENOTE_PLAN_CACHE"] = "0"
 os.environ["CENOTE_CHECK_FORMULAS"] = "1"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# A shell without job control has what it starts in the background ignore Ctrl-C, and processes inherit that; tests of
+# interruptions would wait in vain.
+if (
+    threading.current_thread() is threading.main_thread()
+    and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
