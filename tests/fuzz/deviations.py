@@ -82,6 +82,38 @@ REASONS = (
     ),
 )
 
+# Where a plan for all sizes rounds otherwise than one for known sizes: operators, and why. No other differs in a bit.
+ROUNDED = {
+    **dict.fromkeys(
+        ("AveragePool", "GlobalAveragePool", "ReduceMean", "LpPool", "GlobalLpPool"),
+        "the order in which a window is added up is chosen for the first size of a class",
+    ),
+    **dict.fromkeys(
+        ("Conv", "ConvTranspose"),
+        "the algorithm, the layout and what is fused into it are chosen for the first size of a class",
+    ),
+    **dict.fromkeys(
+        ("MatMul", "Gemm", "Einsum"),
+        "one row is added up in another order than several, and which it is a class decides",
+    ),
+    **dict.fromkeys(
+        ("ConstantOfShape", "If", "Loop"),
+        "gone where sizes are known: zeros that are added, branches; a convolution then reads another layout",
+    ),
+    "Softmax": "between two products it is attention, whose algorithm is chosen for the first size of a class",
+    "Resize": "the axis that is interpolated first is chosen for the first size of a class",
+    "Div": "a divisor made of sizes is a constant where these are known, and scales the product before it",
+}
+
+
+def rounded(graph: onnx.GraphProto) -> set[str]:
+    """The values that these operators make, and what is made of them."""
+    found: set[str] = set()
+    for node in graph.node:
+        if node.op_type in ROUNDED or not found.isdisjoint(read_by(node)):
+            found.update(node.output)
+    return found
+
 
 def is_random(content: bytes) -> bool:
     """A model whose answer is random."""

@@ -26,6 +26,7 @@ from tests.fuzz.case import STACKS, Belongings, Finding, Kind, die_with_parent, 
 FEW = 2000  # cases after which a worker makes place for a fresh one: kernels that it loaded stay in memory
 MEMORY = 6 << 30  # bytes of address space of a worker
 _TICK = 0.1  # seconds between two looks of the watchdog
+_TOLD = 120.0  # seconds between two counts of a long run
 
 
 @dataclass
@@ -44,6 +45,10 @@ class Report:
     @property
     def cases(self) -> int:
         return sum(self.outcomes.values())
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {name}" for name, count in self.outcomes.most_common())
+        return f"{self.cases} cases: {counts}"
 
 
 class Worker:
@@ -175,6 +180,7 @@ def run(kind: Kind, seeds: Sequence[int], seconds: float, jobs: int) -> Report:
     """Run the cases of these seeds, as many as the seconds allow, on so many workers."""
     kind.prepare()
     report, end = Report(kind.name), time.monotonic() + seconds
+    tell = time.monotonic() + _TOLD
     watched = selectors.DefaultSelector()
 
     def start(place: int) -> None:
@@ -192,5 +198,8 @@ def run(kind: Kind, seeds: Sequence[int], seconds: float, jobs: int) -> Report:
                 start(worker.close(report))
         for key in list(watched.get_map().values()):
             key.data.watch()
+        if time.monotonic() > tell:
+            print(f"so far {report}", flush=True)
+            tell += _TOLD
     watched.close()
     return report

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tests.fuzz.deviations import explained
+from tests.fuzz.deviations import explained, rounded
 from tests.fuzz.models import unlike
 
 NAN = float("nan")
@@ -55,3 +55,14 @@ def test_only_what_a_reason_is_about(
 ) -> None:
     pair = np.array(ours, np.float32), np.array(theirs, np.float32)
     assert bool(explained(content, {"y": pair}, unlike)) == known
+
+
+def test_only_what_is_made_of_means_may_round_otherwise() -> None:
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["x"], ["mean"]),
+        helper.make_node("InstanceNormalization", ["x", "scale", "bias"], ["made"]),
+        helper.make_node("Mul", ["made", "mean"], ["y"]),
+        helper.make_node("MaxPool", ["made"], ["rest"], kernel_shape=[2, 2]),
+    ]
+    graph = helper.make_graph(nodes, "rounded", [], [])
+    assert rounded(graph) == {"mean", "y"}

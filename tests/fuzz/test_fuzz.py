@@ -16,6 +16,7 @@ FEW = {
     "models": 250,
     "functional": 200,
     "graphs": 40,
+    "sizes": 12,
     "calls": 200,
     "plans": 60,
     "callers": 8,

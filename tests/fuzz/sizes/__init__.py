@@ -1,0 +1,1 @@
+"""The kind `sizes`: random graphs whose sizes are open, at several sizes one after another."""
