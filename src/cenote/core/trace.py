@@ -32,6 +32,9 @@ class Trace:
         self._bounds: list[tuple[int, int]] = []
         self._known: dict[str, int] = {}
         self.guards: dict[str, Formula] = {}  # questions by their texts; their values are the answers
+        self.settled: set[int] = (
+            set()
+        )  # unknowns whose formulas came later, and may be less than what is recorded
         self.fixed: dict[str, str] = {}  # where sizes had to be numbers, by the question
         self.objects: list[Any] = []  # functions and arrays that formulas name: K[0], K[1] …
         self.dimensions = 0
@@ -49,6 +52,7 @@ class Trace:
     def settle(self, size: Any, formula: Any) -> None:
         """The formula of a number that was to come later; of unknowns that were there before it."""
         (((unknown,), _),) = size.terms
+        self.settled.add(unknown)
         self.formulas[unknown], self.codes[unknown] = formula, text_of(formula, self)
 
     def unknown(self, formula: Formula | Given, low: int, high: int) -> Any:

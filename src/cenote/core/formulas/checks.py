@@ -1,11 +1,13 @@
 """Whether formulas are right for other sizes than those at hand: asked where CENOTE_CHECK_FORMULAS says so.
 
 A formula's text is evaluated for the sizes at hand and for two others, and so are the operations that it was made from,
-one by one and without their texts: both must give the same, and for the sizes at hand what was recorded.
+one by one and without their texts: both must give the same, and for the sizes at hand what was recorded. That does not
+hold of offsets in the arena: those recorded are where buffers were placed, their formulas may leave smaller gaps.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -27,6 +29,7 @@ class Recorded(Protocol):
     formulas: list[Any]
     guards: dict[str, Formula]
     objects: list[Any]
+    settled: set[int]
     values: list[Any]
 
 
@@ -91,6 +94,7 @@ def check_texts(trace: Recorded, wanted: Sequence[Symbolic], needed: Sequence[in
         *(formula.code for formula in checked[len(needed) :]),
     ]
     names = [*(f"u{unknown}" for unknown in needed), *("_" for _ in checked[len(needed) :])]
+    moved = _moved(trace, needed)
     lines = ["def values(d, outcomes):", "  pass"]
     for name, text in zip(names, texts, strict=True):
         lines += [
@@ -106,15 +110,31 @@ def check_texts(trace: Recorded, wanted: Sequence[Symbolic], needed: Sequence[in
         with np.errstate(all="ignore"):
             scope["values"](dimensions, found)
             expected = [_outcome(lambda: evaluation.value(formula)) for formula in checked]  # noqa: B023  (called now)
-        recorded = (
-            [getattr(formula, "value", formula) for formula in checked] if dimensions is at_hand else expected
-        )
+        recorded = expected
+        if dimensions is at_hand:
+            recorded = [
+                made if _names(text) & moved else getattr(formula, "value", formula)
+                for formula, text, made in zip(checked, texts, expected, strict=True)
+            ]
         for text, by_text, by_operations, value in zip(texts, found, expected, recorded, strict=True):
             if not _same(by_text, by_operations) or not _same(by_operations, value):
                 raise FormulaError(
                     f"for sizes {dimensions}, {text} is {by_text!r}, its operations give {by_operations!r}, "
                     f"and {value!r} was recorded"
                 )
+
+
+def _moved(trace: Recorded, needed: Sequence[int]) -> set[int]:
+    """The unknowns that were settled, and those that are made of them."""
+    moved = set(trace.settled)
+    while more := {i for i in needed if i not in moved and _names(trace.codes[i]) & moved}:
+        moved |= more
+    return moved
+
+
+def _names(text: str) -> set[int]:
+    """The unknowns in a text."""
+    return {int(name) for name in re.findall(r"\bu(\d+)\b", text)}
 
 
 def check_replayed(
