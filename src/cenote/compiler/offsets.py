@@ -7,6 +7,7 @@ lifetimes are counted in levels of steps that may run at once, steps that were f
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,9 @@ from cenote.core.formulas.expressions import Formula
 from cenote.core.sizes import maximum, plain
 from cenote.core.trace import Trace
 from cenote.kernels.base import present
+
+_FIRST = -1  # before every level
+_MOST_LOOKED_AT = 16  # buffers, for each that a new one may rest on
 
 
 def defer_offsets(buffers: Sequence[Buffer], trace: Trace) -> None:
@@ -31,24 +35,59 @@ def settle_offsets(buffers: Sequence[Buffer], lifetimes: Mapping[str, tuple[int,
     the last level of the steps that touch the buffer."""
     placed = [buffer for buffer in buffers if present(buffer.slot).kind == "arena"]
     placed.sort(key=lambda buffer: _at(buffer))
-    total = 0
-    below: list[set[int]] = []  # of each, all that lie under it and are alive with one of these or with it
+    total, seen = 0, _Skyline(placed)
     for index, buffer in enumerate(placed):
-        first, last = lifetimes.get(buffer.root, (0, -1))
-        supports: set[int] = set()
-        covered: set[int] = set()
-        for other in reversed(range(index)):
-            begin, end = lifetimes.get(placed[other].root, (0, -1))
-            if begin <= last and first <= end and other not in covered:
-                assert _end(placed[other]) <= _at(buffer), (placed[other].root, buffer.root)
-                supports.add(other)
-                covered |= below[other]
-        below.append(supports | covered)
+        supports = seen.under(index, *lifetimes.get(buffer.root, (0, -1)))
         offset = present(buffer.slot).offset
-        ends = [present(placed[i].slot).offset + _room(placed[i]) for i in sorted(supports)]
+        ends = [present(placed[i].slot).offset + _room(placed[i]) for i in supports]
         trace.settle(offset, Formula(trace, "max", *ends) if len(ends) > 1 else (ends or [0])[0])
         total = maximum(total, offset + _room(buffer))
     return total
+
+
+class _Skyline:
+    """Which of the buffers so far lies topmost at each level: seen from above, a new one rests on those alone."""
+
+    def __init__(self, placed: Sequence[Buffer]) -> None:
+        self.placed = placed
+        self.starts = [_FIRST]  # of stretches of levels
+        self.tops: list[int] = [-1]  # the buffer that is topmost in each, -1 for none
+        self.supports: list[list[int]] = []  # of each buffer
+
+    def under(self, index: int, first: int, last: int) -> list[int]:
+        """Put the next buffer on top at its levels; those that it rests on, without those under others of them."""
+        if last < first:
+            self.supports.append([])
+            return []
+        begin, end = self._cut(first), self._cut(last + 1)
+        seen = sorted({*self.tops[begin:end]} - {-1})
+        for other in seen:
+            assert _end(self.placed[other]) <= _at(self.placed[index]), (self.placed[other].root, index)
+        hidden = self._below(seen) if len(seen) > 1 else set()
+        self.starts[begin:end], self.tops[begin:end] = [first], [index]
+        self.supports.append([other for other in seen if other not in hidden])
+        return self.supports[index]
+
+    def _cut(self, level: int) -> int:
+        """The stretch that begins at a level."""
+        at = bisect.bisect_left(self.starts, level)
+        if at == len(self.starts) or self.starts[at] != level:
+            self.starts.insert(at, level)
+            self.tops.insert(at, self.tops[at - 1])
+        return at
+
+    def _below(self, seen: Sequence[int]) -> set[int]:
+        """Those of some buffers that others of them rest on: they need not be named. Not looked for very deep, since
+        one named too many makes no offset another."""
+        found: set[int] = set()
+        waiting, looked = list(seen), 0
+        while waiting and looked < _MOST_LOOKED_AT * len(seen):
+            looked += 1
+            for other in self.supports[waiting.pop(0)]:
+                if other >= seen[0] and other not in found:
+                    found.add(other)
+                    waiting.append(other)
+        return found
 
 
 def _room(buffer: Buffer) -> int:

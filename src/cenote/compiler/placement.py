@@ -19,7 +19,10 @@ ALIGN = 64
 FOREVER = 1 << 60
 _GOOD_ENOUGH = 1.02  # of the lower bound: no need to look for better
 _ATTEMPTS = 30
-_MOST_COMPARED = 2048  # buffers to be placed by comparing each with all others (0.5 s for that many)
+_MOST_COMPARED = 2048  # buffers to be placed by comparing each with all others
+_MOST_COMPARISONS = (
+    1 << 23
+)  # of pairs of buffers, in all attempts of an order (0.6 s); networks take far fewer
 
 
 @dataclass
@@ -67,16 +70,17 @@ def place(buffers: Sequence[Buffer]) -> int:
     """
     if len(buffers) > _MOST_COMPARED:
         return _place_in_time(buffers)
-    bound = live_peak(buffers)
+    bound, sizes = live_peak(buffers), [buffer.size for buffer in buffers]
     best_size, best_offsets = FOREVER, [0] * len(buffers)
-    for order in (_by_size(buffers), _by_fullest_step(buffers)):
-        for _ in range(_ATTEMPTS):
-            offsets, size = _place_in_order(buffers, order)
+    attempts = max(1, min(_ATTEMPTS, _MOST_COMPARISONS // max(1, len(buffers) ** 2)))
+    for order in (_by_size(buffers, sizes), _by_fullest_step(buffers, sizes)):
+        for _ in range(attempts):
+            offsets, size = _place_in_order(buffers, sizes, order)
             if size < best_size:
                 best_size, best_offsets = size, offsets
             if best_size <= bound * _GOOD_ENOUGH:
                 break
-            order = sorted(order, key=lambda i: offsets[i] + buffers[i].size <= size * 0.98)
+            order = sorted(order, key=lambda i: offsets[i] + sizes[i] <= size * 0.98)
         if best_size <= bound * _GOOD_ENOUGH:
             break
     for buffer, offset in zip(buffers, best_offsets, strict=True):
@@ -84,11 +88,11 @@ def place(buffers: Sequence[Buffer]) -> int:
     return best_size if buffers else 0
 
 
-def _by_size(buffers: Sequence[Buffer]) -> list[int]:
-    return sorted(range(len(buffers)), key=lambda i: (-buffers[i].size, buffers[i].first))
+def _by_size(buffers: Sequence[Buffer], sizes: Sequence[int]) -> list[int]:
+    return sorted(range(len(buffers)), key=lambda i: (-sizes[i], buffers[i].first))
 
 
-def _by_fullest_step(buffers: Sequence[Buffer]) -> list[int]:
+def _by_fullest_step(buffers: Sequence[Buffer], sizes: Sequence[int]) -> list[int]:
     """Those alive at the fullest step first, then those of the next fullest."""
     steps = sorted({buffer.first for buffer in buffers})
     live: dict[int, list[int]] = {step: [] for step in steps}
@@ -96,25 +100,26 @@ def _by_fullest_step(buffers: Sequence[Buffer]) -> list[int]:
         for step in steps[bisect.bisect_left(steps, buffer.first) : bisect.bisect_right(steps, buffer.last)]:
             live[step].append(i)
     order: dict[int, None] = {}
-    for step in sorted(steps, key=lambda s: -sum(buffers[i].size for i in live[s])):
-        order.update(dict.fromkeys(sorted(live[step], key=lambda i: -buffers[i].size)))
+    for step in sorted(steps, key=lambda s: -sum(sizes[i] for i in live[s])):
+        order.update(
+            dict.fromkeys(sorted((i for i in live[step] if i not in order), key=lambda i: -sizes[i]))
+        )
     order.update(dict.fromkeys(range(len(buffers))))
     return list(order)
 
 
-def _place_in_order(buffers: Sequence[Buffer], order: Sequence[int]) -> tuple[list[int], int]:
+def _place_in_order(
+    buffers: Sequence[Buffer], sizes: Sequence[int], order: Sequence[int]
+) -> tuple[list[int], int]:
     """Each at the smallest gap that fits among those placed before it; offsets and total size."""
-    placed: list[tuple[int, int, Buffer]] = []
+    placed: list[tuple[int, int, int, int]] = []  # offset, size, first, last; sorted
     offsets, total = [0] * len(buffers), 0
     for i in order:
-        buffer = buffers[i]
-        size = max(ALIGN, -(-buffer.size // ALIGN) * ALIGN)
-        busy = sorted(
-            (o, s) for o, s, other in placed if other.first <= buffer.last and buffer.first <= other.last
-        )
-        offsets[i] = _best_gap(busy, size)
-        placed.append((offsets[i], size, buffer))
-        total = max(total, offsets[i] + size)
+        first, last = buffers[i].first, buffers[i].last
+        size = max(ALIGN, -(-sizes[i] // ALIGN) * ALIGN)
+        offset = _best_gap([(o, s) for o, s, begin, end in placed if begin <= last and first <= end], size)
+        bisect.insort(placed, (offset, size, first, last))
+        offsets[i], total = offset, max(total, offset + size)
     return offsets, total
 
 

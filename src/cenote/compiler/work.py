@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import itemgetter
 
 import numpy as np
 
@@ -23,15 +27,43 @@ class Operand:
     extent: Extent
     nbytes: int
 
-    def is_of(self, call: Call) -> bool:
-        """Does the call get a place in it?"""
-        slot = self.extent.slot
-        return any(
-            isinstance(argument, View)
-            and (argument.slot.kind, argument.slot.index) == (slot.kind, slot.index)
-            and slot.offset <= plain(argument.slot.offset) < slot.offset + max(1, self.extent.nbytes)
-            for argument in call.arguments
-        )
+
+class _Operands:
+    """Tensors that calls of a node may take, by where they lie."""
+
+    def __init__(self, operands: Sequence[Operand]) -> None:
+        self.places: dict[tuple[str, int], list[tuple[int, int, int]]] = {}  # begin, end, which; sorted
+        for number, operand in enumerate(operands):
+            slot, extent = operand.extent.slot, operand.extent
+            place = (slot.offset, slot.offset + max(1, extent.nbytes), number)
+            self.places.setdefault((slot.kind, slot.index), []).append(place)
+        self.reach: dict[tuple[str, int], list[int]] = {}  # the furthest end so far
+        for key, places in self.places.items():
+            places.sort()
+            self.reach[key] = [*accumulate((end for _, end, _ in places), max)]
+
+    def of(self, call: Call) -> list[int]:
+        """Those in which the call gets a place, in order."""
+        found: set[int] = set()
+        for argument in call.arguments:
+            if not isinstance(argument, View):
+                continue
+            key, offset = (argument.slot.kind, argument.slot.index), plain(argument.slot.offset)
+            places = self.places.get(key, ())
+            at = bisect.bisect_right(places, offset, key=itemgetter(0)) - 1
+            while at >= 0 and self.reach[key][at] > offset:
+                if places[at][1] > offset:
+                    found.add(places[at][2])
+                at -= 1
+        return sorted(found)
+
+
+def _distinct(operands: Sequence[Operand]) -> list[Operand]:
+    """One for each place: a tensor that a node takes twice counts twice there."""
+    bytes_of: dict[Extent, int] = {}
+    for operand in operands:
+        bytes_of[operand.extent] = bytes_of.get(operand.extent, 0) + operand.nbytes
+    return [Operand(extent, nbytes) for extent, nbytes in bytes_of.items()]
 
 
 def works_of(
@@ -53,10 +85,10 @@ def works_of(
         moved = [(minimum(read, written), written) for read, written in moved]
     said = [plain(call.operations) for call in calls]
     parts = said if any(said) else [plain(read + written) for read, written in moved]
-    works = []
+    works, whole, some = [], max(1, sum(parts)), any(said)
     for call, part, (read, written) in zip(calls, parts, moved, strict=True):
-        operations = total if len(calls) == 1 else total * part // max(1, sum(parts))
-        executed = call.operations if any(said) else operations
+        operations = total if len(calls) == 1 else total * part // whole
+        executed = call.operations if some else operations
         works.append(Work(operations, executed, read, written, "float32" if dtype in _NARROW else dtype))
     return works
 
@@ -69,23 +101,23 @@ def _moved(
 ) -> list[tuple[int, int]]:
     """Bytes that each call reads and writes at least. Several calls share what they write; a temporary is written by
     the first that has it and read by those after."""
-    writers = [sum(output.is_of(call) for call in calls) for output in outputs]
+    inputs = _distinct(inputs)
+    reading, writing, between = (_Operands(each) for each in (inputs, outputs, temporaries))
+    writes = [writing.of(call) for call in calls]
+    writers = Counter(index for each in writes for index in each)
     seen: set[int] = set()
     moved = []
-    for call in calls:
-        read = sum(x.nbytes for x in inputs if x.is_of(call))
+    for call, makes in zip(calls, writes, strict=True):
+        read = sum(inputs[index].nbytes for index in reading.of(call))
         constants = [x for x in call.arguments if isinstance(x, np.ndarray | Packed)]
         read += sum(x.size * x.dtype.itemsize for x in constants)
         written = sum(
-            y.nbytes if writer == 1 else y.nbytes // writer
-            for y, writer in zip(outputs, writers, strict=True)
-            if writer and y.is_of(call)
+            outputs[index].nbytes if writers[index] == 1 else outputs[index].nbytes // writers[index]
+            for index in makes
         )
-        for index, between in enumerate(temporaries):
-            if between.is_of(call):
-                read, written = (
-                    (read + between.nbytes, written) if index in seen else (read, written + between.nbytes)
-                )
-                seen.add(index)
+        for index in between.of(call):
+            nbytes = temporaries[index].nbytes
+            read, written = (read + nbytes, written) if index in seen else (read, written + nbytes)
+            seen.add(index)
         moved.append((read, written))
     return moved

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from cenote.core.sizes import INFINITE, Real, Size
 
 _MOST = 1 << 20  # what a symbolic dimension can be; larger ones are compiled for themselves
 _MOST_TERMS = 48  # of a polynomial, beyond which it becomes an unknown of its own
+_MOST_TOLD = 64  # unknowns behind a guard, from which on guards count as equally slow to ask
 _WITHIN = ("core/sizes.py", "core/trace.py", "core/formulas/expressions.py")
 _UNKNOWN = re.compile(r"\bu(\d+)\b")
 
@@ -37,6 +38,7 @@ class Trace:
         )  # unknowns whose formulas came later, and may be less than what is recorded
         self.fixed: dict[str, str] = {}  # where sizes had to be numbers, by the question
         self.objects: list[Any] = []  # functions and arrays that formulas name: K[0], K[1] …
+        self._place_of: dict[int, int] = {}
         self.dimensions = 0
         self.shows_formulas = False
 
@@ -78,11 +80,12 @@ class Trace:
 
     def object(self, thing: Any) -> str:
         """How formulas name a function or an array."""
-        for index, known in enumerate(self.objects):
-            if known is thing:
-                return f"K[{index}]"
-        self.objects.append(thing)
-        return f"K[{len(self.objects) - 1}]"
+        index = self._place_of.setdefault(
+            id(thing), len(self.objects)
+        )  # which stays its own: `objects` has it
+        if index == len(self.objects):
+            self.objects.append(thing)
+        return f"K[{index}]"
 
     def elements(self, whole: Table, kind: Any) -> Any:
         """An array whose elements are unknown numbers, from the formula of the array."""
@@ -209,32 +212,34 @@ class Trace:
 
         def assign(unknowns: set[int]) -> None:
             """Each after those that it needs."""
-            lines.extend(f"    u{index} = {self.codes[index]}" for index in sorted(unknowns - made))
+            lines.extend(f"    u{index} = {self.codes[index]}" for index in sorted(unknowns))
             made.update(unknowns)
 
-        guards = [(self._needed([text]), text, question.value) for text, question in self.guards.items()]
-        for needed, text, answer in sorted(
-            guards, key=lambda guard: len(guard[0])
-        ):  # what is quick to ask first
-            assign(needed)
+        guards = [
+            (len(self._needed([text], most=_MOST_TOLD)), text, question.value)
+            for text, question in self.guards.items()
+        ]
+        for _, text, answer in sorted(guards, key=lambda guard: guard[0]):  # what is quick to ask first
+            assign(self._needed([text], made))
             lines.append(f"    if {'not ' if answer else ''}{text}: return None")
         if checks_formulas():
             wanted = [*numbers, *arrays, *shown]
             check_texts(self, wanted, sorted(self._needed([*self.guards, *(each.code for each in wanted)])))
         codes, tables, descriptions = ([each.code for each in given] for given in (numbers, arrays, shown))
-        assign(self._needed([*codes, *tables]))
+        assign(self._needed([*codes, *tables], made))
         lines += [f"    return [{', '.join(codes)}], [{', '.join(tables)}]", "def shown(d):"]
         made.clear()
         assign(self._needed(descriptions))
         return "\n".join((*lines, f"    return [{', '.join(descriptions)}]", ""))
 
-    def _needed(self, codes: Sequence[str]) -> set[int]:
-        """The unknowns that formulas need, and those that these need themselves."""
+    def _needed(self, codes: Sequence[str], made: Collection[int] = (), most: int | None = None) -> set[int]:
+        """The unknowns that formulas need, and those that these need themselves, but for those that are made; no more
+        than some `most`."""
         needed: set[int] = set()
         waiting = list(codes)
-        while waiting:
+        while waiting and (most is None or len(needed) < most):
             for name in _UNKNOWN.findall(waiting.pop()):
-                if (index := int(name)) not in needed:
+                if (index := int(name)) not in needed and index not in made:
                     needed.add(index)
                     waiting.append(self.codes[index])
         return needed

@@ -98,8 +98,9 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
 def check_input_types(graph: Graph, types: Mapping[str, TensorType]) -> None:
     """Raise InputError unless there is a type for each input that fits its declaration, and no other."""
     names = ", ".join(str(declared) for declared in graph.inputs) or "none"
+    declared_names = {declared.name for declared in graph.inputs}
     for name in types:
-        if all(declared.name != name for declared in graph.inputs):
+        if name not in declared_names:
             raise InputError(f"'{name}' is no input of the model (its inputs: {names})")
     for declared in graph.inputs:
         kind = types.get(declared.name)

@@ -6,60 +6,122 @@
 
 A value joins its reader's chain where nobody else reads it and it has the shape of the chain's result, so nothing is
 computed more often than before. The bits of the results stay the same.
+
+A chain in the making knows its steps and what it reads: a link is asked once what it is, not again at every join.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
+
 from cenote.graph.graph import Graph, Node
-from cenote.ops.base import Op
-from cenote.ops.elementwise.chain import Chain, joined
+from cenote.ops.elementwise.binary import MOST_OPERANDS
+from cenote.ops.elementwise.chain import MOST_STEPS, Named, chain_of
 from cenote.ops.elementwise.pointwise import Pointwise
 from cenote.passes.fuse import Rewriter
 
 
+@dataclass(frozen=True)
+class _Part:
+    """Elementwise operators that a kernel computes, joined so far: the values that they are given, those of them that
+    their formulas read, and how many steps they take."""
+
+    links: tuple[Named, ...]
+    inputs: tuple[str, ...]
+    read: frozenset[str]
+    steps: int
+    label: str
+
+
 def fuse_chains(graph: Graph) -> Graph:
     """Join every elementwise operator with those that make its operands, in the order of the graph."""
-    rewriter = Rewriter(graph)
-    for index in range(len(rewriter.nodes)):
-        while _join_one(rewriter, rewriter.nodes[index]):
-            pass
-    return rewriter.result()
+    chains = _Chains(graph)
+    for node in graph.nodes:
+        if isinstance(node.op, Pointwise):
+            while chains.join(node):
+                pass
+    return chains.result()
 
 
-def _join_one(rewriter: Rewriter, node: Node | None) -> bool:
-    """Take the maker of one operand into the node, if there is one that may be taken."""
-    if node is None or not isinstance(node.op, Pointwise):
+class _Chains:
+    """The chains of a graph in the making, by the node that each ends with."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.rewriter = Rewriter(graph)
+        self.parts: dict[str, _Part | None] = {}  # by the value that they make; None: no kernel computes it
+
+    def join(self, node: Node) -> bool:
+        """Take the maker of one operand into the node's chain, if there is one that may be taken."""
+        output = node.outputs[0]
+        part = self.parts.get(output)
+        inputs = Counter(node.inputs if part is None else part.inputs)
+        shape = self.rewriter.type(output).shape
+        for value, count in inputs.items():
+            maker = self._maker(value, count)
+            if maker is None or self.rewriter.type(value).shape != shape:
+                continue
+            second = self._part(node)
+            if second is None:
+                return False
+            first = self._part(maker)
+            joined = None if first is None else _joined(first, second, value)
+            if first is not None and joined is not None:
+                self._put(maker, first, node, second, joined)
+                return True
         return False
-    shape = rewriter.type(node.outputs[0]).shape
-    for value in dict.fromkeys(node.inputs):
-        producer = _maker(rewriter, value, node)
-        if producer is None or rewriter.type(value).shape != shape:
-            continue
-        if not (_is_native(rewriter, node) and _is_native(rewriter, producer)):
-            continue
-        chain, inputs = joined(producer.op, producer.inputs, node.op, node.inputs, value)
-        if _has_kernel(rewriter, chain, inputs):
-            rewriter.merge(producer, node, chain, inputs, node.label)
-            return True
-    return False
+
+    def _maker(self, value: str, count: int) -> Node | None:
+        """The elementwise operator that makes a value which nobody else reads."""
+        place = self.rewriter.position.get(value)
+        producer = None if place is None else self.rewriter.nodes[place]
+        if producer is None or not isinstance(producer.op, Pointwise) or self.rewriter.uses[value] != count:
+            return None
+        return producer
+
+    def _part(self, node: Node) -> _Part | None:
+        """The chain that ends with a node, if a kernel computes it: of one link before anything is joined to it."""
+        output = node.outputs[0]
+        if output not in self.parts:
+            self.parts[output] = self._alone(node)
+        return self.parts[output]
+
+    def _alone(self, node: Node) -> _Part | None:
+        types = [self.rewriter.type(name) if name else None for name in node.inputs]
+        assert isinstance(node.op, Pointwise)
+        function = node.op.function(types)
+        if function is None or not function.allowed(types):
+            return None
+        steps = function.as_expression(self.rewriter.type(node.outputs[0])).steps
+        read = frozenset(node.inputs[index] for index in function.operands)
+        return _Part(
+            (Named(node.op, node.inputs, node.outputs[0]),), node.inputs, read, len(steps), node.label
+        )
+
+    def _put(self, maker: Node, first: _Part, node: Node, second: _Part, joined: _Part) -> None:
+        rewriter, (output, *_) = self.rewriter, node.outputs
+        rewriter.nodes[rewriter.position[maker.outputs[0]]] = None
+        rewriter.uses.subtract((*first.inputs, *second.inputs))
+        rewriter.uses.update(joined.inputs)
+        self.parts[output] = joined
+
+    def result(self) -> Graph:
+        """The graph with the chains."""
+        rewriter = self.rewriter
+        for output, part in self.parts.items():
+            place = rewriter.position[output]
+            node = rewriter.nodes[place]
+            if node is not None and part is not None and len(part.links) > 1:
+                chain = chain_of(part.links, part.inputs)
+                rewriter.nodes[place] = Node(chain, part.inputs, node.outputs, part.label)
+        return rewriter.result()
 
 
-def _maker(rewriter: Rewriter, value: str, reader: Node) -> Node | None:
-    """The elementwise operator that makes a value which nobody else reads."""
-    place = rewriter.position.get(value)
-    producer = None if place is None else rewriter.nodes[place]
-    if producer is None or rewriter.uses[value] != reader.inputs.count(value):
+def _joined(first: _Part, second: _Part, value: str) -> _Part | None:
+    """Two parts as one, the first of which makes `value`; None where a kernel would be too large."""
+    read, steps = first.read | (second.read - {value}), first.steps + second.steps
+    if len(read) > MOST_OPERANDS or steps > MOST_STEPS:
         return None
-    return producer if isinstance(producer.op, Pointwise) else None
-
-
-def _is_native(rewriter: Rewriter, node: Node) -> bool:
-    """Whether a kernel computes an elementwise operator: of a chain, that was asked before it was put there."""
-    return isinstance(node.op, Chain) or _has_kernel(rewriter, node.op, node.inputs)
-
-
-def _has_kernel(rewriter: Rewriter, op: Op, inputs: tuple[str, ...]) -> bool:
-    types = [rewriter.type(name) if name else None for name in inputs]
-    function = op.function(types) if isinstance(op, Pointwise) else None
-    # A chain asks its links, which know what its scalars are.
-    return function is not None and (isinstance(op, Chain) or function.allowed(types))
+    names = [name for name in (*first.inputs, *second.inputs) if name and name != value]
+    label = second.label or first.label
+    return _Part((*first.links, *second.links), tuple(dict.fromkeys(names)), read, steps, label)

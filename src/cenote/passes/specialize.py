@@ -254,14 +254,17 @@ class _Specializer:
         return Specialized(typed, rest, tuple(self.reasons))
 
     def _rest(self) -> Continuation:
-        outputs = tuple(name for name in self.graph.outputs if name in self.pending - self.ready)
+        outputs = tuple(
+            name for name in self.graph.outputs if name in self.pending and name not in self.ready
+        )
         by_host, by_later = _read_by(self.host, ()), _read_by(self.later, outputs)
         made = {name for node in self.host for name in node.outputs if name}
         # What sizes make is a constant for the later nodes, and for the host a value that the part before makes.
+        by_either = by_host | by_later
         reads = tuple(
             name
             for name in self.types
-            if (name in by_host | by_later and name not in self.constants)
+            if (name in by_either and name not in self.constants)
             or (name in by_host and isinstance(self.constants.get(name), SizedArray))
         )
         takes = tuple(name for name in (*reads, *made) if name in by_later and name not in self.constants)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType
 from cenote.kernels.base import present
 from cenote.kernels.elementwise.expression import Expression, Step
-from cenote.ops.base import Arrays, Lowering, Op, Sample, Types
+from cenote.ops.base import Arrays, Lowering, Sample, Types
 from cenote.ops.elementwise.activation import Clip, Sigmoid
 from cenote.ops.elementwise.binary import MOST_OPERANDS, Add, Div, Mul, Sub
 from cenote.ops.elementwise.cast import Cast
@@ -153,34 +153,24 @@ def _chosen(values: Sequence[T], link: Link) -> list[T | None]:
     return [None if index == ABSENT else values[index] for index in link.operands]
 
 
-def joined(  # of a graph, whose scalars are constants among the inputs
-    first: Op, first_inputs: Sequence[str], second: Op, second_inputs: Sequence[str], value: str
-) -> tuple[Chain, tuple[str, ...]]:
-    """The chain of two elementwise operators, the first of which makes `value`, and the names of its inputs."""
-    names = [name for name in (*first_inputs, *second_inputs) if name and name != value]
-    inputs = list(dict.fromkeys(names))
-    links: list[Link] = []
-    for op, given in ((first, first_inputs), (second, second_inputs)):
-        made = len(inputs) + len(links)
-        places = [
-            ABSENT if not n else made - 1 if n == value and op is second else inputs.index(n) for n in given
-        ]
-        links += _links(op, places, made)
-    return Chain(len(inputs), tuple(links)), tuple(inputs)
+class Named(NamedTuple):
+    """An elementwise operator of a graph: the values that it reads ("" for an absent one) and the one that it makes."""
+
+    op: Pointwise
+    inputs: tuple[str, ...]
+    output: str
 
 
-def _links(op: Op, places: list[int], made: int) -> Iterator[Link]:
-    """An operator whose inputs are at `places` as links, the first of which is value number `made`."""
-    if not isinstance(op, Chain):
-        assert isinstance(op, Pointwise)
-        yield Link(op, tuple(places))
-        return
-    for link in op.links:
-        moved = (
-            ABSENT if i == ABSENT else places[i] if i < len(places) else made + i - len(places)
-            for i in link.operands
-        )
-        yield Link(link.op, tuple(moved))
+def chain_of(links: Sequence[Named], inputs: Sequence[str]) -> Chain:
+    """The chain of operators in their order, each of which reads some of the `inputs` and what those before it make."""
+    places = {name: place for place, name in enumerate(inputs)}
+    places |= {link.output: len(inputs) + number for number, link in enumerate(links)}
+    return Chain(
+        len(inputs),
+        tuple(
+            Link(link.op, tuple(places[name] if name else ABSENT for name in link.inputs)) for link in links
+        ),
+    )
 
 
 def _samples() -> Iterator[Sample]:
