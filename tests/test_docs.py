@@ -127,7 +127,19 @@ def test_looking_inside_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "option", ["threads", "precision", "weights", "tune", "denormals", "shapes", "format", "signature"]
+    "option",
+    [
+        "threads",
+        "precision",
+        "weights",
+        "tune",
+        "denormals",
+        "shapes",
+        "format",
+        "signature",
+        "inputs",
+        "outputs",
+    ],
 )
 def test_every_option_of_load_is_described(option: str) -> None:
     assert set(inspect.signature(cenote.load).parameters) == {
@@ -140,6 +152,8 @@ def test_every_option_of_load_is_described(option: str) -> None:
         "shapes",
         "format",
         "signature",
+        "inputs",
+        "outputs",
     }
     assert f"\n| `{option}` |" in (DOCS / "using_models.md").read_text(encoding="utf-8")
 

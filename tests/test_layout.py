@@ -41,6 +41,7 @@ ROWS = (
     ("described",),
     ("model", "functional"),
     ("values",),
+    ("cutting",),
     ("loading",),
     ("verification", "serving"),
     ("__init__", "backend", "ray", "torch", "ort"),

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -20,6 +20,7 @@ from cenote.core.errors import (
     ModelError,
     UnsupportedError,
     refusals,
+    shown,
 )
 from cenote.core.locks import importing
 from cenote.core.options import Denormals, Precision, Tune, Weights
@@ -55,6 +56,8 @@ def load(
     shapes: Mapping[str, Sequence[int | str | None]] | None = None,
     format: Format | None = None,
     signature: str | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> Model:
     """Load a model and make it ready to run.
 
@@ -63,20 +66,18 @@ def load(
     MetaGraphDefs beside their checkpoint (.meta), TensorFlow Lite files, Keras models (.keras, .h5), and folders of
     `cenote.extract`; which it is shows in the content, unless `format` ("onnx", "graphdef", "savedmodel", "metagraph",
     "tflite", "keras", "layers", "bat") says it. `signature` chooses one of the functions of a SavedModel
-    ("serving_default") or a TensorFlow Lite model (its first graph). `threads` per inference;
-    by default one per physical core this process may use (CENOTE_THREADS overrides). `precision`: "fast", or
-    "exact" for convolutions without Winograd, whose rounding error is 2 to 3 times that of a plain sum, products in
-    chains of 32 terms instead of 256, and averages, sums, means, norms and statistics of normalisations in float64.
-    `weights`:
-    "bfloat16" or "float16" keep those of linear layers (Gemm, one row at a time) in that type, which nearly halves
-    their time and rounds each weight relatively by up to 2^-9 or 2^-12. `tune`: where a layer can be computed in
-    several ways that the cost model finds close, "full" times them now, on one thread (a few seconds for a large
-    network), and keeps the figures in the cache; "cached" uses the figures kept there, the cost model for other layers;
-    "off" is the cost model alone. `print(model.plan)` shows what was chosen and why. Loads that find the same figures
-    in the cache choose the same and give the same bits. `denormals`: "preserve" computes with numbers below the
-    smallest normal one (1.2e-38 in float32) as IEEE 754 says, which processors do slowly (a model that is full of them
-    can take 74 times as long); "flush" may take and give zero for them, in native kernels. By default what
-    CENOTE_DENORMALS says, "preserve" without it. It is no part of a plan: plan files take it when they are loaded.
+    ("serving_default") or a TensorFlow Lite model (its first graph). `threads` per inference; by default one per
+    physical core this process may use (CENOTE_THREADS overrides). `precision`: "fast", or "exact" for convolutions
+    without Winograd, whose rounding error is 2 to 3 times that of a plain sum, products in chains of 32 terms (else
+    256), averages, sums, norms and statistics in float64. `weights`: "bfloat16" or "float16" keep those of linear layers (Gemm, one row at a time) in that type, which nearly halves their time and rounds each weight
+    relatively by up to 2^-9 or 2^-12. `tune`: where a layer can be computed in several ways that the cost model finds
+    close, "full" times them now, on one thread (a few seconds for a large network), and keeps the figures in the cache;
+    "cached" uses the figures kept there, the cost model for other layers; "off" is the cost model alone.
+    `print(model.plan)` shows what was chosen and why. Loads that find the same figures in the cache choose the same and
+    give the same bits. `denormals`: "preserve" computes with numbers below the smallest normal one (1.2e-38 in float32)
+    as IEEE 754 says, which processors do slowly (a model that is full of them can take 74 times as long); "flush" may
+    take and give zero for them, in native kernels. By default what CENOTE_DENORMALS says, "preserve" without it. It is
+    no part of a plan: plan files take it when they are loaded.
 
     `shapes` says more about inputs than the model does, by input name, with an entry per axis: a size fixes a symbolic
     dimension; "h<=640" bounds it; "h", or None, leaves it open (the name is for the reader, and ties dimensions that
@@ -85,21 +86,25 @@ def load(
         cenote.load(path, shapes={"x": ("n<=8", 3, "h<=640", "w<=640")})
 
     Where all dimensions have bounds (but for the first axis, which counts as 1), the model is planned, and memory for
-    its intermediate values taken, for the largest sizes at once, and smaller ones take no more. A run with a size
-    beyond its bound raises ShapeError. Bounds are no part of a plan: plan files take them when they are loaded.
+    its intermediate values taken, for the largest sizes at once. A run with a size beyond its bound raises ShapeError.
+    Bounds are no part of a plan: plan files take them when they are loaded.
 
-    The compiled model is kept in the cache (but for file objects and ModelProtos). A later load of a model with the
-    same content, by any process, finds it there: it parses, packs and compiles nothing, and shares the weights with the
-    other processes. CENOTE_PLAN_CACHE limits the megabytes kept. Models with loops, strings, sequences or optionals are
-    planned at each load; only their kernels are kept.
+    `inputs` and `outputs` name values, anywhere in the model, and what lies between them is loaded. Names are those of
+    the file (`cenote inspect`); TensorFlow's are tensors, "scope/node" or "scope/node:1", and a placeholder that would
+    be taken as False (`is_training`) is an input if it is named. Without `inputs`, those that the outputs need. Sizes
+    that the file does not say are open.
+
+    The compiled model is kept in the cache (but for file objects and ModelProtos). A later load of the same content, by
+    any process, compiles nothing and shares the weights with the others. CENOTE_PLAN_CACHE limits the megabytes kept.
+    Models with loops, strings, sequences or optionals are planned at each load; only their kernels are kept.
 
     Raises MissingFileError (a ModelError and a FileNotFoundError) where there is no such file, ModelError for what is
     no valid model or cannot be read, UnsupportedError for a valid one that Cenote cannot run (the message names the
-    node), ArgumentError for a bad argument, CapacityError where there is not enough memory.
+    node), ArgumentError for a bad argument, a name that no value has and an input that is needed and not named,
+    CapacityError where there is not enough memory.
     """
     ways = locals()  # the arguments, as they are given
-    del ways["source"]
-    return _load(source, ways)
+    return _load(ways.pop("source"), ways)
 
 
 @dataclass(frozen=True)
@@ -154,18 +159,37 @@ def _loaded(source: Any, ways: dict[str, Any], treated: Treated) -> Model:
     if isinstance(source, str | os.PathLike) and is_plan_at(source):
         if treated:
             raise UnsupportedError(f"{source} is a plan file: its algorithms are chosen; use its model")
+        if ways["inputs"] is not None or ways["outputs"] is not None:
+            raise UnsupportedError(
+                f"{source} is a plan file: its inputs and outputs are settled; use its model"
+            )
         return _load_plan(source, ways["threads"], ways["denormals"], ways["shapes"])
     if is_plan_file(_start(source)):
         raise ArgumentError("source: a plan file is mapped into memory, not read; load it by its path")
-    reading = {name: ways.pop(name) for name in ("format", "signature")}
+    reading = {name: ways.pop(name) for name in ("format", "signature", "inputs", "outputs")}
+    for name in ("inputs", "outputs"):
+        reading[name] = value_names(name, reading[name])
     pins = treated.pins
     options = Options(resolve_threads(ways.pop("threads")), **ways, pins=pins, rewrites=treated.rewrites)
     model = _load_graph(main_file(source), options, reading)
+    model._whole = not any(reading.values())
     if pins and (plans := model.plans):  # of symbolic sizes there are none yet
         nodes = {step.node for plan in plans for step in plan.describe().steps}
         if unknown := sorted(set(pins) - nodes):
             raise ArgumentError(f"pins: no step is of a node {', '.join(map(repr, unknown))}")
     return model
+
+
+def value_names(argument: str, given: object) -> tuple[str, ...] | None:
+    """`inputs` or `outputs` of `load`. Raises ArgumentError for what is no list of names, and a name given twice."""
+    if given is None:
+        return None
+    names = () if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise ArgumentError(f"{argument}: takes a list of names, not {shown(given)}")
+    if len(set(names)) != len(names):
+        raise ArgumentError(f"{argument}: names a value twice: {', '.join(names)}")
+    return names
 
 
 def _again(source: Any, model: Model, ways: dict[str, Any], treated: Treated) -> Again | str:
@@ -273,10 +297,10 @@ def _imported(
 ) -> tuple[OwnedGraph, Interface]:
     """The graph of a model, and its interface with the outputs that have a type."""
     with importing():
-        from cenote.frontends.formats import import_model
+        from cenote import cutting
         from cenote.graph.graph import OwnedGraph
 
-    imported = import_model(source, reading["format"], reading["signature"])
+    imported = cutting.read(source, **reading)
     if cache_entry is not None:
         cache_entry.note_external(imported.external)
     outputs = tuple(imported.outputs.values())

@@ -65,6 +65,7 @@ class Model(Described):
         # Digests of the model that this one was made from, and of its files of weights, where they are known.
         self._origin = None if cache_entry is None else (cache_entry.content, cache_entry.external)
         self._of_values: Callable[[Sequence[str]], Model] = no_values  # the model that gives other values
+        self._whole = True  # it is all of its file, read without being told how
         self._again: Again | str = "it was not made by cenote.load"  # or why it cannot be loaded again
         self._changed: Callable[..., Model] = no_changes  # the model under other options
 
@@ -130,7 +131,8 @@ class Model(Described):
 
         Holds a plan for each set of input shapes compiled so far (`plan_for`), and where shapes depend on content those
         for what runs have found: run such a model before it is saved. `source` is recorded as the model to compile
-        again when the file meets another CPU or version, with a digest of its content. Raises UnsupportedError for a
+        again when the file meets another CPU or version, with a digest of its content; not for a model between values
+        of its file (`inputs`, `outputs`, `signature`, `format` of `cenote.load`). Raises UnsupportedError for a
         content that no plan for all sizes can be made for, InputError when nothing has been compiled, ArgumentError
         when `source` is a plan file itself, cannot be read or is not what this model was made from, OSError when the
         file cannot be written, CapacityError where there is not enough memory.
@@ -150,7 +152,7 @@ class Model(Described):
 
         with refusals(f"a plan file of {len(self._stages)} sets of shapes"):
             stored = self._plans.stored(list(self._plans.own()), self._plans.classes.plans)
-            writer.save(path, with_source(stored, source, self._origin) if source else stored)
+            writer.save(path, with_source(stored, source, self._origin) if source and self._whole else stored)
 
     @property
     def content(self) -> str:

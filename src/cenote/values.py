@@ -6,13 +6,12 @@ their own, compiled when they are first asked for and kept in the cache like oth
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from cenote.core.errors import InputError, shown
+from cenote.core.errors import InputError, near, shown
 from cenote.core.locks import Guard, importing
 from cenote.model import Model
 from cenote.planned import Interface
@@ -70,12 +69,5 @@ class ModelsOfValues:
         known = set(graph.values())
         for name in names:
             if name not in known:
-                raise InputError(f"outputs: '{name}' is no value of the model{_near(name, sorted(known))}")
+                raise InputError(f"outputs: '{name}' is no value of the model{near(name, known)}")
         return graph.replace(outputs=names)
-
-
-def _near(name: str, known: Sequence[str]) -> str:
-    """Names that may have been meant."""
-    close = difflib.get_close_matches(name, known, 3, 0.5)
-    close += [each for each in known if name and name.lower() in each.lower() and each not in close][:3]
-    return f"; close to it: {', '.join(close)}" if close else ""

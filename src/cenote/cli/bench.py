@@ -15,7 +15,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 import cenote
 from cenote.cli.console import err, say_json, say_within, seconds, size, terminal_width, waiting
 from cenote.cli.inputs import Inputs, read_inputs
-from cenote.cli.options import DenormalsOption, Input, Json, PrecisionOption, Shape, Threads, TuneOption
+from cenote.cli.options import (
+    DenormalsOption,
+    Feed,
+    Fetch,
+    Input,
+    Json,
+    PrecisionOption,
+    Shape,
+    Threads,
+    TuneOption,
+)
 from cenote.cli.preprocess import Preprocess
 from cenote.cli.shapes import Shapes, complete_shapes, parse_shapes, shapes_of
 
@@ -35,23 +45,32 @@ def bench(
     precision: PrecisionOption = "fast",
     denormals: DenormalsOption = None,
     tune: TuneOption = "cached",
+    feed: Feed = None,
+    fetch: Fetch = None,
     as_json: Json = False,
 ) -> None:
     """Measure latency, throughput and memory of a model, on the inputs given, else on seeded random numbers."""
     given = parse_shapes(shape or ())
     start = time.perf_counter()
     with waiting(f"loading {model.name}"):
-        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune, denormals=denormals)
+        loaded = cenote.load(
+            model,
+            threads=threads,
+            precision=precision,
+            tune=tune,
+            denormals=denormals,
+            inputs=feed,
+            outputs=fetch,
+        )
         real = read_inputs(loaded, input or (), Preprocess())
         shapes = complete_shapes(loaded, given, shapes_of(real))
-        plan = loaded.plan_for(shapes)
+        loaded.plan_for(shapes)
     load_seconds = time.perf_counter() - start
     inputs = filled(loaded, shapes, real)
     for _ in range(WARM_UP):
         loaded.run(inputs)
     times = np.array(_measure(loaded, inputs, duration))
     batch = next((extents[0] for extents in shapes.values() if extents), 1)
-    memory = plan.describe().memory
     result: dict[str, Any] = {
         "model": str(model),
         "inputs": {name: list(extents) for name, extents in shapes.items()},
@@ -66,12 +85,7 @@ def bench(
             "max": float(times.max()),
         },
         "items_per_second": batch / float(times.mean()) if batch else 0.0,
-        "memory_bytes": {
-            "arena": memory.arena,
-            "constants": memory.constants,
-            "scratch_per_thread": memory.scratch,
-            "process_peak": _peak_memory(),
-        },
+        "memory_bytes": _memory(loaded.plan_for(shapes).describe()),
     }
     if as_json:
         say_json(result)
@@ -114,6 +128,17 @@ def _measure(model: cenote.Model, inputs: Inputs, duration: float) -> list[float
                 progress.update(task, completed=after - start, refresh=True)
             if after - start >= duration:
                 return times
+
+
+def _memory(plan: Any) -> dict[str, int]:
+    """Bytes that the plan takes, and of this process."""
+    memory = plan.memory
+    return {
+        "arena": memory.arena,
+        "constants": memory.constants,
+        "scratch_per_thread": memory.scratch,
+        "process_peak": _peak_memory(),
+    }
 
 
 def _peak_memory() -> int:

@@ -12,7 +12,7 @@ import cenote
 from cenote.cli.bench import filled
 from cenote.cli.console import say, say_json, seconds, size, waiting
 from cenote.cli.inputs import Inputs, read_inputs
-from cenote.cli.options import Input, Json, PrecisionOption, Shape, Threads, TuneOption
+from cenote.cli.options import Feed, Fetch, Input, Json, PrecisionOption, Shape, Threads, TuneOption
 from cenote.cli.preprocess import Preprocess
 from cenote.cli.shapes import Shapes, complete_shapes, parse_shapes, shapes_of
 
@@ -28,6 +28,8 @@ def compile_model(
     threads: Threads = None,
     precision: PrecisionOption = "fast",
     tune: TuneOption = "cached",
+    feed: Feed = None,
+    fetch: Fetch = None,
     as_json: Json = False,
 ) -> None:
     """Write a plan file for this machine: program, packed weights, kernels. Load it as you would load the model.
@@ -41,7 +43,9 @@ def compile_model(
     target = output or model.with_suffix(".cenote")
     start = time.perf_counter()
     with waiting(f"compiling {model.name}"):
-        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune)
+        loaded = cenote.load(
+            model, threads=threads, precision=precision, tune=tune, inputs=feed, outputs=fetch
+        )
         real = read_inputs(loaded, input or (), Preprocess())
         shapes = complete_shapes(loaded, given, shapes_of(real))
         loaded.plan_for(shapes)

@@ -14,7 +14,7 @@ import cenote
 from cenote.cli.bench import filled
 from cenote.cli.console import say, say_json, say_within, size, terminal_width, waiting
 from cenote.cli.inputs import read_inputs
-from cenote.cli.options import Input, Json, PrecisionOption, Shape, Threads, TuneOption
+from cenote.cli.options import Feed, Fetch, Input, Json, PrecisionOption, Shape, Threads, TuneOption
 from cenote.cli.preprocess import Preprocess
 from cenote.cli.shapes import complete_shapes, parse_shapes, shapes_of
 
@@ -35,6 +35,8 @@ def inspect(
             "--check", help="Only list what is not supported, all of it; exit code 1 if there is any."
         ),
     ] = False,
+    feed: Feed = None,
+    fetch: Fetch = None,
     as_json: Json = False,
     threads: Threads = None,
     precision: PrecisionOption = "fast",
@@ -54,7 +56,9 @@ def inspect(
     given = parse_shapes(shape or ())
     anew = _compiled_anew() if graph or as_json else contextlib.nullcontext()
     with waiting(f"loading {model.name}"), anew:
-        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune)
+        loaded = cenote.load(
+            model, threads=threads, precision=precision, tune=tune, inputs=feed, outputs=fetch
+        )
         real = read_inputs(loaded, input or (), Preprocess())
         shapes = complete_shapes(loaded, given, shapes_of(real))
         loaded.plan_for(shapes)

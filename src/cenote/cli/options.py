@@ -52,4 +52,23 @@ Input = Annotated[
         show_default=False,
     ),
 ]
+Feed = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--feed",
+        help="A value inside the model that is to be an input, by its name (scope/node:0); may be given several times. "
+        "Only what lies between them and the outputs is loaded.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+Fetch = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fetch",
+        help="A value that is to be an output, by its name; may be given several times.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]

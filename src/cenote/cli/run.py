@@ -17,7 +17,7 @@ from cenote.cli.answers import answer_data, answer_lines, read_labels, split_lab
 from cenote.cli.console import say, say_json, seconds, waiting
 from cenote.cli.embedded import run_embedded
 from cenote.cli.inputs import Inputs, read_runs
-from cenote.cli.options import DenormalsOption, Json, PrecisionOption, Threads, TuneOption
+from cenote.cli.options import DenormalsOption, Feed, Fetch, Json, PrecisionOption, Threads, TuneOption
 from cenote.cli.preprocess import Preprocess, numbers_flag, read_preprocess, size_flag
 
 PICTURES = "Pictures"
@@ -49,6 +49,8 @@ def run(
     precision: PrecisionOption = "fast",
     denormals: DenormalsOption = None,
     tune: TuneOption = "cached",
+    feed: Feed = None,
+    fetch: Fetch = None,
     as_json: Json = False,
     preprocess: Annotated[
         Path | None,
@@ -103,7 +105,15 @@ def run(
     names = read_labels(labels) if labels else ()
     start = time.perf_counter()
     with waiting(f"loading {model.name}"):
-        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune, denormals=denormals)
+        loaded = cenote.load(
+            model,
+            threads=threads,
+            precision=precision,
+            tune=tune,
+            denormals=denormals,
+            inputs=feed,
+            outputs=fetch,
+        )
     if loaded.inputs and not inputs:
         shown = ", ".join(map(str, loaded.inputs))
         raise typer.BadParameter(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 import typer
 
@@ -12,11 +12,19 @@ import cenote
 from cenote.cli.bench import filled
 from cenote.cli.console import say, say_json, say_within, terminal_width, waiting
 from cenote.cli.inputs import Inputs, read_inputs
-from cenote.cli.options import Input, Json, PrecisionOption, Shape
+from cenote.cli.options import Feed, Fetch, Input, Json, PrecisionOption, Shape
 from cenote.cli.preprocess import Preprocess
 from cenote.cli.shapes import complete_shapes, parse_shapes, shapes_of
 
 Peer = Literal["onnxruntime", "litert", "tensorflow", "keras", "torch", "reference"]
+
+
+class Reading(TypedDict):
+    """What of a file is loaded."""
+
+    signature: str | None
+    inputs: list[str] | None
+    outputs: list[str] | None
 
 
 def verify(
@@ -44,6 +52,8 @@ def verify(
         str | None,
         typer.Option(help="Which function of a model that has several.", show_default=False),
     ] = None,
+    feed: Feed = None,
+    fetch: Fetch = None,
     as_json: Json = False,
 ) -> None:
     """Compare each value of a model's plan, as it runs, with another engine; say where they part and whose fault it is.
@@ -53,15 +63,18 @@ def verify(
     at others. Ends with 1 where something is wrong: a kernel, the import, a plan for many sizes, or more rounding than
     the tolerance.
     """
+    reading: Reading = {"signature": signature, "inputs": feed, "outputs": fetch}
     with waiting(f"verifying {model.name}"):
         found = cenote.verify(
             model,
             against=against,
-            inputs=_inputs(model, signature, shape or (), [*(input or ()), *(inputs or ())]),
+            inputs=_inputs(model, reading, shape or (), [*(input or ()), *(inputs or ())]),
             tolerance=tolerance,
             precision=precision,
             sizes=sizes,
             signature=signature,
+            feed=feed,
+            fetch=fetch,
         )
     if as_json:
         say_json({"file": str(model), **found.as_dict()})
@@ -74,11 +87,11 @@ def verify(
         raise typer.Exit(1)
 
 
-def _inputs(model: Path, signature: str | None, shape: Sequence[str], input: Sequence[str]) -> Inputs | None:
+def _inputs(model: Path, reading: Reading, shape: Sequence[str], input: Sequence[str]) -> Inputs | None:
     """What is said of the inputs, the others random; None where nothing is, and the model need not be loaded for it."""
     given = parse_shapes(shape)
     if not shape and not input:
         return None
-    with cenote.load(model, signature=signature) as loaded:
+    with cenote.load(model, **reading) as loaded:
         real = read_inputs(loaded, input, Preprocess())
         return filled(loaded, complete_shapes(loaded, given, shapes_of(real)), real)

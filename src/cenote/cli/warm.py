@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ import cenote
 from cenote.cli.bench import filled
 from cenote.cli.console import say, say_json, seconds, size, waiting
 from cenote.cli.inputs import read_inputs
-from cenote.cli.options import Input, Json, PrecisionOption, Shape, TuneOption
+from cenote.cli.options import Feed, Fetch, Input, Json, PrecisionOption, Shape, TuneOption
 from cenote.cli.preprocess import Preprocess
 from cenote.cli.shapes import complete_shapes, parse_shapes, shapes_of
 
@@ -23,6 +24,8 @@ def warm(
     input: Input = None,
     precision: PrecisionOption = "fast",
     tune: TuneOption = "cached",
+    feed: Feed = None,
+    fetch: Fetch = None,
     as_json: Json = False,
 ) -> None:
     """Prepare the cache: load each model and run it once, so that later processes compile nothing.
@@ -34,7 +37,8 @@ def warm(
     if not state.folder or state.problem:
         raise cenote.ArgumentError(f"there is no cache to prepare: {state.problem or 'CENOTE_CACHE is off'}")
     given = parse_shapes(shape or ())
-    results = [_warmed(path, given, input or (), precision, tune, as_json) for path in models]
+    ends = {"inputs": feed, "outputs": fetch}
+    results = [_warmed(path, given, input or (), precision, tune, as_json, ends) for path in models]
     unknown = sorted(given.keys() - {name for each in results for name in each["inputs"]})
     if unknown:
         raise typer.BadParameter(f"no model has an input '{unknown[0]}'", param_hint="--shape")
@@ -45,7 +49,9 @@ def warm(
         say(f"{after.folder}: {size(after.nbytes + after.plan_bytes)}")
 
 
-def _warmed(path: Path, given: Any, real: Any, precision: Any, tune: Any, quiet: bool) -> dict[str, Any]:
+def _warmed(
+    path: Path, given: Any, real: Any, precision: Any, tune: Any, quiet: bool, ends: Mapping[str, Any]
+) -> dict[str, Any]:
     compiled = 0
 
     def progress(done: int, total: int) -> None:
@@ -54,7 +60,7 @@ def _warmed(path: Path, given: Any, real: Any, precision: Any, tune: Any, quiet:
 
     start = time.perf_counter()
     with waiting(f"preparing {path.name}"), cenote.watch_compilation(progress):
-        model = cenote.load(path, precision=precision, tune=tune)
+        model = cenote.load(path, precision=precision, tune=tune, **ends)
         inputs = read_inputs(model, real, Preprocess())
         names = [declared.name for declared in model.inputs]
         wanted = {name: extents for name, extents in given.items() if name in names}

@@ -19,7 +19,7 @@ once, at its boundary, with `CenoteError.located`.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, Self
 
@@ -98,6 +98,19 @@ def shown(value: object) -> str:
 
 
 _LONGEST = 120  # characters
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """The end of an error's text about a name that is not known: those that may have been meant, if any."""
+    import difflib
+
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names[:_LOOKED_THROUGH], 3, 0.5)
+    close += [each for each in names if name and name.lower() in each.lower() and each not in close][:3]
+    return f"; close to it: {', '.join(close)}" if close else ""
+
+
+_LOOKED_THROUGH = 10_000  # names: some 10 us each
 
 FAULTS = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError)
 """What an operator raises when a model asks for what it does not expect."""

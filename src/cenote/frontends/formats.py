@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from cenote.core.errors import ArgumentError, CenoteError, MissingFileError, ModelError, UnsupportedError
 from cenote.core.files import reading
-from cenote.frontends.imported import ImportedModel
+from cenote.frontends.imported import Ends, ImportedModel
 from cenote.frontends.wire import BytesSource, FileSource, IrregularError, Source, Span, fields_of
 
 Format = Literal["onnx", "graphdef", "savedmodel", "metagraph", "tflite", "keras", "layers", "bat"]
@@ -17,12 +17,19 @@ Format = Literal["onnx", "graphdef", "savedmodel", "metagraph", "tflite", "keras
 _ONNX_GRAPH, _META_GRAPHS, _SAVER = 7, 2, 3
 _LAYERS = re.compile(rb'\s*\{\s*"format"\s*:\s*"cenote-layers"')
 _LOOKED_AT = 64  # fields of a file
+_ALL = Ends()
 
 
 def import_model(
-    source: Any, form: Format | None = None, signature: str | None = None, problems: list[str] | None = None
+    source: Any,
+    form: Format | None = None,
+    signature: str | None = None,
+    problems: list[str] | None = None,
+    ends: Ends = _ALL,
 ) -> ImportedModel:
-    """Read a model; `form` forces a format, `signature` chooses among the functions of those that have several.
+    """Read a model; `form` forces a format, `signature` chooses among the functions of those that have several. `ends`
+    are inputs and outputs by name: graphs of TensorFlow are read between them, others whole, and cut by
+    `cenote.cutting`.
     `problems` collects what is not supported, if given, instead of an error where that is possible; with any, the graph
     is not whole.
 
@@ -32,7 +39,7 @@ def import_model(
     if form is not None and form not in get_args(Format):
         raise ArgumentError(f"format: '{form}' is none of {', '.join(get_args(Format))}")
     if isinstance(source, str | os.PathLike):
-        return _from_path(Path(source), form, signature, problems)
+        return _from_path(Path(source), form, signature, problems, ends)
     if not isinstance(source, bytes | bytearray | memoryview) and form in (None, "onnx"):
         return _onnx(source, signature, problems)  # an open file or a message
     content = BytesSource(bytes(source if not hasattr(source, "read") else source.read()))
@@ -40,7 +47,7 @@ def import_model(
     if form == "onnx":
         return _onnx(source, signature, problems)
     try:
-        return _from_source(content, form, signature, problems)
+        return _from_source(content, form, signature, problems, ends)
     except CenoteError as error:
         raise error.located("model given as bytes") from error
 
@@ -60,7 +67,7 @@ def unsupported(source: Any) -> list[str]:
 
 
 def _from_path(
-    path: Path, form: Format | None, signature: str | None, problems: list[str] | None
+    path: Path, form: Format | None, signature: str | None, problems: list[str] | None, ends: Ends
 ) -> ImportedModel:
     if path.is_dir() and form in (None, "bat"):
         from cenote.frontends.parameters.bat import load_pairs
@@ -80,7 +87,7 @@ def _from_path(
             source = FileSource(file)
             form = form or ("savedmodel" if path.name == "saved_model.pb" else format_of(source))
             if form != "onnx":
-                return _from_open(path, source, form, signature, problems)
+                return _from_open(path, source, form, signature, problems, ends)
         except OSError as error:
             raise ModelError(f"{path}: the file cannot be read ({error})") from error
         except CenoteError as error:
@@ -89,23 +96,23 @@ def _from_path(
 
 
 def _from_open(
-    path: Path, source: Source, form: Format, signature: str | None, problems: list[str] | None
+    path: Path, source: Source, form: Format, signature: str | None, problems: list[str] | None, ends: Ends
 ) -> ImportedModel:
     if form == "layers":
         from cenote.frontends.parameters.reader import load_layers
 
         return load_layers(path)
     if form not in ("savedmodel", "metagraph"):
-        return _from_source(source, form, signature, problems)
+        return _from_source(source, form, signature, problems, ends)
     from cenote.frontends.tensorflow.reader import load_meta_graph, load_saved_model
 
     if form == "savedmodel":
-        return load_saved_model(path, signature, problems)
-    return load_meta_graph(path, problems)
+        return load_saved_model(path, signature, problems, ends)
+    return load_meta_graph(path, problems, ends)
 
 
 def _from_source(
-    source: Source, form: Format, signature: str | None, problems: list[str] | None
+    source: Source, form: Format, signature: str | None, problems: list[str] | None, ends: Ends
 ) -> ImportedModel:
     if form == "tflite":
         from cenote.frontends.tflite.reader import load_tflite
@@ -120,7 +127,7 @@ def _from_source(
     if form == "graphdef":
         from cenote.frontends.tensorflow.reader import load_graph_def
 
-        return load_graph_def(source, text=is_graph_text(source.read(0, 64)), problems=problems)
+        return load_graph_def(source, is_graph_text(source.read(0, 64)), problems, ends)
     raise ArgumentError(f"a model in the format {form} is given by its path: it has other files beside it")
 
 

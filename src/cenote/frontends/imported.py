@@ -10,13 +10,24 @@ from cenote.graph.graph import Graph
 
 
 @dataclass(frozen=True)
+class Ends:
+    """Values by name that are to be a model's inputs and outputs; None for those that its file says."""
+
+    inputs: tuple[str, ...] | None = None
+    outputs: tuple[str, ...] | None = None
+
+    def __bool__(self) -> bool:
+        return (self.inputs, self.outputs) != (None, None)
+
+
+@dataclass(frozen=True)
 class ImportedModel:
     """A model as its file has it.
 
     `outputs` are the outputs whose type is declared or follows from the inputs', by name; `metadata` the file's own
     key-value pairs; `about` what it says about itself: "producer_name" (the program that wrote it), "producer_version",
     "graph_name", "domain", "description", "graph_description", "version", as far as it does; `external` the files
-    beside the model that hold weights.
+    beside the model that hold weights; `between` says that the front end has read what lies between `Ends` only.
     """
 
     graph: Graph
@@ -24,3 +35,4 @@ class ImportedModel:
     metadata: Mapping[str, str] = field(default_factory=dict)
     about: Mapping[str, str] = field(default_factory=dict)
     external: tuple[str, ...] = ()
+    between: bool = False

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from cenote import cutting
 from cenote.codegen import jit
 from cenote.compiler.compile import assemble
 from cenote.compiler.schedule import schedule
 from cenote.core.errors import ArgumentError, InputError, refusals, shown
 from cenote.core.types import Array, Declared, TensorType, is_float
-from cenote.frontends.formats import Format, format_of_file, import_model
+from cenote.frontends.formats import Format, format_of_file
 from cenote.graph.graph import Graph
-from cenote.loading import load, main_file
+from cenote.loading import load, main_file, value_names
 from cenote.passes.specialize import run_in_stages
 from cenote.runtime.inputs import fitting, foreign
 from cenote.runtime.threads import resolve_threads
@@ -46,15 +47,18 @@ def verify(
     sizes: int = 2,
     format: Format | None = None,
     signature: str | None = None,
+    feed: Sequence[str] | None = None,
+    fetch: Sequence[str] | None = None,
 ) -> Verification:
     """Compare a model's plan, with all that was fused in it, value by value with another engine and with references.
 
-    `source`, `format`, `signature` and `precision` as for `cenote.load`; a path or bytes. `against`: "onnxruntime",
-    "litert", "tensorflow", "keras", "torch" (the network beside the model, MODEL.pt2 or MODEL.pt: outputs only) or
-    "reference" (the operators' own float64 references); by default the engine of the model's format if it is installed,
-    else the references. `inputs` by name; those that are not given are standard normal numbers, seeded, and zeros for
-    integers (a first axis without a size counts as 1). `tolerance` is what a value may inherit, relative to the largest
-    element of the peer's; of models of quantised integers only wrong kernels and imports are told.
+    `source`, `format`, `signature` and `precision` as for `cenote.load`, whose `inputs` and `outputs` are `feed` and
+    `fetch` here; a path or bytes. `against`: "onnxruntime", "litert", "tensorflow", "keras", "torch" (the network
+    beside the model, MODEL.pt2 or MODEL.pt: outputs only) or "reference" (the operators' own float64 references); by
+    default the engine of the model's format if it is installed, else the references. `inputs` by name; those that are
+    not given are standard normal numbers, seeded, and zeros for integers (a first axis without a size counts as 1).
+    `tolerance` is what a value may inherit, relative to the largest element of the peer's; of models of quantised
+    integers only wrong kernels and imports are told.
 
     Sizes of symbolic dimensions are those of the inputs: a plan for these alone is run step by step on one thread,
     which gives the bits of any number of threads. A model whose sizes are open, or follow from content, has plans that
@@ -66,36 +70,40 @@ def verify(
     exist, a tolerance below 0, or `sizes` that is no whole number from 0 on; UnsupportedError for an engine that is not
     installed or cannot run the model.
     """
+    _check_arguments(tolerance, sizes)
+    with refusals("verifying a model"), Spill() as spill:
+        source = main_file(source)
+        ways: dict[str, Any] = {"format": format, "signature": signature}
+        ways |= {"inputs": value_names("feed", feed), "outputs": value_names("fetch", fetch)}
+        imported = spill.model(cutting.read(source, **ways))
+        subject = Subject(source, imported, format or format_of_file(source), signature)
+        name = chosen(against, subject.form)
+
+        def check(given: Feed) -> Checked:
+            made = _Check(subject, name, given, tolerance, Options(resolve_threads(None), precision), spill)
+            outputs = run_in_stages(imported.graph, given, made.stage)
+            return Checked(outputs, made.first, tuple(made.rows), made.stages)
+
+        given = completed(imported.graph, inputs or {})
+        checked = check(given)
+        if checked.first is not None or not (is_open(imported.graph) or checked.stages > 1):
+            return Verification(name, tolerance, checked.first, checked.rows)
+        feeds, refused = other_feeds(imported.graph, given, sizes)
+        theirs = outputs_of_the_peer(name, subject, [given, *feeds], spill)
+        spill.settle()
+        with load(source, **ways, precision=precision) as model:
+            beside = Sizes(model, imported.graph, tolerance, check)
+            beside.run(given, theirs[0], checked)
+            for other, made in zip(feeds, theirs[1:], strict=True):
+                beside.run(other, made)
+        return Verification(name, tolerance, beside.first, checked.rows, (*beside.runs, *refused))
+
+
+def _check_arguments(tolerance: float, sizes: object) -> None:
     if not tolerance >= 0:
         raise ArgumentError(f"tolerance: {tolerance} is below 0 or no number")
     if isinstance(sizes, bool) or not isinstance(sizes, int) or sizes < 0:
         raise ArgumentError(f"sizes: {shown(sizes)} is not a whole number from 0 on")
-    with refusals("verifying a model"), Spill() as spill:
-        options = Options(resolve_threads(None), precision)
-        source = main_file(source)
-        imported = spill.model(import_model(source, format, signature))
-        form = format or format_of_file(source)
-        name = chosen(against, form)
-        subject = Subject(source, imported, form, signature)
-
-        def check(feed: Feed) -> Checked:
-            made = _Check(subject, name, feed, tolerance, options, spill)
-            outputs = run_in_stages(imported.graph, feed, made.stage)
-            return Checked(outputs, made.first, tuple(made.rows), made.stages)
-
-        feed = completed(imported.graph, inputs or {})
-        checked = check(feed)
-        if checked.first is not None or not (is_open(imported.graph) or checked.stages > 1):
-            return Verification(name, tolerance, checked.first, checked.rows)
-        feeds, refused = other_feeds(imported.graph, feed, sizes)
-        theirs = outputs_of_the_peer(name, subject, [feed, *feeds], spill)
-        spill.settle()
-        with load(source, precision=precision, format=format, signature=signature) as model:
-            beside = Sizes(model, imported.graph, tolerance, check)
-            beside.run(feed, theirs[0], checked)
-            for other, outputs in zip(feeds, theirs[1:], strict=True):
-                beside.run(other, outputs)
-        return Verification(name, tolerance, beside.first, checked.rows, (*beside.runs, *refused))
 
 
 def completed(graph: Graph, given: Mapping[str, ArrayLike]) -> dict[str, Array]:

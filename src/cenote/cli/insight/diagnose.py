@@ -13,9 +13,29 @@ import cenote
 from cenote.cli.bench import filled
 from cenote.cli.console import err, say, say_json, waiting
 from cenote.cli.inputs import read_inputs
-from cenote.cli.options import DenormalsOption, Input, Json, PrecisionOption, Shape, Threads, TuneOption
+from cenote.cli.options import (
+    DenormalsOption,
+    Feed,
+    Fetch,
+    Input,
+    Json,
+    PrecisionOption,
+    Shape,
+    Threads,
+    TuneOption,
+)
 from cenote.cli.preprocess import Preprocess
 from cenote.cli.shapes import complete_shapes, parse_shapes, shapes_of
+
+Tolerance = Annotated[
+    float,
+    typer.Option(
+        "--tolerance",
+        min=0.0,
+        help="With --apply: how far outputs may differ, relative to their largest value. 0: nothing is tried that "
+        "changes them by more than rounding.",
+    ),
+]
 
 
 def diagnose(
@@ -32,15 +52,7 @@ def diagnose(
     apply: Annotated[
         bool, typer.Option("--apply", help="Try what the findings advise; keep what helps beyond doubt.")
     ] = False,
-    tolerance: Annotated[
-        float,
-        typer.Option(
-            "--tolerance",
-            min=0.0,
-            help="With --apply: how far outputs may differ, relative to their largest value. 0: nothing is tried that "
-            "changes them by more than rounding.",
-        ),
-    ] = 0.0,
+    tolerance: Tolerance = 0.0,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -51,6 +63,8 @@ def diagnose(
         Path | None,
         typer.Option("--html", help="Write the findings and the profile as a page.", show_default=False),
     ] = None,
+    feed: Feed = None,
+    fetch: Fetch = None,
     as_json: Json = False,
 ) -> None:
     """Say why a model takes as long as it does, what could be done, and how much that would gain."""
@@ -58,7 +72,15 @@ def diagnose(
         raise typer.BadParameter("a plan is written of what --apply found", param_hint="--output")
     given = parse_shapes(shape or ())
     with waiting(f"loading {model.name}"):
-        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune, denormals=denormals)
+        loaded = cenote.load(
+            model,
+            threads=threads,
+            precision=precision,
+            tune=tune,
+            denormals=denormals,
+            inputs=feed,
+            outputs=fetch,
+        )
         real = read_inputs(loaded, input or (), Preprocess())
         shapes = complete_shapes(loaded, given, shapes_of(real))
         loaded.plan_for(shapes)

@@ -12,7 +12,17 @@ import cenote
 from cenote.cli.bench import filled
 from cenote.cli.console import err, say, say_json, waiting
 from cenote.cli.inputs import read_inputs
-from cenote.cli.options import DenormalsOption, Input, Json, PrecisionOption, Shape, Threads, TuneOption
+from cenote.cli.options import (
+    DenormalsOption,
+    Feed,
+    Fetch,
+    Input,
+    Json,
+    PrecisionOption,
+    Shape,
+    Threads,
+    TuneOption,
+)
 from cenote.cli.preprocess import Preprocess
 from cenote.cli.shapes import complete_shapes, parse_shapes, shapes_of
 
@@ -40,12 +50,22 @@ def profile(
             show_default=False,
         ),
     ] = None,
+    feed: Feed = None,
+    fetch: Fetch = None,
     as_json: Json = False,
 ) -> None:
     """Show where the time of a call goes: every step in place and on each thread, beside what the machine can do."""
     given = parse_shapes(shape or ())
     with waiting(f"loading {model.name}"):
-        loaded = cenote.load(model, threads=threads, precision=precision, tune=tune, denormals=denormals)
+        loaded = cenote.load(
+            model,
+            threads=threads,
+            precision=precision,
+            tune=tune,
+            denormals=denormals,
+            inputs=feed,
+            outputs=fetch,
+        )
         real = read_inputs(loaded, input or (), Preprocess())
         shapes = complete_shapes(loaded, given, shapes_of(real))
         loaded.plan_for(shapes)

@@ -7,7 +7,7 @@ trace. `OPERATORS` (beside this) says what each operation becomes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ from cenote.core.errors import CenoteError, ModelError, UnsupportedError
 from cenote.core.types import Array, Dimension
 from cenote.frontends.builder import GraphBuilder, decoded
 from cenote.frontends.channels_last import ChannelsLast
+from cenote.frontends.tensorflow.branches import Branches, Sides, around
 from cenote.frontends.tensorflow.messages import Contents
+from cenote.frontends.tensorflow.scope import Scope
 from cenote.frontends.tensorflow.tensors import array_of, dtype_of, shape_of
 
 DEEPEST_CALL = 64
@@ -63,22 +65,13 @@ _HANDS_ON = frozenset(
      "If", "StatelessIf", "While", "StatelessWhile"]
 )  # fmt: skip
 
-# Names of outputs, of operations that have several: bodies of functions refer to them by these.
-_OUTPUTS = {
-    "FusedBatchNorm": ("y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2"),
-    "Switch": ("output_false", "output_true"),
-    "Merge": ("output", "value_index"),
-    "TopKV2": ("values", "indices"),
-    "Unique": ("y", "idx"),
-    "NonMaxSuppressionV4": ("selected_indices", "valid_outputs"),
-    "NonMaxSuppressionV5": ("selected_indices", "selected_scores", "valid_outputs"),
-}
+_MERGES = ("Merge", "RefMerge")
+
 _WAITING = (
     "Conv2D", "DepthwiseConv2dNative", "ExpandDims", "Squeeze", "BiasAdd", "Add", "AddV2", "Mul",
     "Identity", "Relu", "Relu6", "Elu", "Selu",
     "Tanh", "Sigmoid", "LeakyRelu", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3",
 )  # fmt: skip
-_OUTPUTS |= dict.fromkeys(("FusedBatchNormV2", "FusedBatchNormV3"), _OUTPUTS["FusedBatchNorm"])
 
 
 @dataclass
@@ -90,11 +83,13 @@ class Site:
     inputs: list[Value]
     attributes: Mapping[str, Any]
     importer: Importer
-    scope: Scope
+    scope: Scope[Value]
     node: str = ""  # its name in the scope
     windowed: Mapping[str, Any] | None = (
         None  # of a convolution: padding and dilations other than the attributes'
     )
+    sides: Sides = ()  # undecided branches that it lies in,
+    ways: Sequence[Sides] = ()  # and those that each input lies in
 
     @property
     def builder(self) -> GraphBuilder:
@@ -216,28 +211,6 @@ class Site:
         return tuple(number for axis, number in enumerate(every) if axis not in (0, channel))
 
 
-@dataclass
-class Scope:
-    """The nodes of a graph or of the body of a function, and the values that they have made."""
-
-    nodes: Mapping[str, Any]
-    prefix: str = ""
-    arguments: Mapping[str, Value] = field(default_factory=dict)
-    made: dict[str, tuple[Value, ...]] = field(default_factory=dict)
-    depth: int = 0
-
-    def place(self, reference: str) -> tuple[str, int]:
-        """Node and output that an input refers to: "node", "node:1", or "node:name:1" in a function."""
-        name, *rest = reference.split(":")
-        try:
-            if len(rest) < 2:
-                return name, int(rest[0]) if rest else 0
-            known = _OUTPUTS.get(self.nodes[name].op if name in self.nodes else "", ())
-            return name, known.index(rest[0]) + int(rest[1]) if rest[0] in known else int(rest[1])
-        except ValueError as error:
-            raise ModelError(f"'{reference}' names no output") from error
-
-
 class Importer:
     """Imports nodes into a graph in the making; `operators` says what each operation becomes."""
 
@@ -252,22 +225,24 @@ class Importer:
         self.contents, self.functions, self.variable = contents, functions, variable
         self.input_names: Mapping[str, str] = {}  # what inputs are called outside, by their node
         self.variables: dict[str, str] = {}  # constants that variables have become
-        self.has_dropout = False  # it was left out
         self.problems: list[str] | None = None  # where they are collected instead of raised
+        self.branches = Branches(self.builder)
         self._count = 0
 
-    def value(self, scope: Scope, reference: str) -> Value:
+    def value(self, scope: Scope[Value], reference: str) -> Value:
         """What a reference to an output stands for, after importing all that it needs."""
         name, index = scope.place(reference)
         if name in scope.arguments:
             return scope.arguments[name]
+        if (name, index) in scope.fed:
+            return scope.fed[name, index]
         self._visit(scope, name)
         made = scope.made[name]
         if not 0 <= index < len(made):
             raise ModelError(f"'{reference}' names output {index} of a node that has {len(made)}")
         return made[index]
 
-    def _visit(self, scope: Scope, wanted: str) -> None:
+    def _visit(self, scope: Scope[Value], wanted: str) -> None:
         """Import a node and what it needs, deepest first, without recursion: networks are thousands of nodes deep."""
         path: dict[str, list[str]] = {}
         stack = [wanted]
@@ -289,39 +264,47 @@ class Importer:
             scope.made[name] = self._imported(scope, name)
             stack.pop()
 
-    def _sources(self, scope: Scope, name: str) -> list[str]:
+    def _sources(self, scope: Scope[Value], name: str) -> list[str]:
         if name not in scope.nodes:
             raise ModelError(f"no node is named '{name}'")
-        if scope.nodes[name].op in ("IteratorGetNext", "Placeholder"):
-            return []  # an input, wherever its content would come from
-        return [scope.place(each)[0] for each in scope.nodes[name].input if not each.startswith("^")]
+        places = map(scope.place, scope.sources(name))
+        return [source for source, index in places if (source, index) not in scope.fed]
 
-    def _imported(self, scope: Scope, name: str) -> tuple[Value, ...]:
-        node = scope.nodes[name]
+    def _imported(self, scope: Scope[Value], name: str) -> tuple[Value, ...]:
+        node, sources = scope.nodes[name], scope.sources(name)
         self._count += 1
         if self._count > MOST_NODES:
             raise UnsupportedError(f"inlining the model's functions makes more than {MOST_NODES} nodes")
-        sources = () if node.op in ("IteratorGetNext", "Placeholder") else node.input
-        inputs = [self.value(scope, each) for each in sources if not each.startswith("^")]
-        if node.op != "Merge" and any(isinstance(value, Dead) for value in inputs):
+        inputs = [self.value(scope, each) for each in sources]
+        if node.op not in _MERGES and any(isinstance(value, Dead) for value in inputs):
             return (DEAD,) * 64  # whatever it would have made
-        label = self.builder.label
-        self.builder.label = scope.prefix + name
+        ways = [scope.sides_of(each) for each in sources]
+        sides = around(scope.around, *ways)
+        site = Site(scope.prefix + name, node.op, inputs, node.attr, self, scope, name, None, sides, ways)
+        label, since = self.builder.label, len(self.builder.nodes)
+        self.builder.label = site.name
         try:
-            return self.decoded(Site(scope.prefix + name, node.op, inputs, node.attr, self, scope, name))
+            return self.decoded(site)
         except CenoteError as error:
-            located = error.located(f"node '{scope.prefix}{name}' ({node.op})")
-            if self.problems is None or not isinstance(error, UnsupportedError):
+            located = error.located(f"node '{site.name}' ({node.op})")
+            if not isinstance(error, UnsupportedError):
+                raise located from error
+            if sides and node.op not in _MERGES:
+                return (
+                    self.branches.refused(error.located(f"node '{site.name}' ({node.op})"), site.name),
+                ) * 64
+            if self.problems is None:
                 raise located from error
             self.problems.append(str(located))
             return (DEAD,) * 64
         finally:
             self.builder.label = label
+            self.branches.note(since, site.sides)
+            scope.sides[name, -1] = site.sides
 
     def decoded(self, site: Site) -> tuple[Value, ...]:
         op = site.op
         if op not in _HANDS_ON and any(isinstance(value, Noise) for value in site.inputs):
-            self.has_dropout = True
             op = MET_NOISE
         decode = self.operators.get(op)
         if decode is None:
@@ -340,8 +323,8 @@ class Importer:
             return (made,)
         return tuple(made)
 
-    def call(self, site: Site, name: str, inputs: Sequence[Value]) -> tuple[Value, ...]:
-        """The outputs of a function of the library, its body put in the place of the call."""
+    def call(self, site: Site, name: str, inputs: Sequence[Value], branch: Sides = ()) -> tuple[Value, ...]:
+        """The outputs of a function of the library, its body put in the place of the call; which may be a branch."""
         function = self.functions.get(name)
         if function is None:
             raise ModelError(f"function '{name}' is not in the model's library")
@@ -352,11 +335,12 @@ class Importer:
         formal = [argument.name for argument in function.signature.input_arg]
         if len(formal) != len(inputs):
             raise ModelError(f"function '{name}' takes {len(formal)} inputs, not {len(inputs)}")
-        scope = Scope(
+        scope = Scope[Value](
             {node.name: node for node in function.node_def},
             f"{site.name}/",
             dict(zip(formal, inputs, strict=True)),
             depth=site.scope.depth + 1,
+            around=around(site.sides, branch),
         )
         return tuple(self.value(scope, function.ret[output.name]) for output in function.signature.output_arg)
 

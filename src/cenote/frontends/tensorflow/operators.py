@@ -12,9 +12,11 @@ import numpy as np
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends import pieces
 from cenote.frontends.tensorflow.dropout import DROPOUT
-from cenote.frontends.tensorflow.nodes import DEAD, Dead, Decode, Site, Value, Variable
+from cenote.frontends.tensorflow.nodes import Decode, Site, Value, Variable
+from cenote.frontends.tensorflow.operators_branches import BRANCHES
 from cenote.frontends.tensorflow.operators_pictures import PICTURES
 from cenote.frontends.tensorflow.operators_shape import SHAPES
+from cenote.frontends.tensorflow.tensors import STRING
 from cenote.ops.movement.reshape import AxesFrom
 
 # Placeholders of these names say whether the network is being trained. It is not.
@@ -41,6 +43,11 @@ def _first(site: Site) -> Value:
 
 
 def _placeholder(site: Site) -> str:
+    if "dtype" in site.attributes and site.attributes["dtype"].type == STRING:
+        raise UnsupportedError(
+            "strings are not supported as inputs; name the tensors behind it that you would feed: inputs=[…], as "
+            "'DecodeJpeg:0'"
+        )
     dtype, shape = site.dtype("dtype"), site.shape("shape")
     if dtype == np.bool_ and site.name.split("/")[-1].split(":")[0] in _TRAINING:
         return site.builder.constant(np.array(False), site.name)
@@ -82,34 +89,6 @@ def _passed(site: Site) -> Value:
 
 def _call(site: Site) -> Sequence[Value]:
     return site.importer.call(site, site.attributes["f"].func.name, site.inputs)
-
-
-def _switch(site: Site) -> tuple[Value, Value]:
-    decided = site.known(1)
-    if decided is None or decided.size != 1:
-        raise UnsupportedError(
-            "its condition is computed when the model runs; only decided branches are supported"
-        )
-    return (DEAD, site.inputs[0]) if bool(decided.reshape(())) else (site.inputs[0], DEAD)
-
-
-def _merge(site: Site) -> tuple[Value, Value]:
-    alive = [index for index, value in enumerate(site.inputs) if not isinstance(value, Dead)]
-    if len(alive) != 1:
-        return (DEAD, DEAD) if not alive else (site.inputs[alive[0]], DEAD)
-    return site.inputs[alive[0]], site.builder.constant(np.int32(alive[0]))
-
-
-def _if(site: Site) -> Sequence[Value]:
-    decided = site.known(0)
-    if decided is None:
-        raise UnsupportedError(
-            "its condition is computed when the model runs; only decided branches are supported"
-        )
-    if decided.size != 1:
-        raise ModelError(f"its condition has shape {list(decided.shape)}, not one number")
-    branch = "then_branch" if bool(decided.reshape(())) else "else_branch"
-    return site.importer.call(site, site.attributes[branch].func.name, site.inputs[1:])
 
 
 def _while(site: Site) -> Sequence[Value]:
@@ -284,9 +263,7 @@ OPERATORS: Mapping[str, Decode] = {
     ),
     "IdentityN": lambda site: list(site.inputs),
     **_each("PartitionedCall StatefulPartitionedCall", lambda name: _call),
-    **_each("Switch RefSwitch", lambda name: _switch),
-    **_each("Merge RefMerge", lambda name: _merge),
-    **_each("If StatelessIf", lambda name: _if),
+    **BRANCHES,
     **_each("While StatelessWhile", lambda name: _while),
     **_each(
         "Relu Elu Selu Sigmoid Tanh Softplus Softsign Erf Exp Log Sqrt Neg Abs Sign Floor Ceil Round Sin Cos Tan Sinh "

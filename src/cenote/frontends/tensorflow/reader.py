@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cenote.core.errors import ArgumentError, ModelError, UnsupportedError
 from cenote.core.files import reading
-from cenote.core.types import Array, Declared
-from cenote.frontends.imported import ImportedModel
+from cenote.core.types import Array
+from cenote.frontends.imported import Ends, ImportedModel
 from cenote.frontends.tensorflow.checkpoint import Checkpoint
+from cenote.frontends.tensorflow.feeds import tensor_named, type_of
 from cenote.frontends.tensorflow.messages import Contents, parse, parse_text
-from cenote.frontends.tensorflow.nodes import Dead, Importer, Scope, Variable
+from cenote.frontends.tensorflow.nodes import Dead, Importer, Value, Variable
 from cenote.frontends.tensorflow.operators import OPERATORS
+from cenote.frontends.tensorflow.scope import Scope, is_pivot
 from cenote.frontends.wire import FileSource, Source
 from cenote.graph.graph import Graph
 
 SAVED_MODEL = "saved_model.pb"
+_ALL = Ends()
 _SERVING = "serving_default"
 # Sinks of a graph that are no answers of a network.
 _NO_ANSWERS = frozenset(
@@ -57,20 +60,23 @@ _NO_ANSWERS = frozenset(
 _OTHER_SCOPES = ("save/", "gradients/", "Adam", "init")
 
 
-def load_graph_def(source: Source, text: bool = False, problems: list[str] | None = None) -> ImportedModel:
-    """A frozen graph: its placeholders are the inputs, the nodes that nothing reads the outputs."""
+def load_graph_def(
+    source: Source, text: bool = False, problems: list[str] | None = None, ends: Ends = _ALL
+) -> ImportedModel:
+    """A frozen graph: the placeholders that its outputs need are the inputs, the nodes that nothing reads the outputs,
+    but for those that `ends` names."""
     if text:
         graph, contents = parse_text(source.read(0, source.size), "GraphDef"), Contents(source)
     else:
         graph, contents = parse(source, "GraphDef")
-    outputs = {name: name for name in answers_of(graph.node)}
-    return _imported(graph, contents, outputs, {}, None, (), problems)
+    return _imported(graph, contents, {}, {}, None, (), problems, ends)
 
 
 def load_saved_model(
-    path: Path, signature: str | None = None, problems: list[str] | None = None
+    path: Path, signature: str | None = None, problems: list[str] | None = None, ends: Ends = _ALL
 ) -> ImportedModel:
-    """A SavedModel folder. `signature`: which of its functions; by default "serving_default", or the only one.
+    """A SavedModel folder. `signature`: which of its functions; by default "serving_default", or the only one. `ends`
+    may name the signature's inputs and outputs, or tensors.
 
     Raises ArgumentError when there is no such signature.
     """
@@ -82,16 +88,17 @@ def load_saved_model(
         checkpoint = Checkpoint(prefix) if prefix.with_name("variables.index").exists() else None
         inputs = {info.name: key for key, info in chosen.inputs.items()}
         outputs = {key: info.name for key, info in sorted(chosen.outputs.items())}
-        return _imported(meta.graph_def, contents, outputs, inputs, checkpoint, (path.parent,), problems)
+        return _imported(
+            meta.graph_def, contents, outputs, inputs, checkpoint, (path.parent,), problems, ends
+        )
 
 
-def load_meta_graph(path: Path, problems: list[str] | None = None) -> ImportedModel:
+def load_meta_graph(path: Path, problems: list[str] | None = None, ends: Ends = _ALL) -> ImportedModel:
     """A MetaGraphDef (`name.meta`) with the checkpoint of the same name beside it."""
     with reading(path) as file:
         meta, contents = parse(FileSource(file), "MetaGraphDef")
         checkpoint = Checkpoint(path.with_suffix(""))
-        outputs = {name: name for name in answers_of(meta.graph_def.node)}
-        return _imported(meta.graph_def, contents, outputs, {}, checkpoint, (path.parent,), problems)
+        return _imported(meta.graph_def, contents, {}, {}, checkpoint, (path.parent,), problems, ends)
 
 
 def _meta_graph(model: Any) -> Any:
@@ -119,11 +126,6 @@ def answers_of(nodes: Sequence[Any]) -> list[str]:
     read = {each.split(":")[0] for node in nodes for each in node.input if not each.startswith("^")}
     awaited = {each[1:] for node in nodes for each in node.input if each.startswith("^")}
 
-    def is_pivot(node: Any) -> bool:
-        """Does it only say that a branch is taken?"""
-        source = named.get(node.input[0].split(":")[0]) if node.op == "Identity" and node.input else None
-        return source is not None and source.op in ("Switch", "RefSwitch")
-
     unread = [
         node.name
         for node in nodes
@@ -131,7 +133,7 @@ def answers_of(nodes: Sequence[Any]) -> list[str]:
         and node.op not in _NO_ANSWERS
         and not node.op.endswith(("Dataset", "DatasetV2", "Iterator", "IteratorV2"))
         and not node.name.startswith(_OTHER_SCOPES)
-        and not is_pivot(node)
+        and not is_pivot(named, node.name)
     ]
     found = [name for name in unread if name not in awaited] or unread
     if not found:
@@ -149,45 +151,78 @@ def _imported(
     checkpoint: Checkpoint | None,
     folders: Sequence[Path],
     problems: list[str] | None,
+    ends: Ends,
 ) -> ImportedModel:
     functions = {function.signature.name: function for function in graph.library.function}
     nodes = _by_name(graph.node)
     importer = Importer(OPERATORS, contents, functions, _values(graph.node, functions, contents, checkpoint))
     importer.problems = problems
     importer.input_names = {name.split(":")[0]: key for name, key in inputs.items()}
-    scope = Scope(nodes)
-    for node in graph.node:  # in the file's order, which is that of the caller's arguments
-        if node.name in importer.input_names or (not inputs and node.op == "Placeholder"):
-            importer.value(scope, node.name)
+    scope = Scope[Value](nodes)
+    keys = {key: name for name, key in inputs.items()}
+    for name in ends.inputs or ():
+        node, index = tensor_named(keys.get(name, name), nodes, "inputs")
+        scope.fed[node, index] = importer.builder.input(name, *type_of(nodes[node], index, name))
     made: dict[str, str] = {}
-    for name, reference in outputs.items():
-        value = importer.value(scope, reference)
-        if isinstance(value, Dead):
-            raise UnsupportedError(f"output '{name}' comes out of a branch that is not taken")
-        if isinstance(value, Variable):
-            value = importer.read(value)
-        if not isinstance(value, str):
-            raise UnsupportedError(
-                f"output '{name}' is no tensor that is ready: what SpaceToBatchND makes is supported only around a "
-                "convolution, random numbers only in dropout"
-            )
-        made[name] = value
-    declared: dict[str, Declared] = {}
+    for name, reference in _wanted(ends, outputs, graph.node).items():
+        node, index = tensor_named(reference, nodes, "outputs")
+        made[name] = _tensor(importer, scope, f"{node}:{index}", name)
+    for node in graph.node if ends.inputs is None else ():  # what a signature promises, read or not
+        if node.name in importer.input_names:
+            importer.value(scope, node.name)
+    importer.branches.structured()
+    order = {key: place for place, key in enumerate(ends.inputs or _order_of(graph.node, importer))}
+    importer.builder.inputs.sort(key=lambda declared: order.get(declared.name, len(order)))
     external = () if checkpoint is None else tuple(map(str, _files(checkpoint, folders)))
-    built = importer.builder.graph(made, "graph")
-    if importer.has_dropout:  # nothing needs its rate
-        built = _without_unread(built)
-    return ImportedModel(built, declared, {}, {"producer_name": "TensorFlow"}, external)
+    built = _without_unread(
+        importer.builder.graph(made, "graph"), {*keys} if ends.inputs is None else {*ends.inputs}
+    )
+    if ends.inputs is not None and (more := [each for each in built.inputs if each.name not in ends.inputs]):
+        raise ArgumentError(
+            f"inputs: the outputs need {', '.join(map(str, more))} as well; name it, or other outputs"
+        )
+    return ImportedModel(built, {}, {}, {"producer_name": "TensorFlow"}, external, between=True)
 
 
-def _without_unread(graph: Graph) -> Graph:
-    """The graph without inputs and nodes that no output needs."""
+def _wanted(ends: Ends, offered: Mapping[str, str], nodes: Sequence[Any]) -> Mapping[str, str]:
+    """The outputs: by the name that each will have, the tensor that it is."""
+    if ends.outputs is not None:
+        return {name: offered.get(name, name) for name in ends.outputs}
+    return offered or {name: name for name in answers_of(nodes)}
+
+
+def _tensor(importer: Importer, scope: Scope[Value], reference: str, name: str) -> str:
+    """The value of a graph's output."""
+    value = importer.value(scope, reference)
+    if isinstance(value, Dead):
+        raise UnsupportedError(f"output '{name}' comes out of a branch that is not taken")
+    if scope.sides_of(reference):
+        raise UnsupportedError(
+            f"output '{name}' lies in a branch that a run may not take; name what a Merge makes of it"
+        )
+    if isinstance(value, Variable):
+        value = importer.read(value)
+    if not isinstance(value, str):
+        raise UnsupportedError(
+            f"output '{name}' is no tensor that is ready: what SpaceToBatchND makes is supported only around a "
+            "convolution, random numbers only in dropout"
+        )
+    return value
+
+
+def _order_of(nodes: Sequence[Any], importer: Importer) -> list[str]:
+    """Names of inputs in the file's order, which is that of the caller's arguments."""
+    return [importer.input_names.get(node.name, node.name) for node in nodes]
+
+
+def _without_unread(graph: Graph, promised: Collection[str]) -> Graph:
+    """The graph without nodes that no output needs, and without inputs that none needs and that are not promised."""
     needed, nodes = set(graph.outputs), []
     for node in reversed(graph.nodes):
         if not needed.isdisjoint(node.outputs):
             nodes.append(node)
             needed.update(node.inputs)
-    inputs = tuple(each for each in graph.inputs if each.name in needed)
+    inputs = tuple(each for each in graph.inputs if each.name in needed or each.name in promised)
     return graph.replace(inputs=inputs, nodes=tuple(reversed(nodes)))
 
 

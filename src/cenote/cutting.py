@@ -1,0 +1,122 @@
+"""A model between values that its caller names: `inputs=` and `outputs=` of `cenote.load`.
+
+Graphs of TensorFlow are read from their outputs on, so their front end stops at the inputs. Others are read whole and
+cut here: what the outputs need, back to the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cenote.core.errors import ArgumentError, CenoteError, UnsupportedError, near
+from cenote.core.types import Declared, TensorType
+from cenote.frontends.formats import Format, import_model
+from cenote.frontends.imported import Ends, ImportedModel
+from cenote.graph.graph import Graph
+from cenote.passes.specialize import specialize
+
+_OPEN = 64  # what counts as the size of a dimension that is not known, where types of values are asked for
+
+
+def read(
+    source: Any,
+    format: Format | None = None,
+    signature: str | None = None,
+    inputs: tuple[str, ...] | None = None,
+    outputs: tuple[str, ...] | None = None,
+) -> ImportedModel:
+    """A model as its file has it, or between values by name.
+
+    Raises what `frontends.formats.import_model` raises; ArgumentError for a name that no value has, and where the
+    outputs need inputs that are not named; UnsupportedError for an input whose type cannot be told.
+    """
+    ends = Ends(inputs, outputs)
+    imported = import_model(source, format, signature, ends=ends)
+    if not ends or imported.between:
+        return imported
+    graph = _cut(imported.graph, ends)
+    declared = {name: each for name, each in imported.outputs.items() if name in graph.outputs}
+    return replace(imported, graph=graph, outputs=declared)
+
+
+def _cut(graph: Graph, ends: Ends) -> Graph:
+    """What the outputs need of a graph, back to the inputs."""
+    known = set(graph.values())
+    outputs = tuple(_value(name, known, "outputs") for name in ends.outputs or graph.outputs)
+    if len(set(outputs)) != len(outputs):
+        raise ArgumentError(f"outputs: names a value twice: {', '.join(ends.outputs or ())}")
+    given = {declared.name: declared for declared in graph.inputs}
+    named = [_value(name, known, "inputs") for name in (given if ends.inputs is None else ends.inputs)]
+    needed, stop, nodes = set(outputs), set(named), []
+    for node in reversed(graph.nodes):
+        if any(name in needed and name not in stop for name in node.outputs):
+            nodes.append(node)
+            needed.update(node.inputs)
+    if missing := [str(each) for name, each in given.items() if name in needed - stop]:
+        raise ArgumentError(
+            f"inputs: the outputs need {', '.join(missing)} as well; name it, or other outputs"
+        )
+    if ends.inputs is None:
+        named = [name for name in named if name in needed]
+    types = _types(graph, [name for name in named if name not in given])
+    inputs = tuple(given[name] if name in given else types[name] for name in named)
+    constants = {name: x for name, x in graph.constants.items() if name in needed and name not in stop}
+    graph = graph.replace(
+        inputs=inputs, outputs=outputs, nodes=tuple(reversed(nodes)), constants=constants, types={}
+    )
+    return _apart(graph, stop)
+
+
+def _apart(graph: Graph, stop: set[str]) -> Graph:
+    """The graph without outputs of its nodes that are inputs now."""
+    nodes = tuple(
+        replace(node, outputs=tuple("" if name in stop else name for name in node.outputs))
+        if not stop.isdisjoint(node.outputs)
+        else node
+        for node in graph.nodes
+    )
+    return graph.replace(nodes=nodes)
+
+
+def _types(graph: Graph, names: Sequence[str]) -> Mapping[str, Declared]:
+    """What values inside a graph are: their types as they follow from those of its inputs. Sizes that would follow from
+    others than the file's stay open."""
+    if not names:
+        return {}
+    fixed = all(
+        declared.shape is not None and all(isinstance(size, int) for size in declared.shape)
+        for declared in graph.inputs
+    )
+    try:
+        inputs = {declared.name: _assumed(declared) for declared in graph.inputs}
+        types = specialize(graph.replace(outputs=tuple(dict.fromkeys((*names, *graph.outputs)))), inputs)
+        found = types.graph.types
+        return {
+            name: Declared(
+                name, found[name].dtype, found[name].shape if fixed else (None,) * found[name].rank
+            )
+            for name in names
+        }
+    except (CenoteError, KeyError) as error:
+        raise UnsupportedError(
+            f"inputs: the type of {', '.join(names)} cannot be told ({error}); name values before it"
+        ) from error
+
+
+def _assumed(declared: Declared) -> TensorType:
+    if declared.shape is None or declared.form:
+        raise UnsupportedError(f"the shape of input '{declared.name}' is not known")
+    return TensorType(
+        declared.dtype, tuple(size if isinstance(size, int) else _OPEN for size in declared.shape)
+    )
+
+
+def _value(name: str, known: set[str], argument: str) -> str:
+    """A value by its name, or by the name that TensorFlow's users give the first output of a node."""
+    if name in known:
+        return name
+    if (bare := name.removesuffix(":0")) in known:
+        return bare
+    raise ArgumentError(f"{argument}: '{name}' is no value of the model{near(name, known)}")

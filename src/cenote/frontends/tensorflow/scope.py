@@ -1,0 +1,72 @@
+"""The nodes around a node: which of their outputs a reference means, and in which branches these lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from cenote.core.errors import ModelError
+from cenote.frontends.tensorflow.branches import Sides, around
+
+Value = TypeVar("Value")
+# Names of outputs, of operations that have several: bodies of functions refer to them by these.
+_OUTPUTS = {
+    "FusedBatchNorm": ("y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2"),
+    "Switch": ("output_false", "output_true"),
+    "Merge": ("output", "value_index"),
+    "TopKV2": ("values", "indices"),
+    "Unique": ("y", "idx"),
+    "NonMaxSuppressionV4": ("selected_indices", "valid_outputs"),
+    "NonMaxSuppressionV5": ("selected_indices", "selected_scores", "valid_outputs"),
+}
+_OUTPUTS |= dict.fromkeys(("FusedBatchNormV2", "FusedBatchNormV3"), _OUTPUTS["FusedBatchNorm"])
+
+
+@dataclass
+class Scope(Generic[Value]):
+    """The nodes of a graph or of the body of a function, and the values that they have made."""
+
+    nodes: Mapping[str, Any]
+    prefix: str = ""
+    arguments: Mapping[str, Value] = field(default_factory=dict)
+    made: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    depth: int = 0
+    around: Sides = ()  # undecided branches that all of it lies in
+    sides: dict[tuple[str, int], Sides] = field(
+        default_factory=dict
+    )  # those of an output; of all others at -1
+    fed: dict[tuple[str, int], str] = field(default_factory=dict)  # outputs that are inputs of the model
+
+    def place(self, reference: str) -> tuple[str, int]:
+        """Node and output that an input refers to: "node", "node:1", or "node:name:1" in a function."""
+        name, *rest = reference.split(":")
+        try:
+            if len(rest) < 2:
+                return name, int(rest[0]) if rest else 0
+            known = _OUTPUTS.get(self.nodes[name].op if name in self.nodes else "", ())
+            return name, known.index(rest[0]) + int(rest[1]) if rest[0] in known else int(rest[1])
+        except ValueError as error:
+            raise ModelError(f"'{reference}' names no output") from error
+
+    def sides_of(self, reference: str) -> Sides:
+        """The undecided branches that an output lies in."""
+        name, index = self.place(reference)
+        return around(self.around, self.sides.get((name, index), self.sides.get((name, -1), ())))
+
+    def sources(self, name: str) -> list[str]:
+        """What a node reads. Of one that reads nothing: what says in which branch it lies."""
+        node = self.nodes[name]
+        if node.op in ("IteratorGetNext", "Placeholder"):
+            return []  # an input, wherever its content would come from
+        read = [each for each in node.input if not each.startswith("^")]
+        return read or [each[1:] for each in node.input if is_pivot(self.nodes, each[1:])]
+
+
+def is_pivot(nodes: Mapping[str, Any], name: str) -> bool:
+    """Does a node only say that a branch is taken?"""
+    node = nodes.get(name)
+    if node is None or node.op != "Identity" or not node.input:
+        return False
+    source = nodes.get(node.input[0].split(":")[0])
+    return source is not None and source.op in ("Switch", "RefSwitch")
