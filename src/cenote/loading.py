@@ -69,15 +69,16 @@ def load(
     ("serving_default") or a TensorFlow Lite model (its first graph). `threads` per inference; by default one per
     physical core this process may use (CENOTE_THREADS overrides). `precision`: "fast", or "exact" for convolutions
     without Winograd, whose rounding error is 2 to 3 times that of a plain sum, products in chains of 32 terms (else
-    256), averages, sums, norms and statistics in float64. `weights`: "bfloat16" or "float16" keep those of linear layers (Gemm, one row at a time) in that type, which nearly halves their time and rounds each weight
-    relatively by up to 2^-9 or 2^-12. `tune`: where a layer can be computed in several ways that the cost model finds
-    close, "full" times them now, on one thread (a few seconds for a large network), and keeps the figures in the cache;
-    "cached" uses the figures kept there, the cost model for other layers; "off" is the cost model alone.
-    `print(model.plan)` shows what was chosen and why. Loads that find the same figures in the cache choose the same and
-    give the same bits. `denormals`: "preserve" computes with numbers below the smallest normal one (1.2e-38 in float32)
-    as IEEE 754 says, which processors do slowly (a model that is full of them can take 74 times as long); "flush" may
-    take and give zero for them, in native kernels. By default what CENOTE_DENORMALS says, "preserve" without it. It is
-    no part of a plan: plan files take it when they are loaded.
+    256), averages, sums, norms and statistics in float64. `weights`: "bfloat16" or "float16" keep those of linear
+    layers (Gemm, one row at a time) in that type, which nearly halves their time and rounds each weight relatively by
+    up to 2^-9 or 2^-12. `tune`: where a layer can be computed in several ways that the cost model finds close, "full"
+    times them now, on one thread (a few seconds for a large network), and keeps the figures in the cache; "cached" uses
+    the figures kept there, the cost model for other layers; "off" is the cost model alone. `print(model.plan)` shows
+    what was chosen and why; loads that find the same figures give the same bits. `denormals`: "preserve" computes with
+    numbers below the smallest normal one (1.2e-38 in float32) as IEEE 754 says, which processors do slowly (a model
+    that is full of them can take 74 times as long); "flush" may take and give zero for them, in native kernels. By
+    default what CENOTE_DENORMALS says, "preserve" without it. It is no part of a plan: plan files take it when they are
+    loaded.
 
     `shapes` says more about inputs than the model does, by input name, with an entry per axis: a size fixes a symbolic
     dimension; "h<=640" bounds it; "h", or None, leaves it open (the name is for the reader, and ties dimensions that

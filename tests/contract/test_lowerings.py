@@ -60,8 +60,7 @@ SPREADS = {"winograd": "transforms mix the places of a tile", "direct_joined": "
 def test_a_bad_element_stays_where_it_belongs(op: type[Op]) -> None:
     """One NaN or infinity in the data: outputs that the float64 reference has finite are finite, in every algorithm.
     What lies beside it in a vector, a tile, a batch or a running sum must not meet it, not even times 0."""
-    step = -(-len(listed(op)) // MOST_SAMPLES)
-    for sample in listed(op)[::step]:
+    for sample in compiled(op):
         x = sample.inputs[0] if sample.inputs else None
         if x is None or not is_float(x.dtype) or not x.size:
             continue

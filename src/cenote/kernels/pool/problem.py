@@ -246,8 +246,7 @@ def default_band(problem: PoolProblem, target: Target) -> int:
 def strip_within(problem: PoolProblem, nbytes: int) -> int:
     """Output columns of a strip whose scratch row takes so many bytes, but not too few: of these most is overlap."""
     columns = nbytes // (problem.compute.nbytes * problem.memory.step * problem.geometry.stride[2])
-    least = max(4 * problem.geometry.reach(2), 64)
-    return max(columns, least)  # one question, where columns are a Size
+    return max(columns, max(4 * problem.geometry.reach(2), 64))  # one question, where columns are a Size
 
 
 def strip_in_l1(problem: PoolProblem, target: Target) -> int:
