@@ -77,8 +77,7 @@ def load(
     what was chosen and why; loads that find the same figures give the same bits. `denormals`: "preserve" computes with
     numbers below the smallest normal one (1.2e-38 in float32) as IEEE 754 says, which processors do slowly (a model
     that is full of them can take 74 times as long); "flush" may take and give zero for them, in native kernels. By
-    default what CENOTE_DENORMALS says, "preserve" without it. It is no part of a plan: plan files take it when they are
-    loaded.
+    default what CENOTE_DENORMALS says, "preserve" without it. It is no part of a plan.
 
     `shapes` says more about inputs than the model does, by input name, with an entry per axis: a size fixes a symbolic
     dimension; "h<=640" bounds it; "h", or None, leaves it open (the name is for the reader, and ties dimensions that
