@@ -125,11 +125,20 @@ def hot_specs(target: Target) -> list[KernelSpec]:
         for stride in (1, 2)
     ]
     specs += [
-        DepthwiseSpec(widest_group(target.registers, group), 1, stride, False, clip, group)
+        DepthwiseSpec(widest_group(target.registers, group), 1, stride, False, clip, group, group)
         for group in (2, 4, 8)
         if group < lanes
         for stride in (1, 2)
     ]
+    specs += [
+        DepthwiseSpec(
+            widest_row(taps, target.registers, filters), taps, stride, False, clip, 1, filters, filters // 3
+        )
+        for taps in (1, 3, 5, 7)
+        for stride in (1, 2)
+        for filters in (2, 3)
+    ]
+    specs.append(DepthwiseSpec(widest_group(target.registers, 2), 1, 1, False, clip, 2, 6, 1))
     for sizes in ((4, 3, 4, 3), (2, 3, 2, 3), (2, 5, 2, 5), (1, 1, 2, 7)):
         specs.append(WinogradSpec("fused", *sizes, 2, False, False, relu))
     for m in (4, 2):

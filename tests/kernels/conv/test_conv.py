@@ -146,11 +146,31 @@ def test_groups_that_divide_a_vector_are_shuffled() -> None:
     assert found == {4: [2], 8: [2, 4], 16: [2, 4, 8]}
 
 
+def test_which_filters_of_a_channel_are_shuffled() -> None:
+    """All up to 8 of them, and more where few patterns repeat; they are never joined, whatever the precision."""
+    for lanes in (4, 8, 16):
+        found = [f for f in range(1, 18) if suits(depth_multiplied(f), lanes)]
+        assert {*range(1, 9), 12, 16} <= set(found) <= {*range(1, 17)} - {11, 13}
+    for target in TARGETS:
+        for filters in range(2, 9):
+            arrays = (seeded((1, 6, 4, 4), 1), seeded((6 * filters, 1, 3, 3), 2), None)
+            for exact in (False, True):
+                names = [
+                    each.name for each in lowerings_of(Conv(groups=6, exact=exact), arrays, target, True)
+                ]
+                assert names == ["depthwise"]
+
+
+def depth_multiplied(filters: int) -> ConvShape:
+    """A convolution with so many filters a channel."""
+    return ConvShape(1, 6, 6 * filters, 6, (4, 4), (2, 2), (3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1))
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize(("channels", "filters", "groups"), [
     (8, 8, 8), (4, 4, 4), (16, 32, 8), (6, 6, 2), (16, 16, 2), (24, 40, 4), (40, 24, 2), (32, 32, 2), (9, 18, 9),
-    (34, 2, 2),
+    (34, 2, 2), (6, 18, 6), (5, 40, 5), (10, 40, 5),
 ])  # fmt: skip
 def test_groups_do_not_reach_their_neighbours(
     channels: int, filters: int, groups: int, bad: float, transposed: bool

@@ -1,5 +1,5 @@
-"""Convolution whose groups lie within a vector, on channel-blocked tensors: depthwise, where no lane sees another, and
-groups of 2 or 4 channels, whose lanes see each other only.
+"""Convolution whose groups lie within a vector, on channel-blocked tensors: depthwise, where no lane sees another,
+groups of 2 or 4 channels, whose lanes see each other only, and either with several times as many filters as channels.
 
     item = image, channel block, band of output rows       emitted
       for row of the band:                                 emitted
@@ -17,13 +17,17 @@ With groups of several channels the inner loops are
 
 where x[lanes of the channel] gives every lane of a group that channel: one shuffle within the vector. Every
 multiply-add counts; with groups joined until they fill a vector (`direct_plan.merge_groups`) half or more are by zero.
+
+With m times as many filters, m blocks of y come from one block of x: each loads the few channels that its groups have
+and shuffles them to the lanes of their filters. Which channels go where repeats from block to block of y, at the latest
+after m: one kernel, and one call, per such pattern (`Groups`): one for 2, 4 or 8 filters a channel, three for 3 or 6.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,14 +58,61 @@ NUMBERS = (
 )  # fmt: skip
 
 
-def widest_row(taps: int, registers: int) -> int:
-    """Pixels of a tile: 8 sums keep two multiply-adds per cycle of latency 4 busy; the weights want registers too."""
-    return min(8, registers - 3 - taps)
+def widest_row(taps: int, registers: int, filters: int = 1) -> int:
+    """Pixels of a tile: 8 sums keep two multiply-adds per cycle of latency 4 busy; the weights want registers too, and
+    so do shuffles where a channel has several `filters`."""
+    return min(8, registers - 3 - taps - 3 * (filters > 1))
 
 
 def widest_group(registers: int, group: int) -> int:
     """Pixels of a tile with groups of several channels: LLVM keeps a tile's input beside its sums."""
     return (registers - 4 - (2 * group if group > QUICKEST_GROUP else 0)) // 2
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of `channels` and of `filters`, a multiple of them, in vectors of `lanes`, a multiple of the channels too.
+
+    Block b of y has the same `pattern` as block b + `patterns`, and reads `parts` of a block of x in turns.
+    """
+
+    channels: int
+    filters: int
+    lanes: int
+    pattern: int = 0
+
+    @property
+    def patterns(self) -> int:
+        return self.filters // math.gcd(self.filters, self.lanes)
+
+    @property
+    def parts(self) -> int:
+        return math.gcd(self.filters, self.lanes) // self.channels
+
+    def _first_channel(self, lane: int) -> int:
+        """The first one, from the begin of a part, that a filter's group has."""
+        return (self.pattern * self.lanes + lane) // self.filters * self.channels
+
+    @property
+    def read(self) -> tuple[int, int]:
+        """Where in a part the channels begin that a block of y needs, and a power of 2 that are enough."""
+        first, stop = self._first_channel(0), self._first_channel(self.lanes - 1) + self.channels
+        count = 1 << (stop - first - 1).bit_length()
+        return min(first, self.lanes // self.parts - count), count
+
+    def spread(self, k: Kernel, source: Pointer, offset: int) -> Iterator[Value]:
+        """For each channel of a group, a vector that has it in the lanes of the group's filters; made one by one, as
+        they are used, or registers run out. `source` points to what `read` says."""
+        first, count = self.read
+        value = source.load(offset, count)
+        for channel in range(self.channels):
+            places = [self._first_channel(lane) + channel - first for lane in range(self.lanes)]
+            if count == 1:
+                yield k.splat(value, self.lanes)
+            elif places == list(range(self.lanes)):
+                yield value
+            else:
+                yield k.shuffle(value, value, places)
 
 
 POINTERS = ("x", "weights", "bias", "residual", "y")
@@ -74,8 +125,8 @@ class DepthwiseSpec(KernelSpec):
     """`width` pixels per tile (fewer than fit only in rows under 42 pixels: `direct.cut`); a window row of `taps`
     columns, pixels `stride` apart in x (both in vectors).
 
-    `group`: channels of a group, as many filters as channels; more than 1 goes with 1 tap. `spread`: pixels of y lie
-    so many apart (one phase of a transposed convolution).
+    `group` and `filters`: of a group; more than 1 channel goes with 1 tap. `pattern`: `Groups`. `spread`: pixels of y
+    lie so many apart (one phase of a transposed convolution).
     """
 
     width: int
@@ -84,6 +135,8 @@ class DepthwiseSpec(KernelSpec):
     residual: bool
     activation: Activation
     group: int = 1
+    filters: int = 1
+    pattern: int = 0
     spread: int = 1
 
     @property
@@ -97,7 +150,8 @@ class DepthwiseSpec(KernelSpec):
         for item in k.range(k.begin, k.end):
             band, rest = item % k.number("bands"), item // k.number("bands")
             block, image = rest % k.number("blocks"), rest // k.number("blocks")
-            bases = {s: image * k.number(f"{s}_image") + block * k.number(f"{s}_block") for s in "xyr"}
+            bases = {s: image * k.number(f"{s}_image") + block * k.number(f"{s}_block") for s in "yr"}
+            bases["x"] = image * k.number("x_image") + self._input(k, block, lanes)
             weights = k.pointer("weights") + block * k.number("slab")
             bias = k.pointer("bias").load(block * lanes, lanes)
             first = band * k.number("band")
@@ -107,6 +161,18 @@ class DepthwiseSpec(KernelSpec):
                 at = {s: bases[s] + outer * k.number(f"{s}_outer") + h * k.number(f"{s}_h") for s in "xyr"}
                 self._row(k, at, weights, bias, lanes)
         return k
+
+    def _input(self, k: Kernel, block: Value, lanes: int) -> Value:
+        """Where in x the channels of a block of y lie."""
+        groups = self._groups(lanes)
+        inside, step = groups.read[0], k.number("x_block")
+        if groups.parts == 1:
+            return block * step + inside
+        part = block % groups.parts * (lanes // groups.parts)
+        return block // groups.parts * step + part + inside
+
+    def _groups(self, lanes: int) -> Groups:
+        return Groups(self.group, self.filters, lanes, self.pattern)
 
     def _row(self, k: Kernel, at: dict[str, Value], weights: Pointer, bias: Value, lanes: int) -> None:
         """One output row: the wide tiles, then the narrow ones."""
@@ -148,6 +214,7 @@ class DepthwiseSpec(KernelSpec):
         self, k: Kernel, source: Pointer, factors: Pointer, accumulators: Sequence[Variable], lanes: int
     ) -> None:
         """Input columns outer, so that each vector is loaded once and lives briefly."""
+        groups = self._groups(lanes)
         vectors = [factors.load(tap * lanes, lanes) for tap in range(self.taps)]
         columns = (len(accumulators) - 1) * self.stride + self.taps
         for column in range(columns):
@@ -158,7 +225,7 @@ class DepthwiseSpec(KernelSpec):
             ]
             if not users:
                 continue
-            value = source.load(column * lanes, lanes)
+            (value,) = groups.spread(k, source, column * lanes)
             for pixel, tap in users:
                 accumulators[pixel].value = k.fma(value, vectors[tap], accumulators[pixel].value)
 
@@ -166,53 +233,77 @@ class DepthwiseSpec(KernelSpec):
         self, k: Kernel, source: Pointer, factors: Pointer, accumulators: Sequence[Variable], lanes: int
     ) -> None:
         """One tap for all pixels: each channel of a group goes to all lanes of its group."""
+        groups = self._groups(lanes)
         vectors = [factors.load(channel * lanes, lanes) for channel in range(self.group)]
         for pixel, accumulator in enumerate(accumulators):
-            value = source.load(pixel * self.stride * lanes, lanes)
-            for channel, vector in enumerate(vectors):
-                spread = [lane - lane % self.group + channel for lane in range(lanes)]
-                accumulator.value = k.fma(k.shuffle(value, value, spread), vector, accumulator.value)
+            values = groups.spread(k, source, pixel * self.stride * lanes)
+            for value, vector in zip(values, vectors, strict=True):
+                accumulator.value = k.fma(value, vector, accumulator.value)
+
+
+MOST_PATTERNS = 8  # kernels of one convolution: each takes some 30 ms to compile
 
 
 def suits(shape: ConvShape, lanes: int) -> bool:
-    """Whether every group has as many filters as channels and lies within a vector."""
-    group = shape.group_channels
-    return shape.groups > 1 and group == shape.group_filters and group < lanes and lanes % group == 0
+    """Whether every group's channels lie within a vector and its filters are a multiple of them."""
+    channels, filters = shape.group_channels, shape.group_filters
+    return (
+        shape.groups > 1
+        and 0 < channels < lanes
+        and filters > 0
+        and lanes % channels == filters % channels == 0
+        and Groups(channels, filters, lanes).patterns <= MOST_PATTERNS
+    )
 
 
-def depthwise_call(
+def depthwise_calls(
     shape: ConvShape, weights: Array, bias: Array | None, activation: Activation, x: View, y: View,
     residual: View | None, target: Target,
-) -> Call:  # fmt: skip
-    """The call for a convolution over three axes whose groups lie within a vector (`suits`), or of one channel. Pixels
-    of y may lie several apart; those of a residual then do, too.
+) -> Iterator[Call]:  # fmt: skip
+    """The calls for a convolution over three axes whose groups lie within a vector (`suits`), or of one channel: one
+    per pattern (`Groups`), each of blocks of its own. Pixels of y may lie several apart; those of a residual then do.
     """
-    lanes, blocks = y.layout.lanes, y.blocks
+    patterns = Groups(shape.group_channels, shape.group_filters, y.layout.lanes).patterns
+    for pattern in range(min(patterns, y.blocks)):
+        call = _pattern_call(shape, weights, bias, activation, x, y, residual, target, pattern)
+        yield replace(call, independent=pattern > 0)
+
+
+def _pattern_call(
+    shape: ConvShape, weights: Array, bias: Array | None, activation: Activation, x: View, y: View,
+    residual: View | None, target: Target, pattern: int,
+) -> Call:  # fmt: skip
+    lanes = y.layout.lanes
+    groups = Groups(shape.group_channels, shape.group_filters, lanes, pattern)
+    blocks = -(-(y.blocks - pattern) // groups.patterns)
     stride, dilation = shape.strides[2], shape.dilations[2]
     strides = {"x": deep_strides(x), "y": deep_strides(y), "r": deep_strides(residual or y)}
     steps = tuple(step * d for step, d in zip(strides["x"][2:], shape.dilations, strict=True))
     origin = sum(begin * step for (begin, _), step in zip(shape.pads, strides["x"][2:], strict=True))
     group = shape.group_channels
-    unrolled = group == 1 and dilation == 1 and widest_row(shape.window[2], target.registers) >= 4
+    unrolled = (
+        group == 1 and dilation == 1 and widest_row(shape.window[2], target.registers, groups.filters) >= 4
+    )
     taps_in_row = shape.window[2] if unrolled else 1
     window = (*shape.window[:2], 1 if unrolled else shape.window[2])
     widest = (
-        widest_row(taps_in_row, target.registers) if group == 1 else widest_group(target.registers, group)
+        widest_row(taps_in_row, target.registers, groups.filters)
+        if group == 1
+        else widest_group(target.registers, group)
     )
     cut = tile_widths(shape.out[2], widest)
     taps_wide = shape.window[2] if unrolled else 1
     spread = strides["y"][4] // lanes
     specs = tuple(
-        DepthwiseSpec(width, taps_wide, stride, residual is not None, activation, group, spread)
+        DepthwiseSpec(
+            width, taps_wide, stride, residual is not None, activation, group, groups.filters, pattern, spread
+        )
         for width in cut.widths
     )
     taps = shape.taps
-    packed = np.zeros((blocks * lanes, group, taps), np.float32)
-    packed[: shape.channels] = weights.reshape(shape.channels, group, taps)
-    packed = np.ascontiguousarray(packed.reshape(blocks, lanes, group, taps).transpose(0, 3, 2, 1))
-    offsets = np.zeros(blocks * lanes, np.float32)
-    if bias is not None:
-        offsets[: shape.channels] = bias
+    packed = _in_blocks(weights.reshape(shape.filters, group, taps), groups).transpose(0, 3, 2, 1)
+    packed = np.ascontiguousarray(packed)
+    offsets = _in_blocks(np.zeros(shape.filters, np.float32) if bias is None else bias, groups).ravel()
     row_bytes = shape.out[2] * lanes * 4 * (1 + stride * shape.strides[1])
     all_rows = shape.out[0] * shape.out[1]
     band = maximum(1, minimum(all_rows, PIECE_BYTES // maximum(1, row_bytes)))
@@ -226,12 +317,22 @@ def depthwise_call(
         scale = shape.strides if side == "x" else (1, 1, 1)
         steps_of = (n, c, d * scale[0], h * scale[1])
         numbers |= {f"{side}_{axis}": step for axis, step in zip(AXES, steps_of, strict=True)}
+        if side != "x":
+            numbers[f"{side}_block"] = c * groups.patterns
     items = shape.n * blocks * bands
     grain = maximum(1, minimum(PIECE_BYTES // maximum(1, row_bytes * band), items // 16))
     words: dict[str, Argument] = {
-        "x": x, "weights": packed, "bias": offsets, "residual": residual, "y": y,
+        "x": x, "weights": packed, "bias": offsets, "y": y.at(pattern * y.strides[1]),
+        "residual": None if residual is None else residual.at(pattern * residual.strides[1]),
         "table": computed(row_table, window, steps, origin),
         **numbers,
     }  # fmt: skip
     executed = 2 * shape.n * shape.pixels * packed.size
     return Call.named(specs[0], words, items, grain, operations=executed).among(specs, cut.chosen)
+
+
+def _in_blocks(values: Array, groups: Groups) -> Array:
+    """What each filter has, zeros behind the last, as (block, lane, …): the blocks of one pattern."""
+    padded = np.zeros((-(-len(values) // groups.lanes) * groups.lanes, *values.shape[1:]), np.float32)
+    padded[: len(values)] = values
+    return padded.reshape(-1, groups.lanes, *values.shape[1:])[groups.pattern :: groups.patterns]

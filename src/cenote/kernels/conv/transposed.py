@@ -21,7 +21,7 @@ from cenote.core.pool_geometry import Pairs
 from cenote.core.target import Target
 from cenote.core.types import Array
 from cenote.kernels.base import Call, View
-from cenote.kernels.conv.depthwise import depthwise_call
+from cenote.kernels.conv.depthwise import depthwise_calls
 from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls
 from cenote.kernels.conv.groups_apart import inputs_apart, into_blocks, out_of_blocks, outputs_apart
 from cenote.kernels.elementwise.activations import Activation
@@ -117,7 +117,7 @@ def transpose_calls(
         if within and not part.size:  # bias alone
             piece = dataclasses.replace(piece, groups=1)
         if within and part.size:
-            calls = iter([depthwise_call(piece, part, bias, activation, x, view, None, target)])
+            calls = depthwise_calls(piece, part, bias, activation, x, view, None, target)
         else:
             problem = DirectProblem(piece, part, bias, activation, exact=exact)
             calls = direct_calls(problem, x, view, None, target)

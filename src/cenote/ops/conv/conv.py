@@ -43,8 +43,8 @@ class Conv(Fusible):
     are times those of the weights. `exact` forbids Winograd algorithms, whose rounding error is two to three times
     that of a plain sum, and which spread an infinity or NaN of the input over whole tiles of outputs, and groups
     joined by zeros until they fill vectors, where it reaches its neighbour groups (0 * inf is NaN): groups apart take
-    0.4 to 1.2 times as long, one channel with several filters a group 2 to 8 times. Chains of additions then have 32
-    terms, not 256.
+    0.4 to 1.2 times as long. Groups of 1, 2 and 4 channels with a multiple of that as filters are never joined. Chains
+    of additions then have 32 terms, not 256.
 
     Output extents are floor((in + begin + end - reach) / stride) + 1 with reach = (window - 1) * dilation +
     1. Raises ShapeError where the window does not fit: PyTorch does too, ONNX leaves it open.
@@ -291,7 +291,7 @@ def _samples() -> Iterator[Sample]:
     yield _sample("7x1", Conv(pads=((3, 3), (0, 0))), (1, 16, 9, 9), 16, (7, 1))
     yield _sample("depthwise", Conv(pads=one, groups=20, activation=RELU), (2, 20, 9, 10), 20, (3, 3))
     yield _sample("depthwise, stride 2", Conv((2, 2), two, groups=16), (1, 16, 13, 14), 16, (5, 5))
-    yield _sample("depthwise, multiplier 2", Conv(pads=one, groups=6), (1, 6, 8, 8), 12, (3, 3))
+    yield from _multiplied_samples()
     yield _sample("depthwise, dilated", Conv(pads=two, dilations=(2, 2), groups=8), (1, 8, 9, 9), 8, (3, 3))
     yield _sample("groups of 8", Conv(pads=one, groups=2), (1, 16, 8, 9), 32, (3, 3))
     yield _sample(
@@ -318,6 +318,22 @@ def _samples() -> Iterator[Sample]:
     yield _sample("empty batch", Conv(pads=one), (0, 8, 6, 6), 8, (3, 3))
     yield _sample("window of the padded map", Conv(), (1, 12, 4, 4), 16, (4, 4))
     yield _sample("all padding", Conv(pads=((3, 3), (3, 3))), (1, 3, 1, 1), 8, (2, 2))
+
+
+def _multiplied_samples() -> Iterator[Sample]:
+    """Groups with several times as many filters as channels."""
+    one, two = ((1, 1), (1, 1)), ((2, 2), (2, 2))
+    yield _sample("depthwise, multiplier 2", Conv(pads=one, groups=6), (1, 6, 8, 8), 12, (3, 3))
+    op = Conv(pads=one, groups=19, residual=True, activation=RELU)
+    yield _sample("depthwise, multiplier 3", op, (2, 19, 7, 9), 57, (3, 3))
+    yield _sample("depthwise, multiplier 4", Conv((2, 2), two, groups=20), (1, 20, 9, 11), 80, (5, 5))
+    yield _sample("depthwise, multiplier 5", Conv(pads=((0, 0), (3, 3)), groups=5), (1, 5, 3, 9), 25, (1, 7))
+    yield _sample("depthwise, multiplier 6", Conv(groups=17), (2, 17, 4, 5), 102, (1, 1))
+    yield _sample("depthwise, multiplier 32", Conv(groups=3), (1, 3, 5, 6), 96, (2, 2))
+    yield _sample("depthwise, multiplier 11", Conv(groups=3), (1, 3, 5, 6), 33, (2, 2))
+    yield _sample("groups of 2 for 6", Conv(pads=one, groups=5), (2, 10, 6, 7), 30, (3, 3))
+    op = Conv(pads=two, dilations=(2, 2), groups=9, activation=RELU)
+    yield _sample("groups of 2 for 4, dilated", op, (1, 18, 6, 9), 36, (3, 3))
 
 
 def _dilated_samples() -> Iterator[Sample]:

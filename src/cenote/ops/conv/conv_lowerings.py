@@ -12,7 +12,7 @@ from cenote.core.sizes import plain as plain_size
 from cenote.core.target import Target
 from cenote.core.types import FLOAT32, PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View, present
-from cenote.kernels.conv.depthwise import QUICKEST_GROUP, depthwise_call, suits
+from cenote.kernels.conv.depthwise import QUICKEST_GROUP, depthwise_calls, suits
 from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls, merge_groups
 from cenote.kernels.conv.groups_apart import apart_calls, inputs_apart, outputs_apart
 from cenote.kernels.conv.regions import region_calls, share_of_taps, taps_read
@@ -49,13 +49,11 @@ def conv_lowerings(
         if not local and fused.residual is None:
             yield from _winograd(without_odd_ends(shape), weights[:, :, 0], bias, inputs, fused, target)
         return
-    near = is_near(shape, target.lanes())
-    if shape.groups == shape.channels == shape.filters and near:
+    within = suits(shape, target.lanes()) and (local or shape.group_channels <= QUICKEST_GROUP)
+    if (within or shape.channels == shape.filters == 1) and is_near(shape, target.lanes()):
         yield _depthwise(shape, weights, bias, inputs, fused, target)
-        if shape.groups > 1:
+        if shape.groups > 1 and shape.group_channels <= QUICKEST_GROUP:
             return
-    elif suits(shape, target.lanes()) and near and (local or shape.group_channels <= QUICKEST_GROUP):
-        yield _depthwise(shape, weights, bias, inputs, fused, target)
     by_size = not local and bool(_winograd_tiles(shape))
     for option in _direct(shape, weights, bias, inputs, fused, target, local):
         yield dataclasses.replace(option, by_size=by_size)
@@ -211,11 +209,12 @@ def _depthwise(
     def bind(inputs: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
         x = present(inputs[0])
         residual = None if fused.residual is None else inputs[fused.residual]
-        return [
-            depthwise_call(shape.deep(), weights, bias, fused.activation, x, outputs[0], residual, target)
-        ]
+        calls = depthwise_calls(
+            shape.deep(), weights, bias, fused.activation, x, outputs[0], residual, target
+        )
+        return list(calls)
 
-    moved = 4 * shape.n * shape.channels * (math.prod(shape.size) + shape.pixels)
+    moved = 4 * shape.n * shape.filters * (math.prod(shape.size) + shape.pixels)
     alone = shape.group_channels == 1
     seconds = maximum(peak_seconds(shape.operations, target, 0.6), moved_seconds(moved))
     return Lowering(

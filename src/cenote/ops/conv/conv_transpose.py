@@ -236,6 +236,8 @@ def _samples() -> Iterator[Sample]:
     yield _sample("same lower", ConvTranspose((2, 2), auto_pad="SAME_LOWER"), (1, 6, 4, 4), 10, (3, 3))
     yield _sample("grouped", ConvTranspose((2, 2), one, groups=2), (1, 16, 5, 5), 24, (4, 4))
     yield _sample("depthwise", ConvTranspose((2, 2), one, groups=9), (1, 9, 5, 5), 9, (4, 4))
+    yield _sample("depthwise, multiplier 3", ConvTranspose((2, 2), one, groups=9), (1, 9, 5, 5), 27, (4, 3))
+    yield _sample("groups of 2 for 4", ConvTranspose((3, 1), groups=5), (2, 10, 3, 4), 20, (2, 2))
     yield _sample("1-D", ConvTranspose((2,), ((1, 0),)), (2, 10, 9), 7, (3,))
     yield _sample("3-D", ConvTranspose((1, 2, 2)), (1, 5, 3, 4, 3), 6, (2, 3, 2))
     yield _sample("one pixel", ConvTranspose((4, 4)), (1, 12, 1, 1), 8, (4, 4))
