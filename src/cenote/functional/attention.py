@@ -110,7 +110,7 @@ def scaled_dot_product_attention(
     Raises ShapeError, DTypeError and ArgumentError where the arguments do not fit, and for a dropout_p other than 0.
     """
     where = "scaled_dot_product_attention"
-    if dropout_p != 0:
+    if real(where, "dropout_p", dropout_p) != 0:
         raise ArgumentError(
             f"{where}: dropout_p must be 0, got {shown(dropout_p)}; there is no dropout in it"
         )

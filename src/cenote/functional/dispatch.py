@@ -11,11 +11,12 @@ kernels and makes a small program. An operator without a lowering for plain memo
 from __future__ import annotations
 
 import dataclasses
+import functools
 import marshal
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -33,6 +34,8 @@ from cenote.runtime.arrays import Restore, dense, same
 from cenote.runtime.memory import available_bytes
 from cenote.runtime.threads import resolve_threads
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Parser = Callable[..., Operation]
 """Called with the inputs' types and the arguments, the first of which is the function's name."""
 
@@ -151,13 +154,33 @@ def call(parser: Parser, arrays: tuple[Any, ...], arguments: tuple[Any, ...], ou
         raise_refusal(arguments[0], error)
 
 
+def composed(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that is made of others: their errors begin with its name."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def named(*arguments: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return function(*arguments, **keywords)
+        except CenoteError as error:
+            _name_function(error, name)
+            raise
+
+    return named
+
+
 def _name_function(error: CenoteError, name: str) -> None:
-    """Errors of operators begin with the operator's name; callers know the function's."""
-    from cenote.ops import operators  # all of them take a moment to import, and most calls are right
+    """Errors of operators, and of functions within others, begin with their names; callers know the function's."""
+    import cenote.functional as functions  # all of them take a moment to import, and most calls are right
+    from cenote.ops import operators
 
     head, colon, rest = str(error).partition(": ")
     named = head.partition("(")[0]  # of some with their attributes
-    if colon and named != name and any(named == op.name for op in operators()):
+    if (
+        colon
+        and named != name
+        and (named in functions.__all__ or any(named == op.name for op in operators()))
+    ):
         error.args = (f"{name}: {rest}", *error.args[1:])
 
 

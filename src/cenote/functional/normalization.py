@@ -16,7 +16,7 @@ import numpy as np
 from cenote.core.errors import ArgumentError, ShapeError, shown
 from cenote.core.types import FLOAT32, FLOAT64, Array, is_float
 from cenote.functional.arguments import Operation, Types, as_tuple, flag, given_array, real, type_of, whole
-from cenote.functional.dispatch import call
+from cenote.functional.dispatch import call, composed
 from cenote.functional.types import A
 from cenote.ops.base import Op
 from cenote.ops.normalization.batch_normalization import BatchNormalization
@@ -244,6 +244,7 @@ def batch_norm(
     Raises ShapeError in training with one value per channel, ArgumentError where running statistics are missing.
     """
     where = "batch_norm"
+    training = flag(where, "training", training)
     if not training and (running_mean is None or running_var is None):
         raise ArgumentError(f"{where}: running_mean and running_var must be given unless training is True")
     array, own = given_array(where, "input", input)[0], type_of(where, "input", input)
@@ -278,6 +279,7 @@ def _overwrite(where: str, old: Any, new: Array) -> None:
     array[...] = new
 
 
+@composed
 def instance_norm(
     input: A,
     running_mean: A | None = None,
@@ -298,7 +300,7 @@ def instance_norm(
     weight, bias     arrays of shape [C]
     eps, out (may be the input), threads: see layer_norm
     """
-    if not use_input_stats:
+    if not flag("instance_norm", "use_input_stats", use_input_stats):
         return batch_norm(
             input, running_mean, running_var, weight, bias, False, momentum, eps, out=out, threads=threads
         )

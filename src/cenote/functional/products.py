@@ -8,7 +8,7 @@ from cenote.core.errors import DTypeError, ShapeError
 from cenote.core.types import is_float
 from cenote.functional.arguments import Operation, Types
 from cenote.functional.dispatch import call
-from cenote.functional.scalars import factor
+from cenote.functional.scalars import factor, number
 from cenote.functional.types import A
 from cenote.ops.linear.gemm import Gemm
 from cenote.ops.linear.matmul import MatMul
@@ -104,5 +104,5 @@ def addmm(
     mat1 (M, K), mat2 (K, N); input broadcasts to (M, N). With beta = 0 the input is not read: NaN in it does not
     spread. Types, `out`, `threads`: see matmul; for integers alpha and beta must be whole numbers.
     """
-    arrays = (mat1, mat2) if beta == 0 else (mat1, mat2, input)
+    arrays = (mat1, mat2) if number("addmm", "beta", beta) == 0 else (mat1, mat2, input)
     return call(parse_addmm, arrays, ("addmm", beta, alpha), out, threads)

@@ -28,7 +28,7 @@ from cenote.functional.arguments import (
     whole_numbers,
 )
 from cenote.functional.bound import Bound
-from cenote.functional.dispatch import call
+from cenote.functional.dispatch import call, composed
 from cenote.functional.elementwise import arithmetic as elementwise
 from cenote.functional.elementwise import unary
 from cenote.functional.elementwise.formulas import type_name
@@ -87,6 +87,7 @@ def _reduced(
     return call(parse_reduction, (x,), (where, kind, dim, keepdim, accumulate), out, threads)
 
 
+@composed
 def sum(  # torch's name
     input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
     threads: int | None = None, accumulate: Accumulate | None = None,
@@ -95,6 +96,7 @@ def sum(  # torch's name
     return cast(A, _reduced("sum", "sum", input, dim, keepdim, out, threads, dtype, accumulate))
 
 
+@composed
 def mean(
     input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
     threads: int | None = None, accumulate: Accumulate | None = None,
@@ -103,6 +105,7 @@ def mean(
     return cast(A, _reduced("mean", "mean", input, dim, keepdim, out, threads, dtype, accumulate))
 
 
+@composed
 def prod(
     input: A, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: A | None = None,
     threads: int | None = None,
@@ -153,6 +156,7 @@ def _spread(
     return elementwise.div(sum(distances, dim, keepdim, **ways), freedom, threads=threads)
 
 
+@composed
 def var(
     input: A, dim: Any = None, *, correction: float = 1, keepdim: bool = False, out: A | None = None,
     threads: int | None = None, accumulate: Accumulate | None = None,
@@ -166,6 +170,7 @@ def var(
     return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
 
 
+@composed
 def std(
     input: A, dim: Any = None, *, correction: float = 1, keepdim: bool = False, out: A | None = None,
     threads: int | None = None, accumulate: Accumulate | None = None,
@@ -179,6 +184,7 @@ def std(
     return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
 
 
+@composed
 def norm(
     input: A, p: float = 2, dim: Any = None, keepdim: bool = False, *, out: A | None = None,
     threads: int | None = None, accumulate: Accumulate | None = None,
@@ -204,6 +210,7 @@ def norm(
     return cast(A, elementwise.to(made, dtype, out=out, threads=threads))
 
 
+@composed
 def logsumexp(
     input: A, dim: Any, keepdim: bool = False, *, out: A | None = None, threads: int | None = None
 ) -> A:
@@ -213,11 +220,13 @@ def logsumexp(
     return cast(A, _reduced("logsumexp", "logsumexp", input, dim, keepdim, out, threads))
 
 
+@composed
 def cumsum(input: A, dim: int, *, dtype: Any = None, out: A | None = None, threads: int | None = None) -> A:
     """Sum of the elements up to each place along an axis."""
     return cast(A, _running("cumsum", input, dim, dtype, out, threads))
 
 
+@composed
 def cumprod(input: A, dim: int, *, dtype: Any = None, out: A | None = None, threads: int | None = None) -> A:
     """Product of the elements up to each place along an axis."""
     return cast(A, _running("cumprod", input, dim, dtype, out, threads))

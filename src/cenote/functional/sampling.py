@@ -73,7 +73,7 @@ def interpolate(
     """
     said = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     arguments = ("interpolate", *map(as_tuple, said))
-    if mode in _FILTERS:
+    if isinstance(mode, str) and mode in _FILTERS:
         array, restore = given_array("interpolate", "input", input)
         if array.dtype == np.uint8:
             wide = call(parse_interpolate, (array.astype(np.float32),), arguments, None, threads)

@@ -8,7 +8,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError
 from cenote.core.types import is_float
-from cenote.functional.arguments import real
+from cenote.functional.arguments import choice, real
 from cenote.functional.elementwise.formulas import as_float
 from cenote.functional.elementwise.recorder import FORMULAS, Recorder, Traced, formula
 from cenote.functional.scalars import held, number
@@ -121,9 +121,7 @@ def celu(r: Recorder, x: Traced, alpha: float = 1.0) -> Traced:
 
 @formula
 def gelu(r: Recorder, x: Traced, approximate: str = "none") -> Traced:
-    if approximate not in ("none", "tanh"):
-        raise ArgumentError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
-    return r.apply(Gelu(approximate), _float("gelu", x))
+    return r.apply(Gelu(choice("gelu", "approximate", approximate, ("none", "tanh"))), _float("gelu", x))
 
 
 @formula

@@ -10,6 +10,7 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, shown
 from cenote.core.types import BFLOAT16, FLOAT32, INT64, is_float
+from cenote.functional.arguments import choice
 from cenote.functional.elementwise.recorder import (
     BOOL,
     FORMULAS,
@@ -70,8 +71,8 @@ def mul(r: Recorder, a: Operand, b: Operand) -> Traced:
 
 @formula
 def div(r: Recorder, a: Operand, b: Operand, rounding_mode: str | None = None) -> Traced:
-    if rounding_mode not in (None, "trunc", "floor"):
-        raise ArgumentError(f"div: rounding_mode must be None, 'trunc' or 'floor', got {rounding_mode!r}")
+    if rounding_mode is not None:
+        choice("div", "rounding_mode", rounding_mode, ("trunc", "floor"))
     if rounding_mode == "floor":
         return floor_divide(r, a, b)
     a, b = promoted(r, "div", a, b, floats=rounding_mode is None)

@@ -141,9 +141,10 @@ def round(  # torch's name
     decimals  of floats: as many places behind the point (negative: before it) are kept, by a product with the power of
               ten and a division, each rounded to input's type. Raises DTypeError for integers.
     """
-    if decimals == 0:
+    places = whole("round", "decimals", decimals)
+    if places == 0:
         return cast(A, run("round", (input,), (), out, threads))
-    return cast(A, run("round_decimals", (input,), (whole("round", "decimals", decimals),), out, threads))
+    return cast(A, run("round_decimals", (input,), (places,), out, threads))
 
 
 def trunc(input: A, *, out: A | None = None, threads: int | None = None) -> A:

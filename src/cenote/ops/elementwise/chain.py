@@ -54,8 +54,9 @@ class Chain(Pointwise):
         return (self._along([present(x) for x in inputs])[-1],)
 
     def constants(self) -> list[Array]:
-        """The scalars as arrays without axes."""
-        return [np.asarray(value).astype(dtype) for value, dtype in self.scalars]
+        """The scalars as arrays without axes; those beyond a float type are infinite there."""
+        with np.errstate(over="ignore"):
+            return [np.asarray(value).astype(dtype) for value, dtype in self.scalars]
 
     def _along(self, inputs: list[TensorType]) -> list[TensorType]:
         """The types of the inputs, scalars and all links."""
