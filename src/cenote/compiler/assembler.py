@@ -173,15 +173,14 @@ class Assembler:
         temporaries, batch = self.memory.temporaries.get(index, ()), 0
         calls = list(bind(inputs, [*outputs, *temporaries]))
         works = self._works(index, node, calls)
+        reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights]
+        writes = [self._extent_of(name) for name in node.outputs if name] + self._of_temporaries(index)
         for number, (call, work) in enumerate(zip(calls, works, strict=True)):
             batch = batch if call.independent else number
             call = self._kept(call)
             origin = Origin(index, StepKind.KERNEL, option.name, work)
-            step = PendingStep(f"{node.title}: {option.name}", origin, call, None, batch=batch)
-            step.reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights]
-            step.writes = [self._extent_of(name) for name in node.outputs if name]
-            step.writes += self._of_temporaries(index)
-            self.steps.append(step)
+            label = f"{node.title}: {option.name}"
+            self.steps.append(PendingStep(label, origin, call, None, reads, writes, batch=batch))
         if option.check is not None:
             noted = temporaries[-1]
             check = HostStep(
@@ -317,7 +316,7 @@ class Assembler:
             inset = sum(b * stride for b, stride in zip(border, view.strides[2:], strict=True))
             nbytes = view.blocks * view.strides[1] * view.type.dtype.itemsize
         start = view.slot.offset - inset * view.type.dtype.itemsize
-        return Extent.at_hand(replace(view.slot, offset=start), nbytes, buffer.root)
+        return Extent.at_hand(Slot(view.slot.kind, view.slot.index, start), nbytes, buffer.root)
 
 
 def bare(type: TensorType | None) -> TensorType:

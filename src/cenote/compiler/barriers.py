@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cenote.core.sizes import plain
@@ -27,7 +27,7 @@ class Extent:
     @staticmethod
     def at_hand(slot: Slot, nbytes: int, root: str) -> Extent:
         """The extent for the shapes at hand."""
-        return Extent(replace(slot, offset=plain(slot.offset)), plain(nbytes), root)
+        return Extent(Slot(slot.kind, slot.index, plain(slot.offset)), plain(nbytes), root)
 
 
 class StepKind(StrEnum):
@@ -92,7 +92,8 @@ def levels_of(steps: Sequence[PendingStep]) -> list[int]:
             level = earlier.highest(step) + 1
         else:  # of one node the batches wait for each other, and nothing within a batch does
             level = levels[-1] + (before.batch != step.batch)
-        earlier.add(step, level)
+        if before is None or not (touch_the_same(before, step) and levels[-1] == level):
+            earlier.add(step, level)
         levels.append(level)
         before = step
     return _late_halos(steps, levels)
@@ -101,6 +102,12 @@ def levels_of(steps: Sequence[PendingStep]) -> list[int]:
 def _same_node(a: PendingStep, b: PendingStep) -> bool:
     """Whether two neighbours are calls of one node."""
     return a.origin.node == b.origin.node and not (a.halo_of or b.halo_of or a.host or b.host)
+
+
+def touch_the_same(a: PendingStep, b: PendingStep) -> bool:
+    """Whether two steps were given the same extents: the calls of a Concat are as many as the parts that each of them
+    is said to read."""
+    return a.reads is b.reads and a.writes is b.writes
 
 
 def _late_halos(steps: Sequence[PendingStep], levels: Sequence[int]) -> list[int]:
@@ -114,7 +121,10 @@ def _late_halos(steps: Sequence[PendingStep], levels: Sequence[int]) -> list[int
             late[index] = max(level, min(level if limit is None else limit, first - 1))
         else:
             limit = level
-        later.add(step, -level)
+        if not (
+            index + 1 < len(steps) and touch_the_same(step, steps[index + 1]) and levels[index + 1] == level
+        ):
+            later.add(step, -level)
     return late
 
 

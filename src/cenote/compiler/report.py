@@ -247,15 +247,19 @@ def _steps(schedule: Schedule, program: Program, origins: Sequence[Origin]) -> I
 
 def _blocks(graph: Graph, memory: MemoryPlan, origins: Sequence[Origin]) -> Iterator[BlockDescription]:
     """The buffers of the arena, with the steps of the nodes that touch them."""
-    times: dict[str, tuple[int, int]] = {}
+    steps: dict[int, tuple[int, int]] = {}  # first and last of each node
     for number, origin in enumerate(origins):
-        node = graph.nodes[origin.node]
+        steps[origin.node] = (steps.get(origin.node, (number,))[0], number)
+    times: dict[str, tuple[int, int]] = {}
+    for index, (first, last) in steps.items():
+        node = graph.nodes[index]
         roots = {
             memory.buffer_of[name].root for name in (*node.inputs, *node.outputs) if name in memory.buffer_of
         }
-        roots |= {temporary_name(origin.node, i) for i in range(len(memory.temporaries.get(origin.node, ())))}
+        roots |= {temporary_name(index, i) for i in range(len(memory.temporaries.get(index, ())))}
         for root in roots:
-            times[root] = (times.get(root, (number,))[0], number)
+            before = times.get(root, (first, last))
+            times[root] = (min(before[0], first), max(before[1], last))
     for buffer in memory.buffers:
         if buffer.slot is not None and buffer.slot.kind == "arena" and buffer.root in times:
             yield BlockDescription(buffer.root, buffer.slot.offset, buffer.nbytes, *times[buffer.root])

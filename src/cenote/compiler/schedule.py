@@ -8,12 +8,12 @@ the output would need. A node without candidates becomes a host step on plain ar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cenote.core.errors import errors_at
 from cenote.core.formulas.expressions import Formula
-from cenote.core.sizes import is_size, plain
+from cenote.core.sizes import Size, is_size, plain
 from cenote.core.target import Target
 from cenote.core.trace import Trace
 from cenote.core.types import PLAIN, Layout, TensorType
@@ -93,6 +93,14 @@ def schedule(
     return _Scheduler(graph, target, decide, trace).run()
 
 
+def _type_key(type: TensorType | None) -> Hashable:
+    """Equal for types that are equal for all sizes, with the same content if it is known."""
+    if type is None:
+        return None
+    extents = [extent.terms if isinstance(extent, Size) else extent for extent in type.shape]
+    return type.dtype, type.dtype.name, *extents, None if type.value is None else id(type.value)
+
+
 class _Scheduler:
     def __init__(self, graph: Graph, target: Target, decide: Decide | None, trace: Trace | None) -> None:
         self.graph, self.target, self.decide = graph, target, decide
@@ -105,6 +113,7 @@ class _Scheduler:
         self.converted: dict[tuple[str, int], str] = {}
         self.trace = trace
         self.asked: dict[int, Mapping[str, Formula]] = {}  # questions, by the id of the candidate
+        self.known: dict[Hashable, list[tuple[str, list[Lowering]]]] = {}
         self.candidates = [self._candidates(node) for node in graph.nodes]
         self.accepted: dict[tuple[int, int], set[int]] = {}
         self.users: dict[str, list[tuple[int, int]]] = {}
@@ -144,10 +153,21 @@ class _Scheduler:
     # ---- candidates and their cost ----------------------------------------------------------------------------
 
     def _candidates(self, node: Node) -> list[Lowering]:
+        """The lowerings of a node: those of an earlier one with an equal operator and equal types, if there is one."""
         types = self.graph.input_types(node)
+        try:
+            alike = self.known.setdefault((node.op, *map(_type_key, types)), [])
+        except TypeError:  # an attribute that is an array
+            alike = []
+        text = repr(node.op) if alike else ""  # equality alone takes 0.0 for -0.0
+        for shown, options in alike:
+            if shown == text:
+                return options
         with errors_at(node.where):
             found = node.op.lowerings(types, self.target), node.op.aliases(types, self.target)
-            return [option for options in found for option in self._apart(options)]
+            options = [option for options in found for option in self._apart(options)]
+        alike.append((text or repr(node.op), options))
+        return options
 
     def _apart(self, options: Iterator[Lowering]) -> Iterator[Lowering]:
         """The options; what they ask of sizes is kept apart."""

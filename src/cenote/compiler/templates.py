@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cenote.compiler.barriers import PendingStep
+from cenote.compiler.barriers import PendingStep, touch_the_same
 from cenote.core.formulas.expressions import Symbolic
 from cenote.core.sizes import is_size
 from cenote.core.trace import Trace
@@ -74,7 +74,11 @@ class Assembled:
 def lifetimes(steps: Sequence[PendingStep], levels: Sequence[int]) -> dict[str, tuple[int, int]]:
     """The first and the last level of the steps that touch each buffer, by its root."""
     found: dict[str, tuple[int, int]] = {}
+    before: tuple[PendingStep, int] | None = None
     for step, level in zip(steps, levels, strict=True):
+        if before is not None and touch_the_same(before[0], step) and before[1] == level:
+            continue
+        before = step, level
         for extent in (*step.reads, *step.writes):
             first, last = found.get(extent.root, (level, level))
             found[extent.root] = min(first, level), max(last, level)

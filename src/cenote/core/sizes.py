@@ -335,13 +335,17 @@ def _asked(question: Formula) -> bool:
     return bool(question.value)
 
 
+_WHOLE = int, np.integer
+_SIZES = Size, Real  # a union would be made anew for each of the hundreds of questions that a node asks
+
+
 def _is_whole(x: object) -> bool:
-    return isinstance(x, int | np.integer)
+    return isinstance(x, _WHOLE)
 
 
 def is_size(x: object) -> bool:
     """Is it a number made of symbolic dimensions?"""
-    return isinstance(x, Size | Real)
+    return isinstance(x, _SIZES)
 
 
 def is_number(x: object) -> bool:
@@ -351,6 +355,8 @@ def is_number(x: object) -> bool:
 
 def plain(x: N) -> N:
     """The number for the shapes at hand, without a guard: for estimates and for words to people, nothing else."""
+    if type(x) is int or type(x) is float:
+        return x
     number: N = at_hand(x)
     return number
 

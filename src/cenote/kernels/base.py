@@ -104,7 +104,7 @@ class View:
     def at(self, offset_elements: int) -> View:
         """The same view moved by whole elements."""
         moved = self.slot.offset + offset_elements * self.type.dtype.itemsize
-        return dataclasses.replace(self, slot=dataclasses.replace(self.slot, offset=moved))
+        return View(self.type, self.layout, self.strides, Slot(self.slot.kind, self.slot.index, moved))
 
 
 T = TypeVar("T")

@@ -21,6 +21,8 @@ from cenote.kernels.driver_call import CALL_ARRAYS
 from cenote.runtime.memory import address_of, aligned_bytes
 from cenote.runtime.steps import KernelStep, Slot
 
+_CONTENTS = np.ndarray, Packed
+
 
 def with_constants(
     call: Call, constant: Callable[[Array], Slot], later: Callable[[Packed], Slot] | None = None
@@ -29,7 +31,7 @@ def with_constants(
     (without it, it is packed now)."""
 
     def placed(argument: Argument) -> Argument:
-        if not isinstance(argument, np.ndarray | Packed):
+        if not isinstance(argument, _CONTENTS):
             return argument
         if isinstance(argument, Packed):
             slot = constant(argument.make()) if later is None else later(argument)
@@ -37,7 +39,7 @@ def with_constants(
             slot = constant(argument)
         return View(TensorType(argument.dtype, argument.shape), PLAIN, (), slot)
 
-    if not [argument for argument in call.arguments if isinstance(argument, np.ndarray | Packed)]:
+    if not any(isinstance(argument, _CONTENTS) for argument in call.arguments):
         return call
     return replace(call, arguments=tuple(map(placed, call.arguments)))
 

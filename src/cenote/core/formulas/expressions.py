@@ -119,11 +119,17 @@ def at_hand(x: Any) -> Any:
     return plain_number(x)
 
 
+_OF_NUMPY = np.integer, np.bool_
+
+
 def plain_number(x: Any) -> Any:
     """Whole numbers of NumPy wrap around; those of Python are exact."""
-    if isinstance(x, np.integer | np.bool_):
+    if isinstance(x, _OF_NUMPY):
         return x.item()
     return x.held if isinstance(x, Thing) else x
+
+
+_WRITTEN = bool, int, float, str
 
 
 def text_of(x: Any, trace: Namer) -> str:
@@ -140,7 +146,7 @@ def text_of(x: Any, trace: Namer) -> str:
     number = plain_number(x)
     if isinstance(number, float) and not math.isfinite(number):
         return f"float('{number}')"
-    if number is None or isinstance(number, bool | int | float | str):
+    if number is None or isinstance(number, _WRITTEN):
         text = repr(number)
         return f"({text})" if text[0] == "-" else text
     raise TypeError(f"no formula for {type(x).__name__}")

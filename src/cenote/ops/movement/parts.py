@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -61,9 +61,11 @@ class Concat(Op):
         axis = normalize_axis(self.name, self.axis, output.rank)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            calls, begins = [], [0] * output.rank
+            calls: list[Call] = []
+            begins = [0] * output.rank
             for x in map(present, views):
-                calls.append(copy_call(x, box_of(outputs[0], begins, x.shape), target))
+                call = copy_call(x, box_of(outputs[0], begins, x.shape), target)
+                calls.append(replace(call, independent=bool(calls)))
                 begins[axis] += x.shape[axis]
             return calls
 
@@ -192,9 +194,11 @@ class Split(Op):
         axis = normalize_axis("split", self.axis, x.rank)
 
         def bind(views: Sequence[View | None], outputs: Sequence[View]) -> Sequence[Call]:
-            calls, begins = [], [0] * x.rank
+            calls: list[Call] = []
+            begins = [0] * x.rank
             for y in outputs:
-                calls.append(copy_call(box_of(present(views[0]), begins, y.shape), y, target))
+                call = copy_call(box_of(present(views[0]), begins, y.shape), y, target)
+                calls.append(replace(call, independent=bool(calls)))
                 begins[axis] += y.shape[axis]
             return calls
 
