@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import numpy as np
 import onnx
@@ -116,6 +117,43 @@ def test_parts_of_a_convolution_do_not_wait_for_each_other() -> None:
     steps = kernels(cenote.load(model_of(body, w=(7 * lanes, lanes, 1, 1)), threads=2))
     parts = [step for step in steps if step.symbol.startswith("ConvDirect")]
     assert [step.barrier for step in parts] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "g (int32[3,5] x, int32[3,2] z) => (int32[3,12] y) { y = Concat<axis=1>(x, z, x) }",
+        "g (int32[3,12] x) => (int32[3,4] y, int32[3,4] z, int32[3,4] u) "
+        "{ y, z, u = Split<axis=1, num_outputs=3>(x) }",
+    ],
+)
+def test_copies_of_parts_do_not_wait_for_each_other(body: str) -> None:
+    copies = kernels(cenote.load(model_of(body), threads=2))
+    assert [step.barrier for step in copies] == [False, False, True]
+
+
+def calls_of(count: int) -> int:
+    """Calls of functions in finding the levels of so many copies of one node, each noted with all parts."""
+    parts = [extent(8 * i, 8 * i + 8) for i in range(count)]
+    whole = [extent(8 * count, 16 * count)]
+    steps = [step(0, parts, whole) for _ in range(count)]
+    calls = 0
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        levels = levels_of(steps)
+    finally:
+        sys.setprofile(None)
+    assert levels == [0] * count
+    return calls
+
+
+def test_what_many_calls_touch_is_noted_once() -> None:
+    assert calls_of(400) < 3 * calls_of(200)  # 2 is linear, 4 quadratic
 
 
 def touch(a: list[Extent], b: list[Extent]) -> bool:
