@@ -178,6 +178,7 @@ def _name_function(error: CenoteError, name: str) -> None:
     named = head.partition("(")[0]  # of some with their attributes
     if (
         colon
+        and name in functions.__all__  # `round` of decimals is a formula of another name
         and named != name
         and (named in functions.__all__ or any(named == op.name for op in operators()))
     ):
