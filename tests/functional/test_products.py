@@ -218,7 +218,7 @@ X, W = np.zeros((1, 4, 5, 5), np.float32), np.zeros((8, 4, 3, 3), np.float32)
         (DTypeError, "matmul", lambda: F.matmul(np.zeros((2, 2), np.bool_), np.zeros((2, 2), np.bool_))),
         (ShapeError, "linear: input", lambda: F.linear(noise(3, 4), noise(6, 5))),
         (ShapeError, "linear: bias", lambda: F.linear(noise(3, 4), noise(6, 4), noise(5))),
-        (ShapeError, "gemm", lambda: F.addmm(noise(5, 5), noise(3, 4), noise(4, 6))),
+        (ShapeError, "addmm", lambda: F.addmm(noise(5, 5), noise(3, 4), noise(4, 6))),
         (ShapeError, "conv2d: expected", lambda: F.conv2d(X[0, 0], W)),
         (ShapeError, "channels", lambda: F.conv2d(X, np.zeros((8, 3, 3, 3), np.float32))),
         (ArgumentError, "groups", lambda: F.conv2d(X, W, groups=3)),
