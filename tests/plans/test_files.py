@@ -135,7 +135,7 @@ def test_a_stale_plan_is_compiled_again_when_its_source_is_at_hand(
         cenote.load(source, precision="exact").save(plan, source)
     model = cenote.load(plan)
     assert model.precision == "exact", "as it was"
-    assert np.array_equal(model(picture()), cenote.load(source)(picture()))
+    assert np.array_equal(model(picture()), cenote.load(source, precision="exact")(picture()))
     assert [each.name for each in reader.read(plan, 1).outputs] == ["y"], "the file was written anew"
 
 
