@@ -10,8 +10,8 @@ from cenote.kernels.base import View
 from cenote.ops.base import Lowering, Op, Sample, ShapeFromData, ValueNeeded
 from cenote.ops.elementwise.binary import Add
 from tests import harness
-from tests.contract.samples import each_operator, each_sample, listed, named
-from tests.contract.test_lowerings import NARROWER_STEP, same_bits
+from tests.contract.samples import NARROWER_STEP, each_operator, each_sample, listed, named
+from tests.contract.test_lowerings import same_bits
 from tests.targets import TARGETS
 
 MOST_SAMPLES = 9  # the later ones differ in values, not in memory
