@@ -42,7 +42,7 @@ def read(
 
 
 def _cut(graph: Graph, ends: Ends) -> Graph:
-    """What the outputs need of a graph, back to the inputs."""
+    """Return what the outputs need of a graph, back to the inputs."""
     known = set(graph.values())
     outputs = tuple(_value(name, known, "outputs") for name in ends.outputs or graph.outputs)
     if len(set(outputs)) != len(outputs):

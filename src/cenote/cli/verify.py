@@ -20,7 +20,7 @@ Peer = Literal["onnxruntime", "litert", "tensorflow", "keras", "torch", "referen
 
 
 class Reading(TypedDict):
-    """What of a file is loaded."""
+    """The part of a file that is loaded."""
 
     signature: str | None
     inputs: list[str] | None
@@ -88,7 +88,7 @@ def verify(
 
 
 def _inputs(model: Path, reading: Reading, shape: Sequence[str], input: Sequence[str]) -> Inputs | None:
-    """What is said of the inputs, the others random; None where nothing is, and the model need not be loaded for it."""
+    """The inputs that are given, the others random; None where nothing is, and the model need not be loaded for it."""
     given = parse_shapes(shape)
     if not shape and not input:
         return None

@@ -43,7 +43,7 @@ class _Operands:
             self.reach[key] = [*accumulate((end for _, end, _ in places), max)]
 
     def of(self, call: Call) -> list[int]:
-        """Those in which the call gets a place, in order."""
+        """Return the buffers in which the call gets a place, in order."""
         found: set[int] = set()
         for argument in call.arguments:
             if not isinstance(argument, View):

@@ -183,7 +183,7 @@ def choice(where: str, name: str, value: Any, allowed: Sequence[str]) -> str:
 
 
 def accumulation(where: str, value: Any, dtype: np.dtype[Any]) -> str | None:
-    """What sums of the type are taken in: None, or one of ACCUMULATIONS for floats."""
+    """Return what sums of the type are taken in: None, or one of ACCUMULATIONS for floats."""
     word = None if value is None else choice(where, "accumulate", value, ACCUMULATIONS)
     check_accumulate(where, word, dtype)
     return word

@@ -22,7 +22,7 @@ Dimensions = Sequence[int]
 
 
 class Recorded(Protocol):
-    """What a trace holds (`trace.Trace`)."""
+    """The contents of a trace (`trace.Trace`)."""
 
     codes: list[str]
     dimensions: int
@@ -43,7 +43,7 @@ def checks_formulas() -> bool:
 
 
 class Evaluation:
-    """What the formulas of a trace are for some dimensions, by their operations."""
+    """The values of a trace's formulas for some dimensions, by their operations."""
 
     def __init__(self, trace: Recorded, dimensions: Dimensions) -> None:
         self.trace, self.dimensions = trace, dimensions

@@ -26,7 +26,7 @@ def _term(monomial: Monomial, factor: int) -> str:
 
 
 class Values(Protocol):
-    """What gives the values of unknowns."""
+    """Values of unknowns, by their numbers."""
 
     def __getitem__(self, unknown: int, /) -> int: ...
 

@@ -55,7 +55,7 @@ class Scope(Generic[Value]):
         return around(self.around, self.sides.get((name, index), self.sides.get((name, -1), ())))
 
     def sources(self, name: str) -> list[str]:
-        """What a node reads. Of one that reads nothing: what says in which branch it lies."""
+        """Return what a node reads. Of one that reads nothing: what says in which branch it lies."""
         node = self.nodes[name]
         if node.op in ("IteratorGetNext", "Placeholder"):
             return []  # an input, wherever its content would come from

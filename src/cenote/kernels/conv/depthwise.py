@@ -163,7 +163,7 @@ class DepthwiseSpec(KernelSpec):
         return k
 
     def _input(self, k: Kernel, block: Value, lanes: int) -> Value:
-        """Where in x the channels of a block of y lie."""
+        """Places in x of the channels of a block of y."""
         groups = self._groups(lanes)
         inside, step = groups.read[0], k.number("x_block")
         if groups.parts == 1:
