@@ -34,7 +34,7 @@ class Kind(Protocol):
 
     name: str
     limit: float
-    """Seconds after which a case hangs."""
+    """Seconds of the CPU after which a case hangs."""
 
     def prepare(self) -> None:
         """What is made once, before workers are forked off."""
