@@ -1,6 +1,6 @@
 """Checks every benchmark network with open sizes: loaded once, run at several, in an order that changes classes.
 
-    python -m bench.open_sizes                 all whose exported files have open sizes
+    python -m bench.open_sizes                 all networks
     python -m bench.open_sizes unet yolov8n --sizes 8
 
 Batch, height and width are open where the network takes any; else those that it does. Each answer is compared with that
@@ -25,6 +25,7 @@ import cenote
 from bench.any_size import difference
 from bench.export import OPSET
 from bench.networks import NETWORKS, build
+from bench.networks.blocks import open_sizes
 from bench.report import table
 
 SEED = 5
@@ -48,8 +49,6 @@ OPEN = {
     "yolov8n": Open(multiple=32), "unet": Open(multiple=16), "crnn": Open((3,), multiple=4),
 }  # fmt: skip
 
-WRITTEN_DOWN = ("shufflenet_v2_x1",)  # the tracer makes constants of the sizes at a channel shuffle
-
 
 @dataclass
 class Found:
@@ -72,7 +71,7 @@ def export(name: str, path: Path) -> None:
     names = {0: "n", **{axis: "hw"[axis - 2] for axis in OPEN.get(name, Open()).axes}}
     x = torch.zeros((2, *NETWORKS[name].input_shape[1:]))
     mode = torch.onnx.TrainingMode
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.no_grad(), open_sizes(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracing exporter is deprecated
         torch.onnx.export(
             build(name), (x,), str(path), opset_version=OPSET, input_names=["x"], dynamic_axes={"x": names},
@@ -124,9 +123,7 @@ def check(name: str, path: Path, count: int) -> Found:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m bench.open_sizes", description=__doc__)
-    parser.add_argument(
-        "names", nargs="*", default=[name for name in NETWORKS if name not in WRITTEN_DOWN], help="networks"
-    )
+    parser.add_argument("names", nargs="*", default=list(NETWORKS), help="networks")
     parser.add_argument("--sizes", type=int, default=5, help="how many (default: 5)")
     given = parser.parse_args(arguments)
     unknown = sorted(set(given.names) - set(NETWORKS))

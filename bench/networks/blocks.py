@@ -1,5 +1,8 @@
 """Building blocks that several families share."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeAlias
 
 import torch
@@ -7,6 +10,23 @@ from torch import nn
 
 Size: TypeAlias = int | tuple[int, int]
 Activation: TypeAlias = type[nn.Module] | None
+
+_sizes_stay_open = ContextVar("sizes_stay_open", default=False)
+
+
+@contextmanager
+def open_sizes() -> Iterator[None]:
+    """While this lasts, networks are traced with their sizes open: `extents` writes none down."""
+    token = _sizes_stay_open.set(True)
+    try:
+        yield
+    finally:
+        _sizes_stay_open.reset(token)
+
+
+def extents(x: torch.Tensor) -> tuple[int, ...]:
+    """A tensor's shape as plain integers, or the exporter writes chains of Shape and Gather nodes for constants."""
+    return tuple(x.shape) if _sizes_stay_open.get() else tuple(int(size) for size in x.shape)
 
 
 def same_padding(kernel: Size) -> Size:

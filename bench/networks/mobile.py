@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from bench.networks.blocks import Activation, classifier, convolution, with_shortcut
+from bench.networks.blocks import Activation, classifier, convolution, extents, with_shortcut
 
 
 def depthwise(channels: int, kernel: int, stride: int, activation: Activation) -> nn.Sequential:
@@ -41,8 +41,7 @@ def mobilenet_v2() -> nn.Module:
 
 def shuffle_channels(x: torch.Tensor) -> torch.Tensor:
     """Interleaves the two halves of the channels."""
-    # Plain integers, or the exporter writes a chain of Shape and Gather nodes in place of two constants.
-    batch, channels, height, width = (int(size) for size in x.shape)
+    batch, channels, height, width = extents(x)
     split = x.view(batch, 2, channels // 2, height, width)
     return split.transpose(1, 2).reshape(batch, channels, height, width)
 

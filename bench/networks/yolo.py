@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from bench.networks.blocks import Shortcut, convolution
+from bench.networks.blocks import Shortcut, convolution, extents
 
 block = partial(convolution, kernel=1, activation=nn.SiLU, epsilon=1e-3)
 
@@ -99,7 +99,7 @@ class YoloV8Nano(nn.Module):
         return fine, medium, coarse
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch = int(x.shape[0])  # plain integer: see shuffle_channels in mobile.py
+        batch = extents(x)[0]
         scales = zip(self.features(x), self.boxes, self.classes, strict=True)
         maps = [torch.cat([box(feature), label(feature)], dim=1) for feature, box, label in scales]
         return torch.cat([scale.view(batch, BOX_CHANNELS + CLASSES, -1) for scale in maps], dim=2)
