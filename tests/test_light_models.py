@@ -63,10 +63,9 @@ def _noise(rng: np.random.Generator, op: str, position: int, shape: tuple[int, .
     if op == "BatchNormalization":
         low, high = {1: (0.7, 1.3), 2: (-0.1, 0.1), 3: (-0.1, 0.1), 4: (0.5, 2.0)}[position]
         return rng.uniform(low, high, shape).astype(np.float32)
-    if len(shape) < 2:
-        return rng.normal(0, 0.05, shape).astype(np.float32)
-    fan_in = math.prod(shape[1:])
-    return rng.normal(0, math.sqrt(2 / fan_in), shape).astype(np.float32)
+    scale = 0.05 if len(shape) < 2 else math.sqrt(2 / math.prod(shape[1:]))
+    # A prime number of them, over and over: drawing the 144 million of VGG19 took 4 s.
+    return np.resize(np.float32(scale) * rng.standard_normal(65537, np.float32), shape)
 
 
 def test_there_are_nine() -> None:
