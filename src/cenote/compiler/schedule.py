@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from cenote.core.errors import errors_at
@@ -113,7 +114,7 @@ class _Scheduler:
         self.converted: dict[tuple[str, int], str] = {}
         self.trace = trace
         self.asked: dict[int, Mapping[str, Formula]] = {}  # questions, by the id of the candidate
-        self.known: dict[Hashable, list[tuple[str, list[Lowering]]]] = {}
+        self.known: dict[Hashable, list[Lowering]] = {}
         self.candidates = [self._candidates(node) for node in graph.nodes]
         self.accepted: dict[tuple[int, int], set[int]] = {}
         self.users: dict[str, list[tuple[int, int]]] = {}
@@ -155,18 +156,15 @@ class _Scheduler:
     def _candidates(self, node: Node) -> list[Lowering]:
         """The lowerings of a node: those of an earlier one with an equal operator and equal types, if there is one."""
         types = self.graph.input_types(node)
-        try:
-            alike = self.known.setdefault((node.op, *map(_type_key, types)), [])
-        except TypeError:  # an attribute that is an array
-            alike = []
-        text = repr(node.op) if alike else ""  # equality alone takes 0.0 for -0.0
-        for shown, options in alike:
-            if shown == text:
+        key = (node.op, *map(_type_key, types))
+        with suppress(TypeError):  # an attribute that is an array
+            if (options := self.known.get(key)) is not None:
                 return options
         with errors_at(node.where):
             found = node.op.lowerings(types, self.target), node.op.aliases(types, self.target)
             options = [option for options in found for option in self._apart(options)]
-        alike.append((text or repr(node.op), options))
+        with suppress(TypeError):
+            self.known[key] = options
         return options
 
     def _apart(self, options: Iterator[Lowering]) -> Iterator[Lowering]:

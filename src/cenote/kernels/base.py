@@ -23,6 +23,7 @@ import numpy as np
 
 from cenote.codegen.builder import Kernel, Parameter
 from cenote.codegen.values import F32, Scalar
+from cenote.core.exact import Exact
 from cenote.core.formulas.expressions import word_of_float
 from cenote.core.sizes import Real, Size, plain
 from cenote.core.target import Target
@@ -33,7 +34,7 @@ _LONGEST_SYMBOL = 200  # characters; what is longer is cut and told apart by a d
 
 
 @dataclass(frozen=True)
-class KernelSpec:
+class KernelSpec(Exact):
     """What a kernel is specialised on. Subclasses are frozen dataclasses whose fields change the instructions.
 
     The spec is the cache key, the symbol name and what a profiler prints; sizes are run-time arguments.

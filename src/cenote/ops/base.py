@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from cenote.core.errors import CenoteError, ModelError, ShapeError, UnsupportedError
+from cenote.core.exact import Exact
 from cenote.core.target import Target
 from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import Call, View
@@ -183,7 +184,7 @@ class Rewired:
 Decoder = Callable[[Imported], "Op | Rewired"]
 
 
-class Op:
+class Op(Exact):
     """Base of all operators. Subclasses are frozen dataclasses; their fields are their attributes.
 
     `operands` names the inputs in order: a trailing "?" marks an optional one, a trailing "*" on the last one any

@@ -94,7 +94,7 @@ def eliminate_common(graph: Graph) -> Graph:
     """
     outputs = set(graph.outputs)
     renamed = _equal_constants(graph)
-    first: dict[Hashable, list[Node]] = {}
+    first: dict[Hashable, Node] = {}
     kept: list[Node] = []
     for original in graph.nodes:
         node = rename_values(original, renamed)
@@ -120,23 +120,14 @@ def _covers(twin: Node, node: Node) -> bool:
     )
 
 
-def _twin(node: Node, first: dict[Hashable, list[Node]]) -> Node:
-    """The first node that computes the same; the node itself where there is none, or it must not be merged.
-
-    Operators must print the same too, because equality alone takes 0.0 for -0.0 and 1 for True.
-    """
+def _twin(node: Node, first: dict[Hashable, Node]) -> Node:
+    """The first node that computes the same; the node itself where there is none, or it must not be merged."""
     if not node.op.pure:
         return node
     try:
-        equal = first.setdefault((node.op, node.inputs), [])
+        return first.setdefault((node.op, node.inputs), node)
     except TypeError:  # an attribute that is an array
         return node
-    text = repr(node.op) if equal else ""
-    for twin in equal:
-        if repr(twin.op) == text:
-            return twin
-    equal.append(node)
-    return node
 
 
 def _equal_constants(graph: Graph) -> dict[str, str]:

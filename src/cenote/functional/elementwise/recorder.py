@@ -7,12 +7,13 @@ to, in which arrays without axes and plain numbers count only by their kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from cenote.core.errors import ArgumentError, DTypeError, InputError, shown
+from cenote.core.exact import exact_key
 from cenote.core.types import BFLOAT16, FLOAT32, INT64, TensorType, is_float
 from cenote.functional.arguments import Operation, Types
 from cenote.functional.dispatch import call
@@ -35,7 +36,8 @@ class Recorder:
             if x.dtype.kind == "f" and x.dtype.itemsize > 8:
                 raise DTypeError(f"{where}: type {x.dtype} is not supported; cast the input to float64")
         self.where, self.inputs = where, inputs
-        self.scalars: dict[tuple[str, Number, np.dtype[Any]], int] = {}
+        self.scalars: list[tuple[Number, np.dtype[Any]]] = []
+        self._places: dict[Hashable, int] = {}  # of scalars
         self.links: list[tuple[Pointwise, tuple[tuple[str, int], ...]]] = []
 
     def given(self) -> list[Traced]:
@@ -45,7 +47,9 @@ class Recorder:
     def scalar(self, value: Number, dtype: np.dtype[Any]) -> Traced:
         """A number as a value of a type (bool: its truth); DTypeError for one that the type does not hold."""
         value = bool(value) if dtype == BOOL else held(self.where, "a number", value, dtype)
-        place = self.scalars.setdefault((repr(value), value, dtype), len(self.scalars))
+        place = self._places.setdefault((exact_key(value), dtype), len(self.scalars))
+        if place == len(self.scalars):
+            self.scalars.append((value, dtype))
         return Traced(self, TensorType(dtype, ()), ("scalar", place))
 
     def apply(self, op: Pointwise, *operands: Traced) -> Traced:
@@ -61,8 +65,7 @@ class Recorder:
         first = {"input": 0, "scalar": len(self.inputs)}
         first["link"] = first["scalar"] + len(self.scalars)
         links = [Link(op, tuple(first[kind] + index for kind, index in places)) for op, places in self.links]
-        scalars = tuple((value, dtype) for _, value, dtype in self.scalars)
-        return Chain(len(self.inputs), tuple(links), scalars)
+        return Chain(len(self.inputs), tuple(links), tuple(self.scalars))
 
 
 class Traced:
