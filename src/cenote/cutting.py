@@ -6,6 +6,7 @@ cut here: what the outputs need, back to the inputs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,9 @@ from cenote.core.errors import ArgumentError, CenoteError, UnsupportedError, nea
 from cenote.core.types import Declared, TensorType
 from cenote.frontends.formats import Format, import_model
 from cenote.frontends.imported import Ends, ImportedModel
+from cenote.graph.conditional import Refused
 from cenote.graph.graph import Graph
+from cenote.passes.cleanup import eliminate_dead
 from cenote.passes.specialize import specialize
 
 _OPEN = 64  # what counts as the size of a dimension that is not known, where types of values are asked for
@@ -36,13 +39,17 @@ def read(
     imported = import_model(source, format, signature, ends=ends)
     if not ends or imported.between:
         return imported
-    graph = _cut(imported.graph, ends)
+    graph = _cut(imported.graph, ends, imported.inside)
+    for node in graph.nodes:
+        if isinstance(node.op, Refused):
+            error = UnsupportedError(node.op.reason)
+            raise error.located(os.fspath(source)) if isinstance(source, str | os.PathLike) else error
     declared = {name: each for name, each in imported.outputs.items() if name in graph.outputs}
     return replace(imported, graph=graph, outputs=declared)
 
 
-def _cut(graph: Graph, ends: Ends) -> Graph:
-    """Return what the outputs need of a graph, back to the inputs."""
+def _cut(graph: Graph, ends: Ends, inside: Mapping[str, Declared]) -> Graph:
+    """Return what the outputs need of a graph, back to the inputs; `inside`: the types that its file says."""
     known = set(graph.values())
     outputs = tuple(_value(name, known, "outputs") for name in ends.outputs or graph.outputs)
     if len(set(outputs)) != len(outputs):
@@ -60,7 +67,7 @@ def _cut(graph: Graph, ends: Ends) -> Graph:
         )
     if ends.inputs is None:
         named = [name for name in named if name in needed]
-    types = _types(graph, [name for name in named if name not in given])
+    types = _types(graph, [name for name in named if name not in given], inside)
     inputs = tuple(given[name] if name in given else types[name] for name in named)
     constants = {name: x for name, x in graph.constants.items() if name in needed and name not in stop}
     graph = graph.replace(
@@ -80,9 +87,9 @@ def _apart(graph: Graph, stop: set[str]) -> Graph:
     return graph.replace(nodes=nodes)
 
 
-def _types(graph: Graph, names: Sequence[str]) -> Mapping[str, Declared]:
-    """What values inside a graph are: their types as they follow from those of its inputs. Sizes that would follow from
-    others than the file's stay open."""
+def _types(graph: Graph, names: Sequence[str], inside: Mapping[str, Declared]) -> Mapping[str, Declared]:
+    """What values inside a graph are: their types as they follow from those of its inputs, else as the file says. Sizes
+    that would follow from others than the file's stay open."""
     if not names:
         return {}
     fixed = all(
@@ -91,8 +98,8 @@ def _types(graph: Graph, names: Sequence[str]) -> Mapping[str, Declared]:
     )
     try:
         inputs = {declared.name: _assumed(declared) for declared in graph.inputs}
-        types = specialize(graph.replace(outputs=tuple(dict.fromkeys((*names, *graph.outputs)))), inputs)
-        found = types.graph.types
+        wanted = eliminate_dead(graph.replace(outputs=tuple(dict.fromkeys(names))))
+        found = specialize(wanted, inputs).graph.types
         return {
             name: Declared(
                 name, found[name].dtype, found[name].shape if fixed else (None,) * found[name].rank
@@ -100,6 +107,8 @@ def _types(graph: Graph, names: Sequence[str]) -> Mapping[str, Declared]:
             for name in names
         }
     except (CenoteError, KeyError) as error:
+        if all(name in inside for name in names):
+            return {name: inside[name] for name in names}
         raise UnsupportedError(
             f"inputs: the type of {', '.join(names)} cannot be told ({error}); name values before it"
         ) from error

@@ -41,11 +41,11 @@ def import_model(
     if isinstance(source, str | os.PathLike):
         return _from_path(Path(source), form, signature, problems, ends)
     if not isinstance(source, bytes | bytearray | memoryview) and form in (None, "onnx"):
-        return _onnx(source, signature, problems)  # an open file or a message
+        return _onnx(source, signature, problems, ends)  # an open file or a message
     content = BytesSource(bytes(source if not hasattr(source, "read") else source.read()))
     form = form or format_of(content)
     if form == "onnx":
-        return _onnx(source, signature, problems)
+        return _onnx(source, signature, problems, ends)
     try:
         return _from_source(content, form, signature, problems, ends)
     except CenoteError as error:
@@ -92,7 +92,7 @@ def _from_path(
             raise ModelError(f"{path}: the file cannot be read ({error})") from error
         except CenoteError as error:
             raise error.located(os.fspath(path)) from error
-    return _onnx(path, signature, problems)
+    return _onnx(path, signature, problems, ends)
 
 
 def _from_open(
@@ -131,12 +131,12 @@ def _from_source(
     raise ArgumentError(f"a model in the format {form} is given by its path: it has other files beside it")
 
 
-def _onnx(source: Any, signature: str | None, problems: list[str] | None) -> ImportedModel:
+def _onnx(source: Any, signature: str | None, problems: list[str] | None, ends: Ends) -> ImportedModel:
     if signature is not None:
         raise ArgumentError("signature: an ONNX model has none")
     from cenote.frontends.onnx import load_onnx
 
-    return load_onnx(source, problems)
+    return load_onnx(source, problems, ends)
 
 
 def format_of_file(source: Any) -> Format | None:

@@ -27,7 +27,8 @@ class ImportedModel:
     `outputs` are the outputs whose type is declared or follows from the inputs', by name; `metadata` the file's own
     key-value pairs; `about` what it says about itself: "producer_name" (the program that wrote it), "producer_version",
     "graph_name", "domain", "description", "graph_description", "version", as far as it does; `external` the files
-    beside the model that hold weights; `between` says that the front end has read what lies between `Ends` only.
+    beside the model that hold weights; `between` says that the front end has read what lies between `Ends` only;
+    `inside` are the types that the file declares of values that are to be inputs.
     """
 
     graph: Graph
@@ -36,3 +37,4 @@ class ImportedModel:
     about: Mapping[str, str] = field(default_factory=dict)
     external: tuple[str, ...] = ()
     between: bool = False
+    inside: Mapping[str, Declared] = field(default_factory=dict)

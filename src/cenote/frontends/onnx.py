@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cenote.core.errors import CenoteError, InputError, MissingFileError, ModelError, UnsupportedError
 from cenote.core.files import reading
 from cenote.core.types import Declared, Dimension
-from cenote.frontends.imported import ImportedModel
+from cenote.frontends.imported import Ends, ImportedModel
 from cenote.frontends.onnx_nodes import Importer
 from cenote.frontends.onnx_order import where
 from cenote.frontends.onnx_outputs import declared_outputs
@@ -32,17 +32,21 @@ from cenote.frontends.wire import BytesSource, FileSource, Source
 from cenote.graph.graph import Graph
 
 Contents = Mapping[int, NDArray[np.uint8]]
+_ALL = Ends()
 
 
 def load_onnx(
-    source: str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto, problems: list[str] | None = None
+    source: str | os.PathLike[str] | bytes | BinaryIO | onnx.ModelProto,
+    problems: list[str] | None = None,
+    ends: Ends = _ALL,
 ) -> ImportedModel:
     """Read a model from a path, bytes, a binary file object or an onnx.ModelProto.
 
     The graph is not specialised: only constants have types. Weights of a model given as bytes are views of
     them.
 
-    `problems` collects nodes that are not supported, if given, instead of an error; the graph is not whole then.
+    `problems` collects nodes that are not supported, if given, instead of an error; the graph is not whole then. Where
+    the model is to be cut (`ends`), they are in the graph as `Refused`: what is left of it need not have any.
 
     Raises ModelError when it is not a valid model (or cannot be read), UnsupportedError when it uses an
     operator, opset, type or attribute that Cenote does not have; the message names the file and the node.
@@ -51,7 +55,7 @@ def load_onnx(
     try:
         model, contents, folder = _parse(source)
         try:
-            return _import(model, contents, folder, problems)
+            return _import(model, contents, folder, problems, ends)
         except (TypeError, AttributeError, ValueError, LookupError) as error:
             text = _not_text(model)  # protobuf gives text that is not UTF-8 as bytes, which fit nowhere
             if text is None:
@@ -111,11 +115,13 @@ def _read(source: Source) -> tuple[Any, Contents]:
     return model, dict(zip(parts.weights, source.arrays([*parts.weights.values()]), strict=True))
 
 
-def _import(model: Any, contents: Contents, folder: Path | None, problems: list[str] | None) -> ImportedModel:
+def _import(
+    model: Any, contents: Contents, folder: Path | None, problems: list[str] | None, ends: Ends
+) -> ImportedModel:
     opsets = _opsets(model)
     graph = model.graph
     kinds = {value.name: value.type for value in (*graph.input, *graph.value_info)}
-    importer = Importer(model.functions, Tensors(folder), kinds, problems)
+    importer = Importer(model.functions, Tensors(folder), kinds, problems, bool(ends))
     scope = Scope(opsets)
     importer.add_initializers(graph, scope, contents)
     inputs = []
@@ -143,6 +149,11 @@ def _import(model: Any, contents: Contents, folder: Path | None, problems: list[
         {item.key: item.value for item in model.metadata_props},
         _about(model),
         tuple(importer.tensors.external),
+        inside={
+            value.name: _declared(value, f"value '{value.name}'")
+            for value in graph.value_info
+            if value.name in (ends.inputs or ())
+        },
     )
 
 

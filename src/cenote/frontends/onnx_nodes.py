@@ -28,6 +28,7 @@ from cenote.frontends.onnx_schema import (
 )
 from cenote.frontends.onnx_scope import Scope
 from cenote.frontends.onnx_tensors import Tensors, attribute_value, constant_value
+from cenote.graph.conditional import Refused
 from cenote.graph.graph import Node
 from cenote.ops import DECODERS
 from cenote.ops.base import Imported, Op, Rewired
@@ -42,11 +43,12 @@ class Importer:
 
     def __init__(
         self, functions: Sequence[Any], tensors: Tensors, kinds: Mapping[str, Any],
-        problems: list[str] | None = None,
+        problems: list[str] | None = None, between: bool = False,
     ) -> None:  # fmt: skip
         self.tensors = tensors
         self.kinds = kinds
         self.problems = problems  # where what is not supported is collected instead of raised
+        self.between = between  # a part of the graph is wanted: what is not supported may lie outside of it
         self.nodes: list[Node] = []
         self.constants: dict[str, Array] = {}
         self.taken: set[str] = set()
@@ -60,16 +62,24 @@ class Importer:
     def add_nodes(self, nodes: Sequence[Any], scope: Scope) -> None:
         """Import nodes in order; errors name the node."""
         for node in ordered(nodes, lambda name: scope.find(name) is not None):
+            count = len(self.nodes)
             try:
                 self._add_node(node, scope)
             except CenoteError as error:
                 located = error.located(where(node))
-                if self.problems is None or scope.depth or not isinstance(error, UnsupportedError):
+                listed = self.problems is not None or (self.between and scope.parent is None)
+                if not listed or scope.depth or not isinstance(error, UnsupportedError):
                     raise located from error
-                self.problems.append(str(located))
-                for name in node.output:
-                    if scope.find(name) is None:
-                        self.define(name, scope)
+                self._leave_out(node, str(located), scope, count)
+
+    def _leave_out(self, node: Any, reason: str, scope: Scope, count: int) -> None:
+        """A node that is not supported; `count` nodes were there before it was tried."""
+        if self.problems is not None:
+            self.problems.append(reason)
+        del self.nodes[count:]
+        made = tuple(scope.find(name) or self.define(name, scope) for name in node.output)
+        inputs = tuple(scope.find(name) or "" for name in node.input)
+        self.nodes.append(Node(Refused(reason), inputs, made, node.name))
 
     def define(self, name: str, scope: Scope) -> str:
         """The graph's name for a value that a node of the scope makes."""
