@@ -53,6 +53,7 @@ class Importer:
         self.constants: dict[str, Array] = {}
         self.taken: set[str] = set()
         self.copies: dict[str, int] = {}
+        self.makers: dict[str, str] = {}  # standard operators, by the values that they make
         self.inlined = 0
         self.functions = {
             (domain_of(function.domain), function.name, function.overload): function for function in functions
@@ -153,9 +154,12 @@ class Importer:
             outputs=len(outputs),
             constants=constants,
             listed=len(node.output),
+            makers={i: self.makers[name] for i, name in enumerate(inputs) if name in self.makers},
         )
         op, wiring = _decoded(imported)
         made = tuple(self.define(name, scope) for name in outputs)
+        if not domain:
+            self.makers.update(dict.fromkeys(made, node.op_type))
         stem = next(name for name in made if name)
         read = []
         for item in wiring if wiring is not None else range(len(inputs)):

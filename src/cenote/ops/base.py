@@ -134,7 +134,8 @@ class Imported:
     `attributes` hold Python ints, floats, strings, tuples of them, NumPy arrays (tensors), and "graph"
     objects as they came. `present` says for each input whether it is there; `outputs` how many outputs were
     asked for, up to the last that is there; `listed` counts all, those without a name too (0: unknown).
-    `constant(i)` is the content of input i when it is a constant, else None.
+    `constant(i)` is the content of input i when it is a constant, else None; `makers` holds by input the name of the
+    standard operator that makes it, where there is one.
     """
 
     op: str
@@ -145,6 +146,7 @@ class Imported:
     outputs: int
     constants: Mapping[int, Array] = field(default_factory=dict)
     listed: int = 0
+    makers: Mapping[int, str] = field(default_factory=dict)
 
     def constant(self, index: int) -> Array | None:
         return self.constants.get(index)

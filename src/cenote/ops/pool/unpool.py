@@ -34,7 +34,8 @@ def decode_max_unpool(node: Imported) -> Op:
     """MaxUnpool of ai.onnx 9, 11, 22."""
     node.expect("kernel_shape", "pads", "strides")
     fields = window_attributes("max_unpool", node)
-    return MaxUnpool(fields["window"], fields["stride"], fields["pads"])
+    inverts = node.makers.get(1) == "MaxPool"
+    return MaxUnpool(fields["window"], fields["stride"], fields["pads"], inverts=inverts)
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,13 @@ class MaxUnpool(Op):
     """Write each element of x (N, C, *spatial) to the place its index names, in a tensor of zeros.
 
     Inputs: x, indices (int64, of x's shape) and, as ONNX has it, an optional constant output_shape (int64,
-    the whole shape). `output` gives the spatial extents instead; without either they are
-    (in - 1) stride - begin - end + window. `index` says what indices count, as in MaxPool, and with ONNX's
-    output_shape they count in the map of the size that the formula gives: it lies at the begin of the
-    larger output (so the tests of ONNX have it; ONNX Runtime counts in the output).
+    the whole shape, of any spatial extents). `output` gives the spatial extents instead; without either
+    they are (in - 1) stride - begin - end + window. `index` says what indices count, as in MaxPool.
+
+    With ONNX's output_shape, indices that a MaxPool of the model makes (`inverts`) count in the output, as
+    in ONNX Runtime: maxima return to where they were in maps of any size. Others count in the map of the
+    size that the formula gives, which lies at the begin of the output (so the tests of ONNX have it, against
+    ONNX Runtime), unless that map does not fit into the output: then in the output.
 
     Where two indices are equal the last value in row-major order stays. An index below 0 or past the map
     raises InputError.
@@ -57,6 +61,7 @@ class MaxUnpool(Op):
     output: tuple[int, ...] = ()
     index: str = "tensor"
     channels_last: bool = False
+    inverts: bool = False
 
     name: ClassVar[str] = "max_unpool"
     from_onnx: ClassVar[Mapping[str, Decoder]] = {"MaxUnpool": decode_max_unpool}
@@ -83,18 +88,17 @@ class MaxUnpool(Op):
                     f"max_unpool: output_size {self.output} must hold {len(counted)} extents of 0 or more"
                 )
             return self.output, self.output
-        if any(extent < 1 for extent in counted):
-            raise ShapeError(f"max_unpool: the output size would be {counted}; give a smaller padding")
         if shape is None:
+            if any(extent < 1 for extent in counted):
+                raise ShapeError(f"max_unpool: the output size would be {counted}; give a smaller padding")
             return counted, counted
         if shape.value is None:
             raise ValueNeeded(2)
         wanted = tuple(int(extent) for extent in np.asarray(shape.value).ravel())
-        if len(wanted) != x.rank or wanted[:2] != x.shape[:2]:
+        if len(wanted) != x.rank or wanted[:2] != x.shape[:2] or min(wanted[2:]) < 1:
             raise ShapeError(f"max_unpool: output_shape {wanted} does not fit the input {x}")
-        if any(big < small for big, small in zip(wanted[2:], counted, strict=True)):
-            raise ShapeError(f"max_unpool: output_shape {wanted} is smaller than the unpooled map {counted}")
-        return counted, wanted[2:]
+        fits = all(1 <= small <= big for big, small in zip(wanted[2:], counted, strict=True))
+        return (wanted if self.inverts or not fits else (*x.shape[:2], *counted))[2:], wanted[2:]
 
     def infer(self, *inputs: TensorType | None) -> Types:
         if not 2 <= len(inputs) <= 3:
@@ -178,6 +182,11 @@ class MaxUnpool(Op):
         yield Sample(cls((2, 2), (2, 2)), (x, places), "max_unpool default size")
         shape_input = np.array([1, 1, 5, 5], np.int64)
         yield Sample(cls((2, 2), (2, 2)), (x, places, shape_input), "max_unpool output_shape")
+        for shape, ceil in (((2, 3, 7, 9), False), ((1, 2, 5, 8), True)):
+            pool = MaxPool((2, 2), (2, 2), ceil_mode=ceil, return_indices=True, index="tensor")
+            y, indices = pool.reference(seeded(shape))
+            inverse = cls((2, 2), (2, 2), inverts=True)
+            yield Sample(inverse, (y, indices, np.array(shape, np.int64)), f"max_unpool inverts, ceil {ceil}")
 
 
 def within_plane(indices: Array, shape: Sequence[int], rule: str) -> Array:
