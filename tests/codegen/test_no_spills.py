@@ -124,6 +124,7 @@ def hot_specs(target: Target) -> list[KernelSpec]:
         for taps in (1, 3, 5, 7)
         for stride in (1, 2)
     ]
+    specs.append(DepthwiseSpec(widest_row(7, target.registers), 7, 1, False, clip, long=True))
     specs += [
         DepthwiseSpec(widest_group(target.registers, group), 1, stride, False, clip, group, group)
         for group in (2, 4, 8)

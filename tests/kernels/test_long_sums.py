@@ -68,6 +68,16 @@ def convolutions(kind: str) -> Iterator[tuple[str, Given]]:
         x = terms(kind, 1, channels, size, size)
         w = terms(kind, filters, channels // groups, window, window, seed=1)
         yield name, (Conv(groups=groups), [x, w], True)
+    for name, channels, filters, window, groups in (
+        ("depthwise", 19, 19, 31, 19),
+        ("depthwise, three filters a channel", 5, 15, 17, 5),
+        ("groups of 2", 34, 34, 17, 17),
+    ):
+        x = terms(kind, 1, channels, window + 1, window + 9)
+        w = terms(kind, filters, channels // groups, window, window, seed=1)
+        yield name, (Conv(groups=groups), [x, w], True)
+    x, w = terms(kind, 1, 9, 33, 34), terms(kind, 9, 1, 31, 31, seed=1)
+    yield "transposed, depthwise", (ConvTranspose(groups=9, pads=((30, 30), (30, 30))), [x, w], True)
     x, w = terms(kind, 1, 1100, 4, 4), terms(kind, 20, 1100, 2, 2, seed=1)
     yield "late weights", (Conv(), [x, w], False)
     yield "transposed", (ConvTranspose(strides=(2, 2)), [x, terms(kind, 1100, 20, 4, 4, seed=1)], True)
@@ -124,6 +134,17 @@ def test_channels_of_winograd(target: Target) -> None:
     found = errors((Conv(pads=((1, 1), (1, 1))), [x, w], True), target)
     assert "winograd_f4" in found
     assert max(found.values()) <= FAST
+
+
+@targets
+@precisions
+def test_windows_of_thousands_of_elements(exact: bool, target: Target) -> None:
+    """Of depthwise convolutions the blocks' sums are one chain: neither is longer than the root of the number of terms,
+    or a block. 1.7e-5 in one chain."""
+    x, w = terms("tenths", 1, 17, 65, 70), terms("tenths", 17, 1, 63, 63, seed=1)
+    found = errors((Conv(groups=17, exact=exact), [x, w], True), target)
+    assert "depthwise" in found
+    assert max(found.values()) <= (2 * EXACT if exact else FAST)
 
 
 @targets

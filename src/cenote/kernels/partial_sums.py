@@ -51,14 +51,15 @@ class Blocks:
         return 1 + -(-bits >> self.fan)
 
 
-def one_chain_tolerance(terms: int) -> float:
-    """Error of a plain float32 sum relative to the largest output: grows with the root of its length."""
-    return 2e-6 + 2e-7 * math.sqrt(plain(terms))
+def two_level_terms(terms: int, exact: bool) -> int:
+    """Terms of a block where the blocks' sums are added in one chain: those of a precision, for long sums more, so that
+    neither chain is much longer than the other."""
+    return max(EXACT_TERMS if exact else FAST_TERMS, math.isqrt(terms))
 
 
 def summation_tolerance(terms: int) -> float:
-    """The same of a sum in blocks: that of a block, at any length."""
-    return one_chain_tolerance(min(plain(terms), FAST_TERMS))
+    """Error of a float32 sum in blocks relative to the largest output: a chain's grows with the root of its length."""
+    return 2e-6 + 2e-7 * math.sqrt(min(plain(terms), FAST_TERMS))
 
 
 class Part:

@@ -117,7 +117,7 @@ def transpose_calls(
         if within and not part.size:  # bias alone
             piece = dataclasses.replace(piece, groups=1)
         if within and part.size:
-            calls = depthwise_calls(piece, part, bias, activation, x, view, None, target)
+            calls = depthwise_calls(piece, part, bias, activation, x, view, None, target, exact)
         else:
             problem = DirectProblem(piece, part, bias, activation, exact=exact)
             calls = direct_calls(problem, x, view, None, target)

@@ -44,7 +44,8 @@ class Conv(Fusible):
     that of a plain sum, and which spread an infinity or NaN of the input over whole tiles of outputs, and groups
     joined by zeros until they fill vectors, where it reaches its neighbour groups (0 * inf is NaN): groups apart take
     0.4 to 1.2 times as long. Groups of 1, 2 and 4 channels with a multiple of that as filters are never joined. Chains
-    of additions then have 32 terms, not 256.
+    of additions then have 32 terms, not 256; of groups of few channels the root of the number of terms if that is
+    more.
 
     Output extents are floor((in + begin + end - reach) / stride) + 1 with reach = (window - 1) * dilation +
     1. Raises ShapeError where the window does not fit: PyTorch does too, ONNX leaves it open.
@@ -331,6 +332,10 @@ def _multiplied_samples() -> Iterator[Sample]:
     yield _sample("depthwise, multiplier 6", Conv(groups=17), (2, 17, 4, 5), 102, (1, 1))
     yield _sample("depthwise, multiplier 32", Conv(groups=3), (1, 3, 5, 6), 96, (2, 2))
     yield _sample("depthwise, multiplier 11", Conv(groups=3), (1, 3, 5, 6), 33, (2, 2))
+    yield _sample("depthwise, long sums", Conv(groups=9, activation=RELU), (2, 9, 20, 23), 9, (18, 17))
+    op = Conv((1, 2), two, groups=9, residual=True, exact=True)
+    yield _sample("depthwise, exact", op, (1, 9, 11, 12), 18, (7, 7))
+    yield _sample("groups of 2, exact", Conv(pads=two, groups=5, exact=True), (1, 10, 9, 8), 20, (5, 5))
     yield _sample("groups of 2 for 6", Conv(pads=one, groups=5), (2, 10, 6, 7), 30, (3, 3))
     op = Conv(pads=two, dilations=(2, 2), groups=9, activation=RELU)
     yield _sample("groups of 2 for 4, dilated", op, (1, 18, 6, 9), 36, (3, 3))

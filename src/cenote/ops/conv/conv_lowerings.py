@@ -19,7 +19,7 @@ from cenote.kernels.conv.regions import region_calls, share_of_taps, taps_read
 from cenote.kernels.conv.winograd_plan import WinogradPlan
 from cenote.kernels.cost_model import conversion_seconds, moved_seconds, peak_seconds, weight_seconds
 from cenote.kernels.layout.reorder import pad_call
-from cenote.kernels.partial_sums import one_chain_tolerance, summation_tolerance
+from cenote.kernels.partial_sums import summation_tolerance
 from cenote.ops.base import Bind, Lowering
 from cenote.ops.epilogue import Epilogue
 
@@ -210,7 +210,7 @@ def _depthwise(
         x = present(inputs[0])
         residual = None if fused.residual is None else inputs[fused.residual]
         calls = depthwise_calls(
-            shape.deep(), weights, bias, fused.activation, x, outputs[0], residual, target
+            shape.deep(), weights, bias, fused.activation, x, outputs[0], residual, target, fused.exact
         )
         return list(calls)
 
@@ -223,7 +223,7 @@ def _depthwise(
         (Layout(lanes),),
         bind,
         seconds,
-        one_chain_tolerance(shape.group_channels * shape.taps),
+        summation_tolerance(shape.group_channels * shape.taps),
         in_place=() if fused.residual is None else (fused.residual,),
     )
 

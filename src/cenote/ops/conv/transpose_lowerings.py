@@ -14,7 +14,7 @@ from cenote.kernels.conv.depthwise import suits
 from cenote.kernels.conv.groups_apart import inputs_apart, outputs_apart
 from cenote.kernels.conv.transposed import apart_transpose_calls, transpose_calls, transpose_halo
 from cenote.kernels.cost_model import conversion_seconds, moved_seconds, peak_seconds
-from cenote.kernels.partial_sums import one_chain_tolerance, summation_tolerance
+from cenote.kernels.partial_sums import summation_tolerance
 from cenote.ops.base import Lowering
 from cenote.ops.conv.conv_lowerings import constant, is_near, layouts
 from cenote.ops.epilogue import Epilogue
@@ -69,7 +69,7 @@ def _phases(
         (Layout(lanes),),
         bind,
         seconds,
-        (one_chain_tolerance if within else summation_tolerance)(shape.group_channels * shape.taps),
+        summation_tolerance(shape.group_channels * shape.taps),
     )
 
 
