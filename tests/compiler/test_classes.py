@@ -85,9 +85,9 @@ def narrow(sample: Sample) -> Iterator[str]:
 @each_operator
 def test_one_plan_serves_all_sizes(op: type[Op], monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[str] = []
-    for machine in (LARGE, SMALL):
+    for machine, step in ((LARGE, 1), (SMALL, 3)):
         monkeypatch.setattr(jit, "host_target", lambda machine=machine: machine)
-        found += [f"{words} ({machine.name})" for sample in listed(op) for words in narrow(sample)]
+        found += [f"{words} ({machine.name})" for sample in listed(op)[::step] for words in narrow(sample)]
     for kind, exceptions in ((FIXED, FIXES), (RANGE, RANGES)):
         narrower = [words for words in found if kind in words]
         assert bool(narrower) == (op.name in exceptions), "\n".join(narrower) or f"{op.name} is none any more"
