@@ -1,6 +1,7 @@
 """PyTorch's own samples (op_db) of elementwise functions through cenote.functional, with PyTorch as the oracle.
 
-Types other than float32 take every fifth of the first 50 samples: most of the time goes into making samples.
+Types other than float32 take every fifth of the first 50 samples: most of the time goes into making samples. Which of
+the narrow floats and of the integers an operator takes goes in turns; op_db_table.py takes all.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 
 import cenote.functional as F
 from cenote.core.errors import CenoteError
-from tests.functional.test_op_db import array, op_db, torch
+from tests.functional.test_op_db import array, in_turns, op_db, torch
 
 TYPES = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2, "int64": 0, "int32": 0, "int16": 0,
          "int8": 0, "uint8": 0, "bool": 0}  # fmt: skip
@@ -37,11 +38,9 @@ NAMES = {name: name for name in (*PLAIN.split(), "to")} | {
 
 
 def entries() -> Iterator[Any]:
-    for op in op_db:
-        name = NAMES.get(op.name)
-        if name is None:
-            continue
-        for kind in TYPES:
+    for place, op in enumerate(op for op in op_db if op.name in NAMES):
+        name = NAMES[op.name]
+        for kind in in_turns(TYPES, place):
             if getattr(torch, kind) in op.supported_dtypes("cpu"):
                 yield pytest.param(op, name, kind, id=f"{name}{op.variant_test_name}-{kind}")
 

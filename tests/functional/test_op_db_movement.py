@@ -11,7 +11,7 @@ import pytest
 
 import cenote.functional as F
 from cenote.core.errors import CenoteError
-from tests.functional.test_op_db import op_db, torch
+from tests.functional.test_op_db import in_turns, op_db, torch
 from tests.functional.test_op_db_elementwise import plain
 
 NAMES = {
@@ -24,11 +24,11 @@ TYPES = ("float32", "float16", "bfloat16", "int64", "uint8", "bool", "float64", 
 
 
 def entries() -> Iterator[Any]:
-    for op in op_db:
-        name = NAMES.get(op.name)
-        if name is None or op.variant_test_name == "replicate_negative":
+    for place, op in enumerate(op for op in op_db if op.name in NAMES):
+        name = NAMES[op.name]
+        if op.variant_test_name == "replicate_negative":
             continue
-        for kind in TYPES:
+        for kind in in_turns(TYPES, place):
             if getattr(torch, kind) in op.supported_dtypes("cpu"):
                 yield pytest.param(op, name, kind, id=f"{name}{op.variant_test_name}-{kind}")
 

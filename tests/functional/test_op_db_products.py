@@ -9,7 +9,7 @@ import pytest
 
 import cenote.functional as F
 from cenote.core.errors import CenoteError
-from tests.functional.test_op_db import array, op_db, torch
+from tests.functional.test_op_db import array, in_turns, op_db, torch
 
 NAMES = (
     "matmul", "mm", "bmm", "addmm", "nn.functional.linear", "nn.functional.conv1d", "nn.functional.conv2d",
@@ -84,8 +84,16 @@ def test_float32_samples(op: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same':UserWarning")
-@pytest.mark.parametrize("name", [name for name in TYPES if name != "float32"])
-@pytest.mark.parametrize("op", operators(), ids=lambda op: op.name)
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [
+        (op, name)
+        for place, op in enumerate(operators())
+        for name in in_turns(TYPES, place)
+        if name != "float32"
+    ],
+    ids=lambda each: each if isinstance(each, str) else each.name,
+)
 def test_samples_of_other_types(op: Any, name: str) -> None:
     dtype = getattr(torch, name)
     if dtype not in op.supported_dtypes("cpu"):

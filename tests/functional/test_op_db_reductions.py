@@ -11,7 +11,7 @@ import pytest
 
 import cenote.functional as F
 from cenote.core.errors import CenoteError
-from tests.functional.test_op_db import op_db, torch
+from tests.functional.test_op_db import in_turns, op_db, torch
 from tests.functional.test_op_db_elementwise import check, plain
 
 NAMES = {
@@ -24,11 +24,9 @@ TYPES = {"float64": 1e-12, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2, "
 
 
 def entries() -> Iterator[Any]:
-    for op in op_db:
-        name = NAMES.get(op.name)
-        if name is None or op.variant_test_name:
-            continue
-        for kind in TYPES:
+    for place, op in enumerate(op for op in op_db if op.name in NAMES and not op.variant_test_name):
+        name = NAMES[op.name]
+        for kind in in_turns(TYPES, place):
             if getattr(torch, kind) in op.supported_dtypes("cpu"):
                 yield pytest.param(op, name, kind, id=f"{name}-{kind}")
 

@@ -10,7 +10,7 @@ import pytest
 
 import cenote.functional as F
 from cenote.core.errors import CenoteError
-from tests.functional.test_op_db import array, op_db, torch
+from tests.functional.test_op_db import array, in_turns, op_db, torch
 
 # Names in op_db, and how many float32 samples PyTorch 2.13 has that are compared (one_hot has none). Left out: those of
 # embeddings that would change the weight (max_norm), and those of where that promote types.
@@ -33,8 +33,8 @@ def function_of(op: Any) -> Any:
 def pairs() -> list[Any]:
     return [
         pytest.param(op, name, id=f"{op.name.split('.')[-1]}{op.variant_test_name}-{name}")
-        for op in OPS
-        for name in TYPES
+        for place, op in enumerate(OPS)
+        for name in in_turns(TYPES, place)
         if getattr(torch, name) in op.supported_dtypes("cpu")
     ]
 
