@@ -4,19 +4,26 @@ on themselves. A failure names its sample.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from cenote.core.target import Target
 from cenote.ops import operators
-from cenote.ops.base import Op, Sample
+from cenote.ops.base import Lowering, Op, Sample, ShapeFromData, ValueNeeded
 from cenote.ops.pool.window import MinPool
+from tests.harness import lowerings_of
 
 MOST = 40  # samples of one operator whose kernels are compiled; those with more have suites of their own
 NARROWER_STEP = 4  # narrower targets take every fourth of these: their kernels differ in lanes and FMA alone
+FEW = 4  # lowerings of a sample that are all compiled; where there are more,
+LATER_STEP = 3  # every third is, another one for each sample,
+ALIKE = 3  # and those of a name that the operator's samples have not had so often
 
 each_operator = pytest.mark.parametrize("op", operators(), ids=lambda op: op.name)
 
@@ -28,13 +35,49 @@ def listed(op: type[Op]) -> tuple[Sample, ...]:
         return tuple(op.samples())
 
 
-def compiled(op: type[Op], widest: bool = True) -> tuple[Sample, ...]:
-    """The samples whose kernels are compiled, for the widest target or for narrower ones."""
+def compiled(op: type[Op], place: int = 0) -> tuple[Sample, ...]:
+    """The samples whose kernels are compiled for the target at that place among `TARGETS`, the widest of which is
+    first. Narrower ones share theirs out, the first sample apart."""
     step = -(-len(listed(op)) // MOST)
     if op is MinPool:  # max_pool's samples and kernels with the order reversed
         step *= 2
     found = listed(op)[::step]
-    return found if widest else found[::NARROWER_STEP]
+    if not place:
+        return found
+    first, *others = found[::NARROWER_STEP]
+    return (first, *others[place % 2 :: 2])
+
+
+class Trial(NamedTuple):
+    """A sample, whether its inputs but the first are constants, and the lowerings that are compiled of it."""
+
+    sample: Sample
+    constants: bool
+    lowerings: list[Lowering]
+
+
+def trials(op: type[Op], target: Target, place: int = 0) -> Iterator[Trial]:
+    """What is compiled for the target at that place among `TARGETS`. Narrower ones take constants and other inputs in
+    turns. A sample whose outputs' types depend on data is left out: its reference runs once the data is known."""
+    met = {True: Counter[str](), False: Counter[str]()}
+    for number, sample in enumerate(compiled(op, place)):
+        one = len(sample.inputs) < 2
+        for constants in (True,) if one else (number % 2 == 0,) if place else (True, False):
+            try:
+                found = lowerings_of(sample.op, sample.inputs, target, constants)
+            except (ShapeFromData, ValueNeeded):
+                continue
+            yield Trial(sample, constants, _some(found, number, met[constants]))
+
+
+def _some(lowerings: Sequence[Lowering], number: int, met: Counter[str]) -> list[Lowering]:
+    """All lowerings of a name that few samples had, or all where there are few; else every third, others each time."""
+    found = []
+    for place, lowering in enumerate(lowerings):
+        met[lowering.name] += 1
+        if len(lowerings) <= FEW or met[lowering.name] <= ALIKE or (number + place) % LATER_STEP == 0:
+            found.append(lowering)
+    return found
 
 
 def each_sample(op: type[Op]) -> Iterator[tuple[int, Sample]]:
