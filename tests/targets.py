@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from cenote.codegen import jit
 from cenote.core.errors import ArgumentError
@@ -36,3 +38,21 @@ def _targets() -> tuple[Target, ...]:
 
 # Widest first: the host's best, or what CENOTE_TARGET names, then those below it.
 TARGETS = _targets()
+
+NARROWER_STEP = 4  # narrower targets take every fourth case: their kernels differ in lanes and FMA alone
+
+
+def over_targets(cases: Sequence[tuple[Any, ...]], step: int = NARROWER_STEP) -> list[tuple[Any, ...]]:
+    """Return the cases with a target behind each: all of them for the widest target, every `step`-th for each narrower
+    one, which begins with a case of its own. Where cases are a product, `step` shares no factor with its last extent,
+    so that a narrower target meets every value of that one."""
+    return [
+        (*case, target)
+        for number, target in enumerate(TARGETS)
+        for case in (cases[number % len(cases) :: step] if number else cases)
+    ]
+
+
+def target_name(value: object) -> str | None:
+    """Return the name of a target for the ids of tests, None (pytest's own choice) for other parameters."""
+    return value.name if isinstance(value, Target) else None

@@ -18,9 +18,9 @@ from cenote.ops import operators
 from cenote.ops.base import Lowering, Op, Sample, ShapeFromData, ValueNeeded
 from cenote.ops.pool.window import MinPool
 from tests.harness import lowerings_of
+from tests.targets import NARROWER_STEP
 
 MOST = 40  # samples of one operator whose kernels are compiled; those with more have suites of their own
-NARROWER_STEP = 4  # narrower targets take every fourth of these: their kernels differ in lanes and FMA alone
 FEW = 4  # lowerings of a sample that are all compiled; where there are more,
 LATER_STEP = 3  # every third is, another one for each sample,
 ALIKE = 3  # and those of a name that the operator's samples have not had so often

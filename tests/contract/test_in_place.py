@@ -10,9 +10,9 @@ from cenote.kernels.base import View
 from cenote.ops.base import Lowering, Op, Sample, ShapeFromData, ValueNeeded
 from cenote.ops.elementwise.binary import Add
 from tests import harness
-from tests.contract.samples import NARROWER_STEP, each_operator, each_sample, listed, named
+from tests.contract.samples import each_operator, each_sample, listed, named
 from tests.contract.test_lowerings import same_bits
-from tests.targets import TARGETS
+from tests.targets import NARROWER_STEP, TARGETS
 
 MOST_SAMPLES = 9  # the later ones differ in values, not in memory
 

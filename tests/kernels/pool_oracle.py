@@ -37,18 +37,25 @@ def geometry(
 
 
 def pooled(x: Array, g: Geometry, reduction: str, nan: str = "propagate") -> Array:
-    """x (N, C, planes, rows, columns) pooled by "max", "min" or "sum" in float64, axis after axis, window by window."""
+    """x (N, C, planes, rows, columns) pooled by "max", "min" or "sum" in float64, axis after axis, tap by
+    tap of the windows: what lies outside of x counts as the neutral value."""
     y = x.astype(np.float64)
     if nan == "ignore":
         y = np.where(np.isnan(y), -np.inf if reduction == "max" else np.inf, y)
-    reduce = {"max": np.max, "min": np.min, "sum": np.sum}[reduction]
+    combine, neutral = {"max": (np.maximum, -np.inf), "min": (np.minimum, np.inf), "sum": (np.add, 0.0)}[
+        reduction
+    ]
     for a in range(3):
-        slabs = []
-        for o in range(g.out[a]):
-            taps = [o * g.stride[a] - g.pad[a] + i * g.dilation[a] for i in range(g.window[a])]
+        y = np.moveaxis(y, a + 2, 0)
+        around = np.full((g.pad[a] + g.size[a] + max(g.overhang(a), 0), *y.shape[1:]), neutral)
+        around[g.pad[a] : g.pad[a] + g.size[a]] = y
+        span = (g.out[a] - 1) * g.stride[a] + 1
+        y = around[: span : g.stride[a]].copy()
+        for tap in range(1, g.window[a]):
+            begin = tap * g.dilation[a]
             with np.errstate(invalid="ignore"):
-                slabs.append(reduce(y.take([t for t in taps if 0 <= t < g.size[a]], axis=a + 2), axis=a + 2))
-        y = np.stack(slabs, axis=a + 2)
+                combine(y, around[begin : begin + span : g.stride[a]], out=y)
+        y = np.moveaxis(y, 0, a + 2)
     return y
 
 

@@ -6,6 +6,7 @@ The terms are 0.1 or uniform: all of one sign, so that one chain of additions lo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -23,7 +24,7 @@ from cenote.ops.linear.gemm import Gemm
 from cenote.ops.linear.matmul import MatMul
 from cenote.ops.sequence.scaled_dot_product import ScaledDotProduct
 from tests.harness import run_lowering
-from tests.targets import TARGETS
+from tests.targets import TARGETS, over_targets, target_name
 
 FAST, EXACT = 3e-6, 5e-7  # of the largest result
 TURNED = (1, 0)
@@ -108,9 +109,11 @@ def errors(given: Given, target: Target) -> dict[str, float]:
     return found
 
 
-@targets
-@precisions
-@pytest.mark.parametrize("family", [products, convolutions])
+@pytest.mark.parametrize(
+    ("family", "exact", "target"),
+    over_targets([*itertools.product([products, convolutions], [False, True])]),
+    ids=target_name,
+)
 def test_errors_do_not_grow_with_the_length(family: object, exact: bool, target: Target) -> None:
     assert callable(family)
     for kind in ("tenths", "uniform"):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
 
 from cenote.core.target import Target
 from cenote.core.types import Array
-from cenote.kernels.pool.problem import Geometry
 from cenote.ops.pool.adaptive import AdaptiveAveragePool
 from cenote.ops.pool.algorithms import WINDOWS
 from tests.harness import lowerings_of, run_lowering
 from tests.kernels.pool_oracle import LAYOUTS, geometry, run_pool
-from tests.targets import TARGETS
+from tests.targets import TARGETS, over_targets, target_name
 
 EXACT_IN = {np.float32: 2.0**-24, np.float64: 2.0**-53}
 CASES = [
@@ -37,8 +37,11 @@ def cancelling(shape: tuple[int, ...], dtype: type, seed: int = 0) -> Array:
     return x
 
 
-def summed(x: Array, g: Geometry) -> tuple[Array, Array]:
-    """The exact sum of each window (`math.fsum`), and that of absolute values."""
+@cache
+def case(number: int, dtype: type) -> tuple[Array, Array, Array]:
+    """A tensor for one of CASES, and of each window the exact sum (`math.fsum`), and that of absolute values."""
+    g = CASES[number]
+    x = cancelling((1, 3, *g.size), dtype, number)
     sums = np.empty((*x.shape[:2], *g.out))
     sizes = np.empty_like(sums)
     for place in np.ndindex(*g.out):
@@ -54,7 +57,7 @@ def summed(x: Array, g: Geometry) -> tuple[Array, Array]:
             terms = x[image][np.ix_(*taps)].ravel().astype(np.float64)
             sums[(*image, *place)] = math.fsum(terms)
             sizes[(*image, *place)] = math.fsum(np.abs(terms))
-    return sums, sizes
+    return x, sums, sizes
 
 
 def check(y: Array, sums: Array, sizes: Array, dtype: type, terms: int) -> None:
@@ -65,12 +68,10 @@ def check(y: Array, sums: Array, sizes: Array, dtype: type, terms: int) -> None:
     assert (error <= bound).all(), f"{(error / bound).max():.3g} times the bound"
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("dtype", "target"), over_targets([(np.float32,), (np.float64,)]), ids=target_name)
 def test_what_additions_lose_is_kept(dtype: type, target: Target) -> None:
     for number, g in enumerate(CASES):
-        x = cancelling((1, 3, *g.size), dtype, number)
-        want = summed(x, g)
+        x, *want = case(number, dtype)
         for layout in LAYOUTS:
             found = [
                 run_pool(x, g, "sum", target, layout=layout, accumulate="compensated", chunk=chunk)
@@ -85,9 +86,8 @@ def test_what_additions_lose_is_kept(dtype: type, target: Target) -> None:
 @pytest.mark.parametrize("name", [each.name for each in WINDOWS])
 def test_every_algorithm_adds_up_in_float64(name: str) -> None:
     """Whole numbers below 2^53 are exact there: the same as `math.fsum`, rounded once."""
-    for g in CASES:
-        x = cancelling((1, 3, *g.size), np.float32)
-        want, _ = summed(x, g)
+    for number, g in enumerate(CASES):
+        x, want, _ = case(number, np.float32)
         for layout in LAYOUTS:
             y = run_pool(x, g, "sum", TARGETS[0], layout=layout, algorithm=name, accumulate="float64")
             np.testing.assert_array_equal(y, want.astype(np.float32))

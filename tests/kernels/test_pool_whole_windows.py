@@ -47,11 +47,13 @@ def placed(last: bool, *spatial: int) -> tuple[int, ...]:
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_windows_that_reach_over_the_edge(kind: Any, last: bool, stride: int) -> None:
+    """Every window with pads, and without them in turns."""
     x = holes(*placed(last, 13, 37))
-    for window in WINDOWS:
+    for number, window in enumerate(WINDOWS, stride):
         pads = tuple((k // 2, k // 2) for k in window)
         same(kind(window, (stride, stride), pads, channels_last=last), x)
-        same(kind(window, (stride, stride), channels_last=last), x)
+        if number % 2:
+            same(kind(window, (stride, stride), channels_last=last), x)
 
 
 @pytest.mark.parametrize("kind", [MedianPool, SoftPool])

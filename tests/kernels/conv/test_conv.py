@@ -26,7 +26,7 @@ from cenote.ops.reorder import Reorder
 from cenote.ops.values import seeded, wide
 from cenote.runtime.steps import Slot
 from tests.harness import Buffer, launch, lowerings_of, pack, run_lowering, unpack
-from tests.targets import TARGETS
+from tests.targets import TARGETS, over_targets, target_name
 
 SAMPLES = [
     (op.name, sample) for op in (Conv, ConvTranspose, Gemm, MatMul, Reorder) for sample in op.samples()
@@ -41,8 +41,12 @@ def error(got: np.ndarray, wanted: np.ndarray) -> float:
     return float(np.abs(got.astype(np.float64) - wanted.astype(np.float64)).max()) / scale
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-@pytest.mark.parametrize(("name", "sample"), SAMPLES, ids=lambda value: str(value).replace(" ", "_"))
+def words(value: object) -> str:
+    """The name of a target or of a sample in ids of tests."""
+    return target_name(value) or str(value).replace(" ", "_")
+
+
+@pytest.mark.parametrize(("name", "sample", "target"), over_targets(SAMPLES), ids=words)
 def test_lowerings_match_the_reference(name: str, sample: Sample, target: Target) -> None:
     fixed = (
         0
@@ -54,9 +58,10 @@ def test_lowerings_match_the_reference(name: str, sample: Sample, target: Target
     assert names or empty or sample.inputs[0].dtype != np.float32
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize(
-    "sample", [*Gemm.samples(), *MatMul.samples()], ids=lambda value: str(value).replace(" ", "_")
+    ("sample", "target"),
+    over_targets([(sample,) for op in (Gemm, MatMul) for sample in op.samples()]),
+    ids=words,
 )
 def test_matrices_known_only_when_running(sample: Sample, target: Target) -> None:
     check(sample, target, ())
@@ -68,7 +73,7 @@ WINDOWED = [
 
 
 @pytest.mark.parametrize("fixed", [(), (1,), (2,)], ids=["none known", "weights known", "bias known"])
-@pytest.mark.parametrize("sample", WINDOWED, ids=lambda value: str(value).replace(" ", "_"))
+@pytest.mark.parametrize("sample", WINDOWED, ids=words)
 def test_weights_known_only_when_running(sample: Sample, fixed: tuple[int, ...]) -> None:
     if fixed and (len(sample.inputs) < 3 or sample.inputs[2] is None):
         return
@@ -166,14 +171,17 @@ def depth_multiplied(filters: int) -> ConvShape:
     return ConvShape(1, 6, 6 * filters, 6, (4, 4), (2, 2), (3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1))
 
 
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize(("channels", "filters", "groups"), [
+GROUPS = (
     (8, 8, 8), (4, 4, 4), (16, 32, 8), (6, 6, 2), (16, 16, 2), (24, 40, 4), (40, 24, 2), (32, 32, 2), (9, 18, 9),
     (34, 2, 2), (6, 18, 6), (5, 40, 5), (10, 40, 5),
-])  # fmt: skip
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize(("channels", "filters", "groups", "target"), over_targets(GROUPS), ids=target_name)
 def test_groups_do_not_reach_their_neighbours(
-    channels: int, filters: int, groups: int, bad: float, transposed: bool
+    channels: int, filters: int, groups: int, target: Target, bad: float, transposed: bool
 ) -> None:
     """One bad pixel of a group: all channels of the others are finite and right, whatever fills a vector here."""
     shape = (channels, filters // groups) if transposed else (filters, channels // groups)
@@ -183,13 +191,12 @@ def test_groups_do_not_reach_their_neighbours(
     wanted = op.reference(x, w, None)[0]
     x[0, hit * (channels // groups), 2, 3] = bad
     wanted[0, hit * each : (hit + 1) * each] = op.reference(x, w, None)[0][0, hit * each : (hit + 1) * each]
-    for target in TARGETS:
-        for constants in (True, False):
-            found = lowerings_of(op, (x, w, None), target, constants)
-            assert found
-            for lowering in found:
-                (y,) = run_lowering(op, lowering, (x, w, None), target, constants=constants)
-                np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5, err_msg=lowering.name)
+    for constants in (True, False):
+        found = lowerings_of(op, (x, w, None), target, constants)
+        assert found
+        for lowering in found:
+            (y,) = run_lowering(op, lowering, (x, w, None), target, constants=constants)
+            np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5, err_msg=lowering.name)
 
 
 def test_a_residual_of_groups_apart() -> None:

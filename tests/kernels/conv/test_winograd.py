@@ -139,10 +139,12 @@ RAGGED = [
     (16, 16, (4, 4), 1), (20, 24, (5, 9), 2), (17, 40, (7, 7), 1), (24, 16, (13, 4), 3), (16, 72, (30, 31), 1),
     (64, 16, (6, 47), 1), (16, 560, (5, 6), 1), (16, 16, (29, 31), 3),
 ]  # fmt: skip
+ENDINGS = [(False, "relu"), (True, "relu"), (True, "silu")]
+KINDS = ["identity", "relu", "silu"]
 
 
 @pytest.mark.parametrize(("channels", "filters", "size", "n"), RAGGED)
-@pytest.mark.parametrize(("residual", "kind"), [(False, "relu"), (True, "relu"), (True, "silu")])
+@pytest.mark.parametrize(("residual", "kind"), ENDINGS)
 def test_ragged_maps_channels_and_wider_halos(
     channels: int, filters: int, size: tuple[int, int], n: int, residual: bool, kind: str
 ) -> None:
@@ -152,13 +154,15 @@ def test_ragged_maps_channels_and_wider_halos(
         arrays.append(np.random.default_rng(5).standard_normal((n, filters, *size)).astype(np.float32))
     wanted = reference(op, arrays)
     lanes = TARGET.lanes()
+    # Every map has wider halos once, and so has every ending: kernels differ by halo.
+    with_wider = (RAGGED.index((channels, filters, size, n)) + ENDINGS.index((residual, kind))) % 3 == 0
     for name, lowering in candidates(op, arrays).items():
         wider = dataclasses.replace(
             lowering,
             inputs=(Layout(lanes, ((2, 1), (1, 3))), *lowering.inputs[1:]),
             outputs=(Layout(lanes, ((1, 0), (2, 2))),),
         )
-        for variant in (lowering, wider):
+        for variant in (lowering, wider) if with_wider else (lowering,):
             results = [run_lowering(op, variant, arrays, TARGET, chunk=chunk)[0] for chunk in (0, 1, 3)]
             assert all(np.array_equal(results[0], other) for other in results[1:]), name
             error = np.abs(results[0] - wanted).max() / np.abs(wanted).max()
@@ -166,7 +170,7 @@ def test_ragged_maps_channels_and_wider_halos(
 
 
 @pytest.mark.parametrize(("channels", "filters", "size", "n"), RAGGED)
-@pytest.mark.parametrize("kind", ["identity", "relu", "silu"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_pool_is_that_of_the_output(
     channels: int, filters: int, size: tuple[int, int], n: int, kind: str
 ) -> None:
@@ -180,6 +184,8 @@ def test_pool_is_that_of_the_output(
     wanted = np.maximum(np.maximum(corners[0], corners[1]), np.maximum(corners[2], corners[3]))
     np.testing.assert_array_equal(reference(op, arrays), wanted)
     lanes, found = TARGET.lanes(), candidates(op, arrays)
+    # Every map has wider halos once, and so has every kind: kernels differ by halo.
+    with_wider = (RAGGED.index((channels, filters, size, n)) + KINDS.index(kind)) % 3 == 0
     assert set(found) == {f"winograd_f{m}_pool" for m in (4, 2) if min(height, width) >= m}
     for lowering in found.values():
         wider = dataclasses.replace(
@@ -187,7 +193,7 @@ def test_pool_is_that_of_the_output(
             inputs=(Layout(lanes, ((2, 1), (1, 3))), *lowering.inputs[1:]),
             outputs=(Layout(lanes, ((1, 0), (2, 2))),),
         )
-        for variant in (lowering, wider):
+        for variant in (lowering, wider) if with_wider else (lowering,):
             results = [run_lowering(op, variant, arrays, TARGET, chunk=chunk)[0] for chunk in (0, 1, 3)]
             assert all(np.array_equal(results[0], other) for other in results[1:]), lowering.name
             assert np.abs(results[0] - wanted).max() / np.abs(wanted).max() <= lowering.tolerance, (

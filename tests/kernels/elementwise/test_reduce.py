@@ -11,7 +11,7 @@ from cenote.ops.reduction.reduce import ReduceL2, ReduceMax, ReduceMean, ReduceP
 from cenote.ops.values import hostile, seeded
 from tests.contract.test_lowerings import same_bits
 from tests.harness import lowerings_of, run_lowering
-from tests.targets import TARGETS
+from tests.targets import TARGETS, over_targets, target_name
 
 
 @pytest.mark.parametrize("axes", [(0, 1), (0,), (1,)])
@@ -37,8 +37,10 @@ def test_squares_beyond_float32_under_a_root() -> None:
             np.testing.assert_allclose(y[:, 0], [5e30, 5e-30], rtol=1e-6)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-@pytest.mark.parametrize("op", [ReduceSum, ReduceMean, ReduceMax, ReduceProd, ReduceL2])
+KINDS = (ReduceSum, ReduceMean, ReduceMax, ReduceProd, ReduceL2)
+
+
+@pytest.mark.parametrize(("op", "target"), over_targets([(each,) for each in KINDS], 2), ids=target_name)
 def test_many_short_rows(op: type[Reduction], target: Target) -> None:
     """Rows side by side: any number of them, of any short length, with the same bits however they are grouped."""
     for rows, columns in ((8, 1), (9, 3), (64, 16), (65, 17), (71, 64), (130, 130)):

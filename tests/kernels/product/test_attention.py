@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -12,7 +14,7 @@ from cenote.core.types import BFLOAT16, Array, TensorType
 from cenote.kernels.product.attention import AttentionSpec
 from cenote.ops.sequence.scaled_dot_product import ScaledDotProduct
 from tests.harness import calls_of, lowerings_of, run_lowering
-from tests.targets import TARGETS
+from tests.targets import TARGETS, over_targets, target_name
 
 HEADS = (0, 2, 1, 3)
 SWAPPED = (0, 1, 3, 2)
@@ -36,23 +38,32 @@ def check(op: ScaledDotProduct, arrays: list[Array], target: Target, tolerance: 
     return y
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-@pytest.mark.parametrize(
-    ("queries", "keys", "depth", "columns"),
-    [(3, 1, 1, 1), (5, 7, 3, 5), (9, 20, 16, 40), (16, 16, 8, 16), (17, 129, 33, 100), (49, 49, 32, 32),
-     (64, 128, 64, 64), (65, 257, 20, 129), (81, 13, 7, 80), (197, 197, 64, 64)],
+SIZES = (
+    (3, 1, 1, 1), (5, 7, 3, 5), (9, 20, 16, 40), (16, 16, 8, 16), (17, 129, 33, 100), (49, 49, 32, 32),
+    (64, 128, 64, 64), (65, 257, 20, 129), (81, 13, 7, 80), (197, 197, 64, 64),
 )  # fmt: skip
+MASKS = ("added", "bool", "added row", "bool row", "half", "causal", "ahead", "behind")
+VIEWS = (
+    ((HEADS, HEADS, HEADS, HEADS), 50), ((HEADS, HEADS, HEADS, HEADS), 260), (((), SWAPPED, (), ()), 20),
+    (((), (), SWAPPED, ()), 20), (((), SWAPPED, SWAPPED, ()), 7),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "depth", "columns", "target"), over_targets(SIZES, 3), ids=target_name
+)
 def test_remainders(queries: int, keys: int, depth: int, columns: int, target: Target) -> None:
     q, k, v = noise(2, queries, depth), noise(2, keys, depth, seed=1), noise(2, keys, columns, seed=2)
     check(ScaledDotProduct(depth**-0.5), [q, k, v], target)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize(
-    "kind", ["added", "bool", "added row", "bool row", "half", "causal", "ahead", "behind"]
+    ("kind", "lengths", "target"),
+    over_targets([*itertools.product(MASKS, [(50, 150), (7, 20)])], 3),
+    ids=target_name,
 )
-@pytest.mark.parametrize(("queries", "keys"), [(50, 150), (7, 20)])
-def test_masks(queries: int, keys: int, kind: str, target: Target) -> None:
+def test_masks(kind: str, lengths: tuple[int, int], target: Target) -> None:
+    queries, keys = lengths
     q, k, v = noise(2, 3, queries, 16), noise(2, 3, keys, 16, seed=1), noise(2, 3, keys, 24, seed=2)
     mask = noise(3, queries, keys, seed=4)
     masks = {"added": mask, "bool": mask > 0.5, "added row": mask[:, :1], "bool row": mask[:, :1] > 0.5,
@@ -65,15 +76,14 @@ def test_masks(queries: int, keys: int, kind: str, target: Target) -> None:
     assert kind != "behind" or not y[:, :, :5].any()
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 @pytest.mark.parametrize(
-    ("orders", "queries"),
-    [((HEADS, HEADS, HEADS, HEADS), 50), ((HEADS, HEADS, HEADS, HEADS), 260), (((), SWAPPED, (), ()), 20),
-     (((), (), SWAPPED, ()), 20), (((), SWAPPED, SWAPPED, ()), 7)],
-)  # fmt: skip
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, BFLOAT16])
-def test_views(orders: tuple[tuple[int, ...], ...], queries: int, dtype: object, target: Target) -> None:
+    ("dtype", "view", "target"),
+    over_targets([*itertools.product([np.float32, np.float16, BFLOAT16], VIEWS)]),
+    ids=target_name,
+)
+def test_views(dtype: object, view: tuple[tuple[tuple[int, ...], ...], int], target: Target) -> None:
     """Heads beside each other, keys or values transposed: what cannot be read where it lies is copied."""
+    orders, queries = view
     given = [noise(2, 3, queries, 20), noise(2, 3, 40, 20, seed=1), noise(2, 3, 40, 33, seed=2)]
     arrays = [
         np.ascontiguousarray(x.transpose(order) if order else x).astype(dtype)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from cenote.kernels.product.panels import Panels
 from cenote.kernels.product.tiles import ProductSpec
 from cenote.ops.linear.matmul import MatMul
 from tests.harness import calls_of, run_lowering
-from tests.targets import LARGE, TARGETS
+from tests.targets import LARGE, TARGETS, over_targets, target_name
 
 TURNED = (1, 0)
 
@@ -35,12 +35,13 @@ def check(op: MatMul, arrays: list[Array], target: Target, constants: bool = Fal
         np.testing.assert_allclose(y.astype(np.float64), wanted, rtol=0, atol=1e-5 * scale)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-@pytest.mark.parametrize(
-    ("m", "k", "n"),
-    [(5, 3, 1), (6, 64, 8), (7, 300, 80), (13, 64, 197), (23, 197, 131), (49, 49, 32), (64, 64, 64), (12, 700, 130),
-     (50, 1024, 300), (20, 2048, 16), (410, 20, 90)],
+SIZES = (
+    (5, 3, 1), (6, 64, 8), (7, 300, 80), (13, 64, 197), (23, 197, 131), (49, 49, 32), (64, 64, 64), (12, 700, 130),
+    (50, 1024, 300), (20, 2048, 16), (410, 20, 90),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize(("m", "k", "n", "target"), over_targets(SIZES), ids=target_name)
 def test_remainders_in_all_orders(m: int, k: int, n: int, target: Target) -> None:
     a, b = noise(m, k) / np.float32(k**0.5), noise(k, n, seed=1)
     for left in ((), TURNED):
