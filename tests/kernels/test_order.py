@@ -13,6 +13,7 @@ from tests.harness import lowerings_of, run_lowering
 from tests.targets import TARGETS
 
 LENGTH = 5003
+DTYPES = [np.float32, np.int32, np.uint32, np.float64, np.int64, np.uint64]
 
 
 def rows(kind: str, dtype: type) -> Array:
@@ -35,7 +36,7 @@ def rows(kind: str, dtype: type) -> Array:
 
 @pytest.mark.parametrize("levels", [order.LEVELS, 1, 0])
 @pytest.mark.parametrize("kind", ["random", "few", "equal", "rising", "falling", "pipes", "clusters", "wide"])
-@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint32, np.float64, np.int64, np.uint64])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_long_rows(monkeypatch: pytest.MonkeyPatch, dtype: type, kind: str, levels: int) -> None:
     """Without levels every segment of more than 32 records is sorted by radix. In clusters many keys of 64 bits differ
     in their last bits alone."""
@@ -44,7 +45,9 @@ def test_long_rows(monkeypatch: pytest.MonkeyPatch, dtype: type, kind: str, leve
     x = rows(kind, dtype)
     for op in (Ordered(-1, False), Ordered(-1, True), Ordered(-1, True, 600)):
         wanted = op.reference(x)
-        for target in TARGETS[: 1 if levels != usual else None]:
+        for number, target in enumerate(TARGETS[: 1 if levels != usual else None]):
+            if number and DTYPES.index(dtype) % 3 != number:
+                continue  # narrower targets take a type of each width
             (lowering,) = lowerings_of(op, (x,), target, True)
             found = run_lowering(op, lowering, (x,), target)
             assert all(same_bits(y, want) for y, want in zip(found, wanted, strict=True)), (op, target.name)

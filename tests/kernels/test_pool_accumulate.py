@@ -17,6 +17,7 @@ from tests.harness import lowerings_of, run_lowering
 from tests.kernels.pool_oracle import LAYOUTS, geometry, run_pool
 from tests.targets import TARGETS, over_targets, target_name
 
+NAMES = [each.name for each in WINDOWS]
 EXACT_IN = {np.float32: 2.0**-24, np.float64: 2.0**-53}
 CASES = [
     geometry((1, 9, 40), (1, 2, 2), (1, 2, 2)),
@@ -83,14 +84,14 @@ def test_what_additions_lose_is_kept(dtype: type, target: Target) -> None:
         assert (plain != found[0]).any(), "a plain sum would do: the case shows nothing"
 
 
-@pytest.mark.parametrize("name", [each.name for each in WINDOWS])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_adds_up_in_float64(name: str) -> None:
     """Whole numbers below 2^53 are exact there: the same as `math.fsum`, rounded once."""
     for number, g in enumerate(CASES):
         x, want, _ = case(number, np.float32)
-        for layout in LAYOUTS:
-            y = run_pool(x, g, "sum", TARGETS[0], layout=layout, algorithm=name, accumulate="float64")
-            np.testing.assert_array_equal(y, want.astype(np.float32))
+        layout = LAYOUTS[(number + NAMES.index(name)) % 3]
+        y = run_pool(x, g, "sum", TARGETS[0], layout=layout, algorithm=name, accumulate="float64")
+        np.testing.assert_array_equal(y, want.astype(np.float32))
 
 
 @pytest.mark.parametrize("accumulate", ["float64", "compensated"])

@@ -49,10 +49,10 @@ PADS = ((0, 0), (1, 1), (1, 0), (0, 1))
 )
 def test_every_vector_tail(windows: tuple[int, int], pads: tuple[int, int], target: Any) -> None:
     window, stride = windows
-    for width in (window, 8, 9, 15, 16, 17, 18, 33, 34):
-        for height in (window, 10):
-            op = MaxPool((window, window), (stride, stride), (pads, pads), return_indices=True)
-            check(op, few((1, 2, height, max(width, window)), seed=width), target)
+    for number, width in enumerate((window, 8, 9, 15, 16, 17, 18, 33, 34), PADS.index(pads)):
+        height = (window, 10)[number % 2]
+        op = MaxPool((window, window), (stride, stride), (pads, pads), return_indices=True)
+        check(op, few((1, 2, height, max(width, window)), seed=width), target)
 
 
 @pytest.mark.parametrize("nan", ["propagate", "ignore"])

@@ -39,8 +39,8 @@ def test_windows_in_registers(window: int, stride: int, pads: tuple[int, int], t
             if min(g.out) < 1 or has_empty_window(g):
                 continue
             x = noise((1, 2, 1, height, width), seed=width * height)
-            turn = (row + column) % 3
-            for reduction in ("max", *(("min",), ("sum",), ())[turn]):
+            turn = (row + column) % 5
+            for reduction in ("max", *(("min",), ("sum",), (), ("sum",), ())[turn]):
                 check(x, g, reduction, target, algorithm="small_window")
             x[0, :, 0, height // 2, width // 3], x[0, :, 0, height // 3, width // 2] = np.inf, 0
             x[0, 1, 0, (7 * width) % height, (5 * height) % width] = np.nan

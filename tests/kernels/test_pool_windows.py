@@ -238,17 +238,21 @@ def test_windows_whose_dilation_is_their_stride(window: int) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 def test_the_mean_of_equal_elements_is_that_element(dtype: Any) -> None:
+    """By every algorithm in float32, by every second one in other types."""
     x = np.full((1, 3, 20, 45), 3, dtype)
-    for window, stride in (
-        ((3, 3), (1, 1)),
-        ((3, 3), (2, 2)),
-        ((5, 7), (1, 1)),
-        ((9, 9), (2, 1)),
-        ((1, 6), (1, 6)),
+    for number, (window, stride) in enumerate(
+        (
+            ((3, 3), (1, 1)),
+            ((3, 3), (2, 2)),
+            ((5, 7), (1, 1)),
+            ((9, 9), (2, 1)),
+            ((1, 6), (1, 6)),
+        )
     ):
         pads = tuple((extent // 2, extent // 2) for extent in window)
         op = AveragePool(window, stride, pads, count_include_pad=False)
-        for lowering in lowerings_of(op, (x,), HOST, constants=False):
+        found = lowerings_of(op, (x,), HOST, constants=False)
+        for lowering in found if dtype is np.float32 else found[number % 2 :: 2] or found:
             (y,) = run_lowering(op, lowering, (x,), HOST, constants=False)
             np.testing.assert_array_equal(y, np.full_like(y, 3))
 
