@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from operator import is_not
 
-from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, Work, levels_of
-from cenote.compiler.constants import ConstantPool, Constants
+from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, levels_of
+from cenote.compiler.binding import Binder
+from cenote.compiler.constants import ConstantPool, Constants, Weights
 from cenote.compiler.memory import MemoryPlan, temporary_name
 from cenote.compiler.offsets import settle_offsets
 from cenote.compiler.placement import Buffer
 from cenote.compiler.schedule import Schedule
 from cenote.compiler.templates import Assembled, lifetimes, make_template
-from cenote.compiler.work import Operand, works_of
-from cenote.core.computed import SizedArray, Table
 from cenote.core.errors import errors_at
 from cenote.core.formulas.expressions import Formula
 from cenote.core.target import Target
 from cenote.core.trace import Trace
-from cenote.core.types import PLAIN, Array, TensorType
+from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Node
-from cenote.kernels.base import Argument, Call, View, present
+from cenote.kernels.base import present
 from cenote.kernels.driver import driver_abi
-from cenote.kernels.launch import Launcher, with_constants
+from cenote.kernels.launch import Launcher
 from cenote.kernels.layout.copy import can_copy
-from cenote.kernels.layout.reorder import zero_halo_call
 from cenote.ops.base import Alias, Bind, Lowering
 from cenote.ops.reorder import Reorder
 from cenote.runtime.program import Program
@@ -55,13 +50,11 @@ class Assembler:
         trace: Trace | None,
     ) -> None:
         self.scheduled, self.graph, self.lowerings = scheduled, scheduled.graph, scheduled.lowerings
-        self.memory, self.target, self.weights, self.binds = memory, target, weights, binds
-        self.trace, self.constants = trace, Constants(pool)
-        self.tables: dict[
-            str, tuple[int, Table]
-        ] = {}  # arrays that depend on sizes, numbered, by their texts
-        self.weight_names = list(weights)
-        self.weight_slots: dict[str, Slot] = {}
+        self.memory, self.target, self.binds, self.trace = memory, target, binds, trace
+        self.constants = Constants(pool)
+        self.weights = Weights(weights, self.constants)
+        self.binder = Binder(self.graph, memory.views, self.weights, binds, trace)
+        self.extents: dict[str, Extent] = {}
         self.outputs = set(self.graph.outputs)
         self.halos: dict[int, list[Buffer]] = {}  # buffers with a halo, by the first step that touches them
         for buffer in memory.buffers:
@@ -79,7 +72,7 @@ class Assembler:
                 self._add_node(index, node, option)
             for name in node.inputs:
                 if self.last_use[name] == index and name not in self.outputs:
-                    self.weights.pop(name, None)
+                    self.weights.arrays.pop(name, None)
         self._add_checks()
 
     def program(self, threads: int, alone: bool) -> Program:
@@ -87,7 +80,9 @@ class Assembler:
         barriers = self._barriers(self._side_by_side())
         launcher = self._launcher()
         steps = tuple(
-            launcher.step(step.call, step.label, barrier) if step.call is not None else present(step.host)
+            launcher.step(step.call, step.label, barrier, step.words)
+            if step.call is not None
+            else present(step.host)
             for step, barrier in zip(self.steps, barriers, strict=True)
         )
         return Program(
@@ -112,7 +107,7 @@ class Assembler:
         parts = Assembled(
             self.steps, self._barriers(levels), [self.graph.types[declared.name] for declared in self.graph.inputs],
             [bare(self.graph.type_of(name)) for name in self.graph.outputs], self.constants.arrays,
-            [table for _, table in self.tables.values()], arena,
+            [table for _, table in self.weights.tables.values()], arena,
             trace.unknown(Formula(trace, "int", Formula(trace, "<", seconds, worth)), 0, 1),
         )  # fmt: skip
         return make_template(parts, launcher, trace, threads, self._shown())
@@ -147,18 +142,18 @@ class Assembler:
 
     def _zero_halos(self, step: int) -> None:
         for buffer in self.halos.get(step, ()):
-            view = self.memory.views[buffer.root]
+            call, words = self.binder.zero_halo(buffer.root)
             label, origin = f"zero halo of {buffer.root}", Origin(step, StepKind.HALO)
-            zeros = PendingStep(label, origin, zero_halo_call(view), None, halo_of=buffer.root)
+            zeros = PendingStep(label, origin, call, None, halo_of=buffer.root, words=words)
             zeros.writes.append(_whole(buffer))
             self.steps.append(zeros)
 
     def _add_node(self, index: int, node: Node, option: Lowering | None) -> None:
         bind, self.binds[index] = self.binds[index], None
         if index in self.memory.aliased:
-            if node.inputs[0] in self.weights:
+            if node.inputs[0] in self.weights.arrays:
                 # What reads the view needs it when the weight has been dropped.
-                self._weight(node.inputs[0])
+                self.weights.slot(node.inputs[0])
             return
         if option is not None and option.alias is Alias.VIEW:  # it could not share memory after all
             option = self._copy(node)
@@ -168,19 +163,18 @@ class Assembler:
             return
         if option.alias is not None:
             return
-        inputs = [self._input(name) for name in node.inputs]
-        outputs = [self.memory.views[name] for name in node.outputs if name]
         temporaries, batch = self.memory.temporaries.get(index, ()), 0
-        calls = list(bind(inputs, [*outputs, *temporaries]))
-        works = self._works(index, node, calls)
-        reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights]
+        bound, slots = self.binder.bind(node, bind, temporaries)
+        reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights.arrays]
         writes = [self._extent_of(name) for name in node.outputs if name] + self._of_temporaries(index)
-        for number, (call, work) in enumerate(zip(calls, works, strict=True)):
-            batch = batch if call.independent else number
-            call = self._kept(call)
-            origin = Origin(index, StepKind.KERNEL, option.name, work)
-            label = f"{node.title}: {option.name}"
-            self.steps.append(PendingStep(label, origin, call, None, reads, writes, batch=batch))
+        label = f"{node.title}: {option.name}"
+        for number, each in enumerate(bound):
+            batch = batch if each.call.independent else number
+            origin = Origin(index, StepKind.KERNEL, option.name, each.work)
+            step = PendingStep(
+                label, origin, each.call, None, reads, writes, batch=batch, words=each.at(slots)
+            )
+            self.steps.append(step)
         if option.check is not None:
             noted = temporaries[-1]
             check = HostStep(
@@ -188,52 +182,6 @@ class Assembler:
             )
             looks = self._of_temporaries(index)
             self.checks.append(PendingStep(check.label, Origin(index, StepKind.CHECK), None, check, looks))
-
-    def _works(self, index: int, node: Node, calls: Sequence[Call]) -> list[Work]:
-        """What the calls of a node do. What that asks of sizes decides nothing."""
-        views, outputs = self.memory.views, [name for name in node.outputs if name]
-        weights = {name for name in node.inputs if name in self.weights}
-        inputs = [
-            Operand(
-                Extent(views[name].slot, 1) if name in weights else self._extent_of(name),
-                views[name].type.nbytes,
-            )
-            for name in dict.fromkeys(node.inputs)
-            if name
-        ]
-        made = [Operand(self._extent_of(name), views[name].type.nbytes) for name in outputs]
-        between = self.memory.temporaries.get(index, ())
-        sizes = [view.type.nbytes for view in between]
-        temporaries = [
-            Operand(extent, size) for extent, size in zip(self._of_temporaries(index), sizes, strict=True)
-        ]
-        with contextlib.nullcontext() if self.trace is None else self.trace.apart():
-            types = [self.graph.types[name] for name in outputs]
-            return works_of(node.op, self.graph.input_types(node), types, calls, inputs, made, temporaries)
-
-    def _input(self, name: str) -> View | None:
-        """The view of an input, with its content if it is a constant."""
-        if not name:
-            return None
-        view, content = self.memory.views[name], self.weights.get(name)
-        if isinstance(content, SizedArray):
-            return replace(view, slot=self._table(content.table()))
-        return view if content is None else replace(view, type=TensorType.known(content))
-
-    def _kept(self, call: Call) -> Call:
-        """Arrays move into the program's constants at once, so that what they were made from can go."""
-
-        def placed(argument: Argument) -> Argument:
-            if isinstance(argument, Table):
-                return View(TensorType.of(argument.value.dtype, ()), PLAIN, (), self._table(argument))
-            if not isinstance(argument, View) or argument.slot.kind != "constant":
-                return argument
-            return replace(argument, slot=self._in_constants(argument.slot))
-
-        arguments = [placed(argument) for argument in call.arguments]
-        if any(map(is_not, arguments, call.arguments)):
-            call = replace(call, arguments=tuple(arguments))
-        return with_constants(call, self.constants.add, self.constants.add_packed)
 
     def _copy(self, node: Node) -> Lowering | None:
         """The kernel of a view that could not share memory; None for elements that no kernel moves."""
@@ -266,7 +214,7 @@ class Assembler:
         _log.debug("%s runs as NumPy", node.title)
         host = HostStep(f"{node.title}: host", node.op, inputs, outputs, node.where)
         origin = Origin(index, StepKind.HOST, "reference")
-        reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights]
+        reads = [self._extent_of(name) for name in node.inputs if name and name not in self.weights.arrays]
         writes = [self._extent_of(name) for name in node.outputs if name]
         self.steps.append(PendingStep(host.label, origin, None, host, reads, writes))
 
@@ -279,33 +227,18 @@ class Assembler:
         ]
 
     def _host_slot(self, name: str) -> Slot:
-        if name in self.weights:
-            return self._weight(name)
+        if name in self.weights.arrays:
+            return self.weights.slot(name)
         slot = self.memory.views[name].slot
-        return self._in_constants(slot) if slot.kind == "constant" else slot
-
-    def _in_constants(self, slot: Slot) -> Slot:
-        """A slot of a view of a weight, which counts the graph's weights, as one of the program's constants."""
-        kept = self._weight(self.weight_names[slot.index])
-        return Slot(kept.kind, kept.index, slot.offset)
-
-    def _weight(self, name: str) -> Slot:
-        """Where a weight lies that some step reads as it is."""
-        if name not in self.weight_slots:
-            content = self.weights[name]
-            self.weight_slots[name] = (
-                self._table(content.table())
-                if isinstance(content, SizedArray)
-                else self.constants.add(content)
-            )
-        return self.weight_slots[name]
-
-    def _table(self, table: Table) -> Slot:
-        """An array that depends on sizes."""
-        number, _ = self.tables.setdefault(table.code, (len(self.tables), table))
-        return Slot("table", number)
+        return self.weights.kept(slot) if slot.kind == "constant" else slot
 
     def _extent_of(self, name: str) -> Extent:
+        found = self.extents.get(name)
+        if found is None:
+            found = self.extents[name] = self._new_extent(name)
+        return found
+
+    def _new_extent(self, name: str) -> Extent:
         """A piece of a concat is one run of memory when there is one picture; otherwise take the whole buffer."""
         buffer, view = self.memory.buffer_of[name], self.memory.views[name]
         if view.shape[:1] != (1,):

@@ -69,7 +69,8 @@ class Origin:
 class PendingStep:
     """A step on its way into the program.
 
-    Of a node's steps those of one `batch` may run at once. `halo_of` is the buffer whose halo it zeroes.
+    `call` is shared by steps of nodes alike, whose `words` say where their operands lie. Of a node's steps those of one
+    `batch` may run at once. `halo_of` is the buffer whose halo it zeroes.
     """
 
     label: str
@@ -80,6 +81,7 @@ class PendingStep:
     writes: list[Extent] = field(default_factory=list)
     halo_of: str = ""
     batch: int = 0
+    words: tuple[int | Slot, ...] = ()
 
 
 def levels_of(steps: Sequence[PendingStep]) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cenote.core.computed import SizedArray, Table
 from cenote.core.types import Array
 from cenote.kernels.base import Packed
 from cenote.runtime.memory import reserved_bytes
@@ -104,6 +105,38 @@ class Constants:
             yield
         waiting.clear()
         self._slots = {id(array): Slot("constant", index) for index, array in enumerate(self.arrays)}
+
+
+class Weights:
+    """The constants of a graph on their way into a program: `arrays` by name, each taken out after its last use, so
+    that memory never holds all weights twice. `tables` are arrays that depend on sizes, numbered, by their texts."""
+
+    def __init__(self, arrays: dict[str, Array], constants: Constants) -> None:
+        self.arrays, self.constants = arrays, constants
+        self.tables: dict[str, tuple[int, Table]] = {}
+        self._names = list(arrays)
+        self._slots: dict[str, Slot] = {}
+
+    def slot(self, name: str) -> Slot:
+        """Where a weight lies that some step reads as it is."""
+        if name not in self._slots:
+            content = self.arrays[name]
+            self._slots[name] = (
+                self.table(content.table())
+                if isinstance(content, SizedArray)
+                else self.constants.add(content)
+            )
+        return self._slots[name]
+
+    def kept(self, slot: Slot) -> Slot:
+        """A slot of a view of a weight, which counts the graph's weights, as one of the program's constants."""
+        kept = self.slot(self._names[slot.index])
+        return Slot(kept.kind, kept.index, slot.offset)
+
+    def table(self, table: Table) -> Slot:
+        """An array that depends on sizes."""
+        number, _ = self.tables.setdefault(table.code, (len(self.tables), table))
+        return Slot("table", number)
 
 
 _NOTHING: Array = np.empty(0, np.float32)

@@ -14,7 +14,6 @@ from cenote.core.formulas.expressions import Symbolic
 from cenote.core.sizes import is_size
 from cenote.core.trace import Trace
 from cenote.core.types import Array, TensorType
-from cenote.kernels.base import word_of
 from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher
 from cenote.runtime.formulas import Formulas
@@ -97,8 +96,7 @@ def make_template(
         if step.call is None:
             continue
         first = len(numbers.base)
-        for argument in step.call.arguments:
-            word = word_of(argument)
+        for word in step.words:
             if isinstance(word, Slot):
                 memory = (word.kind, word.index)
                 if word.kind == "table":

@@ -49,7 +49,7 @@ class Launcher:
     those that the sizes at hand do not take are compiled afterwards, while others may run."""
 
     def __init__(self, calls: Iterable[Call], target: Target) -> None:
-        calls = list(calls)
+        calls = {id(call): call for call in calls}.values()
         chosen = dict.fromkeys(_chosen(call) for call in calls)
         others = dict.fromkeys(spec for call in calls for spec in call.specs if spec not in chosen)
         sources: list[Source] = [*chosen, *driver_sources(target)]
@@ -68,10 +68,18 @@ class Launcher:
         """The addresses of kernels that the sizes at hand did not take, by symbol: waits until they are compiled."""
         return jit.addresses(self._others, self._target)
 
-    def step(self, call: Call, label: str = "", barrier: bool = True) -> KernelStep:
-        """The step of a call whose arguments are numbers and places; labelled with the symbol if there is no label."""
+    def step(
+        self,
+        call: Call,
+        label: str = "",
+        barrier: bool = True,
+        words: tuple[int | Slot, ...] | None = None,
+    ) -> KernelStep:
+        """The step of a call whose arguments are numbers and places, unless its `words` are given; labelled with the
+        symbol if there is no label."""
         symbol, address = self._kernels[_chosen(call)]
-        words = tuple(word_of(argument) for argument in call.arguments)
+        if words is None:
+            words = tuple(word_of(argument) for argument in call.arguments)
         return KernelStep(
             label or symbol, symbol, address, words, call.items, call.grain, call.scratch, barrier
         )

@@ -9,17 +9,30 @@ from typing import Protocol
 from cenote.core.errors import errors_at
 from cenote.core.types import Array, TensorType
 
+CALLERS = ("input", "output")
+OPERAND, CALLERS_OPERAND = "operand", "operand of the caller"
+
 
 @dataclass(frozen=True)
 class Slot:
     """Where memory comes from when a program runs: `kind` is "arena", "input", "output" or "constant".
 
     `index` counts inputs, outputs or constants (0 for the arena); `offset` is in bytes from the start of that memory.
+    While a model is compiled, memory may be that of an operand, by its number, wherever it will lie.
     """
 
     kind: str
     index: int
     offset: int = 0
+
+    @property
+    def is_operand(self) -> bool:
+        return self.kind in (OPERAND, CALLERS_OPERAND)
+
+    @property
+    def is_callers(self) -> bool:
+        """Whether it is an array of the caller's, who may have it anywhere."""
+        return self.kind in CALLERS or self.kind == CALLERS_OPERAND
 
 
 @dataclass(frozen=True)

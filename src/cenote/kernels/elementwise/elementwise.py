@@ -326,7 +326,7 @@ def _aligns(y: View, operands: Sequence[Operand], columns: int, target: Target) 
     if is_size(columns) or columns < LONG or target.vector_bytes <= 16:
         return False
     views = [y, *(each.argument for each in operands if isinstance(each.argument, View))]
-    return any(view.slot.kind in ("input", "output") for view in views)
+    return any(view.slot.is_callers for view in views)
 
 
 def _dtype(argument: Argument) -> np.dtype[Any]:

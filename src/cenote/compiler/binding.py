@@ -1,0 +1,203 @@
+"""The kernel calls of a node in terms of its operands: nodes alike share them, wherever their operands lie.
+
+A lowering's `bind` reads the types, layouts and strides of its operands, which of them share a place, and whether that
+is the caller's memory, but no address. So it is given operands that each lie at 0 of a memory of their own, and what it
+gives serves all nodes with this lowering whose operands are like these: of thousands of nodes few differ so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import is_not
+from typing import Any
+
+from cenote.compiler.barriers import Work
+from cenote.compiler.constants import Weights
+from cenote.compiler.work import Bytes, works_of
+from cenote.core.computed import SizedArray, Table
+from cenote.core.sizes import Size
+from cenote.core.trace import Trace
+from cenote.core.types import PLAIN, TensorType
+from cenote.graph.graph import Graph, Node
+from cenote.kernels.base import Argument, Call, View, word_of
+from cenote.kernels.launch import with_constants
+from cenote.kernels.layout.reorder import zero_halo_call
+from cenote.ops.base import Bind
+from cenote.runtime.steps import CALLERS, CALLERS_OPERAND, OPERAND, Slot
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A call whose addresses are in operands, by their numbers, and what it does. `addresses` says where in its
+    `words` they stand: the position, the operand, and bytes from where that lies."""
+
+    call: Call
+    work: Work
+    words: tuple[int | Slot, ...]
+    addresses: tuple[tuple[int, int, int], ...]
+
+    @staticmethod
+    def of(call: Call, work: Work) -> Bound:
+        """What a call whose arguments are numbers and places is bound to."""
+        words = tuple(word_of(argument) for argument in call.arguments)
+        addresses = tuple(
+            (position, word.index, word.offset)
+            for position, word in enumerate(words)
+            if isinstance(word, Slot) and word.is_operand
+        )
+        return Bound(call, work, words, addresses)
+
+    def at(self, slots: Sequence[Slot]) -> tuple[int | Slot, ...]:
+        """The words for operands that lie in these slots."""
+        words = list(self.words)
+        for position, operand, offset in self.addresses:
+            slot = slots[operand]
+            moved = type(offset) is not int or offset
+            words[position] = Slot(slot.kind, slot.index, slot.offset + offset) if moved else slot
+        return tuple(words)
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A value as lowerings take it: `like` is equal for those that differ in where they lie only, `place` for those
+    that lie at the same."""
+
+    like: Hashable
+    place: Hashable
+    slot: Slot
+    view: View
+    content: Any
+
+
+class Binder:
+    """Binds lowerings, and keeps what they give until the last node with each has been."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        views: Mapping[str, View],
+        weights: Weights,
+        binds: Sequence[Bind | None],
+        trace: Trace | None,
+    ) -> None:
+        self.graph, self.views, self.weights, self.trace = graph, views, weights, trace
+        self._operands: dict[str, _Operand] = {}
+        self._left = Counter(map(id, binds))  # nodes to come, by the id of what binds them
+        self._known: dict[int, dict[Hashable, tuple[Bound, ...]]] = {}
+        self._halos: dict[Hashable, Bound] = {}
+
+    def bind(
+        self, node: Node, bind: Bind, temporaries: Sequence[View]
+    ) -> tuple[tuple[Bound, ...], list[Slot]]:
+        """The calls of a node, and where its operands lie: its inputs, those of its outputs that are there, and the
+        temporaries."""
+        operands = [self._operand(name) for name in node.inputs]
+        operands += [self._operand(name) for name in node.outputs if name]
+        operands += [_operand(view, view.slot, None) for view in temporaries]
+        first: dict[Hashable, int] = {}
+        numbers = [first.setdefault(each.place, number) for number, each in enumerate(operands)]
+        key = (*numbers, *(each.like for each in operands))
+        known = self._known.setdefault(id(bind), {})
+        if key not in known:
+            known[key] = self._bound(node, bind, operands, numbers)
+        self._left[id(bind)] -= 1
+        if self._left[id(bind)] <= 0:  # another may have this id from now on
+            del self._known[id(bind)]
+        return known[key], [each.slot for each in operands]
+
+    def zero_halo(self, root: str) -> tuple[Call, tuple[int | Slot, ...]]:
+        """The call that zeroes the halo of a buffer, and its words."""
+        operand = self._operand(root)
+        if operand.like not in self._halos:
+            view = replace(operand.view, slot=Slot(OPERAND, 0))
+            self._halos[operand.like] = Bound.of(zero_halo_call(view), Work())
+        halo = self._halos[operand.like]
+        return halo.call, halo.at((operand.slot,))
+
+    def _operand(self, name: str) -> _Operand:
+        if not name:
+            return _ABSENT
+        content = self.weights.arrays.get(name)
+        found = self._operands.get(name)
+        if found is None or found.content is not content:
+            view = self.views[name]
+            slot = (
+                self.weights.kept(view.slot)
+                if view.slot.kind == "constant" and content is None
+                else view.slot
+            )
+            found = self._operands[name] = _operand(view, slot, content)
+        return found
+
+    def _bound(
+        self, node: Node, bind: Bind, operands: Sequence[_Operand], numbers: Sequence[int]
+    ) -> tuple[Bound, ...]:
+        views = [self._view(operand, number) for operand, number in zip(operands, numbers, strict=True)]
+        split = len(node.inputs)
+        calls = list(bind(views[:split], [view for view in views[split:] if view is not None]))
+        works = self._works(node, calls, views)
+        return tuple(Bound.of(self._kept(call), work) for call, work in zip(calls, works, strict=True))
+
+    def _view(self, operand: _Operand, number: int) -> View | None:
+        """An operand at 0 of its own memory; a constant with its content, where it lies."""
+        if operand is _ABSENT:
+            return None
+        view, content = operand.view, operand.content
+        if isinstance(content, SizedArray):
+            return replace(view, slot=self.weights.table(content.table()))
+        if content is not None:
+            return replace(view, type=TensorType.known(content))
+        return replace(view, slot=Slot(CALLERS_OPERAND if view.slot.kind in CALLERS else OPERAND, number))
+
+    def _works(self, node: Node, calls: Sequence[Call], views: Sequence[View | None]) -> list[Work]:
+        """What the calls of a node do. What that asks of sizes decides nothing."""
+        inputs, split = Bytes(), len(node.inputs)
+        for name, view in dict(zip(node.inputs, views, strict=False)).items():
+            if view is not None:
+                slot = self.views[name].slot if name in self.weights.arrays else view.slot
+                inputs.add(slot, view.type.nbytes)
+        outputs, temporaries = Bytes(), Bytes()
+        made = [name for name in node.outputs if name]
+        for number, view in enumerate(views[split:]):
+            assert view is not None
+            (outputs if number < len(made) else temporaries).add(view.slot, view.type.nbytes)
+        with contextlib.nullcontext() if self.trace is None else self.trace.apart():
+            types = [self.graph.types[name] for name in made]
+            return works_of(node.op, self.graph.input_types(node), types, calls, inputs, outputs, temporaries)
+
+    def _kept(self, call: Call) -> Call:
+        """Arrays move into the program's constants at once, so that what they were made from can go."""
+
+        def placed(argument: Argument) -> Argument:
+            if isinstance(argument, Table):
+                return View(TensorType.of(argument.value.dtype, ()), PLAIN, (), self.weights.table(argument))
+            if not isinstance(argument, View) or argument.slot.kind != "constant":
+                return argument
+            return replace(argument, slot=self.weights.kept(argument.slot))
+
+        arguments = [placed(argument) for argument in call.arguments]
+        if any(map(is_not, arguments, call.arguments)):
+            call = replace(call, arguments=tuple(arguments))
+        return with_constants(call, self.weights.constants.add, self.weights.constants.add_packed)
+
+
+def _operand(view: View, slot: Slot, content: Any) -> _Operand:
+    type = view.type
+    like = (
+        type.dtype, type.dtype.name, _fixed(type.shape), view.layout.lanes, *map(_fixed, view.layout.halo),
+        _fixed(view.strides),
+        view.slot.kind in CALLERS, id(content),
+    )  # fmt: skip
+    return _Operand(like, (slot.kind, slot.index, *_fixed((slot.offset,))), slot, view, content)
+
+
+def _fixed(numbers: Sequence[int]) -> tuple[Hashable, ...]:
+    """Numbers that may be Sizes, as they compare without a question."""
+    return tuple([number.terms if isinstance(number, Size) else number for number in numbers])
+
+
+_NOWHERE = Slot("", 0)
+_ABSENT = _Operand(None, None, _NOWHERE, View(TensorType.of("float32", ()), PLAIN, (), _NOWHERE), None)
