@@ -20,7 +20,7 @@ from cenote.compiler.work import Bytes, works_of
 from cenote.core.computed import SizedArray, Table
 from cenote.core.sizes import Size
 from cenote.core.trace import Trace
-from cenote.core.types import PLAIN, TensorType
+from cenote.core.types import PLAIN, TensorType, dtype_name
 from cenote.graph.graph import Graph, Node
 from cenote.kernels.base import Argument, Call, View, word_of
 from cenote.kernels.launch import with_constants
@@ -147,10 +147,11 @@ class Binder:
             return None
         view, content = operand.view, operand.content
         if isinstance(content, SizedArray):
-            return replace(view, slot=self.weights.table(content.table()))
+            return View(view.type, view.layout, view.strides, self.weights.table(content.table()))
         if content is not None:
-            return replace(view, type=TensorType.known(content))
-        return replace(view, slot=Slot(CALLERS_OPERAND if view.slot.kind in CALLERS else OPERAND, number))
+            return View(TensorType.known(content), view.layout, view.strides, view.slot)
+        slot = Slot(CALLERS_OPERAND if view.slot.kind in CALLERS else OPERAND, number)
+        return View(view.type, view.layout, view.strides, slot)
 
     def _works(self, node: Node, calls: Sequence[Call], views: Sequence[View | None]) -> list[Work]:
         """What the calls of a node do. What that asks of sizes decides nothing."""
@@ -187,7 +188,7 @@ class Binder:
 def _operand(view: View, slot: Slot, content: Any) -> _Operand:
     type = view.type
     like = (
-        type.dtype, type.dtype.name, _fixed(type.shape), view.layout.lanes, *map(_fixed, view.layout.halo),
+        type.dtype, dtype_name(type.dtype), _fixed(type.shape), view.layout.lanes, *map(_fixed, view.layout.halo),
         _fixed(view.strides),
         view.slot.kind in CALLERS, id(content),
     )  # fmt: skip

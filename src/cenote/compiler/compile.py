@@ -155,5 +155,7 @@ def _without_weights(scheduled: Schedule) -> Schedule:
         for name, type in graph.types.items()
     }
     types.update({name: bare(TensorType.known(x)) for name, x in graph.constants.items()})
-    lowerings = tuple(option and replace(option, bind=no_calls) for option in scheduled.lowerings)
+    distinct = {id(option): option for option in scheduled.lowerings}
+    unbound = {key: option and replace(option, bind=no_calls) for key, option in distinct.items()}
+    lowerings = tuple(unbound[id(option)] for option in scheduled.lowerings)
     return replace(scheduled, graph=graph.replace(constants={}, types=types), lowerings=lowerings)

@@ -213,10 +213,13 @@ def describe_plan(
 
 def _steps(schedule: Schedule, program: Program, origins: Sequence[Origin]) -> Iterator[StepDescription]:
     """A program knows no graph: `origins` say which node a step is of."""
+    operators: dict[int, str] = {}  # many nodes share one, and it takes 20 us to print
     for step, origin in zip(program.steps, origins, strict=True):
         node = schedule.graph.nodes[origin.node]
         output = _value(schedule.graph, node.outputs[0])
-        made = StepDescription(origin.kind, node.title, str(node.op), origin.algorithm, output)
+        if id(node.op) not in operators:
+            operators[id(node.op)] = str(node.op)
+        made = StepDescription(origin.kind, node.title, operators[id(node.op)], origin.algorithm, output)
         if origin.kind is StepKind.HALO:
             made = StepDescription(origin.kind, "", "", step.label, "")
         elif origin.kind is StepKind.CHECK:

@@ -17,7 +17,7 @@ from cenote.core.formulas.expressions import Formula
 from cenote.core.sizes import Size, is_size, plain
 from cenote.core.target import Target
 from cenote.core.trace import Trace
-from cenote.core.types import PLAIN, Layout, TensorType
+from cenote.core.types import PLAIN, Layout, TensorType, dtype_name
 from cenote.graph.graph import Graph, Node
 from cenote.kernels.cost_model import conversion_seconds
 from cenote.ops.base import Alias, Lowering, Op
@@ -99,7 +99,7 @@ def _type_key(type: TensorType | None) -> Hashable:
     if type is None:
         return None
     extents = [extent.terms if isinstance(extent, Size) else extent for extent in type.shape]
-    return type.dtype, type.dtype.name, *extents, None if type.value is None else id(type.value)
+    return type.dtype, dtype_name(type.dtype), *extents, None if type.value is None else id(type.value)
 
 
 class _Scheduler:
@@ -112,9 +112,11 @@ class _Scheduler:
         self.reasons: list[str] = []
         self.rivals: list[Estimates] = []
         self.converted: dict[tuple[str, int], str] = {}
+        self.reorders: dict[Hashable, Lowering] = {}
         self.trace = trace
         self.asked: dict[int, Mapping[str, Formula]] = {}  # questions, by the id of the candidate
         self.known: dict[Hashable, list[Lowering]] = {}
+        self.of_objects: dict[tuple[int, ...], tuple[list[Lowering], object]] = {}
         self.candidates = [self._candidates(node) for node in graph.nodes]
         self.accepted: dict[tuple[int, int], set[int]] = {}
         self.users: dict[str, list[tuple[int, int]]] = {}
@@ -156,6 +158,13 @@ class _Scheduler:
     def _candidates(self, node: Node) -> list[Lowering]:
         """The lowerings of a node: those of an earlier one with an equal operator and equal types, if there is one."""
         types = self.graph.input_types(node)
+        objects = (id(node.op), *map(id, types))
+        found = self.of_objects.get(objects)
+        if found is None:
+            found = self.of_objects[objects] = self._of_equals(node, types), types  # whose ids stay theirs
+        return found[0]
+
+    def _of_equals(self, node: Node, types: Sequence[TensorType | None]) -> list[Lowering]:
         key = (node.op, *map(_type_key, types))
         with suppress(TypeError):  # an attribute that is an array
             if (options := self.known.get(key)) is not None:
@@ -317,6 +326,12 @@ class _Scheduler:
         return fresh
 
     def _reorder_option(self, type: TensorType, have: int, lanes: int) -> Lowering:
+        key = (_type_key(type), have, lanes)
+        if key not in self.reorders:
+            self.reorders[key] = self._new_reorder(type, have, lanes)
+        return self.reorders[key]
+
+    def _new_reorder(self, type: TensorType, have: int, lanes: int) -> Lowering:
         for option in Reorder().lowerings((type,), self.target):
             source = option.inputs[0]
             if source is not None and source.lanes == have and option.outputs[0].lanes == lanes:

@@ -9,7 +9,7 @@ import numpy as np
 
 from cenote.compiler.barriers import Work
 from cenote.core.sizes import minimum, plain
-from cenote.core.types import TensorType
+from cenote.core.types import TensorType, dtype_name
 from cenote.kernels.base import Call, Packed, View
 from cenote.ops.base import Op
 from cenote.runtime.steps import Slot
@@ -47,7 +47,7 @@ def works_of(
     they share those that are executed; where none says how many these are, as they share the bytes (of two calls that
     add up a map, the second has only the sums of the parts)."""
     total = op.operations(tuple(made), *(op.arranged(types) if op.operands else types))
-    dtype = made[0].dtype.name
+    dtype = dtype_name(made[0].dtype)
     moved = _moved(calls, inputs, outputs, temporaries)
     if op.selects:
         moved = [(minimum(read, written), written) for read, written in moved]

@@ -3,7 +3,7 @@ condition is constant."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,7 @@ class Importer:
         self.functions = {
             (domain_of(function.domain), function.name, function.overload): function for function in functions
         }
+        self.decoded: dict[Hashable, Decoded] = {}  # what nodes are that differ in their names only
         self.sizes: dict[int, int] = {}  # nodes that a call of a function comes to, by the function's id
 
     def add_nodes(self, nodes: Sequence[Any], scope: Scope) -> None:
@@ -145,18 +146,28 @@ class Importer:
         if not outputs:
             return  # nothing asks for it
         constants = {i: self.constants[name] for i, name in enumerate(inputs) if name in self.constants}
-        imported = Imported(
-            op=node.op_type,
-            domain=domain,
-            opset=opset,
-            attributes={item.name: attribute_value(item, self.tensors) for item in attributes},
-            present=tuple(bool(name) for name in inputs),
-            outputs=len(outputs),
-            constants=constants,
-            listed=len(node.output),
-            makers={i: self.makers[name] for i, name in enumerate(inputs) if name in self.makers},
-        )
-        op, wiring = _decoded(imported)
+        present = tuple(bool(name) for name in inputs)
+        makers = {i: self.makers[name] for i, name in enumerate(inputs) if name in self.makers}
+        like = (
+            domain, node.op_type, opset, present, len(outputs), len(node.output),
+            *(item.SerializeToString() for item in attributes),
+            *((index, id(content)) for index, content in constants.items()), *makers.items(),
+        )  # fmt: skip
+        if like not in self.decoded:
+            self.decoded[like] = _decoded(
+                Imported(
+                    op=node.op_type,
+                    domain=domain,
+                    opset=opset,
+                    attributes={item.name: attribute_value(item, self.tensors) for item in attributes},
+                    present=present,
+                    outputs=len(outputs),
+                    constants=constants,
+                    listed=len(node.output),
+                    makers=makers,
+                )
+            )
+        op, wiring = self.decoded[like]
         made = tuple(self.define(name, scope) for name in outputs)
         if not domain:
             self.makers.update(dict.fromkeys(made, node.op_type))
@@ -339,7 +350,10 @@ def _bound(attributes: Sequence[Any], scope: Scope) -> list[Any]:
     return bound
 
 
-def _decoded(imported: Imported) -> tuple[Op, tuple[int | Array | None, ...] | None]:
+Decoded = tuple[Op, tuple[int | Array | None, ...] | None]
+
+
+def _decoded(imported: Imported) -> Decoded:
     """The operator, and how its inputs are wired when not as the node's."""
     key = key_of(imported.domain, imported.op)
     if key not in DECODERS:

@@ -81,8 +81,10 @@ class Graph:
         """Type of a value; None for "" (an absent input). Constants carry their content."""
         if not name:
             return None
-        content = self.constants.get(name)
-        return self.types[name] if content is None else TensorType.known(content)
+        content, type = self.constants.get(name), self.types.get(name)
+        if content is None:
+            return self.types[name]
+        return type if type is not None and type.value is content else TensorType.known(content)
 
     def input_types(self, node: Node) -> tuple[TensorType | None, ...]:
         return tuple([self.type_of(name) for name in node.inputs])

@@ -44,6 +44,25 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> Types:
     return types
 
 
+class Inference:
+    """`infer_node` for many nodes: the same operator between the same types is asked once. Operators and types are told
+    apart as objects, so what many nodes share should be one. Content is never shared."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, ...], tuple[Types, object]] = {}
+
+    def of(self, node: Node, inputs: Sequence[TensorType | None]) -> Types:
+        """The types of a node's outputs. Raises as `infer_node`."""
+        key = (id(node.op), len(node.outputs), *map(id, inputs))
+        found = self._known.get(key)
+        if found is not None:
+            return found[0]
+        types = infer_node(node, inputs)
+        if all(kind.value is None for kind in types):
+            self._known[key] = types, (node.op, inputs)  # whose ids stay theirs
+        return types
+
+
 def run_node(node: Node, inputs: Sequence[Array | None], threads: int | None = None) -> Arrays:
     """A node's outputs by its reference, or with a number of threads by `Op.run_on_host`; errors name the node.
 

@@ -8,7 +8,7 @@ from operator import is_
 from cenote.core.errors import ModelError
 from cenote.core.types import TensorType
 from cenote.graph.graph import Graph, Node
-from cenote.graph.interpreter import infer_node
+from cenote.graph.interpreter import Inference
 from cenote.ops.base import ShapeFromData, ValueNeeded
 
 
@@ -95,13 +95,13 @@ def _verify_types(graph: Graph, infer: bool, since: Graph) -> None:
             raise ModelError(f"input '{declared.name}' has no type in a specialised graph")
         if kind.dtype != declared.dtype:
             raise ModelError(f"input '{declared.name}' is {kind}, but is declared as {declared}")
-    before = {id(node) for node in since.nodes}
+    before, inference = {id(node) for node in since.nodes}, Inference()
     for node in graph.nodes:
         for name in node.outputs:
             if name and name not in graph.types:
                 raise ModelError(f"{node.where}: output '{name}' has no type in a specialised graph")
         if infer and not (id(node) in before and _same_types(graph, since, node)):
-            _verify_inferred(graph, node)
+            _verify_inferred(graph, node, inference)
 
 
 def _same_types(graph: Graph, since: Graph, node: Node) -> bool:
@@ -116,9 +116,9 @@ def _same_types(graph: Graph, since: Graph, node: Node) -> bool:
     return True
 
 
-def _verify_inferred(graph: Graph, node: Node) -> None:
+def _verify_inferred(graph: Graph, node: Node, inference: Inference) -> None:
     try:
-        inferred = infer_node(node, graph.input_types(node))
+        inferred = inference.of(node, graph.input_types(node))
     except (ValueNeeded, ShapeFromData) as error:
         raise ModelError(
             f"{node.where}: is in a specialised graph, but its type is not known ({error})"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from cenote.core.errors import errors_at
 from cenote.core.target import Target
 from cenote.graph.graph import Graph, Node
+from cenote.graph.interpreter import Inference
 from cenote.ops.base import ShapeFromData, ValueNeeded
 from cenote.ops.movement.reshape import Identity
 from cenote.ops.pool.window import MaxPool
@@ -61,12 +62,13 @@ def complete_outputs(graph: Graph, target: Target) -> Graph:
     Split needs none of it: its parts lie in its input. Operators that run as NumPy drop what is absent.
     """
     nodes, types, taken = list(graph.nodes), dict(graph.types), set(graph.values())
+    inference = Inference()
     for position, node in enumerate(nodes):
         op, read = node.op, [*node.outputs]
         inputs = [graph.type_of(name) if name else None for name in node.inputs]
         with errors_at(node.where):
             try:
-                made = op.infer(*inputs)
+                made = inference.of(node, inputs)
             except (ShapeFromData, ValueNeeded):  # only a reference computes it
                 continue
             read += [""] * (len(made) - len(read))  # those at the end are left out

@@ -32,7 +32,7 @@ from cenote.core.types import Array, Declared, TensorType
 from cenote.graph.conditional import Branch
 from cenote.graph.cut import Cut, Finding
 from cenote.graph.graph import Graph, Node
-from cenote.graph.interpreter import check_input_types, infer_node, run_node
+from cenote.graph.interpreter import Inference, check_input_types, run_node
 from cenote.graph.sized_values import run_sized
 from cenote.ops.base import ShapeFromData, Types, ValueNeeded
 
@@ -132,6 +132,7 @@ class _Specializer:
     ready: set[str] = field(default_factory=set)  # and what is an output as the host gives it
     contents: set[str] = field(default_factory=set)
     reasons: list[str] = field(default_factory=list)
+    inference: Inference = field(default_factory=Inference)
 
     def result(self) -> Specialized:
         for name, value in self.graph.constants.items():
@@ -165,7 +166,7 @@ class _Specializer:
             self.ready.update(name for name in node.outputs if name)
             return
         try:
-            types = infer_node(node, inputs)
+            types = self.inference.of(node, inputs)
         except ValueNeeded as error:
             self._stop_for_content(node, error.index)
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from cenote.core.types import Array
 from cenote.runtime.memory import address_of
 from cenote.runtime.steps import HostStep, Slot, Step
 
+_SIGN = 1 << 63
 Memory = tuple[str, int]  # kind and index of a slot
 
 
@@ -37,21 +39,28 @@ class Records:
     @staticmethod
     def of(steps: Sequence[Step], constants: Sequence[Array]) -> Records:
         """The records of the steps of a program."""
-        words: list[int] = []
+        words: list[Any] = []
+        known: dict[int, int] = {}  # addresses of constants, by number
         places: dict[Memory, list[int]] = {}
         heads: list[tuple[int, int, int, int, bool]] = []
         for step in steps:
             if isinstance(step, HostStep):
                 continue
             heads.append((len(words), step.address, step.items, step.grain, step.barrier))
-            for word in step.words:
-                if isinstance(word, Slot) and word.kind == "constant":
-                    words.append(address_of(constants[word.index]) + word.offset)
-                elif isinstance(word, Slot):
-                    places.setdefault((word.kind, word.index), []).append(len(words))
-                    words.append(word.offset)
+            first = len(words)
+            words += step.words
+            for position, word in enumerate(step.words, first):
+                if type(word) is int and word < _SIGN:
+                    continue
+                if not isinstance(word, Slot):
+                    words[position] = word - (1 << 64) if word >= _SIGN else word
+                elif word.kind == "constant":
+                    if word.index not in known:
+                        known[word.index] = address_of(constants[word.index])
+                    words[position] = known[word.index] + word.offset
                 else:
-                    words.append(word - (1 << 64) if word >= 1 << 63 else word)
+                    places.setdefault((word.kind, word.index), []).append(position)
+                    words[position] = word.offset
         table = np.array(heads, np.int64).reshape(len(heads), 5)
         starts, addresses, items, grains, barriers = table.T
         found = {memory: np.array(positions) for memory, positions in places.items()}
