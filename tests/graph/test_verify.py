@@ -12,7 +12,7 @@ from cenote.core.errors import CapacityError, InputError, ModelError, ShapeError
 from cenote.core.types import TensorType
 from cenote.graph import verify as verification
 from cenote.graph.graph import Graph, Node
-from cenote.graph.interpreter import evaluate, infer_node, run_node
+from cenote.graph.interpreter import Inference, evaluate, infer_node, run_node
 from cenote.graph.verify import verify
 from cenote.passes.pipeline import optimize
 from tests.passes.toys import Add, Fill, Positive, Same, Scale, graph, node
@@ -105,11 +105,12 @@ def test_types_just_inferred_are_not_asked_for_again_but_those_of_new_nodes_are(
     )  # fmt: skip
     asked: list[str] = []
 
-    def asking(asked_for: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        asked.append(str(asked_for.op))
-        return infer_node(asked_for, inputs)
+    class Asking(Inference):
+        def of(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+            asked.append(str(node.op))
+            return super().of(node, inputs)
 
-    monkeypatch.setattr(verification, "infer_node", asking)
+    monkeypatch.setattr(verification, "Inference", Asking)
     optimize(before, jit.host_target(), inferred=True)
     assert asked == ["scale(by=3)"]  # reads %a now
     optimize(before, jit.host_target())
