@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,12 @@ WARM_START = {
 APPLICATIONS = {"cli"}
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    """The syntax tree of a source: several rules look at each."""
+    return ast.parse(source)
+
+
 def files() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
@@ -115,7 +122,7 @@ def faults_of(path: Path, source: str) -> list[str]:
     if here not in RANK:
         return [f"part '{here}' has no place in the order of imports"]
     checks = typing_lines(source)
-    for name, line, inside in imports(ast.parse(source)):
+    for name, line, inside in imports(parsed(source)):
         top = name.split(".")[0]
         if top == "cenote":
             faults += [f"line {line}: {text}" for text in internal_faults(here, name, inside)]
@@ -129,7 +136,7 @@ def faults_of(path: Path, source: str) -> list[str]:
 def typing_lines(source: str) -> set[int]:
     """Lines under `if TYPE_CHECKING:`, which never run."""
     lines: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return lines
@@ -198,7 +205,7 @@ def test_applications_use_public_names_only() -> None:
         (path.name, node.attr)
         for path in files()
         if part_of(path) in APPLICATIONS
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cenote"
     }
     assert not {(file, name) for file, name in used if name not in public}
@@ -217,7 +224,7 @@ def test_files_stay_short(folder: str) -> None:
 
 def long_functions(path: Path) -> Iterator[tuple[str, int]]:
     """Functions over the limit as (path:name, lines)."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > LONGEST_FUNCTION:
@@ -259,7 +266,7 @@ def file_graph(sources: dict[str, str]) -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for name, source in sources.items():
         graph[name] = set()
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(parsed(source)):
             if isinstance(node, ast.Import):
                 found = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
@@ -308,7 +315,7 @@ def test_modules_say_what_they_are_for() -> None:
     silent = [
         str(path.relative_to(PACKAGE))
         for path in files()
-        if (source := path.read_text(encoding="utf-8")).strip() and not ast.get_docstring(ast.parse(source))
+        if (source := path.read_text(encoding="utf-8")).strip() and not ast.get_docstring(parsed(source))
     ]
     assert not silent
 

@@ -3,9 +3,7 @@ to the data, never to a number that somebody wrote down, and what cannot be run 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import cenote
-from cenote.compiler import placement
 from cenote.core.errors import CapacityError, CenoteError, UnsupportedError
 
 node = helper.make_node
@@ -83,79 +80,7 @@ def test_resizing_to_nothing(attributes: dict[str, Any]) -> None:
     assert loaded(np.zeros((1, 1, 8, 8), np.float32)).shape == (1, 1, 0, 4)
 
 
-# ---- many nodes -----------------------------------------------------------------------------------------------------
-
-
-def chain(count: int) -> bytes:
-    nodes = [node("Relu", [f"v{i}" if i else "x"], [f"v{i + 1}"]) for i in range(count)]
-    return model(nodes, [1, 4, 8, 8], f"v{count}")
-
-
-def sums(count: int) -> bytes:
-    """Each value is read by the next two."""
-    names = ["x", "x", *(f"v{i}" for i in range(count))]
-    return model(
-        [node("Add", names[i : i + 2], [names[i + 2]]) for i in range(count)], [1, 4, 8, 8], names[-1]
-    )
-
-
-def convolutions(count: int) -> bytes:
-    names = ["x", *(f"v{i}" for i in range(count))]
-    nodes = [
-        node("Conv", [names[i], "w"], [names[i + 1]], pads=[1, 1, 1, 1])
-        if i % 2
-        else node("Sigmoid", [names[i]], [names[i + 1]])
-        for i in range(count)
-    ]
-    return model(nodes, [1, 4, 8, 8], names[-1], w=WEIGHTS)
-
-
-def branches(count: int) -> bytes:
-    """Side by side, each with a number of its own, all joined by one Concat."""
-    nodes = [node("Add", ["x", f"c{i}"], [f"v{i}"]) for i in range(count)]
-    numbers = {f"c{i}": np.array(i, np.float32) for i in range(count)}
-    joined = node("Concat", [f"v{i}" for i in range(count)], ["y"], axis=1)
-    return model([*nodes, joined], [1, 4, 8, 8], **numbers)
-
-
-def concatenations(count: int) -> bytes:
-    nodes, value = [], "x"
-    for i in range(count // 2):
-        nodes.append(node("Concat", [value, "x"], [f"c{i}"], axis=1))
-        nodes.append(node("Slice", [f"c{i}", "two", "six", "one"], [f"s{i}"]))
-        value = f"s{i}"
-    one = {name: np.array([number]) for name, number in (("one", 1), ("two", 2), ("six", 6))}
-    return model(nodes, [1, 4, 8, 8], value, **one)
-
-
-def lines_run(proto: bytes) -> int:
-    """Lines of Cenote's Python that loading runs: the same on every machine."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
-        if "cenote" not in frame.f_code.co_filename:
-            return None
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        cenote.load(proto, threads=1)
-    finally:
-        sys.settrace(before)
-    return count
-
-
-@pytest.mark.parametrize("make", [chain, sums, convolutions, branches, concatenations])
-def test_loading_is_linear_in_the_nodes(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
-    monkeypatch.setattr(
-        placement, "_MOST_COMPARED", 50
-    )  # below, the memory plan takes up to 0.5 s for a better one
-    cenote.load(make(8), threads=1)  # imports, and kernels of all sizes alike
-    few, many = (lines_run(make(count)) for count in (150, 600))
-    assert many < 4.6 * few
+# ---- many nodes (how loading grows with them: test_many_nodes.py) ---------------------------------------------------
 
 
 def test_functions_within_functions_are_counted_before_they_are_inlined() -> None:

@@ -13,16 +13,16 @@ from tests.fuzz.__main__ import KINDS, regressions
 ROOT = Path(__file__).resolve().parents[2]
 # Cases of each kind, the same ones every time: some seconds on one core, with kernels that must be compiled first.
 FEW = {
-    "models": 100,
-    "functional": 80,
+    "models": 60,
+    "functional": 60,
     "graphs": 16,
     "sizes": 5,
     "calls": 80,
     "plans": 25,
-    "callers": 3,
+    "callers": 2,
     "kills": 3,
     "forks": 2,
-    "failures": 2,
+    "failures": 1,
 }
 
 

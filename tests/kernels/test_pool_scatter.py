@@ -5,6 +5,7 @@ Vector tails, NaN and infinities, thread counts, tiny and odd extents, all index
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -172,7 +173,7 @@ def test_gradients(op: Any, shape: tuple[int, ...]) -> None:
     half = (np.float16, BFLOAT16)[WINDOWED.index((op, shape)) % 2]
     for dtype in (np.float64, half):
         same(PoolGradient(op), g.astype(dtype), x.astype(dtype))
-    last = op.__class__(**{**op.__dict__, "channels_last": True})
+    last = replace(op, channels_last=True)
     for channels in (1, 5, 16):
         moved = noise(shape[0], *shape[2:], channels)
         up = noise(*last.infer(TensorType.known(moved))[0].shape, seed=2)
