@@ -100,7 +100,8 @@ def kept_busy(loops: int) -> Iterator[None]:
 def run_on(machine: Machine, arguments: Sequence[str]) -> int:
     """Run this Python with these arguments on a machine; its exit code."""
     command = [*(["qemu-x86_64", "-cpu", machine.cpu] if machine.cpu else []), sys.executable, *arguments]
-    environment = {**os.environ, **({"CENOTE_TARGET": machine.target} if machine.target else {})}
+    forced = "" if machine.cpu else os.environ.get("CENOTE_TARGET", "")  # another CPU may not have it
+    environment = {**os.environ, "CENOTE_TARGET": machine.target or forced}
     allowed = os.sched_getaffinity(0)
     with tempfile.TemporaryDirectory() as folder, kept_busy(machine.busy):
         if machine.caches:
