@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import onnx
-
 from cenote.core.types import Declared
-from cenote.frontends.wire import SMALL
+from cenote.frontends.onnx_inference import inferred
 
 Decode = Callable[[Any, str], Declared]
 
@@ -22,8 +20,8 @@ def declared_outputs(model: Any, decode: Decode) -> dict[str, Declared]:
     outputs = list(model.graph.output)
     known = _names(model.graph.input)
     if any(_is_open(value, known) for value in outputs):
-        inferred = _inferred(model)
-        outputs = [inferred.get(value.name, value) for value in outputs]
+        found = _inferred(model, known)
+        outputs = [found.get(value.name, value) for value in outputs]
     typed = [value for value in outputs if value.type.WhichOneof("value")]
     return {value.name: decode(value, f"output '{value.name}'") for value in typed}
 
@@ -39,10 +37,10 @@ def _is_open(value: Any, known: set[str]) -> bool:
     )
 
 
-def _inferred(model: Any) -> dict[str, Any]:
+def _inferred(model: Any, inputs: set[str]) -> dict[str, Any]:
     """The outputs by name, with the types that follow from those of the inputs; none where that fails."""
     try:
-        found = onnx.shape_inference.infer_shapes(_without_weights(model), data_prop=True)
+        found = inferred(model, lambda made: not any(_is_open(value, inputs) for value in made.graph.output))
     except Exception:  # it is one of C++; what is declared stays
         return {}
     known = _names([*model.graph.input, *model.graph.output, *model.graph.value_info])
@@ -59,20 +57,3 @@ def _inferred(model: Any) -> dict[str, Any]:
 def _names(values: Iterable[Any]) -> set[str]:
     """The names of dimensions that values have."""
     return {d.dim_param for value in values for d in value.type.tensor_type.shape.dim}
-
-
-def _without_weights(model: Any) -> Any:
-    """The model with the types of its large weights in place of their content, which inference has no use for."""
-    light = onnx.ModelProto(ir_version=model.ir_version)
-    light.opset_import.extend(model.opset_import)
-    light.functions.extend(model.functions)
-    graph = light.graph
-    graph.name = model.graph.name
-    for field in ("node", "input", "output", "value_info"):
-        getattr(graph, field).extend(getattr(model.graph, field))
-    for tensor in model.graph.initializer:
-        if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.ByteSize() > SMALL:
-            graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-        else:
-            graph.initializer.append(tensor)
-    return light

@@ -87,8 +87,10 @@ def _resize_by_ratio(
 ) -> Value:
     """By scales that are a quotient of sizes, as older exporters wrote it."""
     for old, new in zip(x.shape[2:], sides, strict=True):
-        scale = np.float32(new) / np.float32(old)
-        if not same(np.floor(np.float32(old) * scale), new):
+        with np.errstate(divide="ignore", invalid="ignore"):  # an extent of 0 gives NaN, which is no size
+            scale = np.float32(new) / np.float32(old)
+            fits = same(np.floor(np.float32(old) * scale), new)
+        if not fits:
             raise Unfit  # float32 rounds the size down
     wanted, own = (m.node("Cast", [name], to=FLOAT) for name in (sizes, m.extents(x, 2, 4)))
     ratio = m.node("Div", [wanted, own])
