@@ -23,13 +23,14 @@ from typing import Any
 import cenote
 from bench.arguments import output_folder
 from bench.report import table
-from cenote.diagnosis.cause import Sample
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.diagnose import diagnose
 from cenote.diagnosis.registry import CAUSES
 from cenote.loading import load_treated
 from cenote.profile.data import Profile
 from cenote.profile.measure import profile
+from tests.diagnosis.causes import SAMPLES
+from tests.diagnosis.causes.sample import Sample
 
 LEAST_SLOWDOWN = 0.05
 LEAST_SHARE = 0.05
@@ -96,8 +97,7 @@ def _apart(name: str, kind: str, runs: int, seconds: float, busy: bool) -> list[
 
 def diagnoses(name: str, kind: str, runs: int, seconds: float, busy: bool) -> list[Run]:
     """What so many diagnoses of a cause's sample find."""
-    (cause,) = (cause for cause in CAUSES if cause.name == name)
-    sample: Sample = getattr(cause, kind)()
+    sample: Sample = getattr(SAMPLES[name], kind)()
     with sample.around():
         loads = []
         for _ in range(2):  # the first fills the cache, if there is one

@@ -19,8 +19,8 @@ import cenote
 from bench.arguments import output_folder, thread_counts
 from bench.report import table
 from cenote.core.types import Array
-from cenote.diagnosis.samples import model, noise
 from cenote.profile.data import Profile
+from tests.diagnosis.causes.models import model, noise
 
 Case = tuple[Any, dict[str, Array]]
 COLUMNS = [

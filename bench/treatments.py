@@ -73,7 +73,7 @@ def planted(folder: Path, names: list[str], runs: int) -> None:
         if names and cause.name not in names:
             continue
         for _ in range(runs):
-            found = predicted(cause)
+            found = predicted(cause.name)
             rows += found
             for row in found:
                 print(_line(row), flush=True)
@@ -82,15 +82,16 @@ def planted(folder: Path, names: list[str], runs: int) -> None:
         write_predictions(folder, rows)
 
 
-def predicted(cause: Any) -> list[dict[str, Any]]:
+def predicted(cause: str) -> list[dict[str, Any]]:
     """The findings of a planted sample that can be treated, each treated alone."""
     from bench.causes import callers, loaded
     from cenote.diagnosis.diagnose import Diagnosis, diagnose
     from cenote.diagnosis.treat import treat
     from cenote.diagnosis.tried import Tried
     from cenote.profile.measure import profile
+    from tests.diagnosis.causes import SAMPLES
 
-    sample, rows = cause.planted(), []
+    sample, rows = SAMPLES[cause].planted(), []
     if sample.recorded:
         return []  # what cannot be brought about here cannot be mended here
     with sample.around():
@@ -110,14 +111,14 @@ def predicted(cause: Any) -> list[dict[str, Any]]:
                 first = replace(finding, treatments=finding.treatments[:1])
                 alone = Diagnosis(replace(diagnosis.profile, findings=(first,)))
                 treated, _ = treat(alone, model, sample.inputs, changed, TOLERANCE)
-                rows.append(_row(cause.name, found.wall_ms, first, treated.treatments[0]))
+                rows.append(_row(cause, found.wall_ms, first, treated.treatments[0]))
     if sample.callers:  # the others have the treated model, too
         for row, finding in zip(rows, (each for each in diagnosis.findings if each.treatments), strict=True):
             gained = replayed(model, changed(**finding.treatments[0].options), sample)
             tried = Tried(
                 finding.treatments[0], (gained.low, gained.middle, gained.high), 0.0, gained.certain
             )
-            row |= _row(cause.name, found.wall_ms, finding, tried)
+            row |= _row(cause, found.wall_ms, finding, tried)
     return rows
 
 

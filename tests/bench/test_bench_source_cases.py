@@ -13,9 +13,9 @@ import pytest
 
 import cenote
 from bench import source_cases
-from cenote.diagnosis.samples import model, noise
 from cenote.diagnosis.tried import Tried
 from cenote.profile.data import Treatment
+from tests.diagnosis.causes.models import model, noise
 from tests.profile.test_data import ROOFS
 
 

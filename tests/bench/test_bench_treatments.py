@@ -14,9 +14,8 @@ import cenote
 from bench import treatments
 from bench.treatments import TOLERANCE, models, pair, predicted, verdict
 from cenote.diagnosis import context, treat
-from cenote.diagnosis.causes.compute import dtype
 from cenote.diagnosis.context import Difference
-from cenote.diagnosis.samples import convolution
+from tests.diagnosis.causes.models import convolution
 from tests.profile.test_data import ROOFS
 
 
@@ -32,7 +31,7 @@ def test_a_planted_cause_is_predicted_and_measured(monkeypatch: pytest.MonkeyPat
     gains = iter([Difference(4.0, 5.0, 6.0, 10.0), Difference(4.0, 5.5, 6.0, 10.0)])
     monkeypatch.setattr(context, "paired", lambda *calls: next(gains, Difference(-1.0, 0.0, 1.0, 10.0)))
     monkeypatch.setattr(treat, "paired", lambda *calls: Difference(5.0, 5.5, 6.0, 10.0))
-    rows = {row["cause"]: row for row in predicted(dtype.CAUSE)}
+    rows = {row["cause"]: row for row in predicted("dtype")}
     row = rows["dtype"]
     assert row["measured ms"] == [5.0, 5.5, 6.0]
     assert row["inside"] == (row["predicted ms"][0] <= 5.5 <= row["predicted ms"][2])
@@ -41,9 +40,7 @@ def test_a_planted_cause_is_predicted_and_measured(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_cannot_be_brought_about_is_not_mended() -> None:
-    from cenote.diagnosis.causes.surroundings import throttled
-
-    assert predicted(throttled.CAUSE) == []
+    assert predicted("throttled") == []
 
 
 def test_how_many_predictions_hold() -> None:

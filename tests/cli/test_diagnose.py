@@ -10,9 +10,9 @@ import onnx
 import pytest
 
 import cenote
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding, Pin, Treatment
 from tests.cli.conftest import Command
+from tests.diagnosis.causes.models import convolution
 from tests.diagnosis.profiles import GAIN, NO_GAIN
 from tests.profile.test_data import ROOFS
 

@@ -9,9 +9,9 @@ import pytest
 from onnx import helper
 
 import cenote
-from cenote.diagnosis.samples import Node, model, noise
 from cenote.loading import load_treated
 from cenote.ops.conv.conv import Conv
+from tests.diagnosis.causes.models import Node, model, noise
 
 
 def dilated(

@@ -8,8 +8,8 @@ import numpy as np
 from onnx import TensorProto, helper
 
 import cenote
-from cenote.diagnosis.samples import Node, model, noise
 from cenote.loading import load_treated
+from tests.diagnosis.causes.models import Node, model, noise
 
 SHAPE = (1, 8, 12, 12)
 

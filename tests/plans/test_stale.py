@@ -12,10 +12,10 @@ from onnx import TensorProto, external_data_helper, helper
 
 import cenote
 from cenote.codegen import jit
-from cenote.diagnosis.samples import convolution
 from cenote.loading import load_treated
 from cenote.plans import format, reader
 from cenote.plans.format import StalePlanError
+from tests.diagnosis.causes.models import convolution
 from tests.plans.test_cache import changed
 from tests.plans.test_files import picture, small_model
 

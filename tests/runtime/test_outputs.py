@@ -9,10 +9,10 @@ import pytest
 
 import cenote
 from cenote.core.errors import CapacityError
-from cenote.diagnosis.samples import model as made
 from cenote.runtime import outputs
 from cenote.runtime.memory import ALIGNMENT, address_of
 from cenote.runtime.outputs import ALIGNED, LARGE, OutputMemory
+from tests.diagnosis.causes.models import model as made
 
 SHAPE = (LARGE // 4,)
 

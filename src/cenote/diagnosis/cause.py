@@ -1,46 +1,17 @@
-"""The form of a cause: what to look for, a sample that has it, and a healthy twin."""
+"""The form of a cause of lost time."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from cenote.core.types import Array
 from cenote.diagnosis.context import Context
-from cenote.profile.data import Finding, StepStats
-
-
-def _as_it_is(step: StepStats) -> StepStats:
-    return step
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A model and the way it is called. `model`: an onnx.ModelProto; `options`: those of `cenote.load`, and `pins`.
-    `between`: what the program does before each call; `around`: what goes on as long as the model is measured;
-    `callers`: others that call the model all the while; `recorded`: what stands in the environment where `around`
-    cannot bring it about (a cgroup's quota); `told`: what a step's description says instead of the plan's; `work`: how
-    many times its twin's work a call does."""
-
-    model: Any
-    inputs: Mapping[str, Array]
-    options: Mapping[str, Any] = field(default_factory=lambda: {"threads": 1})
-    between: Callable[[], object] | None = None
-    around: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
-    callers: int = 0
-    recorded: Mapping[str, Any] = field(default_factory=dict)
-    told: Callable[[StepStats], StepStats] = _as_it_is
-    work: float = 1.0
+from cenote.profile.data import Finding
 
 
 @dataclass(frozen=True)
 class Cause:
-    """`look` finds it in a model's profile, by experiments too, or gives None. `planted` has it, `healthy` is the same
-    without."""
+    """A cause of lost time. `look` finds it in a model's profile, by experiments too, or gives None."""
 
     name: str
     look: Callable[[Context], Finding | None]
-    planted: Callable[[], Sample]
-    healthy: Callable[[], Sample]

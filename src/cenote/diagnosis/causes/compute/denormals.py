@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding, Treatment
 
 LEAST = 0.05  # of the latency
@@ -30,15 +27,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def planted() -> Sample:
-    """Every other channel of the input is denormal; results are ordinary numbers."""
-    model, inputs = convolution(32, 32, 56, kernel=1, count=2)
-    scale = np.where(np.arange(32) % 2, 1e-39, 1.0)[:, None, None]
-    return Sample(model, {name: (value * scale).astype(np.float32) for name, value in inputs.items()})
-
-
-def healthy() -> Sample:
-    return Sample(*convolution(32, 32, 56, kernel=1, count=2))
-
-
-CAUSE = Cause("denormals", look, planted, healthy)
+CAUSE = Cause("denormals", look)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import gain
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding, Treatment
 
 REWRITE = Treatment(rewrites=("space_to_batch",))
@@ -38,14 +37,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def planted() -> Sample:
-    model, inputs = convolution(512, 512, 28, dilations=[2, 2])
-    return Sample(model, inputs)
-
-
-def healthy() -> Sample:
-    model, inputs = convolution(512, 512, 28)
-    return Sample(model, inputs)
-
-
-CAUSE = Cause("dilation", look, planted, healthy)
+CAUSE = Cause("dilation", look)

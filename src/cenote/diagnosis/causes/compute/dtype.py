@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context, refused_for_type
 from cenote.diagnosis.gains import gain
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding, Treatment
 
 CAST = Treatment(rewrites=("float32",))
@@ -36,14 +33,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def planted() -> Sample:
-    model, inputs = convolution(128, 128, 28, dtype=np.float64)
-    return Sample(model, inputs)
-
-
-def healthy() -> Sample:
-    model, inputs = convolution(128, 128, 28)
-    return Sample(model, inputs)
-
-
-CAUSE = Cause("dtype", look, planted, healthy)
+CAUSE = Cause("dtype", look)

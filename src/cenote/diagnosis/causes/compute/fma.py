@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import at_best
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding, Treatment
 
 FAST = Treatment(precision="fast")
@@ -30,14 +29,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def planted() -> Sample:
-    model, inputs = convolution(128, 128, 56, count=3)
-    return Sample(model, inputs, {"threads": 1, "precision": "exact"})
-
-
-def healthy() -> Sample:
-    model, inputs = convolution(128, 128, 56, count=3)
-    return Sample(model, inputs, {"threads": 1})
-
-
-CAUSE = Cause("fma", look, planted, healthy)
+CAUSE = Cause("fma", look)

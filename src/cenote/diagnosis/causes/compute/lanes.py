@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import gain
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding
 
 MUCH = 1.5  # times the operator's own operations
@@ -31,14 +30,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def planted() -> Sample:
-    model, inputs = convolution(96, 96, 56, group=32, count=3)
-    return Sample(model, inputs, work=1 / 32)
-
-
-def healthy() -> Sample:
-    model, inputs = convolution(96, 96, 56, count=3)
-    return Sample(model, inputs)
-
-
-CAUSE = Cause("lanes", look, planted, healthy)
+CAUSE = Cause("lanes", look)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding, Pin, StepStats, Treatment
 
 CLOSE = 2.3  # times the choice's estimate: rivals up to there are tried
@@ -43,18 +40,4 @@ def _chosen(step: StepStats) -> bool:
     return bool(step.rivals) and min(rival.ms for rival in step.rivals) > 0.9 * _own(step) > 0
 
 
-def planted() -> Sample:
-    pins = {f"y{i}": "winograd_f2" for i in range(3)}
-    return Sample(*convolution(64, 64, 56, count=3), {"threads": 1, "pins": pins}, told=_believed)
-
-
-def _believed(step: StepStats) -> StepStats:
-    """The step with an estimate by which it looks best: that of a cost model at fault."""
-    return replace(step, estimate_ms=0.95 * min(rival.ms for rival in step.rivals)) if step.rivals else step
-
-
-def healthy() -> Sample:
-    return Sample(*convolution(64, 64, 56, count=3))
-
-
-CAUSE = Cause("mischoice", look, planted, healthy)
+CAUSE = Cause("mischoice", look)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import at_best
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding
 
 NEAR = 0.5  # of the roof
@@ -34,14 +33,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def planted() -> Sample:
-    model, inputs = convolution(96, 96, 112, group=96, strides=[2, 2])
-    return Sample(model, inputs, work=1 / 96 / 4)
-
-
-def healthy() -> Sample:
-    model, inputs = convolution(96, 96, 112)
-    return Sample(model, inputs)
-
-
-CAUSE = Cause("cache", look, planted, healthy)
+CAUSE = Cause("cache", look)

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import model as made
-from cenote.diagnosis.samples import noise
 from cenote.profile.data import Finding
-from cenote.runtime.outputs import OUTPUTS
 
 LEAST = 0.05  # of the latency
-SCALES = np.array([1, 1, 4, 4], np.float32)
 
 
 def look(context: Context) -> Finding | None:
@@ -34,18 +26,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def _sample(pixels: int, **others: Any) -> Sample:
-    shape = (1, 3, pixels, pixels)
-    graph = made([("Resize", ["x", "", "scales"], ["y"], {})], {"x": shape}, ["y"], {"scales": SCALES})
-    return Sample(graph, {"x": noise(*shape)}, work=(pixels / 32) ** 2, **others)
-
-
-def planted() -> Sample:
-    return _sample(1024, around=OUTPUTS.off)
-
-
-def healthy() -> Sample:
-    return _sample(32)
-
-
-CAUSE = Cause("faults", look, planted, healthy)
+CAUSE = Cause("faults", look)

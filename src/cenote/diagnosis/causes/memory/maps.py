@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import at_best, gain
-from cenote.diagnosis.samples import Node, noise
-from cenote.diagnosis.samples import model as made
 from cenote.profile.data import Finding
 
 NEAR = 0.5  # of the roof
-_SMALL = 128  # pixels of the healthy twin: its maps lie in the level 2 cache
 
 
 def look(context: Context) -> Finding | None:
@@ -35,23 +32,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def _sample(pixels: int) -> Sample:
-    shape = (1, 8, pixels, pixels)
-    nodes: list[Node] = [
-        ("Add", ["x", "z"], ["sum"], {}),
-        ("MaxPool", ["sum"], ["y"], {"kernel_shape": [4, 4], "strides": [4, 4]}),
-        ("GlobalAveragePool", ["sum"], ["mean"], {}),
-    ]
-    graph = made(nodes, {"x": shape, "z": shape}, ["y", "mean"], {})
-    return Sample(graph, {"x": noise(*shape), "z": noise(*shape)}, work=(pixels / _SMALL) ** 2)
-
-
-def planted() -> Sample:
-    return _sample(2048)
-
-
-def healthy() -> Sample:
-    return _sample(_SMALL)
-
-
-CAUSE = Cause("DRAM maps", look, planted, healthy)
+CAUSE = Cause("DRAM maps", look)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import gain
-from cenote.diagnosis.samples import Node, noise
-from cenote.diagnosis.samples import model as made
 from cenote.profile.data import Finding
-
-SIZE = 48  # of each dimension: maps of 0.4 MB
 
 
 def look(context: Context) -> Finding | None:
@@ -25,35 +21,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def _sample(turned: bool) -> Sample:
-    """Maps and other maps added to them, thrice, where an exporter thinks of channels last: what is added comes in its
-    order, so that the transposes cannot cancel."""
-    nodes: list[Node] = []
-    value, shape = "x", (1, SIZE, SIZE, SIZE)
-
-    def add(operator: str, *more: str, **attributes: object) -> None:
-        nonlocal value
-        made = f"v{len(nodes)}"
-        nodes.append((operator, [value, *more], [made], attributes))
-        value = made
-
-    for index in range(3):
-        for perm in ([0, 2, 3, 1], [0, 3, 1, 2]) if turned else ([],):
-            if turned:
-                add("Transpose", perm=perm)
-            if perm != [0, 3, 1, 2]:
-                add("Add", f"z{index}")
-        add("Relu")
-    inputs = {name: noise(*shape) for name in ("x", "z0", "z1", "z2")}
-    return Sample(made(nodes, dict.fromkeys(inputs, shape), [value], {}), inputs)
-
-
-def planted() -> Sample:
-    return _sample(True)
-
-
-def healthy() -> Sample:
-    return _sample(False)
-
-
-CAUSE = Cause("reorder", look, planted, healthy)
+CAUSE = Cause("reorder", look)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import gain
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding
 
 ACTIVATIONS = (
@@ -30,25 +29,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def _sample(also: bool) -> Sample:
-    from onnx import helper
-
-    model, inputs = convolution(32, 64, 56, kernel=1)
-    ends = {"largest": ("GlobalMaxPool", "y"), "mean": ("GlobalAveragePool", "y0" if also else "y")}
-    model.graph.node.append(helper.make_node("Relu", ["y0"], ["y"], name="y"))
-    del model.graph.output[:]
-    for name, (operator, source) in ends.items():
-        model.graph.node.append(helper.make_node(operator, [source], [name], name=name))
-        model.graph.output.append(helper.make_tensor_value_info(name, 1, None))
-    return Sample(model, inputs)
-
-
-def planted() -> Sample:
-    return _sample(True)
-
-
-def healthy() -> Sample:
-    return _sample(False)
-
-
-CAUSE = Cause("unfused", look, planted, healthy)
+CAUSE = Cause("unfused", look)

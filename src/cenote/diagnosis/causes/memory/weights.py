@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import at_best, gain
-from cenote.diagnosis.samples import products
 from cenote.profile.data import Finding, Treatment
 
 HALVES = Treatment(weights="bfloat16"), Treatment(weights="float16")
@@ -42,14 +41,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def planted() -> Sample:
-    model, inputs = products(1, 8192, 3)
-    return Sample(model, inputs)
-
-
-def healthy() -> Sample:
-    model, inputs = products(64, 1024, 3)
-    return Sample(model, inputs)
-
-
-CAUSE = Cause("DRAM weights", look, planted, healthy)
+CAUSE = Cause("DRAM weights", look)

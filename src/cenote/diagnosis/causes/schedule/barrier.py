@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding, Treatment
 
 ONE_THREAD = Treatment(threads=1)
@@ -31,14 +30,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def planted() -> Sample:
-    model, inputs = convolution(16, 16, 8, kernel=3, count=100)
-    return Sample(model, inputs, {"threads": 2}, work=100 * (16 * 16 * 8 * 8) / (2 * 128 * 128 * 56 * 56))
-
-
-def healthy() -> Sample:
-    model, inputs = convolution(128, 128, 56, count=2)
-    return Sample(model, inputs, {"threads": 2})
-
-
-CAUSE = Cause("barrier", look, planted, healthy)
+CAUSE = Cause("barrier", look)

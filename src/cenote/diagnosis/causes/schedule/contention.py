@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding, Treatment
 
 ONE_THREAD = Treatment(threads=1)
@@ -34,14 +33,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def planted() -> Sample:
-    model, inputs = convolution(64, 64, 56, count=4)
-    return Sample(model, inputs, {"threads": 2}, callers=3)
-
-
-def healthy() -> Sample:
-    model, inputs = convolution(64, 64, 56, count=4)
-    return Sample(model, inputs, {"threads": 2})
-
-
-CAUSE = Cause("contention", look, planted, healthy)
+CAUSE = Cause("contention", look)

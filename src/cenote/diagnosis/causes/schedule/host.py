@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context, refused_for_type
 from cenote.diagnosis.gains import gain
-from cenote.diagnosis.samples import model as made
-from cenote.diagnosis.samples import noise
 from cenote.profile.data import Finding
 
 
@@ -23,18 +21,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def _sample(operator: str) -> Sample:
-    shape = (64, 16, 16)
-    graph = made([(operator, ["x"], ["y"], {})], {"x": shape}, ["y"], {})
-    return Sample(graph, {"x": noise(*shape)})
-
-
-def planted() -> Sample:
-    return _sample("Det")
-
-
-def healthy() -> Sample:
-    return _sample("Relu")
-
-
-CAUSE = Cause("host", look, planted, healthy)
+CAUSE = Cause("host", look)

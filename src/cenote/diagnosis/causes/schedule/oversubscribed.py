@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from cenote.core.target import physical_cores
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding, Treatment
 
 LEAST = 0.1  # of the time: threads together wait for a core
@@ -29,17 +27,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def _sample(times: int) -> Sample:
-    model, inputs = convolution(64, 64, 28, count=6)
-    return Sample(model, inputs, {"threads": times * physical_cores()})
-
-
-def planted() -> Sample:
-    return _sample(2)
-
-
-def healthy() -> Sample:
-    return _sample(1)
-
-
-CAUSE = Cause("oversubscribed", look, planted, healthy)
+CAUSE = Cause("oversubscribed", look)

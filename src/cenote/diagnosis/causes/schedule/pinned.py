@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
-
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding, Treatment
 
 
@@ -31,24 +26,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-@contextlib.contextmanager
-def _one_cpu() -> Iterator[None]:
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-def planted() -> Sample:
-    model, inputs = convolution(64, 64, 56, count=2)
-    return Sample(model, inputs, {"threads": 2}, around=_one_cpu)
-
-
-def healthy() -> Sample:
-    model, inputs = convolution(64, 64, 56, count=2)
-    return Sample(model, inputs, {"threads": 2})
-
-
-CAUSE = Cause("pinned", look, planted, healthy)
+CAUSE = Cause("pinned", look)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import largest_in_rows
 from cenote.profile.data import Finding, Treatment
 
 ONE_THREAD = Treatment(threads=1)
 LONG = 0.02  # milliseconds: shorter steps are one piece because meetings cost more
-NUMBERS = 3 << 20
 
 
 def look(context: Context) -> Finding | None:
@@ -31,12 +29,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def planted() -> Sample:
-    return Sample(*largest_in_rows(1, NUMBERS), {"threads": 2})
-
-
-def healthy() -> Sample:
-    return Sample(*largest_in_rows(16, NUMBERS), {"threads": 2})
-
-
-CAUSE = Cause("serial", look, planted, healthy)
+CAUSE = Cause("serial", look)

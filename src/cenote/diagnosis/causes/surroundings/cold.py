@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-import numpy as np
-
-from cenote.core.types import Array
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding
 
 LEAST = 0.1  # of the latency
@@ -33,24 +27,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-@cache
-def _elsewhere() -> Array:
-    return np.ones(1 << 28, np.float32)
-
-
-def sweep() -> object:
-    """Touch 1 GB: the last cache of a large server has a quarter of that."""
-    return _elsewhere().sum()
-
-
-def planted() -> Sample:
-    model, inputs = convolution(128, 128, 14, count=4)
-    return Sample(model, inputs, between=sweep)
-
-
-def healthy() -> Sample:
-    model, inputs = convolution(128, 128, 14, count=4)
-    return Sample(model, inputs)
-
-
-CAUSE = Cause("cold", look, planted, healthy)
+CAUSE = Cause("cold", look)

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
-import sys
-from collections.abc import Iterator
-
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding
 
 LEAST = 0.25  # cores
@@ -34,25 +28,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-@contextlib.contextmanager
-def _two_loops() -> Iterator[None]:
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
-
-
-def planted() -> Sample:
-    model, inputs = convolution(64, 64, 28, count=4)
-    return Sample(model, inputs, {"threads": 2}, around=_two_loops)
-
-
-def healthy() -> Sample:
-    model, inputs = convolution(64, 64, 28, count=4)
-    return Sample(model, inputs, {"threads": 2})
-
-
-CAUSE = Cause("foreign", look, planted, healthy)
+CAUSE = Cause("foreign", look)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import model as made
-from cenote.diagnosis.samples import noise
 from cenote.profile.data import Finding
 
 LEAST = 0.05  # of the latency
@@ -35,19 +33,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def _sample(order: str) -> Sample:
-    shape = (8, 64, 128, 128)
-    pool = {"kernel_shape": [2, 2], "strides": [2, 2]}
-    graph = made([("MaxPool", ["x"], ["y"], pool)], {"x": shape}, ["y"], {})
-    return Sample(graph, {"x": np.asarray(noise(*shape), order=order)})  # type: ignore[call-overload]
-
-
-def planted() -> Sample:
-    return _sample("F")
-
-
-def healthy() -> Sample:
-    return _sample("C")
-
-
-CAUSE = Cause("input", look, planted, healthy)
+CAUSE = Cause("input", look)

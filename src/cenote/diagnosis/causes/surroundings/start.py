@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
-
 from cenote.codegen import cache
 from cenote.core import settings
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding
 
 
@@ -25,27 +20,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-@contextlib.contextmanager
-def _without_cache() -> Iterator[None]:
-    before = os.environ.get("CENOTE_CACHE")
-    os.environ["CENOTE_CACHE"] = "off"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["CENOTE_CACHE"]
-        else:
-            os.environ["CENOTE_CACHE"] = before
-
-
-def planted() -> Sample:
-    model, inputs = convolution(128, 128, 28)
-    return Sample(model, inputs, around=_without_cache)
-
-
-def healthy() -> Sample:
-    model, inputs = convolution(128, 128, 28)
-    return Sample(model, inputs)
-
-
-CAUSE = Cause("start", look, planted, healthy)
+CAUSE = Cause("start", look)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import convolution, half_a_core
 from cenote.profile.data import Finding, Treatment
 
 
@@ -27,22 +26,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def _sample(**others: object) -> Sample:
-    model, inputs = convolution(64, 64, 28, count=4)
-    return Sample(model, inputs, {"threads": 2}, **others)  # type: ignore[arg-type]
-
-
-def planted() -> Sample:
-    stopped = {
-        "throttled_periods": 12,
-        "throttled_ms": 900.0,
-        "quota_cores": 0.5,
-    }  # as such a group was recorded
-    return _sample(around=half_a_core, recorded=stopped)
-
-
-def healthy() -> Sample:
-    return _sample()
-
-
-CAUSE = Cause("throttled", look, planted, healthy)
+CAUSE = Cause("throttled", look)

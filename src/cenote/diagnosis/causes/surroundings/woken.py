@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
-from cenote.diagnosis.cause import Cause, Sample
+from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
-from cenote.diagnosis.samples import convolution
 from cenote.profile.data import Finding, Treatment
 
 ONE_THREAD = Treatment(threads=1)
@@ -32,19 +29,4 @@ def look(context: Context) -> Finding | None:
     )  # fmt: skip
 
 
-def pause() -> None:
-    """As a server rests between requests."""
-    time.sleep(0.04)
-
-
-def planted() -> Sample:
-    model, inputs = convolution(64, 64, 28, count=2)
-    return Sample(model, inputs, {"threads": 2}, between=pause)
-
-
-def healthy() -> Sample:
-    model, inputs = convolution(64, 64, 28, count=2)
-    return Sample(model, inputs, {"threads": 2})
-
-
-CAUSE = Cause("woken", look, planted, healthy)
+CAUSE = Cause("woken", look)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from cenote.core.target import control_groups
 from cenote.core.types import Array
 
 Node = tuple[str, Sequence[str], Sequence[str], dict[str, Any]]
@@ -80,21 +77,3 @@ def largest_in_rows(rows: int, numbers: int) -> tuple[Any, dict[str, Array]]:
     shape = (rows, numbers // rows)
     graph = model([("ArgMax", ["x"], ["y"], {"axis": 1})], {"x": shape}, ["y"], {})
     return graph, {"x": noise(*shape)}
-
-
-@contextlib.contextmanager
-def half_a_core() -> Iterator[None]:
-    """This process in a control group with half of a CPU's time, where the system lets it make one (version 1)."""
-    groups = [folder for folder in control_groups() if (folder / "cpu.cfs_quota_us").exists()]
-    made = groups[0] / f"cenote-{os.getpid()}" if groups else None
-    try:
-        if made is not None:
-            with contextlib.suppress(OSError):
-                made.mkdir()
-                (made / "cpu.cfs_quota_us").write_text("50000")  # of a period of 100 ms
-                (made / "cgroup.procs").write_text(str(os.getpid()))
-        yield
-    finally:
-        if made is not None and made.exists():
-            (groups[0] / "cgroup.procs").write_text(str(os.getpid()))
-            made.rmdir()
