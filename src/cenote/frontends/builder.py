@@ -92,6 +92,13 @@ class GraphBuilder:
             raise ModelError(f"{what} holds {found.dtype.name}, not integers")
         return tuple(int(number) for number in found.reshape(-1))
 
+    def number(self, value: str, what: str) -> int:
+        """The content of a constant of one integer."""
+        found = self.numbers(value, what)
+        if len(found) != 1:
+            raise ModelError(f"{what} holds {len(found)} numbers, not one")
+        return found[0]
+
     def add(self, op: str, *inputs: str, name: str = "", **attributes: Any) -> str:
         """A node with one output; the value. `op` and the attributes are ONNX's."""
         return self.add_many(op, inputs, (name,), **attributes)[0]

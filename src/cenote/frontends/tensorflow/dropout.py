@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cenote.core.errors import UnsupportedError
-from cenote.frontends.tensorflow.nodes import MET_NOISE, Decode, Noise, Site, Value
+from cenote.frontends.tensorflow.nodes import MET_NOISE, Decode, NodeSite, Noise, Value
 
 _RANDOM = (
     "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "StatelessRandomUniformV2", "StatelessRandomUniform",
@@ -23,7 +23,7 @@ _STILL_NOISE = frozenset(
 )  # fmt: skip
 
 
-def met_noise(site: Site) -> Value:
+def met_noise(site: NodeSite) -> Value:
     """What an operation on noise makes."""
     others = [index for index, value in enumerate(site.inputs) if not isinstance(value, Noise)]
     if site.op in _STILL_NOISE:
@@ -37,7 +37,7 @@ def met_noise(site: Site) -> Value:
     )
 
 
-def _unscaled(site: Site, index: int) -> Value:
+def _unscaled(site: NodeSite, index: int) -> Value:
     """The tensor that dropout scales, before it does."""
     references = [each for each in site.scope.nodes[site.node].input if not each.startswith("^")]
     name, _ = site.scope.place(references[index])

@@ -46,7 +46,7 @@ class Spread:
     value: str
     block: tuple[int, ...]
     pads: tuple[tuple[int, int], ...]
-    waiting: tuple[Site, ...] = ()
+    waiting: tuple[NodeSite, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Noise:
 Value = str | Variable | Dead | Spread | Noise
 DEAD = Dead()
 MET_NOISE = "an operation on Noise"  # its place in the table of operations, whichever it is
-Decode = Callable[["Site"], "Value | Sequence[Value]"]
+Decode = Callable[["NodeSite"], "Value | Sequence[Value]"]
 
 # What does nothing with its inputs itself.
 _HANDS_ON = frozenset(
@@ -75,7 +75,7 @@ _WAITING = (
 
 
 @dataclass
-class Site:
+class NodeSite:
     """A node with its inputs imported: what a decoder works on."""
 
     name: str
@@ -95,7 +95,7 @@ class Site:
     def builder(self) -> GraphBuilder:
         return self.importer.builder
 
-    def input(self, index: int) -> str:
+    def x(self, index: int = 0) -> str:
         """The value of an input. Raises ModelError when there is none."""
         if not -len(self.inputs) <= index < len(self.inputs):
             raise ModelError(f"input {index} is missing")
@@ -120,7 +120,7 @@ class Site:
         return self.importer.decoded(self)
 
     def values(self) -> list[str]:
-        return [self.input(index) for index in range(len(self.inputs))]
+        return [self.x(index) for index in range(len(self.inputs))]
 
     def _get(self, name: str, kind: str, default: Any) -> Any:
         if name not in self.attributes:
@@ -171,19 +171,33 @@ class Site:
 
     def known(self, index: int) -> Array | None:
         """The content of an input that is constant."""
-        return self.builder.known(self.input(index))
+        return self.builder.known(self.x(index))
+
+    def has(self, index: int) -> bool:
+        return index < len(self.inputs)
+
+    def stored(self, index: int) -> str:
+        return self.x(index)
+
+    def result_dtype(self, attribute: str, default: int | None = None) -> np.dtype[Any]:
+        return self.dtype(attribute, default)
+
+    def names(self, count: int) -> list[str]:
+        """The node's name, and with ":index" behind it."""
+        return [self.name if not index else f"{self.name}:{index}" for index in range(count)]
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype("T").kind == "f"
 
     def need(self, index: int, what: str) -> Array:
-        return self.builder.need(self.input(index), what)
+        return self.builder.need(self.x(index), what)
 
     def numbers(self, index: int, what: str) -> tuple[int, ...]:
-        return self.builder.numbers(self.input(index), what)
+        return self.builder.numbers(self.x(index), what)
 
     def number(self, index: int, what: str) -> int:
-        found = self.numbers(index, what)
-        if len(found) != 1:
-            raise ModelError(f"{what} holds {len(found)} numbers, not one")
-        return found[0]
+        return self.builder.number(self.x(index), what)
 
     @property
     def channels_first(self) -> bool:
@@ -280,7 +294,7 @@ class Importer:
             return (DEAD,) * 64  # whatever it would have made
         ways = [scope.sides_of(each) for each in sources]
         sides = around(scope.around, *ways)
-        site = Site(scope.prefix + name, node.op, inputs, node.attr, self, scope, name, None, sides, ways)
+        site = NodeSite(scope.prefix + name, node.op, inputs, node.attr, self, scope, name, None, sides, ways)
         label, since = self.builder.label, len(self.builder.nodes)
         self.builder.label = site.name
         try:
@@ -302,7 +316,7 @@ class Importer:
             self.branches.note(since, site.sides)
             scope.sides[name, -1] = site.sides
 
-    def decoded(self, site: Site) -> tuple[Value, ...]:
+    def decoded(self, site: NodeSite) -> tuple[Value, ...]:
         op = site.op
         if op not in _HANDS_ON and any(isinstance(value, Noise) for value in site.inputs):
             op = MET_NOISE
@@ -323,7 +337,9 @@ class Importer:
             return (made,)
         return tuple(made)
 
-    def call(self, site: Site, name: str, inputs: Sequence[Value], branch: Sides = ()) -> tuple[Value, ...]:
+    def call(
+        self, site: NodeSite, name: str, inputs: Sequence[Value], branch: Sides = ()
+    ) -> tuple[Value, ...]:
         """The outputs of a function of the library, its body put in the place of the call; which may be a branch."""
         function = self.functions.get(name)
         if function is None:

@@ -4,15 +4,15 @@ move and slice in `operators_shape`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.frontends import pieces
+from cenote.frontends import tensorflow_common as common
 from cenote.frontends.tensorflow.dropout import DROPOUT
-from cenote.frontends.tensorflow.nodes import Decode, Site, Value, Variable
+from cenote.frontends.tensorflow.nodes import Decode, NodeSite, Value, Variable
 from cenote.frontends.tensorflow.operators_branches import BRANCHES
 from cenote.frontends.tensorflow.operators_pictures import PICTURES
 from cenote.frontends.tensorflow.operators_shape import SHAPES
@@ -31,18 +31,13 @@ _TRAINING = (
 )
 
 
-def plain(op: str, **attributes: Any) -> Decode:
-    """An operator of the same inputs."""
-    return lambda site: site.builder.add(op, *site.values(), name=site.name, **attributes)
-
-
-def _first(site: Site) -> Value:
+def _first(site: NodeSite) -> Value:
     if not site.inputs:
         raise ModelError("it has no input")
     return site.inputs[0]
 
 
-def _placeholder(site: Site) -> str:
+def _placeholder(site: NodeSite) -> str:
     if "dtype" in site.attributes and site.attributes["dtype"].type == STRING:
         raise UnsupportedError(
             "strings are not supported as inputs; name the tensors behind it that you would feed: inputs=[…], as "
@@ -54,44 +49,44 @@ def _placeholder(site: Site) -> str:
     return site.builder.input(site.importer.input_names.get(site.name, site.name), dtype, shape)
 
 
-def _placeholder_with_default(site: Site) -> str:
+def _placeholder_with_default(site: NodeSite) -> str:
     """One number or flag (dropout's rate, whether to train) stays what it is by default; a tensor becomes an input."""
     known = site.known(0)
     if known is not None and known.ndim == 0:
-        return site.input(0)
+        return site.x(0)
     return site.builder.input(site.name, site.dtype("dtype"), site.shape("shape"))
 
 
-def _iterator(site: Site) -> list[str]:
+def _iterator(site: NodeSite) -> list[str]:
     """What a dataset would give becomes inputs."""
     types, shapes = site.dtypes("output_types"), site.shapes("output_shapes")
-    names = [site.name if not index else f"{site.name}:{index}" for index in range(len(types))]
-    return [site.builder.input(*each) for each in zip(names, types, shapes, strict=True)]
+    given = zip(site.names(len(types)), types, shapes, strict=True)
+    return [site.builder.input(*one) for one in given]
 
 
-def _constant(site: Site) -> str:
+def _constant(site: NodeSite) -> str:
     return site.builder.constant(site.tensor("value"), site.name)
 
 
-def _variable(site: Site) -> Value:
+def _variable(site: NodeSite) -> Value:
     return Variable(site.name, site.text("shared_name", "") or site.name)
 
 
-def _read(site: Site) -> Value:
+def _read(site: NodeSite) -> Value:
     value = _first(site)
     return site.importer.read(value) if isinstance(value, Variable) else value
 
 
-def _passed(site: Site) -> Value:
+def _passed(site: NodeSite) -> Value:
     """What hands on its input. A variable of TensorFlow 1 is read here."""
     return _read(site)
 
 
-def _call(site: Site) -> Sequence[Value]:
+def _call(site: NodeSite) -> Sequence[Value]:
     return site.importer.call(site, site.attributes["f"].func.name, site.inputs)
 
 
-def _while(site: Site) -> Sequence[Value]:
+def _while(site: NodeSite) -> Sequence[Value]:
     """A loop whose condition stays a constant is unrolled, at most a thousand times."""
     state: Sequence[Value] = site.inputs
     for _ in range(1000):
@@ -105,57 +100,22 @@ def _while(site: Site) -> Sequence[Value]:
     raise UnsupportedError("a loop of more than 1,000 rounds is not supported")
 
 
-def _clip(low: float, high: float) -> Decode:
-    return lambda site: pieces.clipped(site.builder, site.input(0), low, high, site.name)
-
-
-def _clip_by_value(site: Site) -> str:
-    return site.builder.add("Clip", *site.values(), name=site.name)
-
-
-def _leaky(site: Site) -> str:
-    return site.builder.add("LeakyRelu", site.input(0), name=site.name, alpha=site.real("alpha", 0.2))
-
-
-def _after(inner: str, outer: str) -> Decode:
-    """outer(inner(inputs))."""
-
-    def decode(site: Site) -> str:
-        return site.builder.add(outer, site.builder.add(inner, *site.values()), name=site.name)
-
-    return decode
-
-
-def _squared_difference(site: Site) -> str:
-    x, y = site.values()
-    return pieces.squared_difference(site.builder, x, y, site.name)
-
-
-def _square(site: Site) -> str:
-    return site.builder.add("Mul", site.input(0), site.input(0), name=site.name)
-
-
-def _log1p(site: Site) -> str:
+def _log1p(site: NodeSite) -> str:
     one = site.builder.constant(np.array(1, site.dtype("T")))
-    return site.builder.add("Log", site.builder.add("Add", site.input(0), one), name=site.name)
+    return site.builder.add("Log", site.builder.add("Add", site.x(0), one), name=site.name)
 
 
 def _one_less(op: str, first: bool) -> Decode:
     """1 - op(x), or op(x) - 1."""
 
-    def decode(site: Site) -> str:
-        one, y = site.builder.constant(np.array(1, site.dtype("T"))), site.builder.add(op, site.input(0))
+    def decode(site: NodeSite) -> str:
+        one, y = site.builder.constant(np.array(1, site.dtype("T"))), site.builder.add(op, site.x(0))
         return site.builder.add("Sub", *((one, y) if first else (y, one)), name=site.name)
 
     return decode
 
 
-def _floor_division(site: Site) -> str:
-    x, y = site.values()
-    return pieces.floor_division(site.builder, x, y, site.dtype("T").kind == "f", site.name)
-
-
-def _divide_no_nan(site: Site) -> str:
+def _divide_no_nan(site: NodeSite) -> str:
     """x / y, and 0 where y is 0."""
     x, y = site.values()
     zero = site.builder.constant(np.array(0, site.dtype("T")))
@@ -163,7 +123,7 @@ def _divide_no_nan(site: Site) -> str:
     return site.builder.add("Where", is_zero, zero, site.builder.add("Div", x, y), name=site.name)
 
 
-def _matmul(site: Site) -> str:
+def _matmul(site: NodeSite) -> str:
     a, b = site.values()[:2]
     return site.builder.add(
         "Gemm",
@@ -175,7 +135,7 @@ def _matmul(site: Site) -> str:
     )
 
 
-def _batch_matmul(site: Site) -> str:
+def _batch_matmul(site: NodeSite) -> str:
     """Either factor may be meant with its last two axes changed: a constant at once, others by Einsum's letters."""
     factors, letters = [], []
     for index, flag, plainly in ((0, "adj_x", "ij"), (1, "adj_y", "jk")):
@@ -184,7 +144,7 @@ def _batch_matmul(site: Site) -> str:
             factors.append(site.builder.constant(content.swapaxes(-1, -2)))
             turned = False
         else:
-            factors.append(site.input(index))
+            factors.append(site.x(index))
         letters.append(plainly[::-1] if turned else plainly)
     if letters == ["ij", "jk"]:
         return site.builder.add("MatMul", *factors, name=site.name)
@@ -192,61 +152,35 @@ def _batch_matmul(site: Site) -> str:
     return site.builder.add("Einsum", *factors, name=site.name, equation=equation)
 
 
-def _softmax(op: str) -> Decode:
-    return lambda site: site.builder.add(op, site.input(0), name=site.name, axis=-1)
-
-
-def _reduction(op: str) -> Decode:
-    def decode(site: Site) -> str:
-        axes = site.builder.constant(np.array(site.numbers(1, "the axes"), np.int64))
-        if not len(site.numbers(1, "the axes")):
-            return site.input(0)
-        return site.builder.add(op, site.input(0), axes, name=site.name, keepdims=int(site.flag("keep_dims")))
-
-    return decode
-
-
 def _boolean_reduction(op: str) -> Decode:
     """All and Any: the minimum and maximum of zeros and ones."""
 
-    def decode(site: Site) -> str:
+    def decode(site: NodeSite) -> str:
         axes = site.builder.constant(np.array(site.numbers(1, "the axes"), np.int64))
-        numbers = site.builder.cast(site.input(0), np.dtype(np.int32))
+        numbers = site.builder.cast(site.x(0), np.dtype(np.int32))
         reduced = site.builder.add(op, numbers, axes, keepdims=int(site.flag("keep_dims")))
         return site.builder.cast(reduced, np.dtype(np.bool_), site.name)
 
     return decode
 
 
-def _cast(site: Site) -> str:
-    return site.builder.cast(site.input(0), site.dtype("DstT"), site.name)
-
-
-def _einsum(site: Site) -> str:
+def _einsum(site: NodeSite) -> str:
     return site.builder.add("Einsum", *site.values(), name=site.name, equation=site.text("equation"))
 
 
-def _not(op: str) -> Decode:
-    return _after(op, "Not")
-
-
-def _select(site: Site) -> str:
+def _select(site: NodeSite) -> str:
     """Where, but a condition of one axis chooses whole rows."""
     condition, x, y = site.values()[:3]
     (rows,) = site.builder.add_op(AxesFrom(0), (condition, x), ("",))
     return site.builder.add("Where", rows, x, y, name=site.name)
 
 
-def _gather_variable(site: Site) -> str:
+def _gather_variable(site: NodeSite) -> str:
     variable = _first(site)
     if not isinstance(variable, Variable):
         raise ModelError("its input 0 is no variable")
     table, batch_dims = site.importer.read(variable), site.integer("batch_dims", 0)
-    return pieces.gathered(site.builder, table, site.input(1), batch_dims, batch_dims, site.name)
-
-
-def _each(names: str, decode: Callable[[str], Decode]) -> dict[str, Decode]:
-    return {name: decode(name) for name in names.split()}
+    return pieces.gathered(site.builder, table, site.x(1), batch_dims, batch_dims, site.name)
 
 
 OPERATORS: Mapping[str, Decode] = {
@@ -255,60 +189,60 @@ OPERATORS: Mapping[str, Decode] = {
     "PlaceholderWithDefault": _placeholder_with_default,
     "IteratorGetNext": _iterator,
     "Const": _constant,
-    **_each("VarHandleOp VariableV2 Variable", lambda name: _variable),
-    **_each("ReadVariableOp", lambda name: _read),
-    **_each(
+    **common.each("VarHandleOp VariableV2 Variable", lambda name: _variable),
+    **common.each("ReadVariableOp", lambda name: _read),
+    **common.each(
         "Identity StopGradient PreventGradient CheckNumerics Snapshot EnsureShape Assert Print",
         lambda name: _passed,
     ),
     "IdentityN": lambda site: list(site.inputs),
-    **_each("PartitionedCall StatefulPartitionedCall", lambda name: _call),
+    **common.each("PartitionedCall StatefulPartitionedCall", lambda name: _call),
     **BRANCHES,
-    **_each("While StatelessWhile", lambda name: _while),
-    **_each(
+    **common.each("While StatelessWhile", lambda name: _while),
+    **common.each(
         "Relu Elu Selu Sigmoid Tanh Softplus Softsign Erf Exp Log Sqrt Neg Abs Sign Floor Ceil Round Sin Cos Tan Sinh "
         "Cosh Asin Acos Atan Asinh Acosh Atanh Reciprocal Add Sub Mul Div Pow Equal Greater Less",
-        plain,
+        common.plain,
     ),
-    "Relu6": _clip(0.0, 6.0),
-    "ClipByValue": _clip_by_value,
-    "LeakyRelu": _leaky,
-    "Rint": plain("Round"),
-    "Inv": plain("Reciprocal"),
-    "AddV2": plain("Add"),
-    "RealDiv": plain("Div"),
-    "TruncateDiv": plain("Div"),
-    "AddN": plain("Sum"),
-    "Maximum": plain("Max"),
-    "Minimum": plain("Min"),
-    "GreaterEqual": plain("GreaterOrEqual"),
-    "LessEqual": plain("LessOrEqual"),
-    "NotEqual": _not("Equal"),
-    "LogicalNot": plain("Not"),
-    "LogicalAnd": plain("And"),
-    "LogicalOr": plain("Or"),
-    "IsNan": plain("IsNaN"),
-    "IsInf": plain("IsInf"),
-    "Rsqrt": _after("Sqrt", "Reciprocal"),
-    "Square": _square,
-    "SquaredDifference": _squared_difference,
+    "Relu6": common.clip(0.0, 6.0),
+    "ClipByValue": common.plain("Clip"),
+    "LeakyRelu": common.leaky,
+    "Rint": common.plain("Round"),
+    "Inv": common.plain("Reciprocal"),
+    "AddV2": common.plain("Add"),
+    "RealDiv": common.plain("Div"),
+    "TruncateDiv": common.plain("Div"),
+    "AddN": common.plain("Sum"),
+    "Maximum": common.plain("Max"),
+    "Minimum": common.plain("Min"),
+    "GreaterEqual": common.plain("GreaterOrEqual"),
+    "LessEqual": common.plain("LessOrEqual"),
+    "NotEqual": common.after("Equal", "Not"),
+    "LogicalNot": common.plain("Not"),
+    "LogicalAnd": common.plain("And"),
+    "LogicalOr": common.plain("Or"),
+    "IsNan": common.plain("IsNaN"),
+    "IsInf": common.plain("IsInf"),
+    "Rsqrt": common.after("Sqrt", "Reciprocal"),
+    "Square": common.square,
+    "SquaredDifference": common.squared_difference,
     "Log1p": _log1p,
     "Expm1": _one_less("Exp", False),
     "Erfc": _one_less("Erf", True),
-    "FloorDiv": _floor_division,
-    "FloorMod": plain("Mod"),
+    "FloorDiv": common.floor_division,
+    "FloorMod": common.plain("Mod"),
     "DivNoNan": _divide_no_nan,
     "MatMul": _matmul,
-    **_each("BatchMatMul BatchMatMulV2 BatchMatMulV3", lambda name: _batch_matmul),
+    **common.each("BatchMatMul BatchMatMulV2 BatchMatMulV3", lambda name: _batch_matmul),
     "Einsum": _einsum,
-    "Softmax": _softmax("Softmax"),
-    "LogSoftmax": _softmax("LogSoftmax"),
-    **{name: _reduction(f"Reduce{name}") for name in ("Mean", "Max", "Min", "Sum", "Prod")},
+    "Softmax": common.plain("Softmax", axis=-1),
+    "LogSoftmax": common.plain("LogSoftmax", axis=-1),
+    **{name: common.reduction(f"Reduce{name}") for name in ("Mean", "Max", "Min", "Sum", "Prod")},
     "All": _boolean_reduction("ReduceMin"),
     "Any": _boolean_reduction("ReduceMax"),
-    "Cast": _cast,
+    "Cast": common.cast,
     "Select": _select,
-    "SelectV2": plain("Where"),
+    "SelectV2": common.plain("Where"),
     "ResourceGather": _gather_variable,
     **PICTURES,
     **SHAPES,

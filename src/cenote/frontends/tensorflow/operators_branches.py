@@ -9,7 +9,7 @@ import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
 from cenote.core.types import Array
-from cenote.frontends.tensorflow.nodes import DEAD, Dead, Decode, Site, Value
+from cenote.frontends.tensorflow.nodes import DEAD, Dead, Decode, NodeSite, Value
 
 
 def _is_taken(decided: Array) -> bool:
@@ -18,8 +18,8 @@ def _is_taken(decided: Array) -> bool:
     return bool(decided.reshape(()))
 
 
-def _switch(site: Site) -> tuple[Value, Value]:
-    value, condition = site.inputs[0], site.input(1)
+def _switch(site: NodeSite) -> tuple[Value, Value]:
+    value, condition = site.inputs[0], site.x(1)
     decided, known = site.known(1), dict(site.sides)
     if decided is not None or condition in known:
         taken = known[condition] if decided is None else _is_taken(decided)
@@ -29,7 +29,7 @@ def _switch(site: Site) -> tuple[Value, Value]:
     return value, value
 
 
-def _merge(site: Site) -> tuple[Value, Value]:
+def _merge(site: NodeSite) -> tuple[Value, Value]:
     alive = [index for index, value in enumerate(site.inputs) if not isinstance(value, Dead)]
     if len(alive) > 2:
         raise UnsupportedError(f"chooses among {len(alive)} branches; those of tf.cond are two")
@@ -45,12 +45,12 @@ def _merge(site: Site) -> tuple[Value, Value]:
     return made, site.importer.branches.index(condition, holds)
 
 
-def _if(site: Site) -> Sequence[Value]:
+def _if(site: NodeSite) -> Sequence[Value]:
     decided = site.known(0)
     functions = [site.attributes[f"{each}_branch"].func.name for each in ("else", "then")]
     if decided is not None:
         return site.importer.call(site, functions[_is_taken(decided)], site.inputs[1:])
-    condition = site.input(0)
+    condition = site.x(0)
     if site.dtype("Tcond", _BOOL) != np.bool_:
         condition = site.builder.cast(condition, np.dtype(np.bool_))
     otherwise, then = (
@@ -63,7 +63,7 @@ def _if(site: Site) -> Sequence[Value]:
 _BOOL = 10
 
 
-def _merged(site: Site, condition: str, then: Value, otherwise: Value) -> Value:
+def _merged(site: NodeSite, condition: str, then: Value, otherwise: Value) -> Value:
     """The value of one branch or of the other."""
     if not isinstance(then, str) or not isinstance(otherwise, str):
         if then != otherwise:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
-from cenote.frontends.tensorflow.nodes import Decode, Site, Spread, Value
+from cenote.frontends import tensorflow_common as common
+from cenote.frontends.tensorflow.nodes import Decode, NodeSite, Spread, Value
 
 _GROUPS_OF_WEIGHTS = 0  # as many groups as the channels of x and of the weights say
 
 
-def _windowed(site: Site) -> dict[str, Any]:
+def _windowed(site: NodeSite) -> dict[str, Any]:
     """Strides, padding and dilations of a convolution's attributes."""
     if site.windowed is not None:
         return dict(site.windowed)
@@ -38,10 +39,10 @@ def _windowed(site: Site) -> dict[str, Any]:
     }
 
 
-def _conv(site: Site) -> str:
+def _conv(site: NodeSite) -> str:
     return site.pictures().conv(
-        site.input(0),
-        site.input(1),
+        site.x(0),
+        site.x(1),
         "",
         rank=len(site.integers("strides")),
         groups=_GROUPS_OF_WEIGHTS,
@@ -50,11 +51,11 @@ def _conv(site: Site) -> str:
     )
 
 
-def _depthwise(site: Site) -> str:
-    return site.pictures().depthwise(site.input(0), site.input(1), "", name=site.name, **_windowed(site))
+def _depthwise(site: NodeSite) -> str:
+    return site.pictures().depthwise(site.x(0), site.x(1), "", name=site.name, **_windowed(site))
 
 
-def _conv_transpose(site: Site) -> str:
+def _conv_transpose(site: NodeSite) -> str:
     """The gradient of a convolution to its input; inputs: the sizes of the result, the kernel, the gradient."""
     rank = len(site.integers("strides"))
     sizes = site.known(0)
@@ -69,8 +70,8 @@ def _conv_transpose(site: Site) -> str:
         )
     padding, strides = site.text("padding"), site.spatial("strides")
     return site.pictures().conv_transpose(
-        site.input(2),
-        site.input(1),
+        site.x(2),
+        site.x(1),
         "",
         rank=rank,
         strides=strides,
@@ -81,7 +82,7 @@ def _conv_transpose(site: Site) -> str:
     )
 
 
-def _bias(site: Site) -> str:
+def _bias(site: NodeSite) -> str:
     x, bias = site.values()[:2]
     if not site.channels_first:
         return site.builder.add("Add", x, bias, name=site.name)
@@ -92,7 +93,7 @@ def _bias(site: Site) -> str:
     return site.builder.add("BatchNormalization", x, ones, bias, zeros, ones, name=site.name, epsilon=0.0)
 
 
-def _batch_norm(site: Site) -> Sequence[str]:
+def _batch_norm(site: NodeSite) -> Sequence[str]:
     if site.flag("is_training", True):
         raise UnsupportedError("is_training is set: it would normalise by the statistics of the batch; save the model "
                                "for inference")  # fmt: skip
@@ -105,14 +106,14 @@ def _batch_norm(site: Site) -> Sequence[str]:
 
 
 def _pool(op: str) -> Decode:
-    def decode(site: Site) -> str:
+    def decode(site: NodeSite) -> str:
         every = site.integers("ksize") if "ksize" in site.attributes else site.numbers(1, "the window")
         strides = site.integers("strides") if "strides" in site.attributes else site.numbers(2, "the strides")
         padding = site.text("padding")
         pads: Sequence[tuple[int, int]] = _windowed(site)["pads"] if padding == "EXPLICIT" else ()
         return site.pictures().pool(
             op,
-            site.input(0),
+            site.x(0),
             rank=len(every),
             window=site.spatial_of(every, "ksize"),
             strides=site.spatial_of(strides, "strides"),
@@ -124,53 +125,15 @@ def _pool(op: str) -> Decode:
     return decode
 
 
-def _lrn(site: Site) -> str:
-    """The sum goes over 2 * radius + 1 channels; ONNX divides alpha by that."""
-    size = 2 * site.integer("depth_radius", 5) + 1
-    return site.pictures().on_first(
-        "LRN",
-        site.input(0),
-        4,
-        name=site.name,
-        size=size,
-        alpha=site.real("alpha", 1.0) * size,
-        beta=site.real("beta", 0.5),
-        bias=site.real("bias", 1.0),
-    )
-
-
-def _resize(mode: str) -> Decode:
-    def decode(site: Site) -> str:
-        return site.pictures().resize(
-            site.input(0),
-            site.input(1),
-            mode=mode,
-            align_corners=site.flag("align_corners"),
-            half_pixel=site.flag("half_pixel_centers"),
-            name=site.name,
-        )
-
-    return decode
-
-
-def _depth(op: str) -> Decode:
-    def decode(site: Site) -> str:
-        return site.pictures().on_first(
-            op, site.input(0), 4, name=site.name, blocksize=site.integer("block_size")
-        )
-
-    return decode
-
-
-def _space_to_batch(site: Site) -> Value:
+def _space_to_batch(site: NodeSite) -> Value:
     block, pads = site.numbers(1, "the block"), site.need(2, "the paddings")
     if pads.shape != (len(block), 2):
         raise ModelError(f"paddings of shape {list(pads.shape)} for {len(block)} axes")
     pairs = tuple((int(begin), int(end)) for begin, end in pads)
-    return Spread(site.input(0), block, pairs)
+    return Spread(site.x(0), block, pairs)
 
 
-def _batch_to_space(site: Site) -> str:
+def _batch_to_space(site: NodeSite) -> str:
     """A convolution (VALID, strides 1) between SpaceToBatchND and this is one dilated by the block.
 
     Each of the block's phases is convolved alone, so the whole has the extents of the dilated convolution of the padded
@@ -226,12 +189,12 @@ PICTURES: Mapping[str, Decode] = {
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), _batch_norm),
     **dict.fromkeys(("MaxPool", "MaxPoolV2", "MaxPool3D"), _pool("MaxPool")),
     **dict.fromkeys(("AvgPool", "AvgPool3D"), _pool("AveragePool")),
-    "LRN": _lrn,
-    "ResizeBilinear": _resize("linear"),
-    "ResizeNearestNeighbor": _resize("nearest"),
-    "ResizeBicubic": _resize("cubic"),
-    "SpaceToDepth": _depth("SpaceToDepth"),
-    "DepthToSpace": _depth("DepthToSpace"),
+    "LRN": common.lrn("depth_radius"),
+    "ResizeBilinear": common.resize("linear"),
+    "ResizeNearestNeighbor": common.resize("nearest"),
+    "ResizeBicubic": common.resize("cubic"),
+    "SpaceToDepth": common.depth("SpaceToDepth"),
+    "DepthToSpace": common.depth("DepthToSpace"),
     "SpaceToBatchND": _space_to_batch,
     "BatchToSpaceND": _batch_to_space,
 }

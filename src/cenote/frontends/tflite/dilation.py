@@ -11,7 +11,7 @@ import numpy as np
 from cenote.core.errors import ModelError, UnsupportedError
 
 if TYPE_CHECKING:
-    from cenote.frontends.tflite.site import Decode, Site
+    from cenote.frontends.tflite.site import Decode, OperatorSite
 
 Pairs = tuple[tuple[int, int], ...]
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
@@ -26,10 +26,10 @@ class Spread:
     tensor: int
     block: tuple[int, ...]
     pads: Pairs
-    waiting: tuple[Site, ...] = ()
+    waiting: tuple[OperatorSite, ...] = ()
 
 
-def pairs_of(site: Site, index: int, count: int) -> Pairs:
+def pairs_of(site: OperatorSite, index: int, count: int) -> Pairs:
     """(begin, end) for each of `count` axes."""
     numbers = site.numbers(index, "the paddings")
     if len(numbers) != 2 * count:
@@ -37,26 +37,26 @@ def pairs_of(site: Site, index: int, count: int) -> Pairs:
     return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def spread_of(site: Site) -> Spread:
+def spread_of(site: OperatorSite) -> Spread:
     """SPACE_TO_BATCH_ND."""
     block = site.numbers(1, "the block")
     if len(block) not in (1, 2):
         raise UnsupportedError(f"a block of {len(block)} axes is not supported")
-    return Spread(site.number(0), block, pairs_of(site, 2, len(block)))
+    return Spread(site.tensor_number(0), block, pairs_of(site, 2, len(block)))
 
 
-def waits(spread: Spread, site: Site) -> Spread:
+def waits(spread: Spread, site: OperatorSite) -> Spread:
     """An operator on what is spread."""
     if site.op not in WAITING:
         raise UnsupportedError(f"{site.op} between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND is not supported")
     if site.op in ("ADD", "MUL"):
-        content = site.importer.constant(site.number(1))
+        content = site.importer.constant(site.tensor_number(1))
         if content is None or np.squeeze(content).ndim > 1:
             raise UnsupportedError(f"{site.op} of more than a number per channel after SPACE_TO_BATCH_ND")
     return replace(spread, waiting=(*spread.waiting, site))
 
 
-def gathered(spread: Spread, site: Site, operators: Mapping[str, Decode]) -> str:
+def gathered(spread: Spread, site: OperatorSite, operators: Mapping[str, Decode]) -> str:
     """BATCH_TO_SPACE_ND: the operators between, the convolution dilated by the block.
 
     Each phase of the block is convolved alone, so the whole has the extents of the dilated convolution of the padded
@@ -90,7 +90,7 @@ def gathered(spread: Spread, site: Site, operators: Mapping[str, Decode]) -> str
     return value
 
 
-def _decoded(site: Site, operators: Mapping[str, Decode]) -> str:
+def _decoded(site: OperatorSite, operators: Mapping[str, Decode]) -> str:
     """The operator's result; a RESHAPE drops the axis that was added for the convolution."""
     if site.op == "RESHAPE":
         shape, out = site.shape(0), site.importer.tensor(site.outputs[0]).shape

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from cenote.core.errors import ModelError, UnsupportedError
-from cenote.frontends import pieces
+from cenote.frontends import tensorflow_common as common
 from cenote.frontends.builder import reshaped, transposed
 from cenote.frontends.tflite.operators_shape import SHAPES
-from cenote.frontends.tflite.site import Decode, Site, plain
+from cenote.frontends.tflite.site import Decode, OperatorSite
 
 
 def _activated(op: str) -> Decode:
     return lambda site: site.activated(lambda name: site.builder.add(op, *site.values(), name=name))
 
 
-def _conv(site: Site) -> str:
+def _conv(site: OperatorSite) -> str:
     """The kernel is (M, H, W, C / groups)."""
     weights = transposed(site.builder, site.x(1), (0, 3, 1, 2))
     return _convolved(site, weights, 0)
 
 
-def _convolved(site: Site, weights: str, groups: int) -> str:
+def _convolved(site: OperatorSite, weights: str, groups: int) -> str:
     return site.activated(
         lambda name: site.pictures().conv_of(
             site.x(), weights, site.x(2), rank=4, strides=site.strides, padding=site.padding, pads=site.pads,
@@ -33,7 +33,7 @@ def _convolved(site: Site, weights: str, groups: int) -> str:
     )  # fmt: skip
 
 
-def _depthwise(site: Site) -> str:
+def _depthwise(site: OperatorSite) -> str:
     """The kernel is (1, H, W, C * multiplier)."""
     kernel = site.shape(1)
     if len(kernel) != 4 or kernel[0] != 1:
@@ -41,13 +41,11 @@ def _depthwise(site: Site) -> str:
     weights = reshaped(
         site.builder, transposed(site.builder, site.x(1), (3, 0, 1, 2)), (kernel[3], 1, *kernel[1:3])
     )
-    groups = kernel[3] // max(
-        1, int(site.option("depth_multiplier")) or kernel[3] // max(1, site.shape(0)[3])
-    )
+    groups = kernel[3] // max(1, site.integer("depth_multiplier") or kernel[3] // max(1, site.shape(0)[3]))
     return _convolved(site, weights, groups)
 
 
-def _conv_3d(site: Site) -> str:
+def _conv_3d(site: OperatorSite) -> str:
     """The kernel is (D, H, W, C, M)."""
     return site.activated(
         lambda name: site.pictures().conv(
@@ -55,15 +53,15 @@ def _conv_3d(site: Site) -> str:
             site.x(1),
             site.x(2),
             rank=5,
-            strides=(int(site.option("stride_d")), *site.strides),
+            strides=(site.integer("stride_d"), *site.strides),
             padding=site.padding,
-            dilations=(int(site.option("dilation_d")), *site.dilations),
+            dilations=(site.integer("dilation_d"), *site.dilations),
             name=name,
         )
     )
 
 
-def _transposed_conv(site: Site) -> str:
+def _transposed_conv(site: OperatorSite) -> str:
     """Inputs: the shape of the result, the kernel (M, H, W, C), the picture, a bias."""
     shape = site.builder.known(site.stored(0))
     sizes = None if shape is None else [int(extent) for extent in shape.reshape(-1)[1:3]]
@@ -82,7 +80,7 @@ def _transposed_conv(site: Site) -> str:
     )
 
 
-def _transposed_conv_with_bias(site: Site) -> str:
+def _transposed_conv_with_bias(site: OperatorSite) -> str:
     """MediaPipe's operator: x, kernel (M, H, W, C), bias; its options are padding, stride_w, stride_h as int32."""
     content = site.operator["custom_options"]
     if content is None or len(content) < 12:
@@ -98,7 +96,7 @@ def _transposed_conv_with_bias(site: Site) -> str:
 
 
 def _pool(op: str) -> Decode:
-    def decode(site: Site) -> str:
+    def decode(site: OperatorSite) -> str:
         if op == "AveragePool" and site.importer.tensor(site.outputs[0]).is_rounded:
             return site.activated(lambda name: _average_of_stored(site, name))
         return site.activated(lambda name: _pooled(site, op, site.x(), name))
@@ -106,17 +104,17 @@ def _pool(op: str) -> Decode:
     return decode
 
 
-def _pooled(site: Site, op: str, x: str, name: str) -> str:
-    window = int(site.option("filter_height")), int(site.option("filter_width"))
+def _pooled(site: OperatorSite, op: str, x: str, name: str) -> str:
+    window = site.integer("filter_height"), site.integer("filter_width")
     return site.pictures().pool(
         op, x, rank=4, window=window, strides=site.strides, padding=site.padding, name=name
     )
 
 
-def _average_of_stored(site: Site, name: str) -> str:
+def _average_of_stored(site: OperatorSite, name: str) -> str:
     """The mean of the integers as they are stored, a half rounded away from zero, as TensorFlow Lite does: of a window
     of 2x2 every fourth mean ends in a half, and rounding it otherwise shifts the whole map."""
-    builder, quantization = site.builder, site.importer.tensor(site.number(0)).quantization
+    builder, quantization = site.builder, site.importer.tensor(site.tensor_number(0)).quantization
     if quantization is None or quantization.scale.size != 1:
         raise ModelError("an average pool of integers takes one scale")
     mean = _pooled(site, "AveragePool", builder.cast(site.stored(0), np.dtype(np.float32)), f"{name}/mean")
@@ -129,9 +127,9 @@ def _average_of_stored(site: Site, name: str) -> str:
     return builder.add("Mul", builder.add("Sub", rounded, point), scale, name=name)
 
 
-def _linear(site: Site) -> str:
+def _linear(site: OperatorSite) -> str:
     """x (any rank, whose elements make rows of the weights' length), weights (M, K), bias."""
-    if int(site.option("weights_format")):
+    if site.integer("weights_format"):
         raise UnsupportedError("shuffled weights are not supported")
     weights = site.shape(1)
     if len(weights) != 2:
@@ -139,7 +137,7 @@ def _linear(site: Site) -> str:
     x, builder = site.x(), site.builder
 
     def linear(name: str) -> str:
-        if bool(site.option("keep_num_dims")) and site.rank() != 2:
+        if site.flag("keep_num_dims") and site.rank() != 2:
             matrix = transposed(builder, site.x(1), (1, 0))
             if not site.x(2):
                 return builder.add("MatMul", x, matrix, name=name)
@@ -151,87 +149,30 @@ def _linear(site: Site) -> str:
     return site.activated(linear)
 
 
-def _batch_matmul(site: Site) -> str:
+def _batch_matmul(site: OperatorSite) -> str:
     values = []
     for index, flag in ((0, "adj_x"), (1, "adj_y")):
         rank = site.rank(index)
         order = (*range(rank - 2), rank - 1, rank - 2)
-        values.append(transposed(site.builder, site.x(index), order) if site.option(flag) else site.x(index))
+        values.append(transposed(site.builder, site.x(index), order) if site.flag(flag) else site.x(index))
     return site.builder.add("MatMul", *values, name=site.name)
 
 
-def _softmax(site: Site) -> str:
-    x, beta = site.x(), float(site.option("beta"))
+def _softmax(site: OperatorSite) -> str:
+    x, beta = site.x(), site.real("beta")
     if beta != 1.0:
         x = site.builder.add("Mul", x, site.builder.constant(np.float32(beta)))
     return site.builder.add("Softmax", x, name=site.name, axis=-1)
 
 
-def _clip(low: float, high: float) -> Decode:
-    return lambda site: pieces.clipped(site.builder, site.x(), low, high, site.name)
-
-
-def _prelu(site: Site) -> str:
-    return site.builder.add("PRelu", site.x(), site.x(1), name=site.name)
-
-
-def _leaky(site: Site) -> str:
-    return site.builder.add("LeakyRelu", site.x(), name=site.name, alpha=float(site.option("alpha")))
-
-
-def _gelu(site: Site) -> str:
-    kind = "tanh" if site.option("approximate") else "none"
+def _gelu(site: OperatorSite) -> str:
+    kind = "tanh" if site.flag("approximate") else "none"
     return site.builder.add("Gelu", site.x(), name=site.name, approximate=kind)
 
 
-def _after(inner: str, outer: str) -> Decode:
-    return lambda site: site.builder.add(outer, site.builder.add(inner, *site.values()), name=site.name)
-
-
-def _square(site: Site) -> str:
-    return site.builder.add("Mul", site.x(), site.x(), name=site.name)
-
-
-def _squared_difference(site: Site) -> str:
-    x, y = site.values()
-    return pieces.squared_difference(site.builder, x, y, site.name)
-
-
-def _is_float(site: Site) -> bool:
-    tensor = site.importer.tensor(site.number(0))
-    return tensor.quantization is not None or tensor.element().kind == "f"
-
-
-def _floor_division(site: Site) -> str:
-    x, y = site.values()
-    return pieces.floor_division(site.builder, x, y, _is_float(site), site.name)
-
-
-def _normalized(site: Site) -> str:
+def _normalized(site: OperatorSite) -> str:
     """x / sqrt(sum of squares of its last axis)."""
     return site.activated(lambda name: site.builder.add("LpNormalization", site.x(), axis=-1, p=2, name=name))
-
-
-def _lrn(site: Site) -> str:
-    size = 2 * int(site.option("radius")) + 1
-    return site.pictures().on_first(
-        "LRN", site.x(), 4, name=site.name, size=size, alpha=float(site.option("alpha")) * size,
-        beta=float(site.option("beta")), bias=float(site.option("bias")),
-    )  # fmt: skip
-
-
-def _reduction(op: str) -> Decode:
-    def decode(site: Site) -> str:
-        axes = site.builder.constant(np.array(site.numbers(1, "the axes"), np.int64))
-        return site.builder.add(
-            op, site.x(), axes, name=site.name, keepdims=int(bool(site.option("keep_dims")))
-        )
-
-    return decode
-
-
-def _each(names: str, decode: Callable[[str], Decode]) -> dict[str, Decode]:
-    return {name: decode(name) for name in names.split()}
 
 
 OPERATORS: Mapping[str, Decode] = {
@@ -245,9 +186,9 @@ OPERATORS: Mapping[str, Decode] = {
     "FULLY_CONNECTED": _linear,
     "BATCH_MATMUL": _batch_matmul,
     "SOFTMAX": _softmax,
-    **_each("ADD SUB MUL DIV", lambda name: _activated(name.title())),
+    **common.each("ADD SUB MUL DIV", lambda name: _activated(name.title())),
     **{
-        name: plain(op)
+        name: common.plain(op)
         for name, op in {
             "LOGISTIC": "Sigmoid",
             "TANH": "Tanh",
@@ -279,25 +220,25 @@ OPERATORS: Mapping[str, Decode] = {
             "LOGICAL_NOT": "Not",
         }.items()
     },
-    "LOG_SOFTMAX": plain("LogSoftmax", axis=-1),
-    "RELU6": _clip(0.0, 6.0),
-    "RELU_N1_TO_1": _clip(-1.0, 1.0),
-    "RELU_0_TO_1": _clip(0.0, 1.0),
-    "PRELU": _prelu,
-    "LEAKY_RELU": _leaky,
+    "LOG_SOFTMAX": common.plain("LogSoftmax", axis=-1),
+    "RELU6": common.clip(0.0, 6.0),
+    "RELU_N1_TO_1": common.clip(-1.0, 1.0),
+    "RELU_0_TO_1": common.clip(0.0, 1.0),
+    "PRELU": common.plain("PRelu"),
+    "LEAKY_RELU": common.leaky,
     "GELU": _gelu,
-    "RSQRT": _after("Sqrt", "Reciprocal"),
-    "NOT_EQUAL": _after("Equal", "Not"),
-    "SQUARE": _square,
-    "SQUARED_DIFFERENCE": _squared_difference,
-    "FLOOR_DIV": _floor_division,
-    "FLOOR_MOD": plain("Mod"),
+    "RSQRT": common.after("Sqrt", "Reciprocal"),
+    "NOT_EQUAL": common.after("Equal", "Not"),
+    "SQUARE": common.square,
+    "SQUARED_DIFFERENCE": common.squared_difference,
+    "FLOOR_DIV": common.floor_division,
+    "FLOOR_MOD": common.plain("Mod"),
     "L2_NORMALIZATION": _normalized,
-    "LOCAL_RESPONSE_NORMALIZATION": _lrn,
-    "MEAN": _reduction("ReduceMean"),
-    "SUM": _reduction("ReduceSum"),
-    "REDUCE_MAX": _reduction("ReduceMax"),
-    "REDUCE_MIN": _reduction("ReduceMin"),
-    "REDUCE_PROD": _reduction("ReduceProd"),
+    "LOCAL_RESPONSE_NORMALIZATION": common.lrn("radius"),
+    "MEAN": common.reduction("ReduceMean"),
+    "SUM": common.reduction("ReduceSum"),
+    "REDUCE_MAX": common.reduction("ReduceMax"),
+    "REDUCE_MIN": common.reduction("ReduceMin"),
+    "REDUCE_PROD": common.reduction("ReduceProd"),
     **SHAPES,
 }

@@ -16,7 +16,7 @@ from cenote.frontends.tflite.dilation import gathered, spread_of, waits
 from cenote.frontends.tflite.flatbuffer import Table, root
 from cenote.frontends.tflite.importer import Importer, Quantization, Tensor
 from cenote.frontends.tflite.operators import OPERATORS
-from cenote.frontends.tflite.site import Site
+from cenote.frontends.tflite.site import OperatorSite
 from cenote.frontends.wire import Source
 
 
@@ -143,7 +143,9 @@ def _add(importer: Importer, operator: Table, codes: list[str], position: int) -
         fields = schema.OPTIONS.get(codes[code])
         options = None if fields is None else operator.table("builtin_options", fields)
         wanted = importer.wanted_name(outputs[0])
-        values = decoded(_decoded, Site(codes[code], wanted, inputs, outputs, options, operator, importer))
+        values = decoded(
+            _decoded, OperatorSite(codes[code], wanted, inputs, outputs, options, operator, importer)
+        )
         given: Mapping[int, str] = dict(
             zip(outputs, [values] if isinstance(values, str) else values, strict=False)
         )
@@ -157,10 +159,10 @@ def _add(importer: Importer, operator: Table, codes: list[str], position: int) -
         importer.failed.update(outputs)
 
 
-def _decoded(site: Site) -> str | Sequence[str]:
+def _decoded(site: OperatorSite) -> str | Sequence[str]:
     """The values that an operator makes; none where it waits for the end of a dilated convolution."""
     spreads = site.importer.spreads
-    spread = spreads.get(site.number(0))
+    spread = spreads.get(site.tensor_number(0))
     if site.op == "SPACE_TO_BATCH_ND":
         spreads[site.outputs[0]] = spread_of(site)
         return ()

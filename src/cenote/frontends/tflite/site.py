@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from cenote.core.errors import ModelError
+from cenote.core.types import Array
 from cenote.frontends.builder import GraphBuilder
 from cenote.frontends.channels_last import ChannelsLast, fused
 from cenote.frontends.tflite import schema
@@ -15,7 +18,7 @@ from cenote.frontends.tflite.importer import Importer
 
 
 @dataclass
-class Site:
+class OperatorSite:
     """An operator of the file: what a decoder works on."""
 
     op: str
@@ -33,7 +36,7 @@ class Site:
     def builder(self) -> GraphBuilder:
         return self.importer.builder
 
-    def number(self, index: int) -> int:
+    def tensor_number(self, index: int) -> int:
         """The tensor that is an input; -1 for an absent one."""
         return self.inputs[index] if index < len(self.inputs) else -1
 
@@ -41,25 +44,36 @@ class Site:
         """The value of an input; "" for an absent one."""
         if not index and self.first:
             return self.first
-        number = self.number(index)
+        number = self.tensor_number(index)
         return "" if number < 0 else self.importer.real(number)
 
     def values(self) -> list[str]:
         return [self.x(index) for index in range(len(self.inputs))]
 
     def stored(self, index: int) -> str:
-        return self.importer.stored(self.number(index))
+        return self.importer.stored(self.tensor_number(index))
+
+    def has(self, index: int) -> bool:
+        return self.tensor_number(index) >= 0
+
+    def known(self, index: int) -> Array | None:
+        return self.builder.known(self.stored(index))
+
+    def need(self, index: int, what: str) -> Array:
+        return self.builder.need(self.stored(index), what)
 
     def numbers(self, index: int, what: str) -> tuple[int, ...]:
-        """The content of an input of integers, which must be constant."""
         return self.builder.numbers(self.stored(index), what)
 
+    def number(self, index: int, what: str) -> int:
+        return self.builder.number(self.stored(index), what)
+
     def rank(self, index: int = 0) -> int:
-        return len(self.importer.tensor(self.number(index)).shape)
+        return len(self.importer.tensor(self.tensor_number(index)).shape)
 
     def shape(self, index: int = 0) -> tuple[int, ...]:
         """As the file has it: 1 for an extent that varies."""
-        return self.importer.tensor(self.number(index)).shape
+        return self.importer.tensor(self.tensor_number(index)).shape
 
     def option(self, name: str) -> Any:
         """An option, or its default where the operator has no options."""
@@ -67,13 +81,38 @@ class Site:
             return self.options[name]
         return schema.OPTIONS[self.op][name][2]
 
+    def integer(self, name: str, default: int | None = None) -> int:
+        return int(self.option(name))
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return bool(self.option(name))
+
+    def real(self, name: str, default: float | None = None) -> float:
+        return float(self.option(name))
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A list among the options; empty where the operator has none."""
+        return () if self.options is None else self.options.numbers(name)
+
+    def result_dtype(self, attribute: str, default: int | None = None) -> np.dtype[Any]:
+        return self.importer.tensor(self.outputs[0]).element()
+
+    def names(self, count: int) -> list[str]:
+        """What the file calls the outputs, however many an option says."""
+        return [self.importer.wanted_name(number) for number in self.outputs]
+
+    @property
+    def is_float(self) -> bool:
+        tensor = self.importer.tensor(self.tensor_number(0))
+        return tensor.quantization is not None or tensor.element().kind == "f"
+
     def pictures(self) -> ChannelsLast:
         return ChannelsLast(self.builder)
 
     def activated(self, make: Callable[[str], str]) -> str:
         """What `make` makes under a name, through the activation that the operator has built in: the tensor's name is
         that of the last."""
-        number = int(self.option("activation"))
+        number = self.integer("activation")
         if number not in schema.ACTIVATIONS:
             raise ModelError(f"activation {number}")
         activation = schema.ACTIVATIONS[number]
@@ -89,25 +128,20 @@ class Site:
     def padding(self) -> str:
         if self.windowed is not None:
             return "EXPLICIT"
-        number = int(self.option("padding"))
+        number = self.integer("padding")
         if number not in schema.PADDINGS:
             raise ModelError(f"padding {number}")
         return schema.PADDINGS[number]
 
     @property
     def strides(self) -> tuple[int, int]:
-        return int(self.option("stride_h")), int(self.option("stride_w"))
+        return self.integer("stride_h"), self.integer("stride_w")
 
     @property
     def dilations(self) -> tuple[int, int]:
         if self.windowed is not None:
             return self.windowed[1]
-        return int(self.option("dilation_h")), int(self.option("dilation_w"))
+        return self.integer("dilation_h"), self.integer("dilation_w")
 
 
-Decode = Callable[[Site], "str | Sequence[str]"]
-
-
-def plain(op: str, **attributes: Any) -> Decode:
-    """An operator of the same inputs."""
-    return lambda site: site.builder.add(op, *site.values(), name=site.name, **attributes)
+Decode = Callable[[OperatorSite], "str | Sequence[str]"]
