@@ -80,12 +80,21 @@ BOOL = Scalar("bool", "bool", 1, "i1")
 _BY_DTYPE: dict[np.dtype[Any], Scalar] = {
     np.dtype(dtype): scalar
     for dtype, scalar in (
-        (np.float64, F64), (np.float32, F32), (np.float16, F16), (BFLOAT16, BF16),
-        (np.int64, I64), (np.int32, I32), (np.int16, I16), (np.int8, I8),
-        (np.uint64, U64), (np.uint32, U32), (np.uint16, U16), (np.uint8, U8),
+        (np.float64, F64),
+        (np.float32, F32),
+        (np.float16, F16),
+        (BFLOAT16, BF16),
+        (np.int64, I64),
+        (np.int32, I32),
+        (np.int16, I16),
+        (np.int8, I8),
+        (np.uint64, U64),
+        (np.uint32, U32),
+        (np.uint16, U16),
+        (np.uint8, U8),
         (np.bool_, U8),  # NumPy keeps a bool in a byte
     )
-}  # fmt: skip
+}
 
 
 class Emitter(Protocol):

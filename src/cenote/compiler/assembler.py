@@ -105,11 +105,15 @@ class Assembler:
         arena = settle_offsets(self.memory.buffers, lifetimes(self.steps, levels), trace)
         launcher = self._launcher()
         parts = Assembled(
-            self.steps, self._barriers(levels), [self.graph.types[declared.name] for declared in self.graph.inputs],
-            [bare(self.graph.type_of(name)) for name in self.graph.outputs], self.constants.arrays,
-            [table for _, table in self.weights.tables.values()], arena,
+            self.steps,
+            self._barriers(levels),
+            [self.graph.types[declared.name] for declared in self.graph.inputs],
+            [bare(self.graph.type_of(name)) for name in self.graph.outputs],
+            self.constants.arrays,
+            [table for _, table in self.weights.tables.values()],
+            arena,
             trace.unknown(Formula(trace, "int", Formula(trace, "<", seconds, worth)), 0, 1),
-        )  # fmt: skip
+        )
         return make_template(parts, launcher, trace, threads, self._shown())
 
     def _shown(self) -> Iterator[int]:

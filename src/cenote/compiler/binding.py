@@ -188,10 +188,15 @@ class Binder:
 def _operand(view: View, slot: Slot, content: Any) -> _Operand:
     type = view.type
     like = (
-        type.dtype, dtype_name(type.dtype), _fixed(type.shape), view.layout.lanes, *map(_fixed, view.layout.halo),
+        type.dtype,
+        dtype_name(type.dtype),
+        _fixed(type.shape),
+        view.layout.lanes,
+        *map(_fixed, view.layout.halo),
         _fixed(view.strides),
-        view.slot.kind in CALLERS, id(content),
-    )  # fmt: skip
+        view.slot.kind in CALLERS,
+        id(content),
+    )
     return _Operand(like, (slot.kind, slot.index, *_fixed((slot.offset,))), slot, view, content)
 
 

@@ -54,9 +54,12 @@ def _replace(rewriter: Rewriter, node: Node, average: MatMul, target: Target) ->
         return
     turned = op.permute_b or tuple(range(kinds[1].rank))
     whole = ScaledDotProduct(
-        op.alpha, permute_q=op.permute_a, permute_k=(*turned[:-2], turned[-1], turned[-2]),
-        permute_v=average.permute_b, permute_y=average.permute_y,
-    )  # fmt: skip
+        op.alpha,
+        permute_q=op.permute_a,
+        permute_k=(*turned[:-2], turned[-1], turned[-2]),
+        permute_v=average.permute_b,
+        permute_y=average.permute_y,
+    )
     inputs = (*product.inputs, node.inputs[1], *((mask,) if mask else ()))
     if next(whole.lowerings([rewriter.type(name) for name in inputs], target), None) is None:
         return

@@ -89,8 +89,11 @@ def _reading(
         op,
         strides=(*shape.strides[:-1], shape.strides[-1] * channels),
         pads=(*shape.pads[:-1], (shape.pads[-1][0] * channels, shape.pads[-1][1] * channels)),
-        dilations=shape.dilations, groups=1, auto_pad="NOTSET", window=(),
-    )  # fmt: skip
+        dilations=shape.dilations,
+        groups=1,
+        auto_pad="NOTSET",
+        window=(),
+    )
     inputs = (rows, constant(node.inputs[1], wide), *node.inputs[2:])
     return [
         Node(Unsqueeze(), (source, constant(deep, np.array([1]))), (deep,)),

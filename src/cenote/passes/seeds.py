@@ -25,9 +25,12 @@ from cenote.ops.random.dropout import Dropout, UnseededDropout
 from cenote.passes.cleanup import fresh
 
 SEEDED: dict[type[Op], type[Op]] = {
-    UnseededUniform: RandomUniform, UnseededNormal: RandomNormal, UnseededBernoulli: Bernoulli,
-    UnseededMultinomial: Multinomial, UnseededDropout: Dropout,
-}  # fmt: skip
+    UnseededUniform: RandomUniform,
+    UnseededNormal: RandomNormal,
+    UnseededBernoulli: Bernoulli,
+    UnseededMultinomial: Multinomial,
+    UnseededDropout: Dropout,
+}
 
 
 def draw_seeds(graph: Graph) -> Graph:

@@ -272,8 +272,11 @@ class _Specializer:
         cut = Cut(
             tuple(self.host),
             {name: x for name, x in self.constants.items() if name in by_host and name not in reads},
-            (), takes, tuple(name for name in takes if name in self.contents), not self.later and not outputs,
-        )  # fmt: skip
+            (),
+            takes,
+            tuple(name for name in takes if name in self.contents),
+            not self.later and not outputs,
+        )
         constants = {name: value for name, value in self.constants.items() if name in by_later}
         known = {name: self.types[name] for name in reads}
         return Continuation(cut, tuple(self.later), outputs, constants, known, self.graph.name)

@@ -41,9 +41,14 @@ WORTH_IT = (Attention, Conv, ConvTranspose, DeformConv, Einsum, Gemm, MatMul, GR
 def widen(graph: Graph, doubles: bool = False) -> Graph:
     """Compute in float32 where a convolution, product or recurrent layer of 16-bit floats is among the nodes; with
     `doubles`, float64 too, wherever it is. Inputs and outputs keep their types."""
-    sizes = (2,) if any(
-        isinstance(node.op, WORTH_IT) and _is_float(graph.type_of(node.inputs[0]), (2,)) for node in graph.nodes
-    ) else ()  # fmt: skip
+    sizes = (
+        (2,)
+        if any(
+            isinstance(node.op, WORTH_IT) and _is_float(graph.type_of(node.inputs[0]), (2,))
+            for node in graph.nodes
+        )
+        else ()
+    )
     sizes = (*sizes, 8) if doubles else sizes
     return _Widener(graph, sizes).run() if sizes else graph
 

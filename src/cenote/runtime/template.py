@@ -139,10 +139,16 @@ class Template:
             self.finish()
         hosts = {i: step.at(numbers) for i, step in enumerate(self.steps) if isinstance(step, HostTemplate)}
         records = Records(
-            lambda: self._words(values, tables), at.items, self._shared.memory, kernels.starts,
-            kernels.addresses[chosen], items, grains, kernels.barriers,
+            lambda: self._words(values, tables),
+            at.items,
+            self._shared.memory,
+            kernels.starts,
+            kernels.addresses[chosen],
+            items,
+            grains,
+            kernels.barriers,
             tuple(hosts[segment] if isinstance(segment, int) else segment for segment in kernels.segments),
-        )  # fmt: skip
+        )
         alone = bool(numbers[at.alone])
         program = Program(
             steps=LazySteps(lambda: self._steps(self.numbers(values), hosts), len(self.steps)),
@@ -188,9 +194,13 @@ class Template:
                 tables.extend([index - own] * len(positions))
         sized = self.positions < len(words)
         return _Words(
-            words, self.positions[sized], self.values[sized],
-            np.array(places, np.int64), np.array(tables, np.int64), others,
-        )  # fmt: skip
+            words,
+            self.positions[sized],
+            self.values[sized],
+            np.array(places, np.int64),
+            np.array(tables, np.int64),
+            others,
+        )
 
     def _steps(self, numbers: Array, hosts: Mapping[int, HostStep]) -> tuple[Step, ...]:
         """The steps of a program with these numbers."""
@@ -230,9 +240,12 @@ class Template:
             segments.append((segments.pop()[0], row + 1) if isinstance(last, tuple) else (row, row + 1))  # type: ignore[index]
             row += 1
         return _Kernels(
-            np.array([step.first for step in kernels], np.int64), first.astype(np.int64),
-            np.array(addresses, np.int64), np.array([step.barrier for step in kernels], np.int64), tuple(segments),
-        )  # fmt: skip
+            np.array([step.first for step in kernels], np.int64),
+            first.astype(np.int64),
+            np.array(addresses, np.int64),
+            np.array([step.barrier for step in kernels], np.int64),
+            tuple(segments),
+        )
 
 
 @dataclass(frozen=True)

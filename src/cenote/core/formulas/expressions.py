@@ -16,10 +16,19 @@ from typing import Any, Protocol
 import numpy as np
 
 OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow,
-    "==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "==": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def word_of_float(value: float) -> int:
@@ -42,11 +51,23 @@ def _shape(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
 
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "max": max, "min": min, "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "int": int,
-    "neg": operator.neg, "float": float, "bits": word_of_float, "item": operator.getitem,
-    "element": _element, "shape_of": _shape, "array_of": _array,
-    "float16": np.float16, "float32": np.float32, "float64": np.float64,
-}  # fmt: skip
+    "max": max,
+    "min": min,
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": math.trunc,
+    "int": int,
+    "neg": operator.neg,
+    "float": float,
+    "bits": word_of_float,
+    "item": operator.getitem,
+    "element": _element,
+    "shape_of": _shape,
+    "array_of": _array,
+    "float16": np.float16,
+    "float32": np.float32,
+    "float64": np.float64,
+}
 """What texts name; other functions of modules are K[0], K[1] …"""
 
 

@@ -123,9 +123,15 @@ def deformed_call(x: View, offset: View, mask: View | None, y: View, how: Deform
     spec = DeformedSpec(x.type.dtype, len(how.axes), mask is not None)
     channels = x.shape[1] // how.parts
     words: dict[str, Argument] = {
-        "y": y, "x": x, "offset": offset, "mask": mask, "taps": how.taps, "places": how.places,
-        "channels": channels, "plane": math.prod(axis[0] for axis in how.axes),
-    }  # fmt: skip
+        "y": y,
+        "x": x,
+        "offset": offset,
+        "mask": mask,
+        "taps": how.taps,
+        "places": how.places,
+        "channels": channels,
+        "plane": math.prod(axis[0] for axis in how.axes),
+    }
     for number, axis in enumerate(how.axes):
         words |= {f"{what}_{number}": value for what, value in zip(NUMBERS, axis, strict=True)}
     items = x.shape[0] * how.parts * how.taps * -(-how.places // RUN)

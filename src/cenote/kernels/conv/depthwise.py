@@ -57,9 +57,18 @@ PIECE_BYTES = 256 << 10  # of input and output per piece of work: 10 to 20 us
 
 AXES = ("image", "block", "outer", "h")
 NUMBERS = (
-    "rows", "wide", "tiles", "narrow", "blocks", "out_d", "out_h", "band", "bands", "slab",
+    "rows",
+    "wide",
+    "tiles",
+    "narrow",
+    "blocks",
+    "out_d",
+    "out_h",
+    "band",
+    "bands",
+    "slab",
     *(f"{side}_{axis}" for side in "xyr" for axis in AXES),
-)  # fmt: skip
+)
 
 
 def widest_row(taps: int, registers: int, filters: int = 1) -> int:
@@ -219,9 +228,15 @@ class DepthwiseSpec(KernelSpec):
             y.store(value, index * (self.spread * lanes))
 
     def _window(
-        self, k: Kernel, x: Pointer, weights: Pointer, accumulators: Sequence[Variable], begin: Value, end: Value,
+        self,
+        k: Kernel,
+        x: Pointer,
+        weights: Pointer,
+        accumulators: Sequence[Variable],
+        begin: Value,
+        end: Value,
         lanes: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Rows of the window for all pixels of a tile."""
         for row in k.range(begin, end):
             source = x + k.pointer("table").load(row).to(I64)
@@ -278,9 +293,16 @@ def suits(shape: ConvShape, lanes: int) -> bool:
 
 
 def depthwise_calls(
-    shape: ConvShape, weights: Array, bias: Array | None, activation: Activation, x: View, y: View,
-    residual: View | None, target: Target, exact: bool = False,
-) -> Iterator[Call]:  # fmt: skip
+    shape: ConvShape,
+    weights: Array,
+    bias: Array | None,
+    activation: Activation,
+    x: View,
+    y: View,
+    residual: View | None,
+    target: Target,
+    exact: bool = False,
+) -> Iterator[Call]:
     """The calls for a convolution over three axes whose groups lie within a vector (`suits`), or of one channel: one
     per pattern (`Groups`), each of blocks of its own. Pixels of y may lie several apart; those of a residual then do.
     `exact`: sums are of shorter chains.
@@ -340,11 +362,15 @@ def _pattern_call(
     items = shape.n * blocks * bands
     grain = maximum(1, minimum(PIECE_BYTES // maximum(1, row_bytes * band), items // 16))
     words: dict[str, Argument] = {
-        "x": x, "weights": packed, "bias": offsets, "y": y.at(pattern * y.strides[1]),
+        "x": x,
+        "weights": packed,
+        "bias": offsets,
+        "y": y.at(pattern * y.strides[1]),
         "residual": None if residual is None else residual.at(pattern * residual.strides[1]),
         "table": computed(row_table, window, steps, origin),
-        **numbers, **({BLOCK: max(1, terms // (taps_in_row * group))} if long else {}),
-    }  # fmt: skip
+        **numbers,
+        **({BLOCK: max(1, terms // (taps_in_row * group))} if long else {}),
+    }
     executed = 2 * shape.n * shape.pixels * packed.size
     return Call.named(specs[0], words, items, grain, operations=executed).among(specs, cut.chosen)
 

@@ -73,9 +73,17 @@ def merge_groups(shape: ConvShape, weights: Array, lanes: int) -> tuple[ConvShap
     for index in range(joined):
         wide[:, index, :, index] = parts[:, index]
     merged = ConvShape(
-        shape.n, shape.channels, shape.filters, groups, shape.size, shape.out, shape.window, shape.strides,
-        shape.pads, shape.dilations,
-    )  # fmt: skip
+        shape.n,
+        shape.channels,
+        shape.filters,
+        groups,
+        shape.size,
+        shape.out,
+        shape.window,
+        shape.strides,
+        shape.pads,
+        shape.dilations,
+    )
     return merged, wide.reshape(shape.filters, joined * cg, *weights.shape[2:])
 
 
@@ -128,9 +136,16 @@ class _FilterGroups:
     """One call: `groups` filter groups of `each` blocks from block `first` of every convolution group."""
 
     def __init__(
-        self, problem: DirectProblem, x: View, y: View, residual: View | None, target: Target,
-        first: int, groups: int, each: int,
-    ) -> None:  # fmt: skip
+        self,
+        problem: DirectProblem,
+        x: View,
+        y: View,
+        residual: View | None,
+        target: Target,
+        first: int,
+        groups: int,
+        each: int,
+    ) -> None:
         self.problem, self.x, self.y, self.residual, self.target = problem, x, y, residual, target
         self.first, self.groups, self.each = first, groups, each
         self.shape, self.lanes = problem.shape, y.layout.lanes
@@ -161,25 +176,43 @@ class _FilterGroups:
         cut = tile_widths(self.pixels, widest(self.each, self.target.registers))
         specs = tuple(
             ConvDirectSpec(
-                blocks=self.each, width=width, unroll=self.inner, ragged=rest_channels > 0,
-                flat_x=self.flat_x, flat_y=self.flat_y, residual=self.residual is not None,
-                activation=self.problem.activation, joined=self.joined, scattered=bool(self.problem.taps),
+                blocks=self.each,
+                width=width,
+                unroll=self.inner,
+                ragged=rest_channels > 0,
+                flat_x=self.flat_x,
+                flat_y=self.flat_y,
+                residual=self.residual is not None,
+                activation=self.problem.activation,
+                joined=self.joined,
+                scattered=bool(self.problem.taps),
             )
             for width in cut.widths
-        )  # fmt: skip
+        )
         weights, bias = self.problem.packed.get(self.first) or (self._pack(), self._bias())
         if self.problem.taps:
             self.problem.packed[self.first] = weights, bias
         slab = weights.shape[1]
         blocks = Blocks.of(self.problem.exact, self.inner)
         numbers = {
-            "entries": entries, "chunk": self._chunk(entries + rest, slab), "rest": rest, **blocks.words,
-            "rest_channels": rest_channels, "wide": cut.wide, "tiles": cut.tiles, "narrow": cut.narrow,
-            "filter_groups": self.shape.groups * self.groups, "per_group": self.groups,
-            "out_w": self.shape.out[2], "out_h": self.shape.out[1],
-            "slab": slab, "weights_image": 0, "columns": 0, "bias_group": self.groups * self.each * self.lanes,
+            "entries": entries,
+            "chunk": self._chunk(entries + rest, slab),
+            "rest": rest,
+            **blocks.words,
+            "rest_channels": rest_channels,
+            "wide": cut.wide,
+            "tiles": cut.tiles,
+            "narrow": cut.narrow,
+            "filter_groups": self.shape.groups * self.groups,
+            "per_group": self.groups,
+            "out_w": self.shape.out[2],
+            "out_h": self.shape.out[1],
+            "slab": slab,
+            "weights_image": 0,
+            "columns": 0,
+            "bias_group": self.groups * self.each * self.lanes,
             **self._steps(),
-        }  # fmt: skip
+        }
         items, grain, shares = self._split(cut.tiles, max(cut.widths), slab)
         numbers |= shares
         kept = shares["band"] * max(cut.widths) * self.each * self.lanes * blocks.slots(entries + rest)

@@ -98,9 +98,16 @@ class GemvSpec(KernelSpec):
 
 
 def gemv_call(
-    x: View, weights: View | Array, bias: View | Array, y: View, n: int, k: int, activation: Activation,
-    target: Target, exact: bool = False,
-) -> Call:  # fmt: skip
+    x: View,
+    weights: View | Array,
+    bias: View | Array,
+    y: View,
+    n: int,
+    k: int,
+    activation: Activation,
+    target: Target,
+    exact: bool = False,
+) -> Call:
     """y (1, n) = activation(x (1, k) @ weights (n, k)' + bias (n,)); `exact`: sums are of shorter chains."""
     dtype = weights.type.dtype if isinstance(weights, View) else weights.dtype
     rows = min(ROWS, n)

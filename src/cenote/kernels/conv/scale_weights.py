@@ -71,9 +71,16 @@ def scaled_calls(calls: Sequence[Call], channels: int, scale: View, room: View) 
         start += part.size
     weights: Array = np.concatenate(flat)
     words: dict[str, Argument] = {
-        "y": room, "weights": weights, "scale": scale, "table": np.array(runs, np.int32), "runs": len(runs),
-        "channels": channels, "image": total, "scale_image": scale.strides[0], "scale_block": scale.strides[1],
-    }  # fmt: skip
+        "y": room,
+        "weights": weights,
+        "scale": scale,
+        "table": np.array(runs, np.int32),
+        "runs": len(runs),
+        "channels": channels,
+        "image": total,
+        "scale_image": scale.strides[0],
+        "scale_block": scale.strides[1],
+    }
     first = Call.named(ScaleWeightsSpec(), words, len(runs) * images)
     return [first, *changed]
 

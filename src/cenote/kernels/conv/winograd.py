@@ -170,11 +170,17 @@ class _Emitter:
         k, spec = self.k, self.spec
         for kind in k.range(0, KINDS):
             last_row, last_column = kind >= 2, kind.equals(0) | kind.equals(3)
-            yield kind, _Tiles(
-                self.pick(kind, self.ends[:-1]), self.pick(kind, self.ends[1:]), last_row, last_column,
-                k.select(last_row, k.number("last_v"), k.integer(spec.mv)),
-                k.select(last_column, k.number("last_h"), k.integer(spec.mh)),
-            )  # fmt: skip
+            yield (
+                kind,
+                _Tiles(
+                    self.pick(kind, self.ends[:-1]),
+                    self.pick(kind, self.ends[1:]),
+                    last_row,
+                    last_column,
+                    k.select(last_row, k.number("last_v"), k.integer(spec.mv)),
+                    k.select(last_column, k.number("last_h"), k.integer(spec.mh)),
+                ),
+            )
 
     def locate(self, first: Value) -> None:
         """Fill the table: per tile its offsets."""

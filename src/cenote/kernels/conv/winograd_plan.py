@@ -267,10 +267,17 @@ class WinogradPlan:
         rows = self.shape.window
         is_input = phase == "input"
         spec = WinogradSpec(
-            phase, self.mv, rows[-2], self.mh, rows[-1], 1 if is_input else self.group_blocks,
+            phase,
+            self.mv,
+            rows[-2],
+            self.mh,
+            rows[-1],
+            1 if is_input else self.group_blocks,
             self.shape.channels % self.lanes > 0 and phase != "product",
-            residual and not is_input, Activation() if is_input else activation, self.pool and not is_input,
-        )  # fmt: skip
+            residual and not is_input,
+            Activation() if is_input else activation,
+            self.pool and not is_input,
+        )
         numbers = self.numbers(phase)
         for side, (n, block, h) in steps.items():
             numbers |= {f"{side}_n": n, f"{side}_block": block, f"{side}_h": h}
@@ -291,19 +298,32 @@ class WinogradPlan:
         share = pieces if phase == "fused" else self._share(pieces, is_input)
         v_bytes = self.v_elements * 4 if phase == "fused" else 0
         return {
-            "channels": self.shape.channels, "channel_blocks": self.channel_blocks,
-            "filter_blocks": self.filter_blocks, "groups": self.groups, "group_share": share,
-            "group_parts": -(-pieces // share), "bundle": self._bundle(share),
-            "tiles": self.tiles, "block": self.block, "rows": self.rows, "columns": self.columns,
-            "columns_end": columns_end, "inner_end": inner_end, "rows_end": rows_end,
-            "last_v": self.last_v, "last_h": self.last_h,
-            "v_xi": self.v_xi, "v_block": self.block * self.lanes, "v_item": self.v_elements,
-            "m_xi": self.m_xi, "m_group": self.m_elements,
+            "channels": self.shape.channels,
+            "channel_blocks": self.channel_blocks,
+            "filter_blocks": self.filter_blocks,
+            "groups": self.groups,
+            "group_share": share,
+            "group_parts": -(-pieces // share),
+            "bundle": self._bundle(share),
+            "tiles": self.tiles,
+            "block": self.block,
+            "rows": self.rows,
+            "columns": self.columns,
+            "columns_end": columns_end,
+            "inner_end": inner_end,
+            "rows_end": rows_end,
+            "last_v": self.last_v,
+            "last_h": self.last_h,
+            "v_xi": self.v_xi,
+            "v_block": self.block * self.lanes,
+            "v_item": self.v_elements,
+            "m_xi": self.m_xi,
+            "m_group": self.m_elements,
             "u_xi": self.channel_blocks * self.lanes * self.group_blocks * self.lanes,
             "table_bytes": -(-self.block * TABLE * 8 // 64) * 64,
             "temporary_bytes": -(-(self.products + 1) * self.lanes * 4 // 64) * 64,
             "v_bytes": -(-v_bytes // 64) * 64,
-        }  # fmt: skip
+        }
 
     def _bundle(self, share: int) -> int:
         """Filter groups at a time: those of a piece, while their products fit half the level 2 cache.

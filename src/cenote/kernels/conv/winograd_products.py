@@ -81,9 +81,14 @@ class Products:
                 self.run_of_tiles(source, to, weights, ahead, (longer, least + 1), (runs - longer, least))
 
     def run_of_tiles(
-        self, v: Pointer, m: Pointer, weights: Pointer, ahead: Value, longer: tuple[Value, Value],
+        self,
+        v: Pointer,
+        m: Pointer,
+        weights: Pointer,
+        ahead: Value,
+        longer: tuple[Value, Value],
         shorter: tuple[Value, Value],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The products of one group: first the runs of more tiles. Each is (number of runs, tiles in one)."""
         k, lanes = self.k, self.lanes
         asked = k.cursor(weights.offset_unchecked(ahead))

@@ -108,8 +108,17 @@ class NormalizeRows(KernelSpec):
         pairs += [(name, statistic) for name in NOTES[self.form.noted]]
         pointers = [Parameter(name, scalar, pointer=True, may_alias=True) for name, scalar in pairs]
         numbers = (
-            "runs", "run", "x_run", "parts", "inner", "x_part", "y_part", "groups", "group_step", "part_step",
-        )  # fmt: skip
+            "runs",
+            "run",
+            "x_run",
+            "parts",
+            "inner",
+            "x_part",
+            "y_part",
+            "groups",
+            "group_step",
+            "part_step",
+        )
         axes = axis_names(self.outer, ("y", "x"))
         return (*pointers, *self.form.numbers(), *numbers_named([*numbers, *axes]))
 
@@ -207,16 +216,28 @@ class Notes:
 
 
 def normalize_rows_call(
-    form: Normalization, x: View, y: View, first: int, parameters: Parameters, epsilon: float, parts: int = 1,
+    form: Normalization,
+    x: View,
+    y: View,
+    first: int,
+    parameters: Parameters,
+    epsilon: float,
+    parts: int = 1,
     notes: Notes | None = None,
-) -> Call:  # fmt: skip
+) -> Call:
     """Normalise rows that hold the axes from `first` on, in so many parts (a group of channels of a picture)."""
     count = math.prod(x.shape[first:])
     inner = count // parts
     outer = joined_axes(x.shape[:first], (y.strides[:first], x.strides[:first]))
     layout = {
-        "runs": 1, "run": count, "x_run": 0, "parts": parts, "inner": inner, "x_part": inner, "y_part": inner,
-    }  # fmt: skip
+        "runs": 1,
+        "run": count,
+        "x_run": 0,
+        "parts": parts,
+        "inner": inner,
+        "x_part": inner,
+        "y_part": inner,
+    }
     return _call(form, x, y, outer, layout, parameters, epsilon, notes)
 
 
@@ -228,25 +249,44 @@ def normalize_channels_call(
     outer = joined_axes(x.shape[1:2], (y.strides[1:2], x.strides[1:2]))
     n = x.shape[0]
     layout = {
-        "runs": n, "run": inner, "x_run": x.strides[0], "parts": n, "inner": inner,
-        "x_part": x.strides[0], "y_part": y.strides[0],
-    }  # fmt: skip
+        "runs": n,
+        "run": inner,
+        "x_run": x.strides[0],
+        "parts": n,
+        "inner": inner,
+        "x_part": x.strides[0],
+        "y_part": y.strides[0],
+    }
     return _call(form, x, y, outer, layout, parameters, epsilon, notes)
 
 
 def _call(
-    form: Normalization, x: View, y: View, outer: list[tuple[int, list[int]]], layout: dict[str, int],
-    parameters: Parameters, epsilon: float, notes: Notes | None,
-) -> Call:  # fmt: skip
+    form: Normalization,
+    x: View,
+    y: View,
+    outer: list[tuple[int, list[int]]],
+    layout: dict[str, int],
+    parameters: Parameters,
+    epsilon: float,
+    notes: Notes | None,
+) -> Call:
     parameter = parameters.dtype(np.dtype(np.float32))
     dtypes = (y.type.dtype, x.type.dtype, parameter, notes.dtype if notes else np.dtype(np.float32))
     scaled, biased = parameters.scale is not None, parameters.bias is not None
     spec = NormalizeRows(form, parameters.along, scaled, biased, dtypes, len(outer), goes_past_caches(x, y))
     words: dict[str, Argument] = {
-        "y": y, "x": x, "scale": parameters.scale, "bias": parameters.bias, "epsilon": float(epsilon),
-        "groups": parameters.groups, "group_step": parameters.group_step, "part_step": parameters.part_step,
-        **layout, **axis_words(outer, ("y", "x")), **(notes.words if notes else {}),
-    }  # fmt: skip
+        "y": y,
+        "x": x,
+        "scale": parameters.scale,
+        "bias": parameters.bias,
+        "epsilon": float(epsilon),
+        "groups": parameters.groups,
+        "group_step": parameters.group_step,
+        "part_step": parameters.part_step,
+        **layout,
+        **axis_words(outer, ("y", "x")),
+        **(notes.words if notes else {}),
+    }
     items = position_count(outer) if y.type.size else 0
     work = layout["parts"] * layout["inner"]
     return Call.named(spec, words, items, grain=maximum(1, 16384 // maximum(work, 1)))

@@ -119,9 +119,14 @@ class NormalizeColumns(KernelSpec):
 
 
 def normalize_columns_call(
-    form: Normalization, x: View, y: View, axes: Sequence[int], parameters: Parameters, epsilon: float,
+    form: Normalization,
+    x: View,
+    y: View,
+    axes: Sequence[int],
+    parameters: Parameters,
+    epsilon: float,
     notes: Notes | None = None,
-) -> Call:  # fmt: skip
+) -> Call:
     """Normalise over neighbouring axes that are not the last ones."""
     first, last = axes[0], axes[-1] + 1
     outer = joined_axes(x.shape[:first], (y.strides[:first], x.strides[:first]))
@@ -132,10 +137,18 @@ def normalize_columns_call(
         form, parameters.scale is not None, parameters.bias is not None, dtypes, len(outer)
     )
     words: dict[str, Argument] = {
-        "y": y, "x": x, "scale": parameters.scale, "bias": parameters.bias, "epsilon": float(epsilon), "rows": rows,
-        "columns": columns, "y_row": y.strides[last - 1], "x_row": x.strides[last - 1],
-        **axis_words(outer, ("y", "x")), **(notes.words if notes else {}),
-    }  # fmt: skip
+        "y": y,
+        "x": x,
+        "scale": parameters.scale,
+        "bias": parameters.bias,
+        "epsilon": float(epsilon),
+        "rows": rows,
+        "columns": columns,
+        "y_row": y.strides[last - 1],
+        "x_row": x.strides[last - 1],
+        **axis_words(outer, ("y", "x")),
+        **(notes.words if notes else {}),
+    }
     items = position_count(outer) * -(-columns // COLUMNS) if y.type.size else 0
     return Call.named(spec, words, items, grain=maximum(1, 16384 // maximum(1, rows * COLUMNS)))
 
@@ -158,8 +171,13 @@ class NormalizeBlocked(KernelSpec):
         pointers = pointers_to(element, "y", "x", may_alias=True)
         pointers += pointers_to(self.compute, "scale", "bias")
         numbers = (
-            "blocks", "y_picture", "y_block", "x_picture", "x_block", *axis_names(self.spatial, ("y", "x")),
-        )  # fmt: skip
+            "blocks",
+            "y_picture",
+            "y_block",
+            "x_picture",
+            "x_block",
+            *axis_names(self.spatial, ("y", "x")),
+        )
         return (*pointers, Parameter("epsilon", F64), *numbers_named(numbers))
 
     def emit(self, target: Target) -> Kernel:
@@ -202,9 +220,17 @@ def normalize_blocked_call(x: View, y: View, scale: Array, bias: Array, epsilon:
     spatial = joined_axes(x.shape[2:], (y.strides[2:], x.strides[2:]))
     spec = NormalizeBlocked(y.type.dtype, y.layout.lanes, len(spatial))
     words: dict[str, Argument] = {
-        "y": y, "x": x, "scale": scale, "bias": bias, "epsilon": float(epsilon), "blocks": x.blocks,
-        "y_picture": y.strides[0], "y_block": y.strides[1], "x_picture": x.strides[0], "x_block": x.strides[1],
+        "y": y,
+        "x": x,
+        "scale": scale,
+        "bias": bias,
+        "epsilon": float(epsilon),
+        "blocks": x.blocks,
+        "y_picture": y.strides[0],
+        "y_block": y.strides[1],
+        "x_picture": x.strides[0],
+        "x_block": x.strides[1],
         **axis_words(spatial, ("y", "x")),
-    }  # fmt: skip
+    }
     items = x.shape[0] * x.blocks if y.type.size else 0
     return Call.named(spec, words, items)

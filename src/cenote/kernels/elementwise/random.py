@@ -226,9 +226,15 @@ def dropout_call(drop: Drop, x: View, y: View, mask: View | None, seed: View, ru
     spec = DropoutSpec(y.type.dtype, shared, drop.shift != 0, kind)
     total = math.prod(y.shape)
     words: dict[str, Argument] = {
-        "y": y, "x": x, "seed": seed, "scale": float(drop.scale), "shift": float(drop.shift),
-        "dropped": float(drop.dropped), "threshold": drop.threshold, "count": run if shared else total,
-    }  # fmt: skip
+        "y": y,
+        "x": x,
+        "seed": seed,
+        "scale": float(drop.scale),
+        "shift": float(drop.shift),
+        "dropped": float(drop.dropped),
+        "threshold": drop.threshold,
+        "count": run if shared else total,
+    }
     if mask is not None:
         words["mask"] = mask
     if shared:

@@ -94,9 +94,14 @@ class Runs:
 
 
 def sums(
-    k: Kernel, runs: Runs, lanes: int, formula: Callable[[Value], Sequence[Value]], number: int, largest: bool = False,
+    k: Kernel,
+    runs: Runs,
+    lanes: int,
+    formula: Callable[[Value], Sequence[Value]],
+    number: int,
+    largest: bool = False,
     wide: bool = False,
-) -> list[Value]:  # fmt: skip
+) -> list[Value]:
     """Sums (or the largest) of the values that a formula makes of each element, in float64, always in one order."""
     compute = F64 if wide else compute_type(runs.x)
     zero, one = k.constant(compute, 0.0, lanes), k.constant(compute, 0.0)
@@ -114,9 +119,14 @@ def sums(
             rest = [k.variable(one) for _ in range(number)]
 
             def add(
-                place: Value, width: int, mask: Value | None, chain: int, start: Pointer = start,
-                chains: list[list[Any]] = chains, rest: list[Any] = rest,
-            ) -> None:  # fmt: skip
+                place: Value,
+                width: int,
+                mask: Value | None,
+                chain: int,
+                start: Pointer = start,
+                chains: list[list[Any]] = chains,
+                rest: list[Any] = rest,
+            ) -> None:
                 values = formula(start.load(place, width, mask).to(compute))
                 for index, value in enumerate(values):
                     kept = value if mask is None else k.select(mask, value, zero)

@@ -153,9 +153,16 @@ def reorder_call(x: View, y: View) -> Call:
     items = plain.shape[0] * blocked.blocks * depth * height
     moved = maximum(1, width * lanes * nbytes)
     words: dict[str, Argument] = {
-        "x": x, "y": y, "channels": plain.shape[1], "blocks": blocked.blocks,
-        "height": height, "depth": depth, "width": width, **_strides("p", p), **_strides("b", b),
-    }  # fmt: skip
+        "x": x,
+        "y": y,
+        "channels": plain.shape[1],
+        "blocks": blocked.blocks,
+        "height": height,
+        "depth": depth,
+        "width": width,
+        **_strides("p", p),
+        **_strides("b", b),
+    }
     return Call.named(spec, words, items if width else 0, grain=maximum(1, (256 << 10) // moved))
 
 
@@ -167,9 +174,21 @@ def _rows_join(strides: Sequence[int], sizes: tuple[int, int, int], step: int) -
 
 
 HALO_NUMBERS = (
-    "blocks", "n_step", "c_step", "d_step", "h_step", "width", "left", "right",
-    "depth", "d_begin", "d_end", "height", "h_begin", "h_end",
-)  # fmt: skip
+    "blocks",
+    "n_step",
+    "c_step",
+    "d_step",
+    "h_step",
+    "width",
+    "left",
+    "right",
+    "depth",
+    "d_begin",
+    "d_end",
+    "height",
+    "h_begin",
+    "h_end",
+)
 
 
 @dataclass(frozen=True)
@@ -219,12 +238,22 @@ def zero_halo_call(view: View) -> Call:
     n_step, c_step, d_step, h_step, _ = deep_strides(view)
     begin = sum(border[0] * step for border, step in zip(halo, deep_strides(view)[2:], strict=True))
     words: dict[str, Argument] = {
-        "y": view.at(-begin), "blocks": view.blocks,
-        "n_step": n_step, "c_step": c_step, "d_step": d_step, "h_step": h_step,
-        "width": width, "left": halo[2][0], "right": halo[2][1],
-        "depth": depth, "d_begin": halo[0][0], "d_end": depth - halo[0][1],
-        "height": height, "h_begin": halo[1][0], "h_end": height - halo[1][1],
-    }  # fmt: skip
+        "y": view.at(-begin),
+        "blocks": view.blocks,
+        "n_step": n_step,
+        "c_step": c_step,
+        "d_step": d_step,
+        "h_step": h_step,
+        "width": width,
+        "left": halo[2][0],
+        "right": halo[2][1],
+        "depth": depth,
+        "d_begin": halo[0][0],
+        "d_end": depth - halo[0][1],
+        "height": height,
+        "h_begin": halo[1][0],
+        "h_end": height - halo[1][1],
+    }
     touched = (depth * height * width - _interior(shape)) * layout.lanes * nbytes
     grain = maximum(1, (128 << 10) // maximum(1, touched))
     return Call.named(HaloSpec(layout.lanes, nbytes), words, shape[0] * view.blocks, grain)
@@ -296,10 +325,19 @@ def pad_call(x: View, y: View, begins: Sequence[int]) -> Call:
     items = x.shape[0] * x.shape[1] * to[0] * to[1]
     nbytes = x.type.dtype.itemsize
     words: dict[str, Argument] = {
-        "x": x, "y": y, **_strides("x", deep_strides(x)), "channels": x.shape[1],
-        "depth": depth, "height": height, "width": width,
-        "to_depth": to[0], "to_height": to[1], "to_width": to[2],
-        "d_begin": first[0], "h_begin": first[1], "w_begin": first[2],
-    }  # fmt: skip
+        "x": x,
+        "y": y,
+        **_strides("x", deep_strides(x)),
+        "channels": x.shape[1],
+        "depth": depth,
+        "height": height,
+        "width": width,
+        "to_depth": to[0],
+        "to_height": to[1],
+        "to_width": to[2],
+        "d_begin": first[0],
+        "h_begin": first[1],
+        "w_begin": first[2],
+    }
     grain = maximum(1, (128 << 10) // maximum(1, to[2] * nbytes))
     return Call.named(PadSpec(nbytes), words, items, grain)

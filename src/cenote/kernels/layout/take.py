@@ -155,8 +155,12 @@ def take_call(x: View, y: View, axes: Sequence[TakenAxis], row: TakenRow, target
         rows = rows * axis.extent
     columns = axes[-1].extent
     words |= {
-        "columns": columns, "before": row.before, "middle": row.middle, "source": row.source, "rows": rows,
+        "columns": columns,
+        "before": row.before,
+        "middle": row.middle,
+        "source": row.source,
+        "rows": rows,
         **axis_words(outer, ("y", "x")),
-    }  # fmt: skip
+    }
     items = position_count(outer) * rows if y.type.size else 0
     return Call.named(spec, words, items, grain=maximum(1, 32768 // maximum(columns, 1)))

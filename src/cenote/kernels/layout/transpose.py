@@ -121,9 +121,15 @@ def strided_copy_call(x: View, strides: Sequence[int], y: View, target: Target) 
     spec = TransposeSpec(dtype.itemsize, lanes, len(axes))
     items = position_count(axes) * -(-rows // spec.tile) * -(-columns // CHUNK)
     words: dict[str, Argument] = {
-        "y": result, "x": source, "rows": rows, "columns": columns, "y_row": y_row, "x_row": x_row,
-        "x_column": x_column, **axis_words(axes, ("y", "x")),
-    }  # fmt: skip
+        "y": result,
+        "x": source,
+        "rows": rows,
+        "columns": columns,
+        "y_row": y_row,
+        "x_row": x_row,
+        "x_column": x_column,
+        **axis_words(axes, ("y", "x")),
+    }
     return Call.named(spec, words, items, grain=maximum(1, 16384 // (minimum(columns, CHUNK) * spec.tile)))
 
 

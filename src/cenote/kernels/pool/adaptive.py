@@ -149,9 +149,14 @@ def range_fields(problem: PoolProblem, target: Target) -> dict[str, Any]:
 
 
 def range_build(
-    problem: PoolProblem, spec: PoolSpec, pitch: int, scratch: int, more: Mapping[str, Argument],
-    variants: tuple[PoolSpec, ...] = (), chosen: int = 0,
-) -> Build:  # fmt: skip
+    problem: PoolProblem,
+    spec: PoolSpec,
+    pitch: int,
+    scratch: int,
+    more: Mapping[str, Argument],
+    variants: tuple[PoolSpec, ...] = (),
+    chosen: int = 0,
+) -> Build:
     """What builds the call for ranges: an item is a plane of the output."""
     geometry = problem.geometry
     cut = Partition(geometry.out[2], 1, geometry.out[1], 1)

@@ -219,11 +219,20 @@ def search_call(
     image, channel = {"plane": (0, 0), "nhwc": (0, 1)}.get(rule, (channels * size, size))
     ranges = [computed(whole_numbers, tuple(map(tuple, axis))) for axis in every]
     words: dict[str, Argument] = {
-        "y": y, "x": x, "index": index, **dict(zip(("range_d", "range_h", "range_w"), ranges, strict=True)),
-        "units": units, **named(("out_d", "out_h", "out_w"), [len(axis) for axis in every]),
-        "height": height, "width": width, "step": step,
-        "i_row": row_step, "i_column": column_step, "i_image": image, "i_channel": channel,
-    }  # fmt: skip
+        "y": y,
+        "x": x,
+        "index": index,
+        **dict(zip(("range_d", "range_h", "range_w"), ranges, strict=True)),
+        "units": units,
+        **named(("out_d", "out_h", "out_w"), [len(axis) for axis in every]),
+        "height": height,
+        "width": width,
+        "step": step,
+        "i_row": row_step,
+        "i_column": column_step,
+        "i_image": image,
+        "i_channel": channel,
+    }
     for name, planes in (("x", source), ("y", to)):
         strides = (planes.strides[0], 0 if channels_last else planes.strides[1], *planes.strides[2:4])
         words |= named([f"{name}_{stride}" for stride in ("image", "unit", "plane", "row")], strides)

@@ -335,10 +335,21 @@ def _lanes(dtype: np.dtype[Any], reduction: str, length: int, target: Target) ->
 def _words(maps: Maps, pieces: int, piece: int) -> dict[str, int]:
     runs, x_run, slices, x_slice = maps.runs
     return {
-        "channels": maps.channels, "x_n": maps.x[0], "x_c": maps.x[1], "y_n": maps.y[0], "y_c": maps.y[1],
-        "pieces": pieces, "piece": piece, "length": maps.length, "runs": runs, "x_run": x_run, "slices": slices,
-        "x_slice": x_slice, "planes": maps.planes, "step": maps.step,
-    }  # fmt: skip
+        "channels": maps.channels,
+        "x_n": maps.x[0],
+        "x_c": maps.x[1],
+        "y_n": maps.y[0],
+        "y_c": maps.y[1],
+        "pieces": pieces,
+        "piece": piece,
+        "length": maps.length,
+        "runs": runs,
+        "x_run": x_run,
+        "slices": slices,
+        "x_slice": x_slice,
+        "planes": maps.planes,
+        "step": maps.step,
+    }
 
 
 def _planes(
@@ -352,9 +363,16 @@ def _planes(
     dense = maps.y == (maps.channels, 1)
     group = lanes if short and dense else 1
     spec = GlobalPlanes(
-        reduce.reduction, reduce.dtype, result, lanes, reduce.nan, reduce.norm, reduce.root,
-        int(maps.length) if short else 0, group,
-    )  # fmt: skip
+        reduce.reduction,
+        reduce.dtype,
+        result,
+        lanes,
+        reduce.nan,
+        reduce.norm,
+        reduce.root,
+        int(maps.length) if short else 0,
+        group,
+    )
     items = -(-maps.planes // group) * pieces
     words = _words(maps, pieces, piece)
     grain = maximum(1, GRAIN_ELEMENTS // (group * piece * maps.elements // maps.length))

@@ -82,10 +82,14 @@ class PoolAverageBackward(KernelSpec):
     def words(self) -> tuple[Parameter, ...]:
         storage = Scalar.of(self.dtype)
         return (
-            *pointers_to(storage, "y", "x"), *pointers_to(self.compute if self.slope != PLAIN_SLOPE else storage, "g"),
-            *pointers_to(I64, *TABLES), *pointers_to(self.compute, *WEIGHTS), *numbers_named(WORDS),
-            Parameter("exponent", F64), Parameter("floor", F64),
-        )  # fmt: skip
+            *pointers_to(storage, "y", "x"),
+            *pointers_to(self.compute if self.slope != PLAIN_SLOPE else storage, "g"),
+            *pointers_to(I64, *TABLES),
+            *pointers_to(self.compute, *WEIGHTS),
+            *numbers_named(WORDS),
+            Parameter("exponent", F64),
+            Parameter("floor", F64),
+        )
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)

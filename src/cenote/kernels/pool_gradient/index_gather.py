@@ -84,10 +84,18 @@ def gather_call(
     spec = PoolIndexGather(g.type.dtype, width, rule)
     groups = groups_of(y, channels_last)
     words: dict[str, Argument] = {
-        "y": y, "g": g, "index": index, "found": found, "channels": channels_of(y, channels_last), "groups": groups,
-        **named(("planes", "rows", "columns"), to.extents), **named(("depth", "height", "breadth"), extents),
-        **stride_words("y", to), **stride_words("g", source), **stride_words("index", where),
-    }  # fmt: skip
+        "y": y,
+        "g": g,
+        "index": index,
+        "found": found,
+        "channels": channels_of(y, channels_last),
+        "groups": groups,
+        **named(("planes", "rows", "columns"), to.extents),
+        **named(("depth", "height", "breadth"), extents),
+        **stride_words("y", to),
+        **stride_words("g", source),
+        **stride_words("index", where),
+    }
     work = max(1, 8 * to.size * width)
     return Call.named(
         spec,

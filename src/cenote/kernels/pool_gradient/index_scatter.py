@@ -201,9 +201,16 @@ class Walk:
 
 
 def scatter_call(
-    x: View, index: View, y: View, found: View, counted: Sequence[int], rule: str, *, adds: bool,
+    x: View,
+    index: View,
+    y: View,
+    found: View,
+    counted: Sequence[int],
+    rule: str,
+    *,
+    adds: bool,
     channels_last: bool = False,
-) -> Call:  # fmt: skip
+) -> Call:
     """The launch for views of one layout. `counted` are the extents of the map that indices count in, which lies at
     the begin of y; `found` holds (items, 2) words."""
     width = group_width(y, channels_last)
@@ -213,12 +220,19 @@ def scatter_call(
     spec = PoolIndexScatter(x.type.dtype, width, adds, rule, dense)
     groups = groups_of(y, channels_last)
     words: dict[str, Argument] = {
-        "y": y, "x": x, "index": index, "found": found, "channels": channels_of(y, channels_last), "groups": groups,
+        "y": y,
+        "x": x,
+        "index": index,
+        "found": found,
+        "channels": channels_of(y, channels_last),
+        "groups": groups,
         **named(("planes", "rows", "columns"), source.extents),
         **named(("y_planes", "y_rows", "y_columns"), to.extents),
         **named(("depth", "height", "breadth"), extents),
-        **stride_words("y", to), **stride_words("x", source), **stride_words("index", places),
-    }  # fmt: skip
+        **stride_words("y", to),
+        **stride_words("x", source),
+        **stride_words("index", places),
+    }
     work = max(1, (to.size + 4 * source.size) * width)
     scratch = (to.size * width + 64) * 4 if spec.by_scratch else 0
     return Call.named(spec, words, y.shape[0] * groups, max(1, WORK // work), scratch)

@@ -33,9 +33,23 @@ WORK = 1 << 14  # outputs of an item, about
 OUTSIDE = -1  # in tables of rows and columns: a zero
 
 WORDS = (
-    "units", "bands", "band", "out_h", "out_w", "size_w", "step", "column_stride", "before", "borders",
-    "x_n", "x_c", "x_h", "y_n", "y_c", "y_h",
-)  # fmt: skip
+    "units",
+    "bands",
+    "band",
+    "out_h",
+    "out_w",
+    "size_w",
+    "step",
+    "column_stride",
+    "before",
+    "borders",
+    "x_n",
+    "x_c",
+    "x_h",
+    "y_n",
+    "y_c",
+    "y_h",
+)
 
 
 @dataclass(frozen=True)

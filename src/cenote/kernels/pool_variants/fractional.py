@@ -62,9 +62,13 @@ class PoolFractional(KernelSpec):
     def words(self) -> tuple[Parameter, ...]:
         storage, real = Scalar.of(self.dtype), Scalar.of(self.samples)
         return (
-            *pointers_to(storage, "y", "x"), *pointers_to(I64, "index"), *pointers_to(real, "samples"),
-            *pointers_to(I64, "found"), *numbers_named(WORDS), *(Parameter(f"alpha_{axis}", real) for axis in AXES),
-        )  # fmt: skip
+            *pointers_to(storage, "y", "x"),
+            *pointers_to(I64, "index"),
+            *pointers_to(real, "samples"),
+            *pointers_to(I64, "found"),
+            *numbers_named(WORDS),
+            *(Parameter(f"alpha_{axis}", real) for axis in AXES),
+        )
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
@@ -181,9 +185,16 @@ def gathered(k: Kernel, places: Sequence[Pointer], offset: Value) -> Value:
 
 
 def fractional_call(
-    x: View, samples: View, y: View, index: View | None, found: View, window: Sequence[int], target: Target, *,
+    x: View,
+    samples: View,
+    y: View,
+    index: View | None,
+    found: View,
+    window: Sequence[int],
+    target: Target,
+    *,
     channels_last: bool,
-) -> Call:  # fmt: skip
+) -> Call:
     """The launch for plain or channels-last views of one to three spatial axes; samples as FractionalMaxPool has
     them."""
     rank = len(window)
@@ -197,9 +208,16 @@ def fractional_call(
     kind = samples.type.dtype.name
     alphas = [number_of(spacing, end, out, kind) for end, out in zip(last, to.extents, strict=True)]
     words: dict[str, Argument] = {
-        "y": y, "x": x, "index": index, "samples": samples, "found": found, "channels": channels, "axes": rank,
-        "height": source.extents[1], "width": source.extents[2],
-    }  # fmt: skip
+        "y": y,
+        "x": x,
+        "index": index,
+        "samples": samples,
+        "found": found,
+        "channels": channels,
+        "axes": rank,
+        "height": source.extents[1],
+        "width": source.extents[2],
+    }
     for name, values in (("out", to.extents), ("size", last), ("sample", which), ("alpha", alphas)):
         words |= dict(zip([f"{name}_{axis}" for axis in AXES], values, strict=True))
     for name, view, planes in (("x", x, source), ("y", y, to)):

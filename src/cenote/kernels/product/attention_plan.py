@@ -116,9 +116,14 @@ class AttentionProblem:
         yield self._attend((q, *sources), rows, axes, mask, y, target)
 
     def _attend(
-        self, operands: Sequence[View], rows: Sequence[int], axes: Sequence[Axis], mask: View | None, y: View,
+        self,
+        operands: Sequence[View],
+        rows: Sequence[int],
+        axes: Sequence[Axis],
+        mask: View | None,
+        y: View,
         target: Target,
-    ) -> Call:  # fmt: skip
+    ) -> Call:
         """The call, for K and V whose rows are contiguous and begin so many elements apart."""
         q, k, v = operands
         lanes = target.lanes()
@@ -132,12 +137,22 @@ class AttentionProblem:
             width = min(width, self.queries)
         specs = tuple(
             AttentionSpec(
-                blocks, is_size(groups.wide) or groups.wide < groups.tiles, value_blocks, value_wide < value_groups,
-                width, len(axes), _mask_type(mask), _moves(self.mask_row), self.causal,
-                self.zeros, clip, q.type.dtype, y.type.dtype,
+                blocks,
+                is_size(groups.wide) or groups.wide < groups.tiles,
+                value_blocks,
+                value_wide < value_groups,
+                width,
+                len(axes),
+                _mask_type(mask),
+                _moves(self.mask_row),
+                self.causal,
+                self.zeros,
+                clip,
+                q.type.dtype,
+                y.type.dtype,
             )
             for blocks in groups.widths
-        )  # fmt: skip
+        )
         chunks = maximum(1, -(-self.keys // CHUNK))
         chunk = -(-self.keys // chunks)
         words: dict[str, Argument] = {
@@ -162,11 +177,23 @@ class AttentionProblem:
             self.depth, len(self.axes), _mask_type(mask), self.causal, self.zeros, q.type.dtype, y.type.dtype
         )
         words: dict[str, Argument] = {
-            "q": q, "k": k, "v": v, "mask": mask, "y": y, "queries": self.queries, "keys": self.keys,
-            "columns": self.columns, "q_row": self.q_row, "k_row": self.k_row, "v_row": self.v_row,
-            "mask_row": self.mask_row, "y_row": self.y_row, "offset": self.offset, "scale": float(self.scale),
+            "q": q,
+            "k": k,
+            "v": v,
+            "mask": mask,
+            "y": y,
+            "queries": self.queries,
+            "keys": self.keys,
+            "columns": self.columns,
+            "q_row": self.q_row,
+            "k_row": self.k_row,
+            "v_row": self.v_row,
+            "mask_row": self.mask_row,
+            "y_row": self.y_row,
+            "offset": self.offset,
+            "scale": float(self.scale),
             **axis_words(list(self.axes), OPERANDS),
-        }  # fmt: skip
+        }
         seconds = maximum(1, self.keys * (self.depth + self.columns)) / (_MACS_PER_SECOND / 4)
         items = position_count(self.axes) * self.queries
         grain = maximum(1, minimum(math.floor(_PIECE / 4 / seconds), -(-items // 8)))

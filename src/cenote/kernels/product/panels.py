@@ -166,8 +166,15 @@ class PanelSpec(KernelSpec):
 
 
 def copy_panel(
-    k: Kernel, order: str, x: Pointer, steps: tuple[Value, Value], y: Pointer, left: Value, rows: Value, blocks: int
-) -> None:  # fmt: skip
+    k: Kernel,
+    order: str,
+    x: Pointer,
+    steps: tuple[Value, Value],
+    y: Pointer,
+    left: Value,
+    rows: Value,
+    blocks: int,
+) -> None:
     """Emit the copy of so many rows of `blocks` vectors, of which `left` columns are there, into a panel of float32.
 
     `steps` are those from row to row and column to column; `order` says which of the two is 1.
@@ -204,8 +211,15 @@ def _copy_rows(k: Kernel, x: Pointer, step: Value, y: Pointer, left: Value, rows
 
 
 def _copy_columns(
-    k: Kernel, order: str, x: Pointer, steps: tuple[Value, Value], y: Pointer, left: Value, rows: Value, width: int
-) -> None:  # fmt: skip
+    k: Kernel,
+    order: str,
+    x: Pointer,
+    steps: tuple[Value, Value],
+    y: Pointer,
+    left: Value,
+    rows: Value,
+    width: int,
+) -> None:
     """Squares are transposed where columns are contiguous, the rest goes element by element."""
     lanes, last = k.target.lanes(), left - 1
     with k.when(left <= 0):
@@ -234,10 +248,19 @@ def panel_call(panels: Panels, b: View, row: int, column: int, axes: list[Axis],
     piece = max(panels.lanes, _PIECE // bytes_of_row)
     pieces = maximum(1, -(-panels.depth // piece))
     words: dict[str, Argument] = {
-        "x": b, "y": to, "rows": panels.depth, "columns": panels.columns, "wide_groups": panels.wide,
-        "groups": panels.groups, "piece": piece, "pieces": pieces, "row": row, "column": column,
-        "to_image": panels.size, **axis_words(axes, ("x",)),
-    }  # fmt: skip
+        "x": b,
+        "y": to,
+        "rows": panels.depth,
+        "columns": panels.columns,
+        "wide_groups": panels.wide,
+        "groups": panels.groups,
+        "piece": piece,
+        "pieces": pieces,
+        "row": row,
+        "column": column,
+        "to_image": panels.size,
+        **axis_words(axes, ("x",)),
+    }
     items = position_count(axes) * panels.groups * pieces
     moved = maximum(1, panels.depth * bytes_of_row // pieces)
     return Call.named(spec, words, items, grain=maximum(1, _PIECE // moved))

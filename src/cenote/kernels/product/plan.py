@@ -172,12 +172,23 @@ class Product:
         b_type = FLOAT32 if packed else _view(self.b).type.dtype
         specs = tuple(
             ProductSpec(
-                panels.blocks, panels.mixed, width, len(axes), order, in_place, self._b_mode(packed, panels, cut),
-                panels.clipped, self.bias is not None, self.residual is not None, self.activation,
-                a.type.dtype, b_type, y.type.dtype,
+                panels.blocks,
+                panels.mixed,
+                width,
+                len(axes),
+                order,
+                in_place,
+                self._b_mode(packed, panels, cut),
+                panels.clipped,
+                self.bias is not None,
+                self.residual is not None,
+                self.activation,
+                a.type.dtype,
+                b_type,
+                y.type.dtype,
             )
             for width in cut.widths
-        )  # fmt: skip
+        )
         width, copied = max(cut.widths), self._tile_elements(panels, cut)
         band = self._band(panels, cut, target)
         bands = -(-cut.tiles // band)
@@ -207,16 +218,30 @@ class Product:
     def _vector(self, target: Target) -> Call:
         y = _view(self.y)
         spec = VectorSpec(
-            len(self.axes), self.bias is not None, self.activation, _view(self.a).type.dtype,
-            _view(self.b).type.dtype, y.type.dtype,
-        )  # fmt: skip
+            len(self.axes),
+            self.bias is not None,
+            self.activation,
+            _view(self.a).type.dtype,
+            _view(self.b).type.dtype,
+            y.type.dtype,
+        )
         run = maximum(RUN, minimum(COLUMNS, -(-self.n // (2 * RUN)) * RUN))
         words: dict[str, Argument] = {
-            "a": self.a.source, "b": self.b.source, "bias": self.bias, "y": y, "columns": self.n, "run": run,
-            "depth": self.k, "a_column": self.a.column, "b_row": self.b.row, "alpha": float(self.alpha),
+            "a": self.a.source,
+            "b": self.b.source,
+            "bias": self.bias,
+            "y": y,
+            "columns": self.n,
+            "run": run,
+            "depth": self.k,
+            "a_column": self.a.column,
+            "b_row": self.b.row,
+            "alpha": float(self.alpha),
             **self.blocks.words,
-            **axis_words([(extent, [steps[0], steps[1], steps[3]]) for extent, steps in self.axes], ("a", "b", "y")),
-        }  # fmt: skip
+            **axis_words(
+                [(extent, [steps[0], steps[1], steps[3]]) for extent, steps in self.axes], ("a", "b", "y")
+            ),
+        }
         items = position_count(self.axes) * -(-self.n // run)
         scratch = 4 * COLUMNS * self.blocks.slots(self.k)
         moved = maximum(1, minimum(run, self.n) * self.k * 4)

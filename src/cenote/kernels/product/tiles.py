@@ -272,9 +272,14 @@ class _Emitter:
         return _Rows([k.cursor(self.a + (begin * a_column + start))], 1, a_column)
 
     def multiply(
-        self, sums: Sequence[Sequence[Variable]], rows: _Rows, b: Pointer, panel: Pointer | None, count: Value,
+        self,
+        sums: Sequence[Sequence[Variable]],
+        rows: _Rows,
+        b: Pointer,
+        panel: Pointer | None,
+        count: Value,
         ahead: tuple[Pointer, Value | int, int] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add a chunk's products. B is read where it lies for `panel`, to which what is read of it is copied."""
         k, direct = self.k, self.spec.b == "direct" or panel is not None
         right, copy = k.cursor(b), None if panel is None else k.cursor(panel)
@@ -329,9 +334,11 @@ class _Emitter:
         y_row, r_row = k.number("y_row"), k.number("r_row")
         for part in in_parts(places, k.target) if activation.is_long else [places]:
             values = [
-                kept.load(row * self.row + block * lanes, lanes) if activation.is_long else sums[row][block].value
+                kept.load(row * self.row + block * lanes, lanes)
+                if activation.is_long
+                else sums[row][block].value
                 for row, block in part
-            ]  # fmt: skip
+            ]
             added = [
                 self.added(value, block, residual + (start + row) * r_row)
                 for value, (row, block) in zip(values, part, strict=True)

@@ -89,8 +89,14 @@ class VectorSpec(KernelSpec):
         return k
 
     def _accumulate(
-        self, k: Kernel, sums: Pointer, rows: Sequence[Pointer], spread: Sequence[Value], count: Value, lanes: int
-    ) -> None:  # fmt: skip
+        self,
+        k: Kernel,
+        sums: Pointer,
+        rows: Sequence[Pointer],
+        spread: Sequence[Value],
+        count: Value,
+        lanes: int,
+    ) -> None:
         def step(at: Value, mask: Value | None) -> None:
             total = sums.load(at, lanes)
             for row, x in zip(rows, spread, strict=True):

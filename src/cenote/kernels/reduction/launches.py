@@ -68,9 +68,16 @@ def shift_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def reduce_calls(
-    kind: str, axes: Sequence[ReduceAxis], x: View, y: View, pieces: int, partial: View | None, target: Target,
-    shift: View | None = None, accumulate: str | None = None,
-) -> list[Call]:  # fmt: skip
+    kind: str,
+    axes: Sequence[ReduceAxis],
+    x: View,
+    y: View,
+    pieces: int,
+    partial: View | None,
+    target: Target,
+    shift: View | None = None,
+    accumulate: str | None = None,
+) -> list[Call]:
     """The launches that reduce x to y; with more than one piece, by way of `partial` (`partial_totals`). `shift`: the
     largest terms, for "log_sum_exp"; `accumulate` as in ReduceSpec."""
     count = prod(axis.extent for axis in axes if axis.y is None)
@@ -106,10 +113,19 @@ def reduce_calls(
 
 
 def _launch(
-    kind: str, axes: Sequence[ReduceAxis], x: View, y: View, count: int, target: Target, *,
-    pieces: int = 1, stride: int = 0, is_partial: bool = False, shift: View | None = None,
+    kind: str,
+    axes: Sequence[ReduceAxis],
+    x: View,
+    y: View,
+    count: int,
+    target: Target,
+    *,
+    pieces: int = 1,
+    stride: int = 0,
+    is_partial: bool = False,
+    shift: View | None = None,
     accumulate: str | None = None,
-) -> list[Call]:  # fmt: skip
+) -> list[Call]:
     unit = x.layout.lanes or 1
     lanes = unit if unit > 1 else vector_lanes(x.type.dtype, target)
     dense = joined(axes, strict=True)
@@ -125,8 +141,11 @@ def _launch(
     outer = [(axis.extent, [axis.y or 0, axis.x]) for axis in kept]
     step = -(-reduced[0].extent // pieces)
     words: dict[str, Argument] = {
-        "count": count * 1.0, "pieces": pieces, "piece_step": step, "piece_stride": stride,
-    }  # fmt: skip
+        "count": count * 1.0,
+        "pieces": pieces,
+        "piece_step": step,
+        "piece_stride": stride,
+    }
     for index, axis in enumerate(reduced):
         words |= {f"extent_r{index}": axis.extent, f"stride_r{index}": axis.x}
     words |= axis_words(outer, ("y", "x"))
@@ -150,9 +169,16 @@ def _launch(
 
 
 def _rows_call(
-    kind: str, x: View, y: View, row: ReduceAxis, kept: Sequence[ReduceAxis], lanes: int, count: int,
-    is_partial: bool, accumulate: str | None,
-) -> Call:  # fmt: skip
+    kind: str,
+    x: View,
+    y: View,
+    row: ReduceAxis,
+    kept: Sequence[ReduceAxis],
+    lanes: int,
+    count: int,
+    is_partial: bool,
+    accumulate: str | None,
+) -> Call:
     """The launch for many short rows."""
     outer = [(axis.extent, [axis.y or 0, axis.x]) for axis in kept[:-1]]
     rows, columns = kept[-1].extent, row.extent
@@ -172,8 +198,13 @@ def _rows_call(
         accumulate=accumulate,
     )
     words: dict[str, Argument] = {
-        "y": y, "x": x, "count": count * 1.0, "columns": columns, "rows": rows, "row_stride": kept[-1].x,
+        "y": y,
+        "x": x,
+        "count": count * 1.0,
+        "columns": columns,
+        "rows": rows,
+        "row_stride": kept[-1].x,
         **axis_words(outer, ("y", "x")),
-    }  # fmt: skip
+    }
     items = position_count(outer) * -(-rows // ROWS)
     return Call.named(spec, words, items, grain=maximum(1, 65536 // maximum(1, columns * ROWS)))

@@ -35,9 +35,23 @@ WORK = 1 << 16
 
 
 WORDS = (
-    "images", "units", "part", "parts", "rows", "columns", "ratio", "capacity", "x_image", "x_unit", "x_row", "y_roi",
-    "y_unit", "y_row", "bins_y", "bins_x",
-)  # fmt: skip
+    "images",
+    "units",
+    "part",
+    "parts",
+    "rows",
+    "columns",
+    "ratio",
+    "capacity",
+    "x_image",
+    "x_unit",
+    "x_row",
+    "y_roi",
+    "y_unit",
+    "y_row",
+    "bins_y",
+    "bins_x",
+)
 
 
 @dataclass(frozen=True)
@@ -217,18 +231,36 @@ def _pair(table: Table, entry: Value) -> tuple[Value, Value, Value, Value]:
 
 
 def roi_align_call(
-    x: View, rois: View, batches: View, y: View, found: View, target: Target, *, bins: tuple[int, int], scale: float,
-    ratio: int, aligned: bool, largest: bool, terms: bool, part: int,
-) -> Call:  # fmt: skip
+    x: View,
+    rois: View,
+    batches: View,
+    y: View,
+    found: View,
+    target: Target,
+    *,
+    bins: tuple[int, int],
+    scale: float,
+    ratio: int,
+    aligned: bool,
+    largest: bool,
+    terms: bool,
+    part: int,
+) -> Call:
     """The launch for x and y of one layout; items hold `part` planes (channel blocks) of one box."""
     blocked = x.layout.is_blocked
     real = FLOAT64 if x.type.dtype == FLOAT64 else np.dtype(np.float32)
     widest = min(target.lanes(x.type.dtype), target.lanes(real))
     rows, columns = x.shape[2:]
     spec = RoiAlignSpec(
-        x.type.dtype, batches.type.dtype, aligned, largest, terms and largest, fitting(widest, columns),
-        x.layout.lanes if blocked else 1, 1 if blocked else TOGETHER,
-    )  # fmt: skip
+        x.type.dtype,
+        batches.type.dtype,
+        aligned,
+        largest,
+        terms and largest,
+        fitting(widest, columns),
+        x.layout.lanes if blocked else 1,
+        1 if blocked else TOGETHER,
+    )
     units = x.blocks if blocked else x.shape[1]
     parts = -(-units // part)
     capacity = table_capacity(bins, ratio, rows, columns)

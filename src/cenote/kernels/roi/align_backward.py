@@ -25,9 +25,23 @@ from cenote.kernels.pool.problem import fitting
 from cenote.kernels.roi.sampling import Box, BoxSpec, Table, table_capacity
 
 WORDS = (
-    "images", "boxes", "units", "part", "parts", "rows", "columns", "ratio", "capacity", "y_image", "y_unit", "g_roi",
-    "g_unit", "g_row", "bins_y", "bins_x",
-)  # fmt: skip
+    "images",
+    "boxes",
+    "units",
+    "part",
+    "parts",
+    "rows",
+    "columns",
+    "ratio",
+    "capacity",
+    "y_image",
+    "y_unit",
+    "g_roi",
+    "g_unit",
+    "g_row",
+    "bins_y",
+    "bins_x",
+)
 
 
 @dataclass(frozen=True)
@@ -95,9 +109,18 @@ class RoiAlignBackward(BoxSpec):
 
 
 def align_backward_call(
-    g: View, rois: View, batches: View, y: View, found: View, target: Target, *, scale: float, ratio: int,
-    aligned: bool, part: int,
-) -> Call:  # fmt: skip
+    g: View,
+    rois: View,
+    batches: View,
+    y: View,
+    found: View,
+    target: Target,
+    *,
+    scale: float,
+    ratio: int,
+    aligned: bool,
+    part: int,
+) -> Call:
     """The launch for plain views of float32 or float64; items hold `part` planes of every image."""
     images, units, rows, columns = y.shape
     bins = (g.shape[2], g.shape[3])
@@ -107,9 +130,24 @@ def align_backward_call(
     parts = -(-units // part)
     capacity = table_capacity(bins, ratio, rows, columns)
     words: dict[str, Argument] = {
-        "y": y, "g": g, "rois": rois, "batches": batches, "found": found, "images": images, "boxes": g.shape[0],
-        "units": units, "part": part, "parts": parts, "rows": rows, "columns": columns, "ratio": ratio,
-        "capacity": capacity, **named(("y_image", "y_unit"), y.strides[:2]),
-        **named(("g_roi", "g_unit", "g_row"), g.strides[:3]), "bins_y": bins[0], "bins_x": bins[1], "scale": scale,
-    }  # fmt: skip
+        "y": y,
+        "g": g,
+        "rois": rois,
+        "batches": batches,
+        "found": found,
+        "images": images,
+        "boxes": g.shape[0],
+        "units": units,
+        "part": part,
+        "parts": parts,
+        "rows": rows,
+        "columns": columns,
+        "ratio": ratio,
+        "capacity": capacity,
+        **named(("y_image", "y_unit"), y.strides[:2]),
+        **named(("g_roi", "g_unit", "g_row"), g.strides[:3]),
+        "bins_y": bins[0],
+        "bins_x": bins[1],
+        "scale": scale,
+    }
     return Call.named(spec, words, parts, 1, capacity * 88 + columns * 8 + 256)

@@ -37,9 +37,21 @@ WORK = 1 << 16
 
 
 WORDS = (
-    "images", "units", "part", "parts", "rows", "columns", "x_image", "x_unit", "x_row", "y_roi", "y_unit", "y_row",
-    "bins_y", "bins_x",
-)  # fmt: skip
+    "images",
+    "units",
+    "part",
+    "parts",
+    "rows",
+    "columns",
+    "x_image",
+    "x_unit",
+    "x_row",
+    "y_roi",
+    "y_unit",
+    "y_row",
+    "bins_y",
+    "bins_x",
+)
 
 
 @dataclass(frozen=True)
@@ -218,9 +230,17 @@ def _means(k: Kernel, box: _Box, unit: Value) -> None:
 
 
 def roi_pool_call(
-    x: View, rois: View, y: View, found: View, target: Target, *, bins: tuple[int, int], scale: float, largest: bool,
+    x: View,
+    rois: View,
+    y: View,
+    found: View,
+    target: Target,
+    *,
+    bins: tuple[int, int],
+    scale: float,
+    largest: bool,
     part: int,
-) -> Call:  # fmt: skip
+) -> Call:
     """The launch for x and y of one layout; items hold `part` planes (channel blocks) of one box's result."""
     blocked = x.layout.is_blocked
     real = FLOAT64 if x.type.dtype == FLOAT64 else np.dtype(np.float32)
@@ -231,10 +251,22 @@ def roi_pool_call(
     units = y.blocks if blocked else y.shape[1]
     parts = -(-units // part)
     words: dict[str, Argument] = {
-        "y": y, "x": x, "rois": rois, "found": found, "images": x.shape[0], "units": units, "part": part,
-        "parts": parts, "rows": rows, "columns": columns, **named(("x_image", "x_unit", "x_row"), x.strides[:3]),
-        **named(("y_roi", "y_unit", "y_row"), y.strides[:3]), "bins_y": bins[0], "bins_x": bins[1], "scale": scale,
-    }  # fmt: skip
+        "y": y,
+        "x": x,
+        "rois": rois,
+        "found": found,
+        "images": x.shape[0],
+        "units": units,
+        "part": part,
+        "parts": parts,
+        "rows": rows,
+        "columns": columns,
+        **named(("x_image", "x_unit", "x_row"), x.strides[:3]),
+        **named(("y_roi", "y_unit", "y_row"), y.strides[:3]),
+        "bins_y": bins[0],
+        "bins_x": bins[1],
+        "scale": scale,
+    }
     work = part * step * (bins[0] * bins[1] * 16 + rows * columns // 4)
     scratch = (bins[0] + bins[1]) * 16 + columns * max(step, TOGETHER) * 8 + 256
     return Call.named(spec, words, rois.shape[0] * parts, max(1, WORK // max(work, 1)), scratch)

@@ -40,9 +40,12 @@ class BoxSpec(KernelSpec):
     def words_with(self, tensors: Sequence[str], numbers: Sequence[str]) -> tuple[Parameter, ...]:
         """Pointers to tensors of the map's type, the images of the boxes, what is found, numbers, the scale."""
         return (
-            *pointers_to(Scalar.of(self.dtype), *tensors), *pointers_to(Scalar.of(self.index), "batches"),
-            *pointers_to(I64, "found"), *numbers_named(numbers), Parameter("scale", F64),
-        )  # fmt: skip
+            *pointers_to(Scalar.of(self.dtype), *tensors),
+            *pointers_to(Scalar.of(self.index), "batches"),
+            *pointers_to(I64, "found"),
+            *numbers_named(numbers),
+            Parameter("scale", F64),
+        )
 
 
 @dataclass(frozen=True)

@@ -128,9 +128,16 @@ def grid_sample_call(x: View, grid: View, y: View, mode: str, padding: str, alig
     spec = GridSampleSpec(dtype, grid.type.dtype, *how)
     places = math.prod(y.shape[2:])
     words: dict[str, Argument] = {
-        "y": y, "x": x, "grid": grid, "places": places, "channels": y.shape[1],
-        "x_image": x.strides[0], "x_channel": x.strides[1], "y_image": y.strides[0], "y_channel": y.strides[1],
-    }  # fmt: skip
+        "y": y,
+        "x": x,
+        "grid": grid,
+        "places": places,
+        "channels": y.shape[1],
+        "x_image": x.strides[0],
+        "x_channel": x.strides[1],
+        "y_image": y.strides[0],
+        "y_channel": y.strides[1],
+    }
     words |= {f"size_{axis}": size for axis, size in enumerate(sizes)}
     words |= {f"step_{axis}": step for axis, step in enumerate(steps[:-1])}
     count = spec.taps.count

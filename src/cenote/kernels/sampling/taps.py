@@ -42,9 +42,14 @@ class Taps:
         return taps
 
     def note(
-        self, k: Kernel, places: Sequence[Value], extents: Sequence[Value], steps: Sequence[Value], offsets: Pointer,
+        self,
+        k: Kernel,
+        places: Sequence[Value],
+        extents: Sequence[Value],
+        steps: Sequence[Value],
+        offsets: Pointer,
         weights: Pointer,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Store where the taps of one place, or of the places in a vector's lanes, lie, and their weights."""
         axes = [
             [

@@ -108,13 +108,28 @@ class BagSpec(KernelSpec):
 
 
 def bag_call(
-    table: View, index: View, offsets: View, weights: View | None, y: View, found: View, mode: str, padding: int,
+    table: View,
+    index: View,
+    offsets: View,
+    weights: View | None,
+    y: View,
+    found: View,
+    mode: str,
+    padding: int,
     rule: IndexRule,
-) -> Call:  # fmt: skip
+) -> Call:
     """The launch for plain views; `found` has a row per bag."""
     spec = BagSpec(table.type.dtype, index.type.dtype, mode, weights is not None, rule)
     words: dict[str, Argument] = {
-        "y": y, "table": table, "weights": weights, "index": index, "offsets": offsets, "found": found,
-        "rows": table.shape[0], "columns": table.shape[1], "total": index.type.size, "padding": padding,
-    }  # fmt: skip
+        "y": y,
+        "table": table,
+        "weights": weights,
+        "index": index,
+        "offsets": offsets,
+        "found": found,
+        "rows": table.shape[0],
+        "columns": table.shape[1],
+        "total": index.type.size,
+        "padding": padding,
+    }
     return Call.named(spec, words, y.shape[0], maximum(1, (1 << 14) // maximum(1, table.shape[1])))

@@ -45,8 +45,10 @@ class CountMask(KernelSpec):
     @property
     def words(self) -> tuple[Parameter, ...]:
         return (
-            *pointers_to(I64, "counts"), *pointers_to(Scalar.of(self.dtype), "mask"), *numbers_named(["size"]),
-        )  # fmt: skip
+            *pointers_to(I64, "counts"),
+            *pointers_to(Scalar.of(self.dtype), "mask"),
+            *numbers_named(["size"]),
+        )
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
@@ -129,9 +131,11 @@ class Coordinates(KernelSpec):
     def words(self) -> tuple[Parameter, ...]:
         numbers = ["size", "step", "axis_step", *(f"extent_{axis}" for axis in range(self.rank))]
         return (
-            *pointers_to(I64, "y"), *pointers_to(Scalar.of(self.dtype), "mask"), *pointers_to(I64, "offsets"),
+            *pointers_to(I64, "y"),
+            *pointers_to(Scalar.of(self.dtype), "mask"),
+            *pointers_to(I64, "offsets"),
             *numbers_named(numbers),
-        )  # fmt: skip
+        )
 
     def emit(self, target: Target) -> Kernel:
         k = self.kernel(target)
@@ -182,7 +186,12 @@ def coordinates_call(x: View, offsets: View, y: View, step: int, axis_step: Argu
     """Coordinates in x of what is not zero."""
     spec = Coordinates(x.type.dtype, x.type.rank)
     words: dict[str, Argument] = {
-        "y": y, "mask": x, "offsets": offsets, "size": x.type.size, "step": step, "axis_step": axis_step,
+        "y": y,
+        "mask": x,
+        "offsets": offsets,
+        "size": x.type.size,
+        "step": step,
+        "axis_step": axis_step,
         **{f"extent_{axis}": extent for axis, extent in enumerate(x.shape)},
-    }  # fmt: skip
+    }
     return Call.named(spec, words, blocks_of(x.type.size), GRAIN)

@@ -90,9 +90,17 @@ def gather_elements_call(x: View, index: View, y: View, found: View, axis: int, 
     spec = GatherElementsSpec(x.type.dtype, index.type.dtype, rule, len(axes))
     rows, step = position_count(axes), item_rows(shape)
     words: dict[str, Argument] = {
-        "y": y, "x": x, "index": index, "found": found, "rows": rows, "item_rows": step, "columns": shape[-1],
-        "extent": x.shape[axis], "axis_step": x.strides[axis], "column_step": int(axis != last),
-    }  # fmt: skip
+        "y": y,
+        "x": x,
+        "index": index,
+        "found": found,
+        "rows": rows,
+        "item_rows": step,
+        "columns": shape[-1],
+        "extent": x.shape[axis],
+        "axis_step": x.strides[axis],
+        "column_step": int(axis != last),
+    }
     return Call.named(spec, words | axis_words(axes, ("x",)), -(-rows // step))
 
 
@@ -200,10 +208,17 @@ def scatter_elements_call(
     owned = Owned.of(y, index, axis)
     spec = ScatterElementsSpec(y.type.dtype, index.type.dtype, rule, reduction, len(owned.axes))
     words: dict[str, Argument] = {
-        "y": y, "updates": updates, "index": index, "found": found, "count": index.shape[axis],
-        "step": index.strides[axis], "columns": owned.columns, "item_columns": owned.item_columns,
-        "extent": y.shape[axis], "axis_step": y.strides[axis],
-    }  # fmt: skip
+        "y": y,
+        "updates": updates,
+        "index": index,
+        "found": found,
+        "count": index.shape[axis],
+        "step": index.strides[axis],
+        "columns": owned.columns,
+        "item_columns": owned.item_columns,
+        "extent": y.shape[axis],
+        "axis_step": y.strides[axis],
+    }
     work = maximum(1, index.shape[axis] * owned.item_columns)
     grain = maximum(1, ITEM // work)
     return Call.named(spec, words | axis_words(owned.axes, ("y", "index")), owned.items, grain)
@@ -255,9 +270,14 @@ def scatter_rows_call(
     spec = ScatterRows(y.type.dtype, index.type.dtype, rule, reduction, int(depth))
     items, columns = scatter_items(inner)
     words: dict[str, Argument] = {
-        "y": y, "updates": updates, "index": index, "found": found, "count": count, "inner": inner,
+        "y": y,
+        "updates": updates,
+        "index": index,
+        "found": found,
+        "count": count,
+        "inner": inner,
         "item_columns": columns,
-    }  # fmt: skip
+    }
     extents = y.shape[:depth]
     for axis, (extent, step) in enumerate(zip(extents, steps_of(extents, inner), strict=True)):
         words |= {f"extent_{axis}": extent, f"step_{axis}": step}

@@ -141,10 +141,17 @@ def gather_call(x: View, index: View, y: View, found: View, rows: Rows, rule: In
     spec = GatherRows(x.type.dtype, index.type.dtype, depth, rule, single, batched, streams)
     steps = steps_of(rows.extents, rows.inner)
     words: dict[str, Argument] = {
-        "y": y, "x": x, "index": index, "found": found, "rows": rows.total, "count": rows.count, "inner": rows.inner,
-        "item_rows": rows.item_rows(x.type.dtype.itemsize), "x_batch": steps[0] * rows.extents[0],
+        "y": y,
+        "x": x,
+        "index": index,
+        "found": found,
+        "rows": rows.total,
+        "count": rows.count,
+        "inner": rows.inner,
+        "item_rows": rows.item_rows(x.type.dtype.itemsize),
+        "x_batch": steps[0] * rows.extents[0],
         "index_batch": rows.index_batch,
-    }  # fmt: skip
+    }
     for axis, (extent, step) in enumerate(zip(rows.extents, steps, strict=True)):
         words |= {f"extent_{axis}": extent, f"step_{axis}": step}
     return Call.named(spec, words, rows.items(x.type.dtype.itemsize))

@@ -89,7 +89,13 @@ def one_hot_call(
     across = is_size(inner) or inner != 1
     spec = OneHotSpec(y.type.dtype, index.type.dtype, rule, across)
     words: dict[str, Argument] = {
-        "y": y, "values": values, "index": index, "found": found, "rows": rows, "item_rows": step, "depth": depth,
+        "y": y,
+        "values": values,
+        "index": index,
+        "found": found,
+        "rows": rows,
+        "item_rows": step,
+        "depth": depth,
         "columns": inner,
-    }  # fmt: skip
+    }
     return Call.named(spec, words, -(-rows // step))

@@ -350,8 +350,13 @@ def order_call(
     column = is_size(columns) or columns != 1
     spec = OrderSpec(x.type.dtype, descending, column, LEVELS)
     words: dict[str, Argument] = {
-        "y": y, "x": x, "places": places, "extent": extent, "count": count, "columns": columns,
+        "y": y,
+        "x": x,
+        "places": places,
+        "extent": extent,
+        "count": count,
+        "columns": columns,
         "capacity": capacity_of(extent, count),
-    }  # fmt: skip
+    }
     scratch = order_bytes(x.type.dtype, extent, count, column)
     return Call.named(spec, words, outer * columns, maximum(1, ITEM // maximum(1, extent)), scratch)

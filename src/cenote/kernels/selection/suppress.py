@@ -92,7 +92,13 @@ def suppress_call(
     if limit > threshold:  # so that no overlap lies between the threshold and what stands for it
         limit = np.nextafter(limit, boxes.type.dtype.type(-np.inf))
     words: dict[str, Argument] = {
-        "y": y, "count": count, "boxes": boxes, "order": order, "kept": kept, "size": boxes.shape[0],
-        "most": most, "threshold": float(limit),
-    }  # fmt: skip
+        "y": y,
+        "count": count,
+        "boxes": boxes,
+        "order": order,
+        "kept": kept,
+        "size": boxes.shape[0],
+        "most": most,
+        "threshold": float(limit),
+    }
     return Call.named(Suppress(boxes.type.dtype), words, 1)

@@ -147,9 +147,21 @@ class RecurrentSpec(KernelSpec):
         names = ("y", "last_h", "last_c", "z", "r", "bias", "first_h", "first_c", "peepholes")
         strides = [f"{name}_{axis}" for name in STATE_NAMES for axis in ("direction", "batch")]
         numbers = (
-            "steps", "batch", "tiles", "reverse", "hidden", "width", "r_direction", "z_step", "z_batch",
-            "y_step", "y_direction", "y_batch", *strides, *(f"groups_{n}" for n in range(len(self.units))),
-        )  # fmt: skip
+            "steps",
+            "batch",
+            "tiles",
+            "reverse",
+            "hidden",
+            "width",
+            "r_direction",
+            "z_step",
+            "z_batch",
+            "y_step",
+            "y_direction",
+            "y_batch",
+            *strides,
+            *(f"groups_{n}" for n in range(len(self.units))),
+        )
         lengths = Parameter("lengths", I64 if self.wide_lengths else I32, pointer=True)
         return (*pointers_to(F32, *names), lengths, *pointers_to(I64, "noted"), *numbers_named(numbers))
 

@@ -55,9 +55,15 @@ def reverse_call(x: View, lengths: View, y: View, found: View, batch_axis: int) 
     """The launch for dense x and y, whose first two axes are time and the batch."""
     steps, batch, row = x.shape[1 - batch_axis], x.shape[batch_axis], prod(x.shape[2:])
     words: dict[str, Argument] = {
-        "y": y, "x": x, "lengths": lengths, "found": found, "steps": steps, "batch": batch, "row": row,
+        "y": y,
+        "x": x,
+        "lengths": lengths,
+        "found": found,
+        "steps": steps,
+        "batch": batch,
+        "row": row,
         "step_stride": row if batch_axis == 0 else row * batch,
         "sample_stride": row * steps if batch_axis == 0 else row,
-    }  # fmt: skip
+    }
     grain = maximum(1, _WORK // maximum(1, row))
     return Call.named(ReverseSpec(bits_of(x.type.dtype)), words, steps * batch, grain)

@@ -37,9 +37,14 @@ class RotarySpec(KernelSpec):
 
     @property
     def words(self) -> tuple[Parameter, ...]:
-        indices = () if self.position is None else (
-            *pointers_to(Scalar.of(self.position), "index"), *pointers_to(I64, "found"),
-        )  # fmt: skip
+        indices = (
+            ()
+            if self.position is None
+            else (
+                *pointers_to(Scalar.of(self.position), "index"),
+                *pointers_to(I64, "found"),
+            )
+        )
         names = ["length", "heads", "size", "half", "x_sample", "x_place", "x_head"]
         return (
             *pointers_to(Scalar.of(self.dtype), "y", "x", "cosines", "sines"),
@@ -81,9 +86,15 @@ class RotarySpec(KernelSpec):
             y.store(x.load(place), place)
 
     def _pair(
-        self, k: Kernel, y: Pointer, x: Pointer, tables: list[Pointer], pair: Value, places: tuple[Value, Value],
+        self,
+        k: Kernel,
+        y: Pointer,
+        x: Pointer,
+        tables: list[Pointer],
+        pair: Value,
+        places: tuple[Value, Value],
         lanes: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         cosine, sine = (table.load(pair, lanes).to(self.compute) for table in tables)
         a, b = (x.load(place, lanes).to(self.compute) for place in places)
         y.store((cosine * a - sine * b).to(y.element), places[0])
@@ -91,18 +102,33 @@ class RotarySpec(KernelSpec):
 
 
 def rotary_call(
-    x: View, cosines: View, sines: View, positions: View | None, y: View, found: View | None, heads: int, half: int,
+    x: View,
+    cosines: View,
+    sines: View,
+    positions: View | None,
+    y: View,
+    found: View | None,
+    heads: int,
+    half: int,
     interleaved: bool,
-) -> Call:  # fmt: skip
+) -> Call:
     """The launch for dense x: (batch, heads, length, size), or of three axes (batch, length, heads * size)."""
     flat = len(x.shape) == 3
     length, size = (x.shape[1], x.shape[2] // heads) if flat else x.shape[2:]
     spec = RotarySpec(x.type.dtype, interleaved, None if positions is None else positions.type.dtype)
     words: dict[str, Argument] = {
-        "y": y, "x": x, "cosines": cosines, "sines": sines, "length": length, "heads": heads, "size": size,
-        "half": half, "x_sample": length * heads * size, "x_place": heads * size if flat else size,
+        "y": y,
+        "x": x,
+        "cosines": cosines,
+        "sines": sines,
+        "length": length,
+        "heads": heads,
+        "size": size,
+        "half": half,
+        "x_sample": length * heads * size,
+        "x_place": heads * size if flat else size,
         "x_head": size if flat else length * size,
-    }  # fmt: skip
+    }
     if positions is not None:
         words |= {"index": positions, "found": found, "extent_0": cosines.shape[0], "step_0": half}
     grain = maximum(1, _WORK // maximum(1, heads * size))
