@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the code: settings, operators, functions on arrays, pooling algorithms.
+"""Writes the pages that are made from the code: settings, operators, functions on arrays, algorithms.
 
 `make docs` runs it; a test compares.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import cenote
-from cenote.ops.pool.algorithms import PROBLEMS
+from cenote.ops.conv import algorithms as convolutions
+from cenote.ops.pool import algorithms as pools
 
 DOCS = Path(__file__).parent
 CASES = DOCS.parent / "tests" / "data" / "onnx_unsupported.txt"
@@ -29,6 +30,23 @@ busy machine) the first choice is the fastest, within 3 %, in 177, and costs 1 %
 rules that preceded the estimates: 161, 4 % and a factor of two (3x3x3 windows with AVX-512, 2x2 windows one apart). The
 rates of the estimates were fitted to the same cases.
 [Add a pooling algorithm](add_a_pooling_algorithm.md) is one file and one line.
+
+| problem | algorithm | file | wins | cost |
+|---|---|---|---|---|
+"""
+CONVOLUTIONS = """# Convolution algorithms
+
+Made by `make docs` from `src/cenote/ops/conv/algorithms.py`. For each problem, every algorithm that serves it gives
+an estimate in seconds, and the smallest is taken, with the changes of layout that it brings along; equal ones go by the
+order below. `cenote inspect` shows the estimates of the rivals, `tune="full"` measures them, and
+`python -m bench.convolutions` measures all of them on layers of common networks. Costs are multiply-adds per output,
+for c channels and k filters a group and t taps. Names are those of lowerings, or begin them: `winograd_f4x1` computes
+tiles of 4 by 1 outputs, `winograd_f4_pool` writes their maxima only.
+[Add a convolution algorithm](add_a_convolution_algorithm.md) is one file and one line.
+
+Groups of at most 4 channels that lie within vectors are left to the first two algorithms, a pool of 2x2 that a pass has
+folded in to Winograd's. Weights that are known only when the model runs are multiplied as they lie (`columns`), or
+packed then, for each of the algorithms for constant weights that keep an infinity where it belongs.
 
 | problem | algorithm | file | wins | cost |
 |---|---|---|---|---|
@@ -57,24 +75,35 @@ def settings_page() -> str:
 def pooling_page() -> str:
     """The list of pooling algorithms, and what the other kernels of pools do."""
     lines = POOLING.splitlines()
-    for problem, algorithms in PROBLEMS.items():
+    for problem, algorithms in pools.PROBLEMS.items():
         for each in algorithms:
             lines.append(
                 f"| {problem} | {each.name} | `kernels/pool/{each.name}.py` | {each.wins} | {each.cost} |"
             )
-    lines += ["", "Kernels of pools with one algorithm each:", "", "| file | what it does |", "|---|---|"]
-    lines += [f"| `kernels/{name.replace('.', '/')}.py` | {text} |" for name, text in other_kernels()]
+    lines += ["", "Kernels of pools with one algorithm each:", *kernels_table(OTHER_KERNELS)]
     return "\n".join(lines) + "\n"
 
 
-def other_kernels() -> Iterator[tuple[str, str]]:
-    """Module and first sentence of its docstring."""
-    for name in OTHER_KERNELS:
-        module = importlib.import_module(f"cenote.kernels.{name}")
-        inner = [f"{name}.{item.name}" for item in pkgutil.iter_modules(getattr(module, "__path__", []))]
-        for each in inner or [name]:
+def convolutions_page() -> str:
+    """The list of convolution algorithms, and what the kernels of convolutions do."""
+    lines = CONVOLUTIONS.splitlines()
+    for problem, algorithms in convolutions.PROBLEMS.items():
+        for each in algorithms:
+            file = each.plan.__module__.removeprefix("cenote.").replace(".", "/")
+            lines.append(f"| {problem} | {each.name} | `{file}.py` | {each.wins} | {each.cost} |")
+    lines += ["", "Kernels of convolutions, and what plans their calls:", *kernels_table(("conv",))]
+    return "\n".join(lines) + "\n"
+
+
+def kernels_table(parts: Sequence[str]) -> Iterator[str]:
+    """A row per module of these parts of kernels/: its file, and the first sentence of its docstring."""
+    yield from ("", "| file | what it does |", "|---|---|")
+    for part in parts:
+        module = importlib.import_module(f"cenote.kernels.{part}")
+        inner = [f"{part}.{item.name}" for item in pkgutil.iter_modules(getattr(module, "__path__", []))]
+        for each in inner or [part]:
             text = (importlib.import_module(f"cenote.kernels.{each}").__doc__ or "").split("\n\n")[0]
-            yield each, " ".join(text.split()).rstrip(":")
+            yield f"| `kernels/{each.replace('.', '/')}.py` | {' '.join(text.split()).rstrip(':')} |"
 
 
 def _page_of(module: str, *arguments: Path, function: str = "page") -> str:
@@ -108,6 +137,7 @@ PAGES = {
     "reference/functional.md": signatures_page,
     "settings.md": settings_page,
     "pooling_algorithms.md": pooling_page,
+    "convolution_algorithms.md": convolutions_page,
 }
 
 if __name__ == "__main__":

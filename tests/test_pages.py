@@ -27,6 +27,7 @@ ELSEWHERE = {  # files that a page tells the reader to write, and one of another
     "src/cenote/kernels/elementwise/soft_threshold.py",
     "src/cenote/ops/elementwise/soft_threshold.py",
     "src/cenote/kernels/pool/direct.py",
+    "src/cenote/ops/conv/by_rows.py",
     "doc/table_format.md",
 }
 

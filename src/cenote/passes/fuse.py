@@ -18,9 +18,9 @@ from cenote.core.types import Array, TensorType
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Op
 from cenote.ops.conv.conv import Conv
-from cenote.ops.conv.conv_lowerings import has_pooled_lowering
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.conv.gated_conv import GatedConv, is_gateable
+from cenote.ops.conv.winograd import can_pool
 from cenote.ops.elementwise.activation import (
     ActivationOp,
     Clip,
@@ -282,7 +282,7 @@ def fold_max_pool(rewriter: Rewriter, node: Node) -> bool:
         or made.dtype != np.float32
         or any(name and name not in constants for name in producer.inputs[1:])
         or not is_plain_2x2(pool, made.shape)
-        or not has_pooled_lowering(op.shape(*(rewriter.type(name) for name in producer.inputs[:2])))
+        or not can_pool(op.shape(*(rewriter.type(name) for name in producer.inputs[:2])))
     ):
         return False
     rewriter.merge(producer, node, replace(op, pool=True), producer.inputs)

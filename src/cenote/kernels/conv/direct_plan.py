@@ -47,15 +47,11 @@ class DirectProblem:
     packed: dict[int, tuple[Packed, Array]] = field(default_factory=dict, compare=False)
 
 
-def merge_groups(shape: ConvShape, weights: Array, lanes: int) -> tuple[ConvShape, Array]:
-    """Join neighbouring groups, with zeros between them, until a group fills whole vectors.
-
-    Costs a factor of the groups joined; with 4 channels per group that is 2 on 8 lanes. An infinity or NaN of one group
-    times these zeros is NaN in the others: `groups_apart` and `depthwise` keep it where it belongs.
-    """
+def joined_groups(shape: ConvShape, lanes: int) -> int:
+    """How many neighbouring groups fill whole vectors together."""
     if shape.groups == 1:
-        return shape, weights
-    joined = next(
+        return 1
+    return next(
         (
             m
             for m in range(1, shape.groups + 1)
@@ -65,6 +61,15 @@ def merge_groups(shape: ConvShape, weights: Array, lanes: int) -> tuple[ConvShap
         ),
         shape.groups,
     )
+
+
+def merge_groups(shape: ConvShape, weights: Array, lanes: int) -> tuple[ConvShape, Array]:
+    """Join neighbouring groups, with zeros between them, until a group fills whole vectors.
+
+    Costs a factor of the groups joined; with 4 channels per group that is 2 on 8 lanes. An infinity or NaN of one group
+    times these zeros is NaN in the others: `groups_apart` and `depthwise` keep it where it belongs.
+    """
+    joined = joined_groups(shape, lanes)
     if joined == 1:
         return shape, weights
     cg, og, groups = shape.group_channels, shape.group_filters, shape.groups // joined

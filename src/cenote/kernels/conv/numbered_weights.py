@@ -72,6 +72,7 @@ def unpacked_calls(calls: Iterable[Call], sources: Mapping[str, View], between: 
         total += sum(
             {id(call.word(name)): _table(call, name).size for call in bound if _has(call, name)}.values()
         )
+    assert total <= between.type.size, "more is packed than there is room for"
     at = dict(starts)
     changed: list[Call] = []
     placed: dict[tuple[str, int], View] = {}  # what several calls read is packed once

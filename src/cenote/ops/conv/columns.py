@@ -19,7 +19,7 @@ from cenote.kernels.cost_model import moved_seconds, peak_seconds, strided_secon
 from cenote.kernels.elementwise.activations import Activation
 from cenote.kernels.elementwise.elementwise import elementwise_call, operand_of, per_channel
 from cenote.ops.base import Lowering
-from cenote.ops.epilogue import Epilogue
+from cenote.ops.conv.problem import ConvProblem
 from cenote.ops.linear.product_lowerings import Strided, Terms, product_lowerings
 from cenote.ops.movement.unfold import Unfold
 
@@ -50,10 +50,9 @@ def filter_product(
     return next((each for each in product_lowerings(terms, kinds, target) if each.name == "panels"), None)
 
 
-def column_lowerings(
-    shape: ConvShape, inputs: Sequence[TensorType | None], fused: Epilogue, target: Target
-) -> Iterator[Lowering]:
-    """A convolution of plain tensors, whatever of its weights and bias is known."""
+def columns(problem: ConvProblem) -> Iterator[Lowering]:
+    """Serves plain tensors, whatever of the weights and the bias is known."""
+    shape, inputs, fused, target = problem.shape, problem.inputs, problem.fused, problem.target
     x, y = present(inputs[0]), TensorType(FLOAT32, (shape.n, shape.filters, *shape.out))
     pads = [pad for pair in shape.pads for pad in pair]
     if fused.pool or any(is_size(pad) or pad < 0 for pad in pads):
@@ -67,15 +66,15 @@ def column_lowerings(
     )
     if product is None or (unfold is None and not shape.is_pointwise):
         return
-    columns: tuple[TensorType, ...] = () if unfold is None else (unfold[1], *unfold[0].temporaries)
+    between: tuple[TensorType, ...] = () if unfold is None else (unfold[1], *unfold[0].temporaries)
 
     def bind(views: Sequence[View | None], made: Sequence[View]) -> Sequence[Call]:
         result, read, calls = made[0], present(views[0]), list[Call]()
         if unfold is not None:
-            calls += unfold[0].bind([read], made[1 : 1 + len(columns)])
+            calls += unfold[0].bind([read], made[1 : 1 + len(between)])
             read = made[1]
         added = [] if fused.residual is None else [views[fused.residual]]
-        calls += product.bind([views[1], read, *added], [result, *made[1 + len(columns) :]])
+        calls += product.bind([views[1], read, *added], [result, *made[1 + len(between) :]])
         if bias is not None:
             sums = [operand_of(result, result), per_channel(present(views[present(fused.bias)]), result)]
             calls.append(elementwise_call("add", (), sums, result, target, activation=fused.activation))
@@ -91,7 +90,7 @@ def column_lowerings(
         bind,
         seconds,
         product.tolerance,
-        (*columns, *product.temporaries),
+        (*between, *product.temporaries),
         in_place=() if fused.residual is None else (fused.residual,),
     )
 

@@ -16,9 +16,8 @@ from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Arrays, Box, Imported, Lowering, Sample, Types
 from cenote.ops.checks import read, require_same_dtype
-from cenote.ops.conv.columns import column_lowerings
-from cenote.ops.conv.conv_lowerings import conv_lowerings
-from cenote.ops.conv.run_time_weights import packed_sizes, run_time_weight_lowerings
+from cenote.ops.conv.algorithms import convolution_lowerings
+from cenote.ops.conv.problem import ConvProblem
 from cenote.ops.epilogue import Epilogue, Fusible
 from cenote.ops.values import narrow, seeded, wide
 
@@ -146,17 +145,8 @@ class Conv(Fusible):
             pool=self.pool,
             exact=self.exact,
         )
-        shape = self.shape(x, w)
-        if w.value is not None and (bias is None or bias.value is not None):
-            yield from conv_lowerings(shape, inputs, fused, target, local=self.exact)
-        elif not self.pool:
-            yield from column_lowerings(shape, inputs, fused, target)
-            sizes = packed_sizes(
-                shape.groups, shape.group_filters, shape.group_channels, shape.taps, target.lanes(), 3
-            )
-            yield from run_time_weight_lowerings(
-                inputs, lambda known: conv_lowerings(shape, known, fused, target, local=True), *sizes
-            )
+        problem = ConvProblem(self.shape(x, w), fused, inputs, target, local=self.exact)
+        yield from convolution_lowerings(problem)
 
     def operations(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -16,8 +15,8 @@ from cenote.core.types import Array, TensorType, is_float
 from cenote.kernels.elementwise.activations import Activation
 from cenote.ops.base import Arrays, Box, Lowering, Sample, Types
 from cenote.ops.checks import read, require_same_dtype
-from cenote.ops.conv.run_time_weights import packed_sizes, run_time_weight_lowerings
-from cenote.ops.conv.transpose_lowerings import transpose_lowerings
+from cenote.ops.conv.algorithms import transposed_lowerings
+from cenote.ops.conv.problem import ConvProblem
 from cenote.ops.epilogue import Epilogue, Fusible
 from cenote.ops.values import narrow, seeded, wide
 
@@ -138,17 +137,7 @@ class ConvTranspose(Fusible):
         if x.dtype != np.float32:
             return
         fused = Epilogue(None if bias is None else 2, None, self.activation, exact=self.exact)
-        shape = self.shape(x, w)
-        if w.value is not None and (bias is None or bias.value is not None):
-            yield from transpose_lowerings(shape, inputs, fused, target)
-            return
-        calls = 3 * math.prod(shape.strides)
-        sizes = packed_sizes(
-            shape.groups, shape.group_filters, shape.group_channels, shape.taps, target.lanes(), calls
-        )
-        yield from run_time_weight_lowerings(
-            inputs, lambda known: transpose_lowerings(shape, known, fused, target), *sizes
-        )
+        yield from transposed_lowerings(ConvProblem(self.shape(x, w), fused, inputs, target))
 
     def operations(self, outputs: Types, x: TensorType, w: TensorType, bias: TensorType | None) -> int:
         extra = sum((bias is not None, not self.activation.is_identity))

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from cenote.core.conv_geometry import ConvShape
 from cenote.core.sizes import is_size
 from cenote.core.types import FLOAT32, PLAIN, TensorType
 from cenote.kernels.base import Call, View, present
+from cenote.kernels.conv.direct_plan import joined_groups
 from cenote.kernels.conv.numbered_weights import MOST, numbered, unpacked_calls
 from cenote.ops.base import Lowering
+from cenote.ops.conv.problem import ConvProblem
 
-Inputs = Sequence[TensorType | None]
 _PICK = 2e-9  # seconds to pack a number: 1 where there are few of them, 2.5 with two million
 
 
 def run_time_weight_lowerings(
-    inputs: Inputs, offer: Callable[[Inputs], Iterator[Lowering]], packed: int, biases: int
+    problem: ConvProblem, calls: int, offer: Callable[[ConvProblem], Iterator[Lowering]]
 ) -> Iterator[Lowering]:
-    """What `offer` gives for constant weights and bias (inputs 1 and 2), where either is known at run time only.
-
-    `packed` is the most numbers that packed weights have, `biases` the same of packed biases.
-    """
-    weights = present(inputs[1])
+    """What `offer` gives for constant weights and bias (inputs 1 and 2), where either is known at run time only; of so
+    many calls at most."""
+    inputs, weights = problem.inputs, present(problem.inputs[1])
+    packed, biases = packed_sizes(problem.shape, problem.lanes, calls)
     if any(map(is_size, weights.shape)) or not weights.size or max(weights.size, packed) > MOST:
         return
     known: list[TensorType | None] = list(inputs)
@@ -31,7 +32,7 @@ def run_time_weight_lowerings(
         if index and x is not None and x.value is None:
             known[index] = TensorType.known(numbered(x.shape))
             places.append(index)
-    for option in offer(known):
+    for option in offer(replace(problem, inputs=known, local=True)):
         yield _packing(option, places, packed + biases)
 
 
@@ -50,14 +51,10 @@ def _packing(option: Lowering, places: Sequence[int], size: int) -> Lowering:
     return replace(option, inputs=tuple(layouts), bind=bind, temporaries=temporaries, seconds=seconds)
 
 
-def packed_sizes(
-    groups: int, filters: int, channels: int, taps: int, lanes: int, calls: int
-) -> tuple[int, int]:
+def packed_sizes(shape: ConvShape, lanes: int, calls: int) -> tuple[int, int]:
     """The most numbers in packed weights and biases: groups are joined until they fill vectors, or stay apart."""
-    joined = next(
-        (m for m in range(1, groups + 1) if groups % m == 0 and m * channels % lanes == 0 and m * filters % lanes == 0),
-        groups,
-    ) if groups > 1 else 1  # fmt: skip
+    groups, filters, channels, taps = shape.groups, shape.group_filters, shape.group_channels, shape.taps
+    joined = joined_groups(shape, lanes)
     blocks = -(-joined * filters // lanes) * lanes
     merged, apart = groups // joined, groups * (-(-filters // lanes)) * lanes
     most = max(

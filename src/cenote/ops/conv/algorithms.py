@@ -1,0 +1,146 @@
+"""The algorithms of convolutions, in the order in which they are tried when estimates are equal.
+
+A new algorithm is a file with a plan and a line here: docs/add_a_convolution_algorithm.md adds one. A plan gives
+nothing where the algorithm does not serve the problem, else a lowering (Winograd's one for each size of tiles):
+layouts, estimated seconds and what makes the calls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from cenote.kernels.conv.depthwise import QUICKEST_GROUP
+from cenote.ops.base import Lowering
+from cenote.ops.conv import columns, depthwise, direct, phases, winograd
+from cenote.ops.conv.problem import ConvProblem
+from cenote.ops.conv.run_time_weights import run_time_weight_lowerings
+
+Planner = Callable[[ConvProblem], Iterator[Lowering]]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One way to compute a convolution. Names of its lowerings, which inspect, tuning and plans show, begin with
+    `name`. `wins`: when it is the fastest; `cost`: multiply-adds per output, for c channels and k filters a group and
+    t taps."""
+
+    name: str
+    plan: Planner
+    wins: str
+    cost: str
+
+
+CONSTANT = (
+    Algorithm(
+        "depthwise", depthwise.depthwise,
+        "groups of one channel",
+        "t, and as many loads: the caches' bandwidth bounds it",
+    ),
+    Algorithm(
+        "grouped", depthwise.grouped,
+        "groups of 2 and 4 channels (all that fill a vector when infinities must stay in their group)",
+        "c t, each with a shuffle",
+    ),
+    Algorithm(
+        "direct_apart", direct.apart,
+        "groups that fill no whole vectors, of at least a vector's channels: each in blocks of its own",
+        "c t, k rounded up to vectors; copies of what lies apart",
+    ),
+    Algorithm(
+        "direct", direct.direct,
+        "windows that move by more than one, 1x1, few pixels or few filters",
+        "c t, k rounded up to vectors",
+    ),
+    Algorithm(
+        "direct_joined", direct.joined,
+        "smaller groups: as many as fill vectors, with zeros between them",
+        "c t times the groups joined",
+    ),
+    Algorithm(
+        "direct_regions", direct.regions,
+        "dilated windows that reach far into the padding: each region has the taps that it sees",
+        "c times the taps seen, 11 % slower",
+    ),
+    Algorithm(
+        "direct_plain", direct.plain,
+        "fewer channels than a vector has lanes, one group: the caller's memory as it is",
+        "c t; a padded copy",
+    ),
+    Algorithm(
+        "winograd", winograd.winograd,
+        "3x3, 5x5, and rows or columns of 3 and 7, one apart, from 16 channels and filters on, on large maps",
+        "c (m + r - 1)^2 / m^2 for m x m outputs and r x r windows, and the transforms",
+    ),
+)  # fmt: skip
+
+# All that is asked for groups of a few channels within vectors, and for a convolution with a pool folded in.
+WITHIN = tuple(each for each in CONSTANT if each.plan in (depthwise.depthwise, depthwise.grouped))
+POOLED = tuple(each for each in CONSTANT if each.plan is winograd.winograd)
+
+AT_RUN_TIME = (
+    Algorithm(
+        "columns", columns.columns,
+        "weights that nobody wants to pack: large ones, for small maps",
+        "c t, and the columns: what each output's taps read, copied",
+    ),
+)  # fmt: skip
+
+TRANSPOSED = (
+    Algorithm(
+        "phases", phases.phases,
+        "one group, groups that fill whole vectors, and those that lie within one",
+        "c t / (the product of the strides)",
+    ),
+    Algorithm(
+        "phases_apart", phases.apart,
+        "all other groups: each in blocks of its own",
+        "the same, k rounded up to vectors; copies of what lies apart",
+    ),
+)  # fmt: skip
+
+# Besides those for weights at run time, all of the first list that keep infinities where they belong serve these.
+PROBLEMS = {"constant weights": CONSTANT, "weights at run time": AT_RUN_TIME, "transposed": TRANSPOSED}
+
+
+def algorithms_for(problem: ConvProblem) -> tuple[Algorithm, ...]:
+    """Those that are asked for a convolution with constant weights."""
+    if problem.fused.pool:
+        return POOLED
+    few = problem.shape.groups > 1 and problem.shape.group_channels <= QUICKEST_GROUP
+    return WITHIN if few and problem.lies_within else CONSTANT
+
+
+def convolution_lowerings(problem: ConvProblem) -> Iterator[Lowering]:
+    """Ways to compute a convolution."""
+    if problem.is_constant:
+        yield from _of_constants(problem)
+    elif not problem.fused.pool:
+        for each in AT_RUN_TIME:
+            yield from each.plan(problem)
+        yield from run_time_weight_lowerings(problem, 3, _of_constants)
+
+
+def _of_constants(problem: ConvProblem) -> Iterator[Lowering]:
+    known = problem.known()
+    if known is not None:
+        known = known.without_outer_taps()
+        for each in algorithms_for(known):
+            yield from each.plan(known)
+
+
+def transposed_lowerings(problem: ConvProblem) -> Iterator[Lowering]:
+    """Ways to compute a transposed convolution."""
+    if problem.is_constant:
+        yield from _transposed_constants(problem)
+    else:
+        calls = 3 * math.prod(problem.shape.strides)
+        yield from run_time_weight_lowerings(problem, calls, _transposed_constants)
+
+
+def _transposed_constants(problem: ConvProblem) -> Iterator[Lowering]:
+    known = problem.known()
+    if known is not None:
+        for each in TRANSPOSED:
+            yield from each.plan(known)

@@ -1,0 +1,41 @@
+"""Convolutions whose groups lie within a vector. One filter per channel: bound by the caches' bandwidth; more: by the
+shuffles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from cenote.core.sizes import maximum
+from cenote.core.types import Layout
+from cenote.kernels.base import present
+from cenote.kernels.conv.depthwise import depthwise_calls
+from cenote.kernels.cost_model import moved_seconds, peak_seconds
+from cenote.ops.base import Lowering
+from cenote.ops.conv.problem import ConvProblem
+
+
+def depthwise(problem: ConvProblem) -> Iterator[Lowering]:
+    """Serves groups of one channel, and a convolution of one channel and one filter."""
+    if problem.lies_within and problem.shape.group_channels == 1:
+        yield _within(problem, "depthwise")
+
+
+def grouped(problem: ConvProblem) -> Iterator[Lowering]:
+    """Serves groups of a few channels of which whole ones fill a vector."""
+    if problem.lies_within and problem.shape.group_channels > 1:
+        yield _within(problem, "grouped")
+
+
+def _within(problem: ConvProblem, name: str) -> Lowering:
+    shape, target, fused = problem.shape, problem.target, problem.fused
+    deep, weights, bias = shape.deep(), present(problem.weights), problem.bias
+    moved = 4 * shape.n * shape.filters * (math.prod(shape.size) + shape.pixels)
+    return problem.lowering(
+        name,
+        Layout(problem.lanes, shape.halo),
+        maximum(peak_seconds(shape.operations, target, 0.6), moved_seconds(moved)),
+        lambda x, y, residual: depthwise_calls(
+            deep, weights, bias, fused.activation, x, y, residual, target, fused.exact
+        ),
+    )

@@ -1,0 +1,138 @@
+"""Convolutions as plain sums: the direct kernel on blocked and plain memory, on groups joined and apart, in regions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from cenote.core.conv_geometry import ConvShape
+from cenote.core.sizes import plain as plain_size
+from cenote.core.types import FLOAT32, PLAIN, Layout, TensorType
+from cenote.kernels.base import Call, View, present
+from cenote.kernels.conv.direct_plan import DirectProblem, direct_calls
+from cenote.kernels.conv.groups_apart import apart_calls, inputs_apart, outputs_apart
+from cenote.kernels.conv.regions import region_calls, share_of_taps, taps_read
+from cenote.kernels.cost_model import conversion_seconds, moved_seconds, peak_seconds, weight_seconds
+from cenote.kernels.layout.reorder import pad_call
+from cenote.ops.base import Lowering
+from cenote.ops.conv.problem import ConvProblem
+from cenote.ops.conv.winograd import tiles_of
+
+_WORTH_REGIONS = 0.8  # of the plain sum's taps
+
+
+def direct(problem: ConvProblem) -> Iterator[Lowering]:
+    """Serves groups that fill whole vectors, and one group of any size."""
+    if not problem.joins:
+        yield _direct(problem, "direct")
+
+
+def joined(problem: ConvProblem) -> Iterator[Lowering]:
+    """Serves the other groups, with zeros between them."""
+    if problem.joins and not problem.local:
+        yield _direct(problem, "direct_joined")
+
+
+def _direct(problem: ConvProblem, name: str) -> Lowering:
+    direct, target = problem.direct, problem.target
+    return problem.lowering(
+        name,
+        Layout(problem.lanes, problem.shape.halo),
+        _seconds(problem),
+        lambda x, y, residual: direct_calls(direct, x, y, residual, target),
+        by_size=_depends_on_size(problem),
+    )
+
+
+def regions(problem: ConvProblem) -> Iterator[Lowering]:
+    """Serves dilated convolutions of one group many of whose taps see padding."""
+    if problem.joins and problem.local:
+        return
+    direct, target = problem.direct, problem.target
+    share = share_of_taps(direct.shape, problem.lanes)
+    if share > _WORTH_REGIONS:
+        return
+    again = 4 * direct.shape.filters * direct.shape.channels * (taps_read(direct.shape) - direct.shape.taps)
+    yield problem.lowering(
+        "direct_regions",
+        Layout(problem.lanes),
+        _seconds(problem) * share / 0.9 + weight_seconds(max(0, again)),
+        lambda x, y, residual: region_calls(direct, x, y, residual, target),
+        by_size=_depends_on_size(problem),
+    )
+
+
+def apart(problem: ConvProblem) -> Iterator[Lowering]:
+    """Serves groups that fill no whole vectors, each in blocks of its own."""
+    shape, lanes, target, fused = problem.shape, problem.lanes, problem.target, problem.fused
+    if not problem.joins or not (problem.local or shape.group_channels >= lanes):
+        return
+    inside, outside = inputs_apart(shape, lanes, shape.halo), outputs_apart(shape, lanes)
+    direct = DirectProblem(
+        shape.deep(), present(problem.weights), problem.bias, fused.activation, exact=fused.exact
+    )
+    blocks = [inside] + ([outside] * (1 + (fused.residual is not None)) if outside else [])
+    temporaries = tuple(TensorType(FLOAT32, (each.elements,)) for each in blocks)
+    padded = -(-shape.group_filters // lanes) * lanes / max(1, shape.group_filters)
+    seconds = peak_seconds(shape.operations * padded, target, _efficiency(shape, lanes))
+    yield problem.lowering(
+        "direct_apart",
+        PLAIN,
+        seconds + sum(conversion_seconds(2 * each.nbytes) for each in temporaries),
+        lambda x, y, residual, *memory: apart_calls(shape, direct, x, y, [*memory], residual, target),
+        y=PLAIN if outside else None,
+        temporaries=temporaries,
+        by_size=_depends_on_size(problem),
+    )
+
+
+def plain(problem: ConvProblem) -> Iterator[Lowering]:
+    """Serves few channels: reads the caller's plain tensor, padded into a temporary where there is padding."""
+    shape, lanes, target = problem.shape, problem.lanes, problem.target
+    if shape.channels >= lanes or shape.groups > 1:
+        return
+    direct, halo = dataclasses.replace(problem.direct, plain=True, packed={}), shape.halo
+    needs_copy = any(begin or end for begin, end in halo)
+    padded = tuple(extent + begin + end for extent, (begin, end) in zip(shape.size, halo, strict=True))
+    temporary = TensorType(FLOAT32, (shape.n, shape.channels, *padded))
+
+    def calls(x: View, y: View, residual: View | None, *memory: View) -> Iterator[Call]:
+        if memory:
+            yield pad_call(x, memory[0], [begin for begin, _ in halo])
+        yield from direct_calls(direct, memory[0] if memory else x, y, residual, target)
+
+    operations = shape.operations * (-(-shape.filters // lanes) * lanes / shape.filters)
+    seconds = peak_seconds(operations, target, _efficiency(shape, lanes, plain=True))
+    yield problem.lowering(
+        "direct_plain",
+        PLAIN,
+        seconds + moved_seconds(temporary.nbytes * needs_copy),
+        calls,
+        temporaries=(temporary,) if needs_copy else (),
+        by_size=_depends_on_size(problem),
+    )
+
+
+def _depends_on_size(problem: ConvProblem) -> bool:
+    """Whether large maps are better left to Winograd's algorithms."""
+    return not problem.local and bool(tiles_of(problem.shape))
+
+
+def _seconds(problem: ConvProblem) -> float:
+    """The estimate for blocked memory."""
+    merged, lanes = problem.direct.shape, problem.lanes
+    padded = -(-merged.filters // lanes) * lanes / max(1, merged.filters)
+    return peak_seconds(merged.operations * padded, problem.target, _efficiency(problem.shape, lanes))
+
+
+def _efficiency(shape: ConvShape, lanes: int, *, plain: bool = False) -> float:
+    """Fraction of peak that the direct kernel reaches: a tile's set-up costs as much as some 6 taps, of which a few
+    channels take longer; small maps do not fill the tiles."""
+    pixels = plain_size(shape.pixels * shape.n)
+    filled = ((100, 0.97), (24, 0.93), (12, 0.85), (4, 0.6))
+    most = next((share for least, share in filled if pixels >= least), 0.25)
+    depth = shape.group_channels * shape.taps
+    setup = 2.5 if shape.is_pointwise else 6.0
+    if not plain and shape.group_channels % lanes:
+        setup += 0.4 * shape.taps
+    return most * depth / (depth + setup)

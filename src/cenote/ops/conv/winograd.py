@@ -1,0 +1,87 @@
+"""Winograd's algorithms for small windows that move by one: fewer multiplications, and transforms before and after."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from cenote.core.conv_geometry import ConvShape
+from cenote.core.sizes import plain
+from cenote.core.types import FLOAT32, Layout, TensorType
+from cenote.kernels.base import present
+from cenote.kernels.conv.winograd_plan import WinogradPlan
+from cenote.ops.base import Lowering
+from cenote.ops.conv.problem import ConvProblem
+
+# Window (height, width): outputs per tile. 1-D convolutions have height 1.
+TILES: dict[tuple[int, ...], tuple[tuple[int, int], ...]] = {
+    (3, 3): ((4, 4), (3, 3), (2, 2)),
+    (5, 5): ((2, 2),),
+    (1, 3): ((1, 4),),
+    (3, 1): ((4, 1),),
+    (1, 7): ((1, 2),),
+    (7, 1): ((2, 1),),
+}
+LEAST_CHANNELS = 16  # below, transforms cost more than they save
+
+
+def tiles_of(shape: ConvShape) -> tuple[tuple[int, int], ...]:
+    """Outputs per tile that a convolution's window and channels allow: stride 1, no dilation, one group."""
+    simple = (
+        shape.rank < 3 and shape.groups == 1 and set(shape.strides) == {1} and set(shape.dilations) == {1}
+    )
+    if not simple or min(shape.channels, shape.filters) < LEAST_CHANNELS or not shape.n:
+        return ()
+    return TILES.get(shape.deep().window[1:], ())
+
+
+def can_pool(shape: ConvShape) -> bool:
+    """Whether a convolution in float32 with constant weights and bias can write its 2x2 maxima, two apart."""
+    return (
+        shape.rank == 2
+        and shape.window == (3, 3)
+        and bool(tiles_of(shape))
+        and all(extent >= 2 for extent in shape.out)
+        and shape.n > 0
+    )
+
+
+def winograd(problem: ConvProblem) -> Iterator[Lowering]:
+    """Serves maps at least as large as a tile: where sizes are not known yet, by those at hand. Smaller maps are one
+    shorter tile. A 2x2 pool sees no odd last row or column."""
+    pool = problem.fused.pool
+    if problem.local or (pool and (problem.fused.residual is not None or problem.shape.rank != 2)):
+        return
+    if pool:
+        even = tuple(extent - extent % 2 for extent in problem.shape.out)
+        problem = dataclasses.replace(problem, shape=dataclasses.replace(problem.shape, out=even))
+    size = _flat_shape(problem.shape.deep())
+    for tall, wide in tiles_of(problem.shape):
+        if pool and (tall % 2 or wide % 2):
+            continue
+        if plain(size.out[0]) >= tall and plain(size.out[1]) >= wide:
+            yield _in_tiles(problem, WinogradPlan(size, tall, wide, problem.target, pool))
+
+
+def _flat_shape(deep: ConvShape) -> ConvShape:
+    """Height and width only."""
+    axes = ("size", "out", "window", "strides", "pads", "dilations")
+    return dataclasses.replace(deep, **{name: getattr(deep, name)[1:] for name in axes})
+
+
+def _in_tiles(problem: ConvProblem, plan: WinogradPlan) -> Lowering:
+    weights, bias, activation = present(problem.weights)[:, :, 0], problem.bias, problem.fused.activation
+    room, tall, wide = plan.temporary_elements, plan.mv, plan.mh
+    name = f"winograd_f{tall}" if tall == wide else f"winograd_f{tall}x{wide}"
+    # Rounding errors are two to three times those of a plain sum (tests/kernels/conv/test_winograd.py measures them).
+    return problem.lowering(
+        name + "_pool" * plan.pool,
+        Layout(plan.lanes, problem.shape.halo),
+        plan.seconds(),
+        lambda x, y, residual, between=None: plan.calls(
+            plan.pack(weights), bias, activation, x, y, residual, between
+        ),
+        temporaries=(TensorType(FLOAT32, (room,)),) if room else (),
+        rounding=4,
+        by_size=True,
+    )

@@ -1,0 +1,84 @@
+"""The list of convolution algorithms: the contract suite runs all, plans name rivals and their estimates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import cenote
+from cenote.codegen import jit
+from cenote.core.types import TensorType
+from cenote.ops.base import Lowering
+from cenote.ops.conv.algorithms import PROBLEMS
+from cenote.ops.conv.conv import Conv
+from cenote.ops.conv.conv_transpose import ConvTranspose
+from tests.contract.samples import compiled
+from tests.harness import lowerings_of
+from tests.targets import TARGETS
+
+EVERY = {each.name: each for algorithms in PROBLEMS.values() for each in algorithms}
+
+
+def algorithm_of(lowering: Lowering) -> str:
+    """The algorithm that a lowering is of: Winograd's have tiles behind the name."""
+    (name,) = {lowering.name, lowering.name.split("_f")[0]} & {*EVERY}
+    return name
+
+
+def test_names_are_unique() -> None:
+    assert len(EVERY) == sum(map(len, PROBLEMS.values()))
+    assert len({each.plan for each in EVERY.values()}) == len(EVERY)
+
+
+def test_the_contract_suite_runs_every_algorithm() -> None:
+    """On every sample that it serves: each gives lowerings of its own."""
+    seen = {
+        algorithm_of(lowering)
+        for op in (Conv, ConvTranspose)
+        for sample in compiled(op)
+        for constants in (True, False)
+        for lowering in lowerings_of(sample.op, sample.inputs, TARGETS[0], constants)
+    }
+    assert seen == {*EVERY}
+
+
+def weights() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((64, 64, 3, 3)).astype(np.float32)
+
+
+def test_a_plan_shows_the_estimates_of_the_rivals() -> None:
+    node = helper.make_node("Conv", ["x", "w"], ["y"], name="conv", pads=[1] * 4)
+    value = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 56, 56])]
+    result = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    constant = helper.make_tensor("w", TensorProto.FLOAT, (64, 64, 3, 3), weights().ravel())
+    graph = helper.make_graph([node], "conv", value, result, [constant])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    text = str(cenote.load(model.SerializeToString(), tune="off").plan)
+    (line,) = (line for line in text.splitlines() if "conv: " in line and "against" in line)
+    types = (TensorType.of(np.float32, (1, 64, 56, 56)), TensorType.known(weights()))
+    found = sorted(
+        Conv(pads=((1, 1), (1, 1))).lowerings(types, jit.host_target()), key=lambda each: each.seconds
+    )
+    assert f"conv: {found[0].name}, cost model: " in line
+    assert all(f" {each.name}" in line for each in found[1:4])
+    assert len(found) >= 4
+
+
+@pytest.mark.parametrize(
+    ("op", "weights", "wanted"),
+    [
+        (Conv(groups=32), (32, 1, 3, 3), ["depthwise"]),
+        (Conv(groups=16), (32, 2, 3, 3), ["grouped"]),
+        (Conv((2, 2)), (48, 32, 3, 3), ["direct"]),
+        (Conv(pads=((1, 1), (1, 1)), pool=True), (32, 32, 3, 3), ["winograd", "winograd"]),
+        (Conv(pads=((1, 1), (1, 1)), exact=True), (32, 32, 3, 3), ["direct"]),
+        (ConvTranspose((2, 2)), (32, 16, 2, 2), ["phases"]),
+    ],
+)
+def test_only_what_serves_a_problem_is_offered(
+    op: Conv | ConvTranspose, weights: tuple[int, ...], wanted: list[str]
+) -> None:
+    types = (TensorType.of(np.float32, (1, 32, 28, 28)), TensorType.known(np.ones(weights, np.float32)))
+    op.infer(*types)
+    assert [algorithm_of(each) for each in op.lowerings(types, TARGETS[0])] == wanted
