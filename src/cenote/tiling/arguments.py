@@ -1,4 +1,4 @@
-"""`plan`: from a user's words to a layer."""
+"""`plan`: a layer, given by the caller's arguments, cut into tiles."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ _GLOBAL: dict[str, Any] = {
 }
 KINDS = (*_SLIDING, *_ADAPTIVE, *_GLOBAL, "conv")
 _INDEXED = ("maxpool", "minpool", "adaptivemaxpool")
-_PARAMETERS = {  # of a kind, beside those that all have
+# Parameters of a kind, beside those that all kinds have.
+_PARAMETERS = {
     **dict.fromkeys(_SLIDING, ("kernel", "stride", "padding", "dilation", "ceil_mode", "auto_pad")),
     **dict.fromkeys(_ADAPTIVE, ("output",)),
     **dict.fromkeys(_GLOBAL, ()),
@@ -77,7 +78,7 @@ def plan(
     strategy: Strategy = "three-stage",
     **policy: Any,
 ) -> TilingPlan:
-    """Tiles of one layer on one machine.
+    """Plan the tiles of one layer on one machine.
 
     kind       "maxpool", "minpool", "avgpool", "lppool", "adaptive_maxpool", "adaptive_avgpool", "global_maxpool",
                "global_avgpool", "global_lppool" or "conv"; underscores do not matter
@@ -89,7 +90,7 @@ def plan(
     ceil_mode  pools: round the output size up, and drop a last window that starts beyond the input
     auto_pad   "NOTSET", "SAME_UPPER", "SAME_LOWER" or "VALID"; the last three in place of `padding`
     dtype      element type
-    indices    "int64" or "int32": maxima come with where they were, within their plane
+    indices    "int64" or "int32": return the places of the maxima too, counted within their plane
     count_include_pad, divisor_override, p   as in AveragePool and LpPool
     output     adaptive pools: output extents
     filters    convolutions: output channels; by default as many as input channels
@@ -99,8 +100,8 @@ def plan(
     strategy   "three-stage", or "search" for the tile of the fewest cycles
     policy     fields of `Policy`
 
-    Raises ArgumentError, ShapeError or DTypeError for what is wrong with the layer, the hardware or the policy (each
-    names the field), CapacityError when not even one output fits, with the bytes that it needs and those there are.
+    Raises ArgumentError, ShapeError or DTypeError for faults of the layer, the hardware or the policy (each names the
+    field), CapacityError when not even one output fits, with the bytes that it needs and those of the buffer.
     """
     if strategy not in PLANNERS:
         raise ArgumentError(f"tiling.plan: strategy must be three-stage or search, got {shown(strategy)}")
@@ -128,7 +129,7 @@ def plan(
 
 
 def plan_layer(layer: Layer, hardware: Hardware, strategy: str, policy: dict[str, Any]) -> TilingPlan:
-    """Tiles of a layer that is already made."""
+    """Plan the tiles of a layer that exists already."""
     return PLANNERS[strategy](Problem(layer, hardware, policy_of(policy)))
 
 
@@ -140,7 +141,7 @@ def _kind(kind: str) -> str:
 
 
 def _refuse_unused(kind: str, given: dict[str, Any]) -> None:
-    """Arguments that mean nothing to a kind are mistakes, not decoration."""
+    """Refuse arguments that have no meaning for a kind: they are mistakes."""
     allowed = {*_PARAMETERS[kind], *_EXTRA.get(kind, ())}
     defaults = {"padding": 0, "dilation": 1, "auto_pad": "NOTSET", "p": 2.0, "groups": 1}
     for name, value in given.items():
@@ -200,7 +201,7 @@ def _pool(kind: str, rank: int, given: dict[str, Any], indices: bool) -> Op:
         raise ArgumentError(f"tiling.plan: {kind} needs kernel, its window")
     window = _numbers("kernel", given["kernel"], rank)
     stride = window if given["stride"] is None else _numbers("stride", given["stride"], rank)
-    made: Op = _SLIDING[kind](
+    op: Op = _SLIDING[kind](
         window,
         stride,
         _pads(given["padding"], rank),
@@ -209,7 +210,7 @@ def _pool(kind: str, rank: int, given: dict[str, Any], indices: bool) -> Op:
         ceil_mode=bool(given["ceil_mode"]),
         **chosen,
     )
-    return made
+    return op
 
 
 def _convolution(x: TensorType, rank: int, given: dict[str, Any]) -> tuple[Op, tuple[TensorType | None, ...]]:

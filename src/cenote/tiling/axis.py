@@ -1,4 +1,5 @@
-"""One spatial axis of a layer as planners see it: what each output reads, and what tiles of some size read together."""
+"""One spatial axis of a layer as planners see it: the inputs that each output reads, and that tiles of some size
+read."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from cenote.core.types import Array
 
 
 class Cut(NamedTuple):
-    """An axis in tiles of some size: the outputs of each and the inputs that each reads."""
+    """An axis cut into tiles of one size: the outputs of each tile, and the inputs that each reads."""
 
     outputs: Array
     inputs: Array
@@ -41,7 +42,8 @@ class Axis:
         self._cuts: dict[int, Cut] = {}
 
     def span(self, outputs: int, padded: bool = False) -> int:
-        """The most inputs that neighbouring outputs read, wherever they lie: it never shrinks with their number."""
+        """Return the most inputs that so many neighbouring outputs read, wherever they lie; more outputs never read
+        fewer."""
         key = outputs, padded
         if key not in self._spans:
             if self.begin is None:
@@ -52,20 +54,21 @@ class Axis:
         return self._spans[key]
 
     def spans(self, outputs: Array, padded: bool = False) -> Array:
-        """`span` of each number of outputs."""
+        """Return `span` of each number of outputs."""
         if self.begin is None:
             return np.array([self.span(count, padded) for count in outputs.tolist()])
-        # What tiles of equal windows read, clipped, rises with their place up to where the padding ends, and falls
-        # from where the input does: it is most next to the end of the padding.
+        # The inputs that a tile of equal windows reads, once clipped, become more from place to place as long as the
+        # padding reaches into the tile, and fewer from where the input ends: the most are next to the end of the
+        # padding.
         first, last = (self.begins, self.ends) if padded else (self.low, self.high)
-        found: Array = np.zeros(len(outputs), np.int64)
+        most: Array = np.zeros(len(outputs), np.int64)
         for place in (self.begin // self.stride, -(-self.begin // self.stride)):
             start = np.clip(place, 0, self.out - outputs)
-            found = np.maximum(found, last[start + outputs - 1] - first[start])
-        return found
+            most = np.maximum(most, last[start + outputs - 1] - first[start])
+        return most
 
     def cut(self, outputs: int) -> Cut:
-        """The axis in tiles of this size; the last may be smaller."""
+        """Return the axis cut into tiles of this size; the last tile may be smaller."""
         if outputs not in self._cuts:
             starts = np.arange(0, self.out, outputs)
             stops = np.minimum(starts + outputs, self.out)
@@ -73,21 +76,21 @@ class Axis:
         return self._cuts[outputs]
 
     def reads(self, first: int, stop: int) -> tuple[int, int]:
-        """Half-open range of inputs that outputs first..stop-1 read."""
+        """Return the half-open range of inputs that the outputs first..stop-1 read."""
         return int(self.low[first]), int(self.high[stop - 1])
 
     def sizes(self) -> list[int]:
-        """The smallest tile of each number of parts, from 1 to the whole."""
-        found, size = [], self.out
+        """Return the smallest tile of each number of parts, from 1 to the whole axis."""
+        sizes, size = [], self.out
         while size > 1:
-            found.append(size)
+            sizes.append(size)
             parts = -(-self.out // (size - 1))
             size = -(-self.out // parts)
-        return [1, *reversed(found)]
+        return [1, *reversed(sizes)]
 
 
 def window_axis(windows: AxisWindow) -> Axis:
-    """Of a window that slides."""
+    """Return the axis of a window that slides."""
     count = len(limits.positions("tiling", windows.out))
     begins = np.arange(count, dtype=np.int64) * windows.stride - windows.begin
     ends = begins + windows.reach
@@ -98,7 +101,7 @@ def window_axis(windows: AxisWindow) -> Axis:
 
 
 def range_axis(size: int, ranges: Sequence[tuple[int, int]]) -> Axis:
-    """Of ranges that are given, as those of an adaptive pool."""
+    """Return the axis of ranges that are given, such as those of an adaptive pool."""
     pairs: np.ndarray[Any, Any] = np.array(ranges, np.int64).reshape(-1, 2)
     low, high = pairs[:, 0], pairs[:, 1]
     return Axis(size, len(pairs), low, high, low, high, bool((high[:-1] <= low[1:]).all()))

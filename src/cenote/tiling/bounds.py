@@ -1,7 +1,8 @@
 """Lower bounds of the cycles of many plans at once, and whether their tiles fit.
 
-Arrays are either along four axes (planes, D, H, W), for all combinations, or of one element per plan. Given the least
-numbers of groups of sizes, a bound holds for every plan of the group: all formulas grow with each of the numbers.
+Arrays lie either along four axes (planes, D, H, W), for all combinations, or have one element per plan. Computed from
+the least numbers of a group of sizes, a bound holds for every plan of the group: all formulas grow with each of the
+numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Axes = tuple[AxisNumbers, AxisNumbers, AxisNumbers]
 
 
 def fitting(problem: Problem, planes: PlaneNumbers, axes: Axes) -> Array:
-    """Whether each tile fits into the buffer."""
+    """Return whether each tile fits into the buffer."""
     deep, high, wide = axes
     copies = problem.policy.copies(problem.hardware)
     inputs = deep.span * high.span * wide.row
@@ -28,10 +29,10 @@ def fitting(problem: Problem, planes: PlaneNumbers, axes: Axes) -> Array:
 
 
 def least_cycles(problem: Problem, planes: PlaneNumbers, axes: Axes) -> Array:
-    """Cycles that no plan of these sizes beats.
+    """Return cycles that no plan of these sizes beats.
 
-    The busiest core takes as long as the mean of all, and as long as its full tiles alone: of so many, one core has
-    its share rounded up; leaving out its other tiles saves time only.
+    The busiest core takes at least as long as the mean of all cores. It also takes at least as long as full tiles
+    alone: some core has its share of them, rounded up, and leaving out its other tiles only saves time.
     """
     deep, high, wide = axes
     hardware = problem.hardware
@@ -63,7 +64,7 @@ def least_cycles(problem: Problem, planes: PlaneNumbers, axes: Axes) -> Array:
 
 
 def _moved(problem: Problem, planes: PlaneNumbers, axes: Axes, tiles: Array) -> Array:
-    """Cycles of all copies together."""
+    """Return the cycles of all copies together."""
     deep, high, wide = axes
     layer = problem.layer
     depth, height = layer.axes[0].out, layer.axes[1].out
@@ -79,8 +80,8 @@ def _moved(problem: Problem, planes: PlaneNumbers, axes: Axes, tiles: Array) -> 
 
 
 def _load(planes: PlaneNumbers, axes: Axes, which: str) -> Array:
-    """Cycles of the loads of one full tile, of the inputs and weights of all channels. Where a tile may have all of an
-    axis its runs may be longer and fewer: then what is less."""
+    """Return the cycles of loading one full tile: inputs and weights of all channels. Where a tile may have all of an
+    axis its runs may be longer and fewer: then the smaller of both counts."""
     deep, high, _ = (getattr(axis, which) for axis in axes)
     d_load, h_load, w_load = (getattr(axis, f"{which}_load") for axis in axes)
     d_open, h_open, w_open = (getattr(axis, f"{which}_open") > 0 for axis in axes)
@@ -93,7 +94,7 @@ def _load(planes: PlaneNumbers, axes: Axes, which: str) -> Array:
 
 
 def _store(planes: PlaneNumbers, axes: Axes) -> Array:
-    """Cycles of storing one full tile."""
+    """Return the cycles of storing one full tile."""
     deep, high, wide = axes
     runs = np.where(
         wide.whole == 0,
@@ -105,8 +106,11 @@ def _store(planes: PlaneNumbers, axes: Axes) -> Array:
 
 
 def _share(full: Array, tasks: Array, cores: Array) -> Array:
-    """Full tiles that some core has at least: their share rounded up; and of the cores that have a task more than the
-    others, one has no more than their share of those that are not full."""
+    """Return the full tiles that some core has at least.
+
+    One core has its share of them, rounded up. And of the cores that have one task more than the others, at least one
+    has no more than its share of the tiles that are not full; its other tasks are full tiles.
+    """
     rounds = np.ceil(tasks / cores)
     busy = tasks - (rounds - 1) * cores
     share: Array = np.maximum(np.ceil(full / cores), rounds - np.floor((tasks - full) / busy))
@@ -114,9 +118,11 @@ def _share(full: Array, tasks: Array, cores: Array) -> Array:
 
 
 def _chain(count: Array, load: Array, compute: Array, store: Array, passes: Array, last: Array) -> Array:
-    """Cycles of so many equal tiles one after the other on a core with two buffers. Of tiles in several steps: only
-    that copies follow each other, with the `last` step's computation before the last store; and that computations do,
-    after the load of the first step, which is the longest."""
+    """Return the cycles of so many equal tiles one after the other on a core with two buffers.
+
+    For tiles in several steps the bound counts only that copies follow each other, with the computation of the `last`
+    step before the last store; and that computations do, after the load of the first step, which is the longest.
+    """
     steady = np.maximum(compute, load + store)
     ends = np.maximum(compute, load) + np.maximum(compute, store)
     equal = load + store + np.where(count > 1, ends + np.maximum(count - 2, 0) * steady, compute)

@@ -1,4 +1,4 @@
-"""A core's buffer: real bytes, poisoned, in the spaces that a plan gives its tiles."""
+"""A core's buffer: real bytes, filled with poison, divided into the spaces that a plan gives its tiles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cenote.tiling.clock import Clock
 from cenote.tiling.problem import TilingPlan
 
 POISON = 0xFF
-"""Every byte of what was not loaded: NaN as a float, -1 or the largest number as an integer."""
+"""Value of every byte that was not loaded: NaN as a float, -1 or the largest number as an integer."""
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -25,7 +25,8 @@ class PlanError(CenoteError, RuntimeError):
 
 @dataclass
 class Space:
-    """A box of elements in a core's buffer: rows start at whole blocks. `ranges`: which part of the tensor it has."""
+    """A box of elements in a core's buffer: rows start at whole blocks. `ranges`: the part of the tensor that it
+    holds."""
 
     name: str
     offset: int
@@ -37,7 +38,7 @@ class Space:
     strides: tuple[int, ...] = ()
 
     def place(self, ranges: Ranges, dtype: np.dtype[Any], pitch: int) -> None:
-        """Take in a box, its rows `pitch` bytes apart; PlanError where it is larger than the space."""
+        """Lay out a box in the space, its rows `pitch` bytes apart. PlanError where it is larger than the space."""
         extents = [stop - start for start, stop in ranges]
         strides = [dtype.itemsize, pitch]
         for extent in reversed(extents[1:-1]):
@@ -51,7 +52,7 @@ class Space:
         self.ranges, self.dtype, self.strides = ranges, dtype, tuple(reversed(strides))
 
     def view(self, ranges: Ranges | None = None) -> tuple[Array, Array]:
-        """Elements of a box within what was placed, and whether each is known."""
+        """Return the elements of a box within the one that was placed, and whether each is known."""
         ranges = self.ranges if ranges is None else ranges
         offset = self.offset
         for (start, stop), (first, last), stride in zip(ranges, self.ranges, self.strides, strict=True):
@@ -73,7 +74,7 @@ class Space:
         known[...] = True
 
     def read(self, ranges: Ranges | None = None) -> Array:
-        """A copy; PlanError where something was never written."""
+        """Return a copy of a box. PlanError where an element was never written."""
         elements, known = self.view(ranges)
         if not known.all():
             raise PlanError(f"tiling: poison is read from the {self.name} space")
@@ -85,7 +86,7 @@ class Space:
 
 
 class Core:
-    """A buffer in spaces, and a clock."""
+    """A buffer divided into spaces, and a clock."""
 
     def __init__(self, number: int, plan: TilingPlan) -> None:
         hardware = plan.hardware
@@ -106,8 +107,8 @@ class Core:
         (self.sums,) = self._spaces("sums", taken.scratch - plan.policy.scratch, 1)
 
     def _spaces(self, name: str, size: int, copies: int) -> list[Space]:
-        made = []
+        spaces = []
         for _ in range(copies):
-            made.append(Space(name, self.end, size, self.buffer, self.known))
+            spaces.append(Space(name, self.end, size, self.buffer, self.known))
             self.end += size
-        return made
+        return spaces

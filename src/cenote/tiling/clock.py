@@ -1,4 +1,4 @@
-"""When a core loads, computes and stores: resources that are free from some cycle on."""
+"""Times at which a core loads, computes and stores: each resource is free from some cycle on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Event(NamedTuple):
-    """Something that a core does from cycle `start` to `end`: "load", "compute" or "store"."""
+    """An action of a core from cycle `start` to `end`: "load", "compute" or "store"."""
 
     core: int
     kind: str
@@ -42,7 +42,7 @@ class Clock:
         self._note("load", task, ready, self._dma)
 
     def compute(self, step: int, place: int, task: int, cycles: float) -> None:
-        """`place` counts the core's tasks: their outputs take turns in the buffer."""
+        """Compute a step. `place` counts the core's tasks: their outputs take turns in the buffer."""
         ready = max(self._loaded[step], self._unit, self._stored.get(place - self.copies, 0.0))
         self._unit = self._computed[step] = ready + cycles
         self._note("compute", task, ready, self._unit)
@@ -54,7 +54,7 @@ class Clock:
 
     @property
     def now(self) -> float:
-        """When everything so far is done."""
+        """The cycle at which everything so far is done."""
         return max(self._dma, self._unit)
 
     def _note(self, kind: str, task: int, start: float, end: float) -> None:
@@ -62,15 +62,16 @@ class Clock:
 
 
 class Action(NamedTuple):
-    """What a core does next: the kind, and the step it is for."""
+    """A core's next action: the kind, and the step it is for."""
 
     kind: str
     step: int
 
 
 def order(steps: int, parts: int, copies: int) -> Sequence[Action]:
-    """A core's actions: with two copies the next step is loaded before one is computed, and a task is stored while the
-    next is computed; with one copy one after the other. `parts` steps make one task, whose last one has a store."""
+    """Return a core's actions in order. With two copies the next step is loaded before one is computed, and a task is
+    stored while the next is computed; with one copy they follow one after the other. `parts` steps make one task, whose
+    last step has a store."""
     actions = []
     for step in range(steps):
         if copies == 2 and step and step % parts == 0:

@@ -1,4 +1,4 @@
-"""Bytes that a tile takes in the buffer, and what a plan costs: bytes moved, and cycles of the busiest core.
+"""Bytes that a tile takes in the buffer, and the cost of a plan: bytes moved, and cycles of the busiest core.
 
 A burst is a run that is contiguous in memory: a row of a tile; a plane where tiles have whole rows; a volume where they
 have whole planes; all planes of a tile where they have whole volumes. That is why planners cut W last. It takes the
@@ -26,15 +26,16 @@ from cenote.tiling.layer import Layer, Tile
 from cenote.tiling.policy import Policy
 
 Run = Callable[[Array], Array]
-"""From bytes of a burst to what it costs."""
+"""Function from the bytes of a burst to its cost."""
 
 MOST_TASKS = 1 << 21
-"""Steps of plans that are costed one by one; larger plans by their sums, as if all cores had the same."""
+"""Most steps of plans that are costed one by one. The cost of larger plans is their sum, divided evenly among the
+cores."""
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes of a tile's parts in the buffer, once each, and what is there only once."""
+    """Bytes of a tile's parts in the buffer, of one copy each; `scratch` is there only once."""
 
     input: int
     weights: int
@@ -45,12 +46,12 @@ class Footprint:
 
     @property
     def total(self) -> int:
-        """`bytes(t)`: what must fit."""
+        """`bytes(t)`: the bytes that must fit into the buffer."""
         return self.copies * (self.input + self.weights + self.output + self.indices) + self.scratch
 
 
 def footprint(layer: Layer, hardware: Hardware, policy: Policy, tile: Tile) -> Footprint:
-    """What a tile takes in the buffer."""
+    """Return the bytes that a tile takes in the buffer."""
     item = layer.dtype.itemsize
     padded = policy.pad_space == "padded"
     deep, high, wide = (axis.span(o, padded) for axis, o in zip(layer.axes, tile.spatial, strict=True))
@@ -69,7 +70,7 @@ def footprint(layer: Layer, hardware: Hardware, policy: Policy, tile: Tile) -> F
 
 
 def tile_planes(layer: Layer, tile: Tile) -> tuple[int, int, int]:
-    """Of the largest block: input planes at a time, weights at a time, output planes."""
+    """Return, for the largest block, the input planes at a time, the weights at a time, and the output planes."""
     conv = layer.conv
     if conv is None:
         return tile.nc, 0, tile.nc
@@ -79,21 +80,21 @@ def tile_planes(layer: Layer, tile: Tile) -> tuple[int, int, int]:
 
 
 def sum_bytes(layer: Layer, policy: Policy, tile: Tile) -> int:
-    """Bytes of one sum that lies in the buffer; 0 where none does."""
+    """Return the bytes of one sum that is kept in the buffer; 0 where none is."""
     if layer.channel_parts(tile.channels) > 1:
         return (policy.sum_type or np.dtype(np.float64 if layer.dtype == np.float64 else np.float32)).itemsize
     return policy.sum_type.itemsize if policy.sum_type is not None else 0
 
 
 def tasks_of(layer: Layer, policy: Policy, tile: Tile) -> tuple[int, int, int, int]:
-    """Parts of the planes and of each axis; their product is the number of tasks."""
+    """Return the parts of the planes and of each axis; their product is the number of tasks."""
     blocks = block_count(layer, tile.nc, policy.batch == "apart")
     deep, high, wide = (-(-axis.out // o) for axis, o in zip(layer.axes, tile.spatial, strict=True))
     return blocks, deep, high, wide
 
 
 def block_count(layer: Layer, nc: int, apart: bool) -> int:
-    """Rows of `Layer.bounds`, without making them."""
+    """Return the number of rows of `Layer.bounds`, without making them."""
     if layer.conv is None:
         return layer.images * -(-(layer.planes // layer.images) // nc) if apart else -(-layer.planes // nc)
     per_group = layer.conv.group_filters
@@ -104,7 +105,7 @@ def block_count(layer: Layer, nc: int, apart: bool) -> int:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a whole plan. `exact` is False where there are too many tasks to follow one by one."""
+    """Cost of a whole plan. `exact` is False where there are too many tasks to follow one by one."""
 
     cycles: int
     bytes_in: int
@@ -122,33 +123,34 @@ class Steps(NamedTuple):
 
 
 def cost_of(layer: Layer, hardware: Hardware, policy: Policy, tile: Tile) -> Cost:
-    """Cycles of the busiest core, and everything that is moved."""
+    """Return the cycles of the busiest core, and the bytes and bursts that are moved."""
     cycles, exact = cycles_of(layer, hardware, policy, [tile])
     return Cost(int(cycles[0]), *_traffic(layer, policy, tile), exact=exact)
 
 
 def cycles_of(layer: Layer, hardware: Hardware, policy: Policy, tiles: Sequence[Tile]) -> tuple[Array, bool]:
-    """Cycles of the busiest core with each of the tiles, which cut every axis into equally many parts; and whether all
-    tasks were followed."""
+    """Return the cycles of the busiest core with each of the tiles, which cut every axis into equally many parts; and
+    whether all tasks were followed."""
     double = policy.copies(hardware) == 2
     tasks = math.prod(tasks_of(layer, policy, tiles[0])) * layer.channel_parts(tiles[0].channels)
     blocks = layer.block_sizes(np.array([tile.nc for tile in tiles]), policy.batch == "apart")
     if tasks <= MOST_TASKS:
         return busiest(steps_of(layer, hardware, tiles, blocks), hardware.cores, double), True
-    # From the steps of one block of planes of each size, which repeat for all others.
-    found = np.zeros(len(tiles))
+    # Computed from the steps of one block of planes of each size, which repeat for all others.
+    cycles = np.zeros(len(tiles))
     for place, tile in enumerate(tiles):
         for size, count in zip(*np.unique(blocks[place], return_counts=True), strict=True):
             steps = steps_of(layer, hardware, [tile], np.array([[size]]))
-            found[place] += count * float(busiest(steps, 1, double)[0]) / hardware.cores
-    return np.ceil(found), False
+            cycles[place] += count * float(busiest(steps, 1, double)[0]) / hardware.cores
+    return np.ceil(cycles), False
 
 
 def steps_of(layer: Layer, hardware: Hardware, tiles: Sequence[Tile], blocks: Array) -> Steps:
-    """Every step of every task, tasks in row-major order over blocks of planes, D, H and W. `blocks` has the planes of
-    each block, a row per tile."""
+    """Return every step of every task, tasks in row-major order over blocks of planes, D, H and W. `blocks` has the
+    planes of each block, a row per tile."""
     inputs, outputs = _extents(layer, tiles)
-    channels = layer.channels_of(blocks, tiles[0].channels)  # (plans, blocks, parts)
+    # (plans, blocks, parts)
+    channels = layer.channels_of(blocks, tiles[0].channels)
     parts = channels.shape[2]
     item, sizes, outs = layer.dtype.itemsize, [a.size for a in layer.axes], [a.out for a in layer.axes]
     run = partial(run_cycles, hardware)
@@ -172,14 +174,14 @@ def steps_of(layer: Layer, hardware: Hardware, tiles: Sequence[Tile], blocks: Ar
 
 
 def run_cycles(hardware: Hardware, nbytes: Array) -> Array:
-    """Of bursts of so many bytes each; none for none."""
+    """Return the cycles of bursts of so many bytes each; 0 for a burst of 0 bytes."""
     each = hardware.dma_startup_cycles + np.ceil(nbytes / hardware.dma_bytes_per_cycle)
     cycles: Array = np.where(nbytes > 0, each, 0.0)
     return cycles
 
 
 def _extents(layer: Layer, tiles: Sequence[Tile]) -> tuple[list[Array], list[Array]]:
-    """Inputs and outputs of the tiles along each axis, a row per plan."""
+    """Return the inputs and outputs of the tiles along each axis, a row per plan."""
     inputs, outputs = [], []
     for place, axis in enumerate(layer.axes):
         cuts = [axis.cut(tile.spatial[place]) for tile in tiles]
@@ -189,14 +191,14 @@ def _extents(layer: Layer, tiles: Sequence[Tile]) -> tuple[list[Array], list[Arr
 
 
 def _boxes(deep: Array, high: Array, wide: Array) -> Array:
-    """(plans, boxes): products over the three axes."""
+    """Return products over the three axes, (plans, boxes)."""
     boxes: Array = deep[:, :, None, None] * high[:, None, :, None] * wide[:, None, None, :]
     return boxes.reshape(len(deep), -1)
 
 
 def _transfers(run: Run, planes: Array, extents: list[Array], whole: list[int], item: int) -> Array:
-    """(plans, blocks, boxes, parts): moving boxes of these extents out of maps of the extents `whole`, so many planes
-    (plans, blocks, parts) each."""
+    """Return the cycles of moving boxes of these extents out of maps of the extents `whole`: (plans, blocks, boxes,
+    parts). `planes` (plans, blocks, parts) are the planes of each."""
     deep, high, wide = extents
     area, volume = whole[2] * item, whole[1] * whole[2] * item
     spread = planes[:, :, None, :]
@@ -216,13 +218,15 @@ def _transfers(run: Run, planes: Array, extents: list[Array], whole: list[int], 
 
 
 def weight_cycles(run: Run, layer: Layer, filters: Array, channels: int) -> Array:
-    """Loads of weights, and with the first part of the bias: as `filters`, with a last axis for the parts."""
+    """Return the cycles of loading weights, and with the first part the bias: shaped as `filters`, with a last axis for
+    the parts."""
     assert layer.conv is not None
     item = layer.dtype.itemsize
     part_bytes = layer.parts_of(channels) * layer.conv.taps * item
     if len(part_bytes) == 1:
         cycles = run(np.multiply.outer(filters, part_bytes))
-    else:  # filters' parts do not lie side by side
+    else:
+        # Parts of several filters are not contiguous in memory.
         cycles = np.multiply.outer(filters, run(part_bytes))
     if layer.has_bias:
         cycles[..., 0] += run(filters * item)
@@ -230,7 +234,7 @@ def weight_cycles(run: Run, layer: Layer, filters: Array, channels: int) -> Arra
 
 
 def _traffic(layer: Layer, policy: Policy, tile: Tile) -> tuple[int, int, int]:
-    """Bytes in, bytes out and bursts of a whole plan."""
+    """Return bytes in, bytes out and bursts of a whole plan."""
     filters = layer.block_sizes(np.array([tile.nc]), policy.batch == "apart")[0]
     inputs, outputs = _extents(layer, [tile])
     channels = layer.channels_of(filters, tile.channels)
@@ -254,12 +258,12 @@ def _traffic(layer: Layer, policy: Policy, tile: Tile) -> tuple[int, int, int]:
 
 
 def _is_any(nbytes: Array) -> Array:
-    """One burst where there are bytes."""
+    """Return 1 burst where there are bytes."""
     return (nbytes > 0).astype(float)
 
 
 def busiest(steps: Steps, cores: int, double: bool) -> Array:
-    """Cycles of the busiest core of each plan, when task t runs on core t mod cores."""
+    """Return the cycles of the busiest core of each plan, when task t runs on core t mod cores."""
     plans, tasks, parts = steps.load.shape
     cores = min(cores, tasks)
     rounds = -(-tasks // cores)

@@ -1,4 +1,4 @@
-"""The machine that is planned for, as data: JSON files beside this module, the user's own, or a dict."""
+"""The machine to plan for, as data: a JSON file beside this module, the user's own file, or a dict."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _LARGEST = 1 << 50
 class Hardware:
     """Cores that each have a buffer, a DMA engine and a vector unit, and run independently of each other.
 
-    cores                   that take tasks
+    cores                   number of cores that take tasks
     ub_bytes                bytes of a core's buffer
     block_bytes             rows in the buffer start at multiples of it; a multiple of 8
     vector_bytes            bytes that one vector operation works on
-    dma_bytes_per_cycle     that a core moves to or from memory
-    dma_startup_cycles      before each burst, a run that is contiguous in memory
+    dma_bytes_per_cycle     bytes that a core moves to or from memory in a cycle
+    dma_startup_cycles      cycles before each burst, a run that is contiguous in memory
     compute_per_cycle       vector operations per cycle
-    compute_startup_cycles  before the computation of each tile
-    clock_ghz               turns cycles into seconds
+    compute_startup_cycles  cycles before the computation of each tile
+    clock_ghz               clock rate, which turns cycles into seconds
     double_buffering        whether a tile may be loaded and another stored while a third is computed
     """
 
@@ -46,24 +46,25 @@ class Hardware:
     double_buffering: bool
 
     def aligned(self, nbytes: int) -> int:
-        """Rounded up to whole blocks."""
+        """Return the bytes rounded up to whole blocks."""
         return -(-nbytes // self.block_bytes) * self.block_bytes
 
     def to_dict(self) -> dict[str, Any]:
-        """What a file of it holds."""
+        """Return the content of a file that describes this machine."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
 def hardware_names() -> list[str]:
-    """Names of the machines in the package."""
+    """Return the names of the machines in the package."""
     return sorted(path.stem for path in _FOLDER.glob("*.json"))
 
 
 def hardware_of(given: str | Mapping[str, Any] | Hardware) -> Hardware:
-    """The machine of a name, of a JSON file's path, or of a dict with a file's fields.
+    """Return the machine of a name, of a JSON file's path, or of a dict with a file's fields.
 
     A dict or file with "base" starts from that named machine: {"base": "npu", "ub_bytes": 65536}. Raises
-    ArgumentError for an unknown name and for missing, unknown or absurd fields, MissingFileError for no such file.
+    ArgumentError for an unknown name and for missing, unknown or absurd fields, MissingFileError where there is no
+    file.
     """
     if isinstance(given, Hardware):
         return given
@@ -130,16 +131,16 @@ def _checked(content: dict[str, Any], where: str) -> Hardware:
         _number(where, name, content[name], 0, whole=True)
     for name in ("dma_bytes_per_cycle", "compute_per_cycle", "clock_ghz"):
         _number(where, name, content[name], 1e-6, whole=False)
-    made = Hardware(**content)
-    if made.block_bytes % 8:
+    hardware = Hardware(**content)
+    if hardware.block_bytes % 8:
         raise ArgumentError(
-            f"{where}: field block_bytes must be a multiple of 8, the largest element, got {made.block_bytes}"
+            f"{where}: field block_bytes must be a multiple of 8, the largest element, got {hardware.block_bytes}"
         )
-    if made.block_bytes > made.ub_bytes:
+    if hardware.block_bytes > hardware.ub_bytes:
         raise ArgumentError(
-            f"{where}: field block_bytes {made.block_bytes} is more than ub_bytes, {made.ub_bytes}"
+            f"{where}: field block_bytes {hardware.block_bytes} is more than ub_bytes, {hardware.ub_bytes}"
         )
-    return made
+    return hardware
 
 
 def _number(where: str, name: str, value: Any, low: float, whole: bool) -> None:

@@ -1,4 +1,4 @@
-"""A layer as planners see it: planes, three spatial axes, bytes of an element; and blocks of its planes."""
+"""A layer as planners see it: planes, three spatial axes and the bytes of an element; and blocks of its planes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ AXES = ("D", "H", "W")
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile in outputs: planes (of a convolution filters), and the three axes. `channels`: input channels of a group
-    that a convolution's tile takes at a time; 0 for a pool, whose planes do not mix."""
+    """Size of a tile, in outputs: planes (for a convolution, filters), and the three axes. `channels`: input channels
+    of a group that a convolution's tile takes at a time; 0 for a pool, whose planes do not mix."""
 
     nc: int
     d: int
@@ -43,11 +43,12 @@ class Tile:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """An operator on inputs of known types, and elementwise operators that follow it while its tile is in the buffer.
+    """An operator on inputs of known types, and the elementwise operators that are applied while its tile is in the
+    buffer.
 
     planes     N * C of the output
     images     N
-    axes       D, H and W; a layer of fewer has leading axes of extent 1
+    axes       D, H and W; a layer with fewer has leading axes of extent 1
     conv       sizes of a convolution; None for a pool
     indices    element type of a pool's second output, or None
     work       operations per output element
@@ -77,17 +78,17 @@ class Layer:
 
     @property
     def most_planes(self) -> int:
-        """That one tile may have: those of all images for a pool, the filters for a convolution."""
+        """The most planes that one tile may have: those of all images for a pool, the filters for a convolution."""
         return self.planes if self.conv is None else self.conv.filters
 
     @property
     def cells(self) -> int:
-        """Elements of the output."""
+        """The number of elements of the output."""
         return self.planes * math.prod(axis.out for axis in self.axes)
 
     @property
     def is_aligned(self) -> bool:
-        """No padding, and no two outputs read the same input."""
+        """True if there is no padding and no two outputs read the same input."""
         return all(axis.aligned for axis in self.axes)
 
     @property
@@ -95,18 +96,18 @@ class Layer:
         return self.conv is not None and len(self.inputs) > 2 and self.inputs[2] is not None
 
     def bounds(self, nc: int, apart: bool = False) -> Array:
-        """Half-open ranges of output planes, one row per block, images after each other.
+        """Return half-open ranges of output planes, one row per block, images after each other.
 
         Blocks of a convolution never mix parts of groups: `nc` beyond a group's filters is rounded down to whole
         groups.
         """
         (sizes,) = self.block_sizes(np.array([nc]), apart)
         stops = np.cumsum(sizes)
-        found: Array = np.stack((stops - sizes, stops), 1)
-        return found
+        ranges: Array = np.stack((stops - sizes, stops), 1)
+        return ranges
 
     def block_sizes(self, nc: Array, apart: bool = False) -> Array:
-        """Output planes of each block, one row for each of several `nc` that make equally many blocks."""
+        """Return the output planes of each block, one row for each of several `nc` that make equally many blocks."""
         unit, step = np.full_like(nc, self.planes), nc
         if self.conv:
             per_group = self.conv.group_filters
@@ -117,11 +118,11 @@ class Layer:
             unit = unit // self.images
         inside = np.arange(-(-unit[0] // step[0])) * step[:, None]
         one = np.minimum(step[:, None], unit[:, None] - inside)
-        found: Array = np.tile(one, (1, self.planes // int(unit[0])))
-        return found
+        blocks: Array = np.tile(one, (1, self.planes // int(unit[0])))
+        return blocks
 
     def channels_of(self, filters: Array, channels: int) -> Array:
-        """Input planes that blocks of so many output planes take at a time: a last axis for the parts of the
+        """Return the input planes that blocks of so many output planes take at a time: a last axis for the parts of the
         channels."""
         if self.conv is None:
             return filters[..., None]
@@ -130,7 +131,8 @@ class Layer:
         return planes
 
     def parts_of(self, channels: int) -> Array:
-        """Input channels of a group that each part of a convolution has; a pool's planes are their own."""
+        """Return the input channels of a group that each part of a convolution has; 1 for a pool, which has one
+        part."""
         if self.conv is None:
             return np.ones(1, np.int64)
         starts = np.arange(0, self.conv.group_channels, channels)
@@ -138,7 +140,7 @@ class Layer:
         return parts
 
     def channel_parts(self, channels: int) -> int:
-        """How many times a tile is loaded and added up."""
+        """Return how many times a tile is loaded and added up."""
         return -(-self.conv.group_channels // channels) if self.conv else 1
 
 
@@ -149,8 +151,8 @@ def layer_of(
     fused: tuple[Op, ...] = (),
     indices: np.dtype[Any] | None = None,
 ) -> Layer:
-    """A pool or convolution on inputs of these types. Raises UnsupportedError for other operators, and what their
-    `infer` raises."""
+    """Return the layer of a pool or convolution on inputs of these types. Raises UnsupportedError for other operators,
+    and the errors of their `infer`."""
     if not is_tiled(op):
         raise UnsupportedError(f"tiling: {op.name} is neither a pool nor a convolution that can be tiled")
     if getattr(op, "channels_last", False):
@@ -194,11 +196,11 @@ def layer_of(
 
 
 def is_tiled(op: Op) -> bool:
-    """Whether a layer can be made of it."""
+    """Return whether an operator can be a layer."""
     pools = (MaxPool, AveragePool, LpPool, AdaptivePool, GlobalPool)
     return isinstance(op, pools) or (isinstance(op, Conv) and op.is_bare)
 
 
 def renamed(layer: Layer, title: str) -> Layer:
-    """The same layer under another name."""
+    """Return the same layer under another name."""
     return dataclasses.replace(layer, title=title)

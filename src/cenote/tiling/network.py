@@ -1,4 +1,4 @@
-"""All layers of a model that can be tiled, planned."""
+"""Plans of all layers of a model that can be tiled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NetworkPlan:
 
     @property
     def cycles(self) -> int:
-        """Of all layers, one after the other."""
+        """The cycles of all layers, one after the other."""
         return sum(plan.cycles for plan in self.plans)
 
     @property
@@ -40,11 +40,11 @@ class NetworkPlan:
         return sum(plan.cost.bytes_in + plan.cost.bytes_out for plan in self.plans)
 
     def worst(self, count: int = 5) -> list[TilingPlan]:
-        """The layers that take most cycles."""
+        """Return the layers that take the most cycles."""
         return sorted(self.plans, key=lambda plan: -plan.cycles)[:count]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return the plans as plain data, for JSON."""
         return {
             "model": self.name,
             "cycles": self.cycles,
@@ -64,18 +64,19 @@ def plan_model(
     node: str | None = None,
     **policy: Any,
 ) -> NetworkPlan:
-    """Tiles of all pools and convolutions of a model, each with the elementwise operators of one input that follow it.
+    """Plan all pools and convolutions of a model, each with the elementwise operators of one input that follow it.
 
     `source` is what `cenote.load` takes. `shapes` has the sizes of inputs by name; a first axis without a size is 1.
-    With `node` only that node, by its name or that of its output. Raises as `plan`, with the node; ArgumentError where
-    another axis has no size; ModelError where the model has no such node or its shapes depend on content.
+    With `node` only that node is planned, given by its name or that of its output. Raises as `plan`, with the node;
+    ArgumentError where another axis has no size; ModelError where the model has no such node or its shapes depend on
+    content.
     """
     if strategy not in PLANNERS:
         raise ArgumentError(f"tiling: strategy must be three-stage or search, got {shown(strategy)}")
     machine, chosen = hardware_of(hardware), policy_of(policy)
     imported = import_model(source)
     graph = _typed(imported.graph, shapes or {})
-    found: dict[tuple[Any, ...], TilingPlan] = {}
+    planned: dict[tuple[Any, ...], TilingPlan] = {}
     plans = []
     followed = 0
     for item, layer in _layers(graph):
@@ -84,9 +85,9 @@ def plan_model(
         followed += len(layer.fused)
         with errors_at(item.where):
             key = layer.op, layer.inputs, layer.fused
-            if key not in found:
-                found[key] = PLANNERS[strategy](Problem(layer, machine, chosen))
-            plans.append(_for(found[key], layer))
+            if key not in planned:
+                planned[key] = PLANNERS[strategy](Problem(layer, machine, chosen))
+            plans.append(_for(planned[key], layer))
     if not plans:
         what = f"no pool or convolution '{node}'" if node is not None else "no pool or convolution"
         raise ModelError(f"tiling: the model '{graph.name}' has {what}")
@@ -94,13 +95,13 @@ def plan_model(
 
 
 def _for(plan: TilingPlan, layer: Layer) -> TilingPlan:
-    """The plan of an equal layer, under this one's name."""
+    """Return the plan of an equal layer, under this layer's name."""
     problem = Problem(layer, plan.hardware, plan.policy)
     return TilingPlan(problem, plan.strategy, plan.stage, plan.tile, plan.cost, plan.lower_bound, plan.trace)
 
 
 def _typed(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
-    """The graph with the types of all values."""
+    """Return the graph with the types of all values."""
     types = {declared.name: _type(declared, shapes) for declared in graph.inputs}
     unknown = sorted(set(shapes) - set(types))
     if unknown:
@@ -129,7 +130,7 @@ def _type(declared: Declared, shapes: Mapping[str, Sequence[int]]) -> TensorType
 
 def _layers(graph: Graph) -> list[tuple[Node, Layer]]:
     users = graph.users()
-    found = []
+    layers = []
     for node in graph.nodes:
         inputs = graph.input_types(node)
         y = graph.type_of(node.outputs[0])
@@ -138,12 +139,13 @@ def _layers(graph: Graph) -> list[tuple[Node, Layer]]:
         bare = tuple(None if x is None else TensorType(x.dtype, x.shape) for x in inputs)
         with errors_at(node.where):
             layer = layer_of(node.op, bare, node.title, _chain(graph, users, node))
-        found.append((node, layer))
-    return found
+        layers.append((node, layer))
+    return layers
 
 
 def _chain(graph: Graph, users: Mapping[str, list[Node]], node: Node) -> tuple[Op, ...]:
-    """Elementwise operators of one input that alone read what comes before them, and keep its type."""
+    """Return the elementwise operators of one input that follow a node, while each is the only reader of what comes
+    before it and keeps its type."""
     chain: list[Op] = []
     value = node.outputs[0]
     while len(node.outputs) == 1 and value not in graph.outputs and len(users.get(value, ())) == 1:

@@ -1,7 +1,7 @@
-"""Pictures of plans as SVG, and a page of them as HTML: no libraries, no scripts, nothing that is fetched.
+"""Pictures of plans as SVG, and a page of them as HTML, without libraries, scripts or anything to download.
 
-Three panels: the tiles over one input map, shaded by how often each element is read; what lies in the first core's
-buffer over time; and what the cores do over time.
+A picture has three panels: the tiles over one input map, shaded by how often each element is read; the content of the
+first core's buffer over time; and the actions of the cores over time.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ from cenote.tiling.problem import TilingPlan
 from cenote.tiling.timeline import timeline
 
 _WIDTH, _MAP, _LINE = 920, 300, 16
-_MOST_LINES, _CLOSEST = 64, 7.0  # tile borders of an axis that are drawn, and how far apart
-_LABEL = 12.0  # height that a line of text needs
-_SHADES = ("#dbeafe", "#93c5fd", "#3b82f6", "#1d4ed8", "#1e3a8a")  # read once, twice, ... five times and more
+# The most tile borders of an axis that are drawn, and their least distance.
+_MOST_LINES, _CLOSEST = 64, 7.0
+# Height that a line of text needs.
+_LABEL = 12.0
+# Elements that are read once, twice, ... five times and more.
+_SHADES = ("#dbeafe", "#93c5fd", "#3b82f6", "#1d4ed8", "#1e3a8a")
 _UNREAD = "#f3f4f6"
 _KINDS = {"load": "#0d9488", "compute": "#d97706", "store": "#7c3aed"}
 
 
 def svg(plan: TilingPlan) -> str:
-    """A picture of one plan, as the text of an SVG file."""
+    """Return a picture of one plan, as the text of an SVG file."""
     events = timeline(plan)
     map_part, map_height = _map(plan)
     buffer_part, buffer_height = _buffer(plan, [event for event in events if event.core == 0])
@@ -53,7 +56,8 @@ def svg(plan: TilingPlan) -> str:
 
 
 def page(model: NetworkPlan | Sequence[TilingPlan], title: str = "") -> str:
-    """An HTML page: a table of all layers with totals and the worst ones, and the pictures of different ones below."""
+    """Return an HTML page: a table of all layers with totals and the worst ones, then one picture per different
+    plan."""
     plans = model.plans if isinstance(model, NetworkPlan) else tuple(model)
     title = title or (model.name if isinstance(model, NetworkPlan) else "Tiling")
     total = sum(plan.cycles for plan in plans)
@@ -95,7 +99,7 @@ def page(model: NetworkPlan | Sequence[TilingPlan], title: str = "") -> str:
 
 
 def _figure(plans: list[TilingPlan], number: int) -> str:
-    """Equal plans once, under the names of all."""
+    """Return equal plans as one figure, under the names of all."""
     names = escape(", ".join(plan.layer.title for plan in plans))
     return (
         f'<figure id="p{number}"><figcaption>{names}</figcaption>{svg(plans[0])}<details><summary>decisions</summary>'
@@ -125,7 +129,7 @@ def _share(plan: TilingPlan, total: int) -> str:
 
 
 class _Run(NamedTuple):
-    """Neighbouring inputs of an axis that equally many tiles read."""
+    """Neighbouring inputs of an axis that are read by equally many tiles."""
 
     first: int
     length: int
@@ -133,22 +137,22 @@ class _Run(NamedTuple):
 
 
 def _runs(axis: Axis, outputs: int) -> list[_Run]:
-    """How many tiles read each input, as runs."""
+    """Return how many tiles read each input, as runs."""
     steps: Array = np.zeros(axis.size + 1, np.int64)
     starts = np.arange(0, axis.out, outputs)
     stops = np.minimum(starts + outputs, axis.out)
     np.add.at(steps, axis.low[starts], 1)
     np.add.at(steps, axis.high[stops - 1], -1)
-    found, first = [], 0
+    runs, first = [], 0
     for reads, group in groupby(np.cumsum(steps[:-1]).tolist()):
         count = len(list(group))
-        found.append(_Run(first, count, reads))
+        runs.append(_Run(first, count, reads))
         first += count
-    return found
+    return runs
 
 
 def _map(plan: TilingPlan) -> tuple[str, int]:
-    """One input map in tiles: elements shaded by how many tiles read them."""
+    """Draw one input map in tiles: elements shaded by how many tiles read them."""
     _, high, wide = plan.layer.axes
     scale = min((_WIDTH - 320) / wide.size, _MAP / high.size, 40.0)
     height = max(12.0, high.size * scale)
@@ -185,7 +189,7 @@ def _map(plan: TilingPlan) -> tuple[str, int]:
 
 
 def _merged(runs: list[_Run]) -> list[_Run]:
-    """At most a hundred runs or so: beyond, neighbours are shown as the most read of them."""
+    """Return at most about a hundred runs: of more, neighbours are shown as the one that is read most."""
     group = -(-len(runs) // 100)
     return [
         _Run(part[0].first, sum(run.length for run in part), max(run.reads for run in part))
@@ -194,7 +198,7 @@ def _merged(runs: list[_Run]) -> list[_Run]:
 
 
 def _border(axis: Axis, outputs: int, scale: float, length: float, across: bool) -> str:
-    """Where tiles begin to read, as dashed lines."""
+    """Draw the places where tiles begin to read, as dashed lines."""
     starts = [int(axis.low[first]) for first in range(0, axis.out, outputs)][1:]
     if len(starts) > _MOST_LINES or (starts and scale * axis.size / len(starts) < _CLOSEST):
         return ""
@@ -213,8 +217,8 @@ def _scale(events: Iterable[Event]) -> float:
 
 
 def _buffer(plan: TilingPlan, events: list[Event]) -> tuple[str, int]:
-    """Spaces of the first core's buffer, as high as their bytes but no lower than their names, and when a tile lies in
-    each."""
+    """Draw the spaces of the first core's buffer, as high as their bytes but no lower than their names, and the times
+    in which each holds a tile."""
     taken = plan.problem.footprint(plan.tile)
     scale = _scale(events)
     stays = _stays(events, taken.copies)
@@ -247,23 +251,23 @@ def _buffer(plan: TilingPlan, events: list[Event]) -> tuple[str, int]:
 
 
 def _stays(events: list[Event], copies: int) -> dict[tuple[str, int], list[tuple[float, float, int | None]]]:
-    """When tiles lie in each space: inputs from load to computation, outputs from computation to store."""
-    found: dict[tuple[str, int], list[tuple[float, float, int | None]]] = {
+    """Return when each space holds tiles: inputs from load to computation, outputs from computation to store."""
+    times: dict[tuple[str, int], list[tuple[float, float, int | None]]] = {
         (name, copy): [] for name in ("input", "output") for copy in range(copies)
     }
     loads = [event for event in events if event.kind == "load"]
     computes = [event for event in events if event.kind == "compute"]
     stores = [event for event in events if event.kind == "store"]
     for number, (load, compute) in enumerate(zip(loads, computes, strict=True)):
-        found["input", number % copies].append((load.start, compute.end, load.task))
+        times["input", number % copies].append((load.start, compute.end, load.task))
     for number, store in enumerate(stores):
         start = min(event.start for event in computes if event.task == store.task)
-        found["output", number % copies].append((start, store.end, store.task))
-    return found
+        times["output", number % copies].append((start, store.end, store.task))
+    return times
 
 
 def _cores(events: list[Event]) -> tuple[str, int]:
-    """A line per core with its DMA engine above its vector unit."""
+    """Draw a line per core with its DMA engine above its vector unit."""
     cores = sorted({event.core for event in events})
     scale = _scale(events)
     last = max((event.end for event in events), default=0.0)

@@ -1,4 +1,4 @@
-"""What the description of the three stages leaves open, as fields."""
+"""Choices that the description of the three stages leaves open, as fields."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _CHOICES = {
 class Policy:
     """Choices of a planner.
 
-    aligned_rest  "stride": while stage 2 cuts H, D is one stride (one output), and D and H are while it cuts W: each
-                  axis starts from the smallest tile that the axis before it reached, as stage 3 assumes when it starts
-                  there. "whole": they are whole, which leaves longer tiles, but fewer layers that fit.
-    pad_space     "clipped": the buffer holds real elements only, as a pool's windows clip. "padded": also the padding
-                  that a tile's windows see, for machines that write it into the buffer.
+    aligned_rest  "stride": while stage 2 cuts H, D is one stride (one output); while it cuts W, D and H are. Each axis
+                  starts from the smallest tile that the axis before it reached, as stage 3 assumes when it starts
+                  there. "whole": they stay whole, which leaves longer tiles, but fewer layers fit.
+    pad_space     "clipped": the buffer holds real elements only, as a pool's windows clip. "padded": it also holds the
+                  padding that a tile's windows see, for machines that write it into the buffer.
     batch         "fused": a tile's planes are any of N * C, which pools treat alike. "apart": they are of one image.
                   Convolutions are always apart, as a tile needs the input channels of its image.
-    buffers       2: the next tile is loaded while one is computed, so tiles get half of the space; 1: all of it, and
-                  nothing overlaps. None: what the hardware has.
+    buffers       2: the next tile is loaded while one is computed, so tiles get half of the space. 1: tiles get all of
+                  it, and nothing overlaps. None: the number that the hardware has.
     accumulator   Element type in which the sums of a tile lie in the buffer beside its outputs. None: a pool keeps
                   them in registers; a convolution over parts of its channels takes float32 (float64 for float64).
     enough        "cores": at least as many tasks as cores, if there are so many outputs. "waves": also a multiple of
-                  the cores, so that none waits in the last wave (where no tile does, the smallest is taken).
+                  the cores, so that none is idle in the last wave (where no tile does, the smallest is taken).
     scratch       Bytes of each buffer that stay free for the kernel's own use.
     """
 
@@ -66,7 +66,7 @@ class Policy:
                 ) from error
 
     def copies(self, hardware: Hardware) -> int:
-        """Buffers that each tile has: 1 or 2."""
+        """Return the number of buffers that each tile has: 1 or 2."""
         return self.buffers or (2 if hardware.double_buffering else 1)
 
     @property
@@ -75,12 +75,12 @@ class Policy:
         return None if self.accumulator is None else dtype_named(self.accumulator)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name."""
+        """Return the fields by name."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
 def policy_of(given: dict[str, Any]) -> Policy:
-    """From keyword arguments; ArgumentError names those that are not known."""
+    """Return the policy of keyword arguments; ArgumentError names those that are not known."""
     known = [item.name for item in fields(Policy)]
     unknown = sorted(set(given) - set(known))
     if unknown:

@@ -1,4 +1,4 @@
-"""What planners are asked, and what they make."""
+"""Input of the planners (`Problem`), and their result (`TilingPlan`)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ STAGES = ("nc", "aligned-d", "aligned-h", "aligned-w", "unaligned", "search")
 
 @dataclass(frozen=True)
 class Problem:
-    """A layer, a machine and a policy: what is asked of each tile."""
+    """A layer, a machine and a policy, with the checks and costs of a tile on them."""
 
     layer: Layer
     hardware: Hardware
     policy: Policy
 
     def whole(self, nc: int, channels: int | None = None) -> Tile:
-        """The tile of so many planes with whole axes."""
+        """Return the tile of so many planes with whole axes."""
         deep, high, wide = (axis.out for axis in self.layer.axes)
         conv = self.layer.conv
         return Tile(nc, deep, high, wide, channels or (conv.group_channels if conv else 0))
@@ -35,7 +35,7 @@ class Problem:
         return footprint(self.layer, self.hardware, self.policy, tile)
 
     def bytes(self, tile: Tile) -> int:
-        """What the tile takes in the buffer."""
+        """Return the bytes that the tile takes in the buffer."""
         return self.footprint(tile).total
 
     def fits(self, tile: Tile) -> bool:
@@ -49,11 +49,11 @@ class Problem:
 
     @property
     def wanted(self) -> int:
-        """Tasks that feed every core, as far as there are outputs."""
+        """The tasks that are needed to occupy every core, as far as there are outputs."""
         return min(self.hardware.cores, self.layer.cells)
 
     def fed(self, tile: Tile) -> bool:
-        """Whether there is a task for every core; with `enough="waves"` also in the last wave."""
+        """Return whether there is a task for every core; with `enough="waves"` also in the last wave."""
         tasks = self.tasks(tile)
         waves = self.policy.enough == "waves" and self.layer.cells >= self.hardware.cores
         return tasks >= self.wanted and not (waves and tasks % self.hardware.cores)
@@ -62,11 +62,12 @@ class Problem:
         return cost_of(self.layer, self.hardware, self.policy, tile)
 
     def cycles(self, tiles: Sequence[Tile]) -> Array:
-        """Of the busiest core, as `cost` has them, with each of several tiles that make equal parts."""
+        """Return the cycles of the busiest core, as in `cost`, with each of several tiles that make equal parts."""
         return cycles_of(self.layer, self.hardware, self.policy, tiles)[0]
 
     def least_cycles(self) -> int:
-        """Fewer than any plan takes: every output computed once, what is read and written moved once, in one burst."""
+        """Return a lower bound of any plan's cycles: every output computed once, every byte read or written moved
+        once, in one burst."""
         layer, hardware = self.layer, self.hardware
         read = layer.planes if layer.conv is None else layer.conv.n * layer.conv.channels
         for axis in layer.axes:
@@ -83,7 +84,7 @@ class Problem:
         return int(max(compute, transfer) / hardware.cores)
 
     def refuse(self, tile: Tile) -> CapacityError:
-        """The error for a smallest tile that does not fit."""
+        """Return the error for a smallest tile that does not fit."""
         taken = self.footprint(tile)
         parts = {
             "input": taken.input,
@@ -102,12 +103,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class TilingPlan:
-    """Tiles of one layer on one machine, what they cost, and how they were found.
+    """Tiles of one layer on one machine, their cost, and how they were found.
 
     stage        "nc", "aligned-d", "aligned-h", "aligned-w", "unaligned" or "search"
-    tile         the largest tile, in outputs; those at the ends of axes may be smaller
+    tile         the largest tile, in outputs; tiles at the ends of axes may be smaller
     cost         cycles of the busiest core, bytes in and out of memory, bursts
-    lower_bound  cycles that no tile of the space that was searched can beat; of three stages, that no plan can
+    lower_bound  cycles that no tile of the searched space can beat; for three stages, that no plan can beat
     trace        decisions in the order they were made, a sentence each
     """
 
@@ -133,12 +134,12 @@ class TilingPlan:
 
     @property
     def bytes(self) -> int:
-        """That a tile takes in the buffer."""
+        """The bytes that a tile takes in the buffer."""
         return self.problem.bytes(self.tile)
 
     @property
     def parts(self) -> tuple[int, int, int, int]:
-        """Of the planes, D, H and W."""
+        """The number of parts of the planes, D, H and W."""
         return self.problem.parts(self.tile)
 
     @property
@@ -159,16 +160,16 @@ class TilingPlan:
 
     @property
     def seconds(self) -> float:
-        """Cycles at the hardware's clock."""
+        """The cycles at the hardware's clock."""
         return self.cycles / self.hardware.clock_ghz / 1e9
 
     @property
     def is_optimal(self) -> bool:
-        """Whether the lower bound is reached."""
+        """True if the lower bound is reached."""
         return self.cost.cycles <= self.lower_bound
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return the plan as plain data, for JSON."""
         tile, layer = self.tile, self.layer
         names = ("nc", "d", "h", "w")
         shown: dict[str, int] = dict(zip(names, (tile.nc, *tile.spatial), strict=True))

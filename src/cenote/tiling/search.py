@@ -1,13 +1,14 @@
-"""Exact search for the tile of the fewest cycles, by bounds.
+"""Exact search for the tile of the fewest cycles, by lower bounds (branch and bound).
 
 Candidates are all sizes of planes, D, H and W; input channels of a convolution are taken whole, or in 2, 4, 8, ...
-parts. Sizes that cut every axis into equally many parts form a group, with one lower bound of its cycles for all
-members. Groups are opened in the order of their bounds, members bounded each for itself, and those that could be better
-than the best so far are costed exactly. The next group's bound, once it is not below the best, proves that nothing
-better is left.
+parts. Sizes that cut every axis into equally many parts form a group, with one lower bound of the cycles of all its
+members. Groups are opened in the order of their bounds, every member gets a bound of its own, and members that could
+be better than the best so far are costed exactly. Once the bound of the next group is not below the best, nothing
+better is left: that is the proof.
 
-That closes wherever there are at most `EXHAUSTIVE` tiles. With more, a gap of `TOLERANCE` between the best and the next
-bound is enough after `EFFORT`, and any after `MOST_EFFORT`; the plan says what the bound is.
+The search runs to this proof wherever there are at most `EXHAUSTIVE` tiles. With more, it stops after `EFFORT` if the
+gap between the best and the next bound is at most `TOLERANCE`, and after `MOST_EFFORT` with any gap; the plan says
+what the bound is.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ EXHAUSTIVE = 1_000_000
 TOLERANCE = 0.05
 EFFORT = 1 << 17
 MOST_EFFORT = 1 << 21
-"""Counted in members that are bounded, half a microsecond each; costing tiles together takes as long as `CALL` of them
-and another for `TASKS` tasks."""
+"""Effort is counted in members that get a bound, half a microsecond each; costing tiles together takes as long as
+`CALL` of them, and as one more for every `TASKS` tasks."""
 TASKS, CALL = 8, 256
-_FIRST, _MOST = 1 << 9, 1 << 15  # members that are bounded together: few at first, to have a good plan early
-_TOGETHER = 1 << 14  # tasks of plans that are costed together
+# Members that are bounded together: few at first, to have a good plan early.
+_FIRST, _MOST = 1 << 9, 1 << 15
+# Tasks of plans that are costed together.
+_TOGETHER = 1 << 14
 
 
 class Space:
@@ -44,7 +47,7 @@ class Space:
         self.planes: PlaneNumbers = plane_numbers(problem)
         deep, high, wide = (axis_numbers(problem, place) for place in range(3))
         self.axes: Axes = deep, high, wide
-        # Tiles that read all of an axis have other runs: sizes with as many of those are a group.
+        # Tiles that read all of an axis have other runs: a group has sizes with equally many of those.
         keys = [self.planes.channels * 2.0**40 + self.planes.count]
         keys += [axis.parts * 4 + 2 * np.minimum(axis.solid, 1) + axis.dear_open for axis in self.axes]
         self.starts = [np.concatenate(([0], np.flatnonzero(np.diff(key)) + 1)) for key in keys]
@@ -54,12 +57,12 @@ class Space:
 
     @property
     def count(self) -> int:
-        """Tiles of all sizes, whether they fit or not."""
+        """The number of tiles of all sizes, whether they fit or not."""
         return math.prod(int(lengths.sum()) for lengths in self.lengths)
 
     def groups(self, below: float) -> tuple[Array, Array]:
-        """Groups of which some member may fit and take fewer cycles: (4, count) numbers of groups, and their bounds,
-        in their order."""
+        """Return groups of which some member may fit and take fewer cycles: their numbers (4, count), and their
+        bounds, in the order of the bounds."""
         planes = self.planes.least(self.starts[0]).along(0)
         deep, high, wide = (
             axis.least(starts).along(place)
@@ -67,13 +70,13 @@ class Space:
         )
         axes = deep, high, wide
         bounds = least_cycles(self.problem, planes, axes)
-        found = np.nonzero(fitting(self.problem, planes, axes) & (bounds < below))
-        chosen = bounds[found]
+        places = np.nonzero(fitting(self.problem, planes, axes) & (bounds < below))
+        chosen = bounds[places]
         order = np.argsort(chosen, kind="stable")
-        return np.stack(found)[:, order], chosen[order]
+        return np.stack(places)[:, order], chosen[order]
 
     def members(self, groups: Array, rest: Array, owner: Array) -> Array:
-        """Numbers of sizes (4, count) of the member `rest` of each group `owner`."""
+        """Return the numbers of sizes (4, count) of member `rest` of each group `owner`."""
         sizes = np.empty((4, len(owner)), np.int64)
         for place in (3, 2, 1, 0):
             group = groups[place][owner]
@@ -82,8 +85,8 @@ class Space:
         return sizes
 
     def candidates(self, sizes: Array, groups: Array, below: float) -> Iterator[tuple[list[Tile], Array]]:
-        """Those that fit and whose bound is below, of one group at a time, with their bounds: the group with the lowest
-        bound first."""
+        """Yield the tiles that fit and whose bound is below, of one group at a time, with their bounds: the group
+        with the lowest bound first."""
         planes = self.planes.at(sizes[0])
         deep, high, wide = (axis.at(where) for axis, where in zip(self.axes, sizes[1:], strict=True))
         axes = deep, high, wide
@@ -101,7 +104,7 @@ class Space:
 
 @dataclass
 class _Best:
-    """The best tile so far, and what was looked at."""
+    """The best tile so far, and counts of the tiles that were examined."""
 
     tile: Tile
     cycles: int
@@ -132,7 +135,7 @@ class _Best:
 
 
 def search(problem: Problem) -> TilingPlan:
-    """The plan of the fewest cycles. Raises CapacityError when not even one output fits."""
+    """Return the plan of the fewest cycles. Raises CapacityError when not even one output fits."""
     first = three_stage(problem)
     best = _Best(first.tile, first.cycles)
     space = Space(problem)
@@ -151,7 +154,7 @@ def search(problem: Problem) -> TilingPlan:
 
 
 def _open(space: Space, groups: Array, bounds: Array, best: _Best) -> int:
-    """Look into groups until no better member is left; cycles that no tile beats."""
+    """Open groups until no better member is left; return cycles that no tile beats."""
     counts = np.ones(len(bounds), np.int64)
     for place in range(4):
         counts *= space.lengths[place][groups[place]]

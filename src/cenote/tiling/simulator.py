@@ -1,6 +1,6 @@
-"""Executes a plan on data: one buffer of real bytes per core, copies that are counted, the operator's own reference.
+"""Execution of a plan on data: one buffer of real bytes per core, counted copies, the operator's own reference.
 
-What a plan promises is not trusted: each tile must lie within the space that the plan gives it, whatever it reads must
+The plan is not trusted: each tile must lie within the space that the plan gives it, everything that it reads must
 have been loaded, and each output cell must be stored exactly once. `PlanError` says where that is not so.
 """
 
@@ -28,7 +28,7 @@ MOST_TASKS = 1 << 18
 
 @dataclass
 class Totals:
-    """What was moved, over all cores."""
+    """Bytes and bursts that were moved, over all cores."""
 
     bytes_in: int = 0
     bytes_out: int = 0
@@ -47,11 +47,11 @@ class _Task:
 def simulate(
     plan: TilingPlan, x: Array, weights: Sequence[Array] = (), *, timeline: bool = False
 ) -> tuple[Any, dict[str, Any]]:
-    """Execute a plan on x: the result, and what was counted.
+    """Execute a plan on x; return the result and the counts.
 
-    The result is the layer's output, or (values, indices). `weights` are those of a convolution, and its bias where it
-    has one; without them seeded noise is taken (`weights_of`). The sum over parts of a convolution's input channels is
-    taken part by part, from the first channels to the last, in the policy's accumulator type.
+    The result is the layer's output, or (values, indices). `weights` are those of a convolution, and its bias where
+    it has one; by default seeded noise (`weights_of`). The sum over parts of a convolution's input channels is
+    computed part by part, from the first channels to the last, in the policy's accumulator type.
 
     The counts: "tasks", "cycles" (of the busiest core), "core_cycles" (of each that had a task), "bytes_in",
     "bytes_out", "bursts"; with `timeline` also "events" (core, kind, task, start, end).
@@ -69,17 +69,18 @@ def simulate(
 
 
 def weights_of(plan: TilingPlan) -> tuple[Array, ...]:
-    """Seeded weights (and bias) of a convolution; none for a pool. Their sums stay near 1."""
-    made = []
+    """Return seeded weights (and bias) of a convolution; none for a pool. Their sums stay near 1."""
+    weights = []
     for number, kind in enumerate(plan.layer.inputs[1:], 1):
         if kind is not None:
             scale = 1 / math.sqrt(max(1, math.prod(kind.shape[1:])))
-            made.append((seeded(kind.shape, number, np.float64) * scale).astype(kind.dtype))
-    return tuple(made)
+            weights.append((seeded(kind.shape, number, np.float64) * scale).astype(kind.dtype))
+    return tuple(weights)
 
 
 def reference(plan: TilingPlan, x: Array, weights: Sequence[Array] = ()) -> Any:
-    """What the operator and the elementwise ones after it give on the whole of x, in one piece."""
+    """Return the output of the operator and of the fused elementwise ones, computed on the whole of x in one
+    piece."""
     outputs = plan.layer.op.reference(x, *(tuple(weights) or weights_of(plan)))
     y = outputs[0]
     for op in plan.layer.fused:
@@ -173,7 +174,8 @@ class _Run:
     # ---- loads and stores
 
     def _channels(self, task: _Task, part: int) -> tuple[int, int]:
-        """Input planes that a part of a task reads: of the pool's side by side, of a convolution's within the image."""
+        """Return the input planes that a part of a task reads: a pool's side by side, a convolution's within the
+        image."""
         conv = self.layer.conv
         if conv is None:
             return task.planes
@@ -188,7 +190,8 @@ class _Run:
         return task.planes[0] // self.layer.conv.filters if self.layer.conv else 0
 
     def _load(self, core: Core, slot: int, task: _Task, part: int) -> float:
-        """Input (and weights) of a step: the planner's own idea of what a tile reads."""
+        """Load the input (and weights) of a step: the range that the planner says the tile reads. Return the
+        cycles."""
         axes = self.layer.axes[3 - self.rank :]
         spatial = tuple(axis.reads(*bounds) for axis, bounds in zip(axes, task.spatial, strict=True))
         planes = self._channels(task, part)
@@ -219,12 +222,13 @@ class _Run:
         return cycles
 
     def _place_flat(self, space: Space, flat: Array, part: int) -> None:
-        """Weights one behind the other, without gaps."""
+        """Place weights one behind the other, without gaps."""
         space.place(((0, 1), (0, flat.size)), flat.dtype, space.size)
         space.write(flat.reshape(1, -1))
 
     def _moved(self, ranges: Ranges, shape: tuple[int, ...], item: int, reading: bool) -> float:
-        """Count one copy of a box out of, or into, a tensor of this shape: cycles of its contiguous runs."""
+        """Count one copy of a box out of, or into, a tensor of this shape; return the cycles of its contiguous
+        runs."""
         run, elements, growing = 1, 1, True
         for (start, stop), extent in reversed(list(zip(ranges, shape, strict=True))):
             elements *= stop - start
@@ -298,7 +302,7 @@ class _Run:
         return outputs[0], plane
 
     def _convolved(self, core: Core, slot: int, box: Box, task: _Task, part: int) -> Array | None:
-        """The tile's outputs; None while channels are still to come."""
+        """Return the tile's outputs; None while channels are still to come."""
         layer, conv = self.layer, self.layer.conv
         assert conv is not None
         types = (TensorType(self.x.dtype, (1, *self.x.shape[1:])), *self.types[1:])
@@ -324,7 +328,7 @@ class _Run:
         return total.astype(layer.dtype)
 
     def _added(self, space: Space, partial: Array, task: _Task, part: int) -> Array:
-        """The sum so far, kept in the buffer."""
+        """Add a part to the sum that is kept in the buffer; return the sum so far."""
         policy, dtype = self.plan.policy, self.layer.dtype
         kind = policy.sum_type or np.dtype(np.float64 if dtype == np.float64 else np.float32)
         ranges = (task.planes, *task.spatial)
@@ -336,7 +340,7 @@ class _Run:
         return space.read()[None]
 
     def _work(self, task: _Task, part: int) -> float:
-        """Cycles of a step's computation, from the outputs that it really has."""
+        """Return the cycles of a step's computation, from the outputs that it really has."""
         hardware, conv = self.plan.hardware, self.layer.conv
         extents = [stop - start for start, stop in (task.planes, *task.spatial)]
         row = -(-extents[-1] * self.layer.dtype.itemsize // hardware.vector_bytes)
@@ -350,7 +354,7 @@ class _Run:
 
 
 def as_parts(plan: TilingPlan, **sizes: int) -> TilingPlan:
-    """The same plan with other sizes of its tile: to try one, or to see that a wrong one is found."""
+    """Return the same plan with other sizes of its tile: to try one, or to check that a wrong one is detected."""
     if not set(sizes) <= {"nc", "d", "h", "w", "channels"} or min(sizes.values()) < 1:
         raise ArgumentError(f"tiling: sizes of a tile are nc, d, h, w, channels from 1 on, got {sizes}")
     tile = replace(plan.tile, **sizes)

@@ -1,4 +1,4 @@
-"""All candidate sizes of tiles as arrays: what an axis, and what the planes of a layer, come to with each size.
+"""All candidate sizes of tiles as arrays: the numbers of an axis, and of a layer's planes, for each size.
 
 Everything that a plan moves and computes is a sum of products of such numbers, one per axis. Sizes that cut an axis
 into equally many parts stand side by side and form a group, whose least numbers bound all of its members.
@@ -21,7 +21,8 @@ from cenote.tiling.layer import Layer, Tile
 from cenote.tiling.problem import Problem
 
 MOST_PARTS = 1 << 16
-"""Of an axis. Longer axes are searched from tiles of that many parts on, one size for each number of parts."""
+"""Most parts of an axis. Longer axes are searched from tiles of that many parts on, one size for each number of
+parts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,39 +30,40 @@ class Numbers:
     """Arrays of one element per size."""
 
     def change(self, function: Any) -> Self:
-        """With a function applied to each array."""
+        """Return the numbers with a function applied to each array."""
         return type(self)(**{item.name: function(getattr(self, item.name)) for item in fields(self)})
 
     def at(self, where: Array) -> Self:
-        """Of some sizes only."""
+        """Return the numbers of some sizes only."""
         return self.change(lambda array: array[where])
 
     def along(self, place: int) -> Self:
-        """With the sizes along one of four axes, to be combined with those of the other axes."""
+        """Return the numbers with the sizes along one of four axes, to be combined with those of the other axes."""
         shape = [1, 1, 1, 1]
         shape[place] = -1
         return self.change(lambda array: array.reshape(shape))
 
     def least(self, starts: Array) -> Self:
-        """The least of each group."""
+        """Return the least number of each group."""
         return self.change(lambda array: np.minimum.reduceat(array, starts))
 
 
 @dataclass(frozen=True, eq=False)
 class AxisNumbers(Numbers):
-    """Of an axis; a run is what is contiguous where this axis is the first one of which a tile has not all.
+    """Numbers of an axis. A run is what is contiguous in memory when this axis is the first that a tile does not have
+    whole.
 
     size, parts    outputs of a tile; tiles
     full           tiles of all `size` outputs
     span           inputs that the largest tile reads, as the buffer holds them
-    row, out_row, sum_row   bytes of a row of inputs, outputs with indices, and sums in the buffer (of W)
+    row, out_row, sum_row   bytes of a row of inputs, of outputs with indices, and of sums in the buffer (used of W)
     read           inputs that all tiles read together
-    loads, stores  cycles of a run of each tile that has not all of the axis, added up
+    loads, stores  cycles of a run of each tile that does not have all of the axis, added up
     solid, whole   tiles that read all of the axis; tiles that write all of it
-    vectors, one_vectors    vectors of all tiles' outputs; of one full tile's (of W)
-    dear, dearest  the most inputs that a full tile reads; how many full tiles read as many
+    vectors, one_vectors    vectors of all tiles' outputs; of one full tile's outputs (used of W)
+    dear, dearest  the most inputs that a full tile reads; how many full tiles read that many
     dear_load, dear_open    cycles of a run of such a tile; 1 if it does not read all of the axis
-    low, low_load, low_open   the same of the least that a full tile reads; 1 if none reads all of the axis
+    low, low_load, low_open   the same for the fewest inputs that a full tile reads; 1 if none reads all of the axis
     store          cycles of a run that a full tile writes
     """
 
@@ -91,19 +93,19 @@ class AxisNumbers(Numbers):
 
 @dataclass(frozen=True, eq=False)
 class PlaneNumbers(Numbers):
-    """Of the planes, and of the input channels that a convolution's tile takes at a time.
+    """Numbers of the planes, and of the input channels that a convolution's tile takes at a time.
 
     size, channels  as in `Tile`
     filters        output planes of a full block
     planes, weights   input planes and bytes of weights that the buffer has at a time
     sums           1 where sums lie in the buffer
-    count, full    blocks; those that have all of `filters`
-    passes, last   parts of the channels; the last one's share of them
+    count, full    number of blocks; of those that have all of `filters`
+    passes, last   number of parts of the channels; the last part's share of them
     read           input planes of all blocks and parts together
     one            input planes of a full block in all parts
     solid_loads, solid_load     cycles where a tile reads whole volumes, of all blocks and of a full one, all parts
-    solid_stores, solid_store   the same of what is written
-    weight_loads, weight_load   cycles of weights, of all blocks and of a full one, all parts
+    solid_stores, solid_store   the same for writing
+    weight_loads, weight_load   cycles of loading weights, of all blocks and of a full one, all parts
     """
 
     size: Array
@@ -127,7 +129,7 @@ class PlaneNumbers(Numbers):
 
 
 def axis_numbers(problem: Problem, place: int) -> AxisNumbers:
-    """Of D, H or W (0 to 2)."""
+    """Return the numbers of D, H or W (`place` 0 to 2)."""
     layer, hardware = problem.layer, problem.hardware
     axis = layer.axes[place]
     inner = layer.axes[place + 1 :]
@@ -192,46 +194,48 @@ def _sizes(axis: Axis) -> Array:
 
 
 def plane_numbers(problem: Problem) -> PlaneNumbers:
-    """Of all numbers of planes, for each number of input channels."""
+    """Return the numbers of all sizes of blocks of planes, for each number of input channels."""
     layer, conv = problem.layer, problem.layer.conv
     if conv is None:
         unit = layer.planes // layer.images if problem.policy.batch == "apart" else layer.planes
         size = np.arange(1, unit + 1) if unit <= MOST_PARTS else np.array(_representatives(unit))
         return _plane_numbers(problem, size, np.full_like(size, unit), 0)
-    found = []
+    groups = []
     for channels in channel_sizes(layer):
         inside = np.arange(1, conv.group_filters + 1)
         several = np.arange(2, conv.groups + 1 if channels == conv.group_channels else 2)
         size = np.concatenate((inside, several * conv.group_filters))
         unit_of = np.where(size <= conv.group_filters, conv.group_filters, conv.filters)
-        found.append(_plane_numbers(problem, size, unit_of, channels))
+        groups.append(_plane_numbers(problem, size, unit_of, channels))
     return PlaneNumbers(
         **{
-            item.name: np.concatenate([getattr(each, item.name) for each in found])
+            item.name: np.concatenate([getattr(each, item.name) for each in groups])
             for item in fields(PlaneNumbers)
         }
     )
 
 
 def channel_sizes(layer: Layer) -> list[int]:
-    """Input channels of a group that a tile may take at a time: all, or in 2, 4, 8, ... parts; 0 for a pool."""
+    """Return the input channels of a group that a tile may take at a time: all, or in 2, 4, 8, ... parts; 0 for a
+    pool."""
     if layer.conv is None:
         return [0]
-    found = [layer.conv.group_channels]
-    while found[-1] > 1:
-        found.append(-(-found[-1] // 2))
-    return found
+    sizes = [layer.conv.group_channels]
+    while sizes[-1] > 1:
+        sizes.append(-(-sizes[-1] // 2))
+    return sizes
 
 
 def _representatives(count: int) -> list[int]:
-    """The smallest size of each number of parts."""
+    """Return the smallest size of each number of parts."""
     root = int(np.sqrt(count)) + 1
     spread = {*range(1, root + 1), *(max(1, count // k) for k in range(1, root + 1))}
     return sorted({-(-count // parts) for parts in {-(-count // size) for size in spread}})
 
 
 def _plane_numbers(problem: Problem, size: Array, unit: Array, channels: int) -> PlaneNumbers:
-    """Blocks of `size` planes cut units of `unit` planes, of which the layer has several."""
+    """Return the numbers of blocks of `size` planes that cut units of `unit` planes, of which the layer has
+    several."""
     layer, conv = problem.layer, problem.layer.conv
     units = layer.planes // unit
     full, tail = unit // size, unit % size

@@ -1,4 +1,4 @@
-"""The three stages: planes first, then aligned cuts, then cuts that overlap."""
+"""The method of three stages: planes first, then aligned cuts, then cuts that overlap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIELDS = ("d", "h", "w")
 
 
 def three_stage(problem: Problem) -> TilingPlan:
-    """Plan as the source does. A convolution whose smallest tile does not fit takes half of its input channels at a
+    """Plan by the three stages. A convolution whose smallest tile does not fit takes half of its input channels at a
     time, then half of those. Raises CapacityError when not even one output fits."""
     trace: list[str] = []
     conv = problem.layer.conv
@@ -39,7 +39,8 @@ def _stages(problem: Problem, channels: int, trace: list[str]) -> tuple[str, Til
 
     limit = layer.most_planes
     if layer.conv and channels < layer.conv.group_channels:
-        limit = layer.conv.group_filters  # parts of several groups' channels are not neighbours in memory
+        # The channels' parts of several groups are not neighbours in memory.
+        limit = layer.conv.group_filters
     nc = _largest(problem, limit, lambda k: good(problem.whole(k, channels)))
     if nc:
         tile = problem.whole(nc, channels)
@@ -49,17 +50,17 @@ def _stages(problem: Problem, channels: int, trace: list[str]) -> tuple[str, Til
         f"stage 1, planes: not even 1 with whole maps, {_state(problem, problem.whole(1, channels))}"
     )
     if layer.is_aligned:
-        found = _aligned(problem, channels, good, trace)
-        if found:
-            return found
+        aligned = _aligned(problem, channels, good, trace)
+        if aligned:
+            return aligned
     else:
         trace.append("stage 2, aligned cuts: left out, as there is padding or windows overlap")
     return "unaligned", _unaligned(problem, channels, good, trace)
 
 
 def _largest(problem: Problem, limit: int, good: Callable[[int], bool]) -> int:
-    """The largest k from 1 to `limit` that is good, 0 if none is: by bisection, as what is good for k is for k - 1;
-    one by one where whole waves are asked for, which are not so ordered."""
+    """Return the largest k from 1 to `limit` that is good, 0 if none is. By bisection, as k - 1 is good where k is;
+    one by one where whole waves are required, since those have no such order."""
     if problem.policy.enough == "waves" and problem.layer.cells >= problem.hardware.cores:
         return next((k for k in range(limit, 0, -1) if good(k)), 0)
     low, high = 0, limit
@@ -107,19 +108,20 @@ def _unaligned(problem: Problem, channels: int, good: Callable[[Tile], bool], tr
 
 
 def _shrinking(problem: Problem, tile: Tile) -> Iterator[Tile]:
-    """The tile, and what it becomes when the first axis that is not yet 1 is cut into one more part, and so on."""
+    """Yield the tile, then the tiles that result when the first axis that is not yet 1 is cut into one more part."""
     yield tile
     for axis, field in zip(problem.layer.axes, _FIELDS, strict=True):
         size = getattr(tile, field)
         while size > 1:
-            parts = -(-axis.out // (size - 1))  # the fewest that make the largest tile smaller
+            # The fewest parts that make the largest tile smaller.
+            parts = -(-axis.out // (size - 1))
             size = -(-axis.out // parts)
             tile = replace(tile, **{field: size})
             yield tile
 
 
 def _state(problem: Problem, tile: Tile) -> str:
-    """How a tile does, in numbers."""
+    """Return a tile's bytes and tasks as text, with whether they are too large or too few."""
     needed, there = problem.bytes(tile), problem.hardware.ub_bytes
     space = (
         f"{needed:,} of {there:,} bytes"

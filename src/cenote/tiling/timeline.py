@@ -1,4 +1,5 @@
-"""When the cores of a plan do what, from its cost alone: what pictures show without executing it."""
+"""Actions of a plan's cores over time, computed from its cost alone: the content of pictures, without an
+execution."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from cenote.tiling.problem import TilingPlan
 
 
 def timeline(plan: TilingPlan, cores: int = 8, tasks: int = 12) -> list[Event]:
-    """Events of the first cores, the first tasks of each."""
+    """Return the events of the first cores, the first tasks of each."""
     parts = plan.layer.channel_parts(plan.tile.channels)
     blocks = plan.layer.block_sizes(np.array([plan.tile.nc]), plan.policy.batch == "apart")
     if plan.tasks * parts > MOST_TASKS:
