@@ -9,9 +9,9 @@
     )
     serve.run(deployment("model.cenote", num_replicas=2))
 
-Every worker loads the model itself, so its path must lead somewhere on every machine (a shared folder, or the image of
-the container). A plan file that another CPU made is compiled anew from the model that it names, if that is there
-unchanged.
+Every worker loads the model itself, so its path must exist on every machine (a shared folder, or the image of the
+container). A plan file that was made for another CPU is compiled anew from the model that it names, if that file is
+there unchanged.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from cenote.loading import load
 
 
 class Predictor:
-    """A model over batches that are dicts of arrays: the class that `map_batches` of Ray Data takes.
+    """A model over batches that are dicts of arrays: a class for `map_batches` of Ray Data.
 
     `model` is the path of a model or a plan file, `options` those of `cenote.load`. `columns`: the column of each
     input, by the input's name; by default the column of that name, or the only column for a model with one input. Rows
     are the first axis of every array. `outputs`: the name of the column for each output that is wanted; by default
-    every output, under its own name. `keep`: columns that are handed on as they are (an identifier).
+    every output, under its own name. `keep`: columns that are passed on as they are (an identifier).
 
     `threads` is 1 by default: Ray starts a worker for each CPU that it is given (`num_cpus`).
 
-    Columns of arrays that are objects (pictures that Ray kept one by one) are stacked where they have one size; floats
-    are cast to the dtype of the input where it is a float's, integers where they are of its kind; all else is refused
-    with InputError. Raises ArgumentError for names that the model does not have, and what `cenote.load` raises.
+    Object columns of arrays (pictures that Ray kept one by one) are stacked where they have one size. Floats are cast
+    to the dtype of an input of floats, integers to one of their kind; everything else is refused with InputError.
+    Raises ArgumentError for names that the model does not have, and the errors of `cenote.load`.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Predictor:
             )
 
     def __call__(self, batch: Mapping[str, Array]) -> dict[str, Array]:
-        """The outputs of a batch, and the columns that are kept. A batch of no rows gives none."""
+        """Return the outputs of a batch, and the columns that are kept. A batch of no rows gives outputs of none."""
         feed = {each.name: self._column(batch, each.name, each.dtype) for each in self.model.inputs}
         rows = {name: len(array) for name, array in feed.items()}
         if len({*rows.values()}) > 1:
@@ -115,39 +115,36 @@ class Predictor:
 
 
 class Service:
-    """What a replica of Ray Serve runs: a model that takes requests; see `deployment`."""
+    """A replica of Ray Serve: a model that answers requests; see `deployment`."""
 
     def __init__(self, model: str | os.PathLike[str], **options: Any) -> None:
         self._predictor = Predictor(model, **options)
 
     def predict(self, batch: Mapping[str, Any]) -> dict[str, Array]:
-        """By a handle: `handle.predict.remote({"x": array})`, a batch of columns as for `Predictor`."""
+        """Answer a call by handle, `handle.predict.remote({"x": array})`: a batch of columns as for `Predictor`."""
         arrays = {name: np.asarray(value) for name, value in batch.items()}
         return self._predictor(arrays)
 
     async def __call__(self, request: Any) -> Any:
-        """By HTTP: JSON {"x": nested lists} in, the outputs as nested lists out; status 400 for what does not fit."""
+        """Answer HTTP: JSON {"x": nested lists} in, the outputs as nested lists out; status 400 for inputs that do
+        not fit."""
         responses = needed("starlette.responses", "an answer by HTTP", "pip install 'cenote[ray]'")
         inputs = {each.name: each.dtype for each in self._predictor.model.inputs}
         try:
             content = await request.json()
             batch = {name: np.asarray(value, inputs.get(name)) for name, value in content.items()}
-            answers = await asyncio.to_thread(
-                self.predict, batch
-            )  # the replica goes on answering health checks
+            # In a thread, so that the replica goes on answering health checks.
+            answers = await asyncio.to_thread(self.predict, batch)
             return {name: array.tolist() for name, array in answers.items()}
-        except (
-            ValueError,
-            TypeError,
-            AttributeError,
-        ) as error:  # JSON's errors are ValueErrors, as InputError is
+        except (ValueError, TypeError, AttributeError) as error:
+            # JSON's errors are ValueErrors, as InputError is.
             return responses.JSONResponse({"error": str(error)}, status_code=400)
 
 
 def deployment(
     model: str | os.PathLike[str], *, options: Mapping[str, Any] | None = None, **ray_options: Any
 ) -> Any:
-    """An application for `serve.run`: replicas that answer by handle (`predict`) and by HTTP with JSON.
+    """Return an application for `serve.run`: replicas that answer by handle (`predict`) and by HTTP with JSON.
 
     `options` are those of `Predictor`; `ray_options` those of Ray Serve's deployments (`num_replicas`,
     `ray_actor_options`, `max_ongoing_requests`, …). Raises MissingPackageError without Ray Serve.

@@ -1,6 +1,6 @@
-"""KServe's protocol server with Cenote's models: its requests become arrays, Cenote's errors its statuses.
+"""KServe's protocol server for Cenote's models: requests become arrays, Cenote's errors become statuses.
 
-Imported when a server starts: kserve is an optional dependency, and takes seconds to import.
+This module is imported when a server starts: kserve is an optional dependency, and takes seconds to import.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ _NOT_THERE = ("classification", "shared_memory_region")
 
 
 class Unavailable(ServerNotReady):  # type: ignore[misc]
-    """503, or UNAVAILABLE: no room, or no such model now."""
+    """Status 503, or UNAVAILABLE: no room for the request, or the model is not available now."""
 
     def __init__(self, reason: str) -> None:
         self.reason = self.error_msg = reason
 
 
 class NotFound(ModelNotFound):  # type: ignore[misc]
-    """404, or NOT_FOUND."""
+    """Status 404, or NOT_FOUND."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
 
 def refused(error: CenoteError) -> Exception:
-    """An error in kserve's words: 503 for lack of room or memory, 404 for lack of a model, else 400."""
+    """Return kserve's error for an error: 503 for lack of room or memory, 404 for a missing model, else 400."""
     if isinstance(error, UnavailableError | CapacityError):
         return Unavailable(str(error))
     return NotFound(str(error)) if isinstance(error, MissingFileError) else InvalidInput(str(error))
 
 
 def not_loaded(name: str, version: str = "") -> str:
-    """What is said of a model that is asked for and not there."""
+    """Return the message for a model that is requested and not loaded."""
     return (
         f"version {version} of model '{name}' is not loaded" if version else f"model '{name}' is not loaded"
     )
 
 
 class CenoteModel(kserve.Model):  # type: ignore[misc]
-    """A model of a repository, by name: which one answers may change while it is served."""
+    """A model of a repository, by name: the model that answers may be replaced while it is served."""
 
     def __init__(self, name: str, repository: Repository) -> None:
         super().__init__(name)
@@ -73,7 +73,7 @@ class CenoteModel(kserve.Model):  # type: ignore[misc]
         return served
 
     async def predict(self, payload: Any, headers: Any = None, response_headers: Any = None) -> InferResponse:
-        """Answers one request of the Open Inference Protocol."""
+        """Answer one request of the Open Inference Protocol."""
         if not isinstance(payload, InferRequest):
             raise InvalidInput(f"use version 2 of the protocol: POST v2/models/{self.name}/infer")
         served = self._served
@@ -92,16 +92,16 @@ class CenoteModel(kserve.Model):  # type: ignore[misc]
         return _response(payload, served.found.version, outputs)
 
     def get_input_types(self) -> list[dict[str, Any]]:
-        """What metadata says of the inputs."""
+        """Return the metadata of the inputs."""
         return [described(declared) for declared in self._served.batcher.model.inputs]
 
     def get_output_types(self) -> list[dict[str, Any]]:
-        """What metadata says of the outputs."""
+        """Return the metadata of the outputs."""
         return [described(each) for each in getattr(self._served.batcher.model, "declared_outputs", ())]
 
 
 def _check(tensor: Any) -> None:
-    """Refuse parameters of Triton's extensions that would change what is read or answered."""
+    """Refuse parameters of Triton's extensions that would change the meaning of a tensor or the answer."""
     for name in _NOT_THERE:
         if name in (tensor.parameters or ()):
             raise InvalidInput(f"'{tensor.name}': the parameter {name} is not supported")
@@ -116,20 +116,21 @@ def _response(payload: InferRequest, version: str, outputs: Mapping[str, Any]) -
             raise InvalidInput(
                 f"'{each.name}' is no output of model '{payload.model_name}'; there are: {there}"
             )
-        if each.binary_data is None:  # what the request says of all its outputs
+        if each.binary_data is None:
+            # The request's choice for all its outputs.
             each._parameters = {**(each.parameters or {}), "binary_data": payload.use_binary_outputs}
-    made = []
+    tensors = []
     for each in asked:
         array = np.asarray(outputs[each.name])
         if (datatype := from_np_dtype(array.dtype)) is None:
             raise InvalidInput(
                 f"output '{each.name}' is {array.dtype}, which the protocol has no datatype for"
             )
-        made.append(InferOutput(each.name, list(array.shape), datatype, data=array))
+        tensors.append(InferOutput(each.name, list(array.shape), datatype, data=array))
     return InferResponse(
         payload.id or str(uuid.uuid4()),
         payload.model_name,
-        made,
+        tensors,
         model_version=version,
         requested_outputs=asked,
     )
@@ -143,16 +144,16 @@ class Registry(kserve.ModelRepository):  # type: ignore[misc]
         self.repository = repository
 
     def get_model(self, name: str) -> CenoteModel | None:
-        """The model, if it is loaded."""
+        """Return the model, if it is loaded."""
         return CenoteModel(name, self.repository) if self.repository.get(name) else None
 
     def get_models(self) -> dict[str, CenoteModel]:
-        """All that are loaded."""
+        """Return all loaded models."""
         return {name: CenoteModel(name, self.repository) for name in self.repository.loaded()}
 
 
 class Plane(DataPlane):  # type: ignore[misc]
-    """Health, metadata, and requests as they come over HTTP."""
+    """Health, metadata, and requests that come over HTTP."""
 
     def __init__(self, registry: Registry) -> None:
         super().__init__(model_registry=registry)
@@ -160,23 +161,24 @@ class Plane(DataPlane):  # type: ignore[misc]
         self._server_name, self._server_version = "cenote", __version__
 
     def served(self, name: str, version: str = "") -> Served | None:
-        """The loaded model of this name, and of this version if one is named."""
-        found: Served | None = self._model_registry.repository.get(name)
-        return found if found is not None and version in ("", found.found.version) else None
+        """Return the loaded model of this name, and of this version if one is named."""
+        served: Served | None = self._model_registry.repository.get(name)
+        return served if served is not None and version in ("", served.found.version) else None
 
     async def ready(self) -> bool:
-        """False while the server ends: balancers send requests elsewhere."""
+        """Return False while the server shuts down, so that load balancers send requests elsewhere."""
         return not self.draining
 
     async def model_metadata(self, model_name: str) -> dict[str, Any]:
-        """What a model takes and gives."""
+        """Return a model's inputs, outputs, platform and versions."""
         model = self.get_model_from_registry(model_name)
-        found = {**await super().model_metadata(model_name), "platform": "cenote"}
-        return {**found, "versions": [model._served.found.version]}
+        metadata = {**await super().model_metadata(model_name), "platform": "cenote"}
+        return {**metadata, "versions": [model._served.found.version]}
 
     def decode(self, body: Any, headers: Any, protocol_version: str = "", model_name: str = "") -> Any:
-        """A request's parts. Binary tensors stay bytes: kserve's own way makes a list of numbers of each. `network`
-        sees to it that every body comes as bytes, else pydantic would turn booleans and floats into whole numbers."""
+        """Return a request's parts. Binary tensors stay bytes: kserve's own decoder makes a list of numbers of each.
+        `network` ensures that every body comes as bytes; otherwise pydantic would turn booleans and floats into whole
+        numbers."""
         try:
             return _request(body, headers.get(_LENGTH), model_name), {}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -214,12 +216,13 @@ def _request(body: bytes, json_length: str | None, model: str) -> InferRequest:
 
 
 def _parameters(words: Any) -> dict[str, Any]:
-    """The parameters of a request, an input or an output; what the protocol has as a boolean is one."""
-    found: dict[str, Any] = _of_kind(words.get("parameters") or {}, dict)
+    """Return the parameters of a request, an input or an output; those that are boolean in the protocol must be so
+    here."""
+    parameters: dict[str, Any] = _of_kind(words.get("parameters") or {}, dict)
     for name in ("binary_data", "binary_data_output"):
-        if name in found:
-            _of_kind(found[name], bool)
-    return found
+        if name in parameters:
+            _of_kind(parameters[name], bool)
+    return parameters
 
 
 def _of_kind(value: Any, kind: type) -> Any:
@@ -229,20 +232,20 @@ def _of_kind(value: Any, kind: type) -> Any:
 
 
 class Extension(ModelRepositoryExtension):  # type: ignore[misc]
-    """Loads and unloads while other requests go on."""
+    """Loading and unloading of models while other requests are answered."""
 
     async def index(self, filter_ready: bool | None = False) -> list[dict[str, str]]:
-        """A row for each model in the folder."""
+        """Return a row for each model in the folder."""
         rows = self._model_registry.repository.index()
         return [row for row in rows if row["state"] == "READY" or not filter_ready]
 
     async def load(self, model_name: str) -> dict[str, Any]:
-        """Load a model from the folder, or load it anew."""
+        """Load a model from the folder, or reload it."""
         await self._apart(self._model_registry.repository.load, model_name)
         return {"name": model_name, "load": True}
 
     async def unload(self, model_name: str) -> dict[str, Any]:
-        """Answer what a model has accepted, then let it go."""
+        """Unload a model, once the requests that it has accepted are answered."""
         await self._apart(self._model_registry.repository.unload, model_name)
         return {"name": model_name, "unload": True}
 
@@ -254,13 +257,13 @@ class Extension(ModelRepositoryExtension):  # type: ignore[misc]
 
 
 class Metrics:
-    """The counters of all models, for Prometheus, when it asks."""
+    """The counters of all models, collected whenever Prometheus asks."""
 
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
 
     def collect(self) -> Iterator[Any]:
-        """One family for each counter, one sample for each model."""
+        """Yield one family for each counter, with one sample for each model."""
         batchers = {name: served.batcher for name, served in self.repository.loaded().items()}
         waiting = GaugeMetricFamily(
             "cenote_waiting_requests", "requests that wait for a worker", labels=["model"]

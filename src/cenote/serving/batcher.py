@@ -1,4 +1,5 @@
-"""Many callers, one model: requests wait in a bounded queue, and workers run them, joined where they fit together."""
+"""Many callers on one model: requests wait in a bounded queue, and workers run them, joined into batches where they
+fit."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from cenote.serving.queue import Request, RequestQueue
 
 
 class Runs(Protocol):
-    """What can be served: a `cenote.Model`, or whatever says what it takes and gives outputs by name."""
+    """A model that can be served: a `cenote.Model`, or any object with declared inputs that gives outputs by name."""
 
     @property
     def inputs(self) -> Sequence[Declared]: ...
@@ -32,7 +33,7 @@ class Runs(Protocol):
 
 @dataclass(frozen=True)
 class Counters:
-    """What a Batcher has done. Seconds are sums over requests (`waited`) and over runs (`computed`).
+    """Counts of a Batcher's work. Seconds are sums over requests (`waited`) and over runs (`computed`).
 
     `answered` requests got outputs, `failed` ones an error of their own; `refused` ones met a full or closed queue.
     `runs` counts runs of the model, `split` those for several requests that failed: each request then ran alone.
@@ -49,18 +50,20 @@ class Counters:
 
 
 class Batcher:
-    """Answers concurrent requests to one model, on `workers` threads, several requests in one run where they fit.
+    """A queue and `workers` threads that answer concurrent requests to one model, several in one run where they fit.
 
     model: a `cenote.Model`; with threads=1, workers run side by side on its one set of weights, without a lock.
     max_batch: rows of the first axis in one run, from 1 on. Above 1, the first axis of every input and output must be a
         batch whose rows do not depend on each other. A request of more rows runs by itself.
-    max_delay: seconds that a request may wait for others to join it. 0: a free worker takes what waits and never waits.
+    max_delay: seconds that a request may wait for others to join it. 0: a free worker runs the requests that wait at
+    once.
     max_queue: requests that may wait for a worker; further ones are refused.
     workers: threads that run the model.
 
-    Requests whose dtypes and shapes agree behind the first axis are joined, in order of arrival. Each gets outputs or
-    an error of its own: what does not fit the model is refused when it is submitted, and where a run of several fails,
-    each of them runs again alone. Rows in a batch of another size may differ in the last bits, as in any call.
+    Requests whose dtypes agree, and whose shapes agree behind the first axis, are joined, in order of arrival. Each
+    gets outputs or an error of its own: inputs that do not fit the model are refused when they are submitted, and
+    where a run of several requests fails, each of them runs again alone. Rows in a batch of another size may differ
+    in the last bits, as in any call.
 
     Raises ArgumentError for numbers out of range, and for max_batch above 1 where an input's first axis is fixed or it
     has none; CapacityError where the system has no thread left.
@@ -93,7 +96,8 @@ class Batcher:
         self._queue = RequestQueue(max_queue, max_batch, float(max_delay))
         self._tally = _Tally()
         self._threads: list[threading.Thread] = []
-        # Workers know the queue, not the Batcher: one that is dropped ends them when they have answered what waits.
+        # Workers hold the queue, not the Batcher: when a Batcher is dropped, they answer the requests that wait, and
+        # end.
         weakref.finalize(self, _close, self._queue, self._process)
         try:
             for number in range(workers):
@@ -111,20 +115,22 @@ class Batcher:
 
     @property
     def counters(self) -> Counters:
-        """What has been done so far."""
+        """The counts of all work so far."""
         return self._tally.counters
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for a worker now."""
+        """The number of requests that wait for a worker now."""
         return len(self._queue)
 
     def submit(self, inputs: Mapping[str, Any]) -> Future[dict[str, Array]]:
-        """The future outputs, by name, of inputs by name. Cancelled while it waits, a request is not run.
+        """Return the future of the outputs, by name, for inputs by name. A request that is cancelled while it waits
+        is not run.
 
         Raises InputError for inputs that do not fit the model, UnavailableError for a full queue and for a Batcher that
         was closed or made before a fork. An error of the run (ShapeError beyond a bound) is the future's exception.
-        Neither inputs nor outputs are copied where they need not be: do not write to an input before it is answered.
+        Neither inputs nor outputs are copied where this can be avoided: do not write to an input before it is
+        answered.
         """
         if os.getpid() != self._process:
             raise UnavailableError(
@@ -140,11 +146,12 @@ class Batcher:
         return request.future
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """Outputs by name, for inputs by name: waits for them. Errors as `submit`, and those of the run."""
+        """Return outputs by name, for inputs by name: waits for them. Errors as `submit`, and those of the run."""
         return self.submit(inputs).result()
 
     async def async_run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """As `run`, without holding up the event loop; cancelling the task cancels a request that still waits."""
+        """Run as `run` does, without blocking the event loop; cancelling the task cancels a request that still
+        waits."""
         return await asyncio.wrap_future(self.submit(inputs))
 
     def close(self, drain: bool = True) -> None:
@@ -170,7 +177,8 @@ class Batcher:
     def _request(self, inputs: Mapping[str, Any]) -> Request:
         self._signature.check_names(inputs)
         if any(declared.form for declared in self._signature.inputs):
-            return Request(dict(inputs), None, 1)  # sequences and optionals: the model checks them
+            # Sequences and optionals are checked by the model.
+            return Request(dict(inputs), None, 1)
         arrays = {}
         for declared in self._signature.inputs:
             array = inputs[declared.name]
@@ -183,7 +191,7 @@ class Batcher:
 
 
 def why_alone(inputs: Sequence[Declared]) -> str:
-    """Why requests to a model with these inputs cannot be joined; "" where they can."""
+    """Return why requests to a model with these inputs cannot be joined; "" where they can."""
     if not inputs:
         return "the model has no inputs"
     for declared in inputs:
@@ -214,14 +222,15 @@ class _Tally:
 
 
 def _work(queue: RequestQueue, model: Runs, tally: _Tally) -> None:
-    """A worker's life."""
+    """Answer groups of requests until the queue is closed and empty: the main function of a worker."""
     while (group := queue.take()) is not None:
         _answer(model, group, tally)
-        del group  # an idle worker keeps no arrays
+        # An idle worker keeps no arrays.
+        del group
 
 
 def _answer(model: Runs, group: Sequence[Request], tally: _Tally) -> None:
-    """Run a group as one; where that fails, each request alone, which shows whose fault it is."""
+    """Run a group as one. Where that fails, run each request alone, which shows the request that is at fault."""
     live = [request for request in group if request.future.set_running_or_notify_cancel()]
     if len(live) > 1:
         try:

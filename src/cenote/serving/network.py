@@ -10,7 +10,8 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import kserve.model_server  # the application that the routes are registered in
+# The application that the routes are registered in.
+import kserve.model_server
 import uvicorn
 from fastapi.exceptions import RequestValidationError
 from kserve.errors import InvalidInput, ModelNotFound, ServerNotReady
@@ -26,7 +27,7 @@ from cenote.serving.rpc import grpc_server
 
 
 class _Server(uvicorn.Server):  # type: ignore[misc]
-    """uvicorn without signal handlers of its own: both protocols end together."""
+    """uvicorn's server without its own signal handlers: both protocols end together."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -34,7 +35,7 @@ class _Server(uvicorn.Server):  # type: ignore[misc]
 
 
 class _Rest(RESTServer):  # type: ignore[misc]
-    """kserve's HTTP routes, without a line of log for each request."""
+    """kserve's HTTP routes, without a log line for each request."""
 
     max_request: int
 
@@ -59,14 +60,17 @@ class _Rest(RESTServer):  # type: ignore[misc]
 
 
 def _told(problem: str, status: int) -> JSONResponse:
-    """An answer that says what is wrong, in the protocol's words."""
+    """Return an answer with an error message, in the form of the protocol."""
     return JSONResponse({"error": problem}, status)
 
 
 class _Front:
-    """Refuses bodies that are too large or compressed. Takes the version out of v2/models/NAME/versions/VERSION/…, if
-    it is the one served: kserve refuses it. Names the bodies of requests bytes, so that one reader (`adapter`) reads
-    them all."""
+    """Middleware that checks each request before kserve sees it.
+
+    It refuses bodies that are too large or compressed. From v2/models/NAME/versions/VERSION/… it removes the version,
+    if that is the one served: kserve refuses it. It declares the bodies of inference requests to be bytes, so that
+    one reader (`adapter`) reads them all.
+    """
 
     def __init__(self, app: Any, plane: Plane, max_request: int) -> None:
         self.app, self.plane, self.max_request = app, plane, max_request
@@ -95,7 +99,7 @@ class _Front:
         await self.app(scope, self._counted(receive), send)
 
     def _counted(self, receive: Any) -> Any:
-        """`receive`, which refuses a body sent in pieces (chunked) once it is too large."""
+        """Return a `receive` that refuses a body sent in pieces (chunked) once it is too large."""
         taken = 0
 
         async def counted() -> Any:
@@ -113,7 +117,8 @@ class _Front:
 
 
 def _quiet(record: logging.LogRecord) -> bool:
-    """What a client did wrong, or at a bad time, is told to the client: no traceback in the log for each."""
+    """Keep a client's errors, and requests at a bad time, out of the log: the client gets them, without a traceback
+    here."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, InvalidInput | ModelNotFound | ServerNotReady)
 
@@ -138,7 +143,8 @@ async def _until_signal(
     ended = asyncio.Event()
 
     def end() -> None:
-        web.force_exit = ended.is_set()  # the second signal does not wait
+        # The second signal does not wait.
+        web.force_exit = ended.is_set()
         plane.draining = True
         ended.set()
 
@@ -172,8 +178,8 @@ def run(
     REGISTRY.register(metrics)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        # With the protocol named, asyncio turns off Nagle's algorithm: else a small answer after a large request waits
-        # for a delayed acknowledgement, 40 ms.
+        # With the protocol named, asyncio turns off Nagle's algorithm: otherwise a small answer after a large request
+        # waits for a delayed acknowledgement, 40 ms.
         with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as http:
             http.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -1,4 +1,4 @@
-"""Requests that wait: a bounded queue from which workers take groups that can run as one."""
+"""The requests that wait: a bounded queue from which workers take groups that can run as one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from cenote.core.errors import UnavailableError
 class Request:
     """Inputs by name and the future of their outputs.
 
-    `kind` is equal for requests that can run as one, None for one that runs alone. `rows`: how much of the batch axis
-    it takes.
+    `kind` is equal for requests that can run as one, and None for one that runs alone. `rows`: the number of rows of
+    the batch axis that it takes.
     """
 
     inputs: Mapping[str, Any]
@@ -29,7 +29,8 @@ class Request:
 
 
 class RequestQueue:
-    """First in, first out, but for requests of one kind, which join the oldest up to `max_rows` rows."""
+    """A queue, first in, first out, except that requests of one kind join the oldest of them, up to `max_rows`
+    rows."""
 
     def __init__(self, limit: int, max_rows: int, max_delay: float) -> None:
         self._limit, self._max_rows, self._max_delay = limit, max_rows, max_delay
@@ -55,7 +56,7 @@ class RequestQueue:
             self._changed.notify()
 
     def take(self) -> list[Request] | None:
-        """The next requests to run as one, when there are any; None once the queue is closed and empty."""
+        """Wait for requests and return the next ones to run as one; None once the queue is closed and empty."""
         with self._changed:
             while True:
                 while not self._waiting and not self._closed:
@@ -74,7 +75,8 @@ class RequestQueue:
                 return group
 
     def _group(self) -> tuple[list[Request], bool]:
-        """The oldest request and those that join it, and whether no later one could. The caller holds the lock."""
+        """Return the oldest request and those that join it, and whether no later one could. The caller holds the
+        lock."""
         first = self._waiting[0]
         if first.kind is None or first.rows >= self._max_rows:
             return [first], True
@@ -95,7 +97,7 @@ class RequestQueue:
             self._changed.notify_all()
 
     def refuse(self) -> None:
-        """Give UnavailableError to all that wait."""
+        """Give UnavailableError to all requests that wait."""
         with self._changed:
             refused, self._waiting = self._waiting, deque()
         for each in refused:

@@ -1,4 +1,4 @@
-"""Folders of models, as Triton lays them out: FOLDER/NAME/model.onnx, or FOLDER/NAME/VERSION/model.onnx."""
+"""Folders of models, in Triton's layout: FOLDER/NAME/model.onnx, or FOLDER/NAME/VERSION/model.onnx."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from cenote.serving.batcher import Batcher, Runs, why_alone
 _log = logging.getLogger(__name__)
 
 SUFFIXES = (".cenote", ".onnx", ".tflite", ".pb", ".pbtxt", ".savedmodel", ".meta", ".keras", ".h5")
-"""Of files (folders: .savedmodel) named `model`, in the order in which they are looked for."""
+"""Endings of files (of folders: .savedmodel) named `model`, in the order in which they are looked for."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A model as its folder holds it; `version` is "1" where the folder has no versions."""
+    """A model in its folder; `version` is "1" where the folder has no versions."""
 
     name: str
     version: str
@@ -35,26 +35,26 @@ class Found:
 
 @dataclass(frozen=True)
 class Served:
-    """A model that is loaded, and what answers requests to it."""
+    """A model that is loaded, and the Batcher that answers requests to it."""
 
     found: Found
     batcher: Batcher
 
     def close(self) -> None:
-        """Answer what was accepted, then let the model's memory go."""
+        """Answer the accepted requests, then free the model's memory."""
         self.batcher.close()
         if isinstance(self.batcher.model, Model):
             self.batcher.model.close()
 
 
 class Repository:
-    """The models of a folder, by name: those that are loaded answer requests.
+    """The models of a folder, by name: loaded models answer requests.
 
     folder: holds a folder for each model. In it lies `model` with one of SUFFIXES, or folders named by numbers that
         hold one: the largest number is served. Of several files, the first of SUFFIXES is taken (a plan).
     workers: threads for each model, by default one per physical core that this process may use. Each runs whole
         requests on one thread; all of them run one set of weights.
-    max_batch, max_delay, max_queue: as of `Batcher`. A model whose first axis is fixed gets max_batch=1.
+    max_batch, max_delay, max_queue: those of `Batcher`. A model whose first axis is fixed gets max_batch=1.
     load: makes a model of a path; by default `cenote.load(path, threads=1)`.
 
     Raises MissingFileError where there is no such folder, ArgumentError for numbers out of range.
@@ -82,23 +82,26 @@ class Repository:
             "workers": resolve_threads(workers),
         }
         self._load = load or (lambda path: load_model(path, threads=1))
-        Batcher(_Nothing(), **self._options).close()  # numbers out of range are found now
+        # Numbers out of range raise their error now.
+        Batcher(_Nothing(), **self._options).close()
         self._served: dict[str, Served] = {}
         self._problems: dict[str, str] = {}
-        self._lock = threading.Lock()  # one load or unload at a time; requests never take it
+        # One load or unload at a time; requests never take it.
+        self._lock = threading.Lock()
 
-    # ---- what there is ----------------------------------------------------------------------------------------
+    # ---- the models in the folder -----------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """The models in the folder, loaded or not."""
+        """Return the names of the models in the folder, loaded or not."""
         with os.scandir(self.folder) as entries:
             return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
 
     def find(self, name: str) -> Found:
-        """Where a model lies. Raises MissingFileError for a name that is none of `names`, ModelError where its folder
-        holds no model."""
+        """Return the place of a model. Raises MissingFileError for a name that is none of `names`, ModelError where
+        its folder holds no model."""
         names = self.names()
-        if name not in names:  # whatever a client sends is compared, never made part of a path
+        # A name from a client is compared only, never made part of a path.
+        if name not in names:
             there = ", ".join(names) or "none"
             raise MissingFileError(f"there is no model '{name}' in the repository; there are: {there}", name)
         folder = self.folder / name
@@ -114,7 +117,8 @@ class Repository:
         raise ModelError(f"model '{name}': {folder} holds no file 'model' with one of the endings {known}")
 
     def index(self) -> list[dict[str, str]]:
-        """A row for each model: name, version, state (READY or UNAVAILABLE) and the reason where loading failed."""
+        """Return a row for each model: name, version, state (READY or UNAVAILABLE) and the reason where loading
+        failed."""
         rows = []
         for name in sorted({*self.names(), *self._served}):
             served = self._served.get(name)
@@ -129,19 +133,20 @@ class Repository:
         return rows
 
     def get(self, name: str) -> Served | None:
-        """The loaded model of that name."""
+        """Return the loaded model of that name."""
         return self._served.get(name)
 
     def loaded(self) -> Mapping[str, Served]:
-        """All loaded models, by name."""
+        """Return all loaded models, by name."""
         return dict(self._served)
 
     # ---- loading ----------------------------------------------------------------------------------------------
 
     def load(self, name: str) -> Served:
-        """Load a model, or load it anew: the former one answers until the new one is ready, then what it has accepted.
+        """Load a model, or reload it. The former model answers until the new one is ready, and completes the requests
+        that it has accepted.
 
-        Raises what `find` and the load raise; the former one then stays.
+        Raises the errors of `find` and of the load; the former model then stays.
         """
         with self._lock:
             found = self.find(name)
@@ -160,12 +165,12 @@ class Repository:
             return served
 
     def load_all(self) -> None:
-        """Load every model in the folder. The first that cannot be loaded raises its error."""
+        """Load every model in the folder. Raises the error of the first that cannot be loaded."""
         for name in self.names():
             self.load(name)
 
     def unload(self, name: str) -> None:
-        """Take no more requests to a model, answer those accepted, and let it go.
+        """Take no more requests to a model, answer the accepted ones, and free it.
 
         Raises MissingFileError where it is not loaded.
         """
@@ -176,12 +181,13 @@ class Repository:
             served.close()
 
     def close(self) -> None:
-        """Unload all: every accepted request is answered."""
+        """Unload all models: every accepted request is answered."""
         for name in list(self._served):
             self.unload(name)
 
     def submit(self, name: str, inputs: Mapping[str, Any]) -> Future[dict[str, Array]]:
-        """As `Batcher.submit`, to a model by name. Raises UnavailableError for one that is not loaded, too."""
+        """Submit inputs to a model by name, as `Batcher.submit`. Raises UnavailableError also for a model that is not
+        loaded."""
         while True:
             served = self._served.get(name)
             if served is None:
@@ -191,7 +197,7 @@ class Repository:
             except UnavailableError:
                 if self._served.get(name) in (served, None):
                     raise
-                # It was loaded anew meanwhile: the new one answers.
+                # The model was reloaded meanwhile: the new one answers.
 
     def _batcher(self, name: str, model: Runs) -> Batcher:
         max_batch = self._max_batch

@@ -1,4 +1,4 @@
-"""The gRPC side of a server: kserve's servicer, and what Triton's clients expect beyond it."""
+"""The gRPC side of a server: kserve's servicer, and the calls of Triton's clients that it lacks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ _SERVICE = "GRPCInferenceService"
 def grpc_server(
     plane: Plane, extension: Extension, host: str, port: int, max_request: int
 ) -> tuple[Any, int]:
-    """A server that has not started, and its port. Raises OSError for a port that cannot be opened."""
+    """Return a server that has not started, and its port. Raises OSError for a port that cannot be opened."""
     options = [
-        ("grpc.max_send_message_length", -1),  # kserve's own 8 MiB are 13 pictures of 3x224x224 floats
+        # kserve's own limit of 8 MiB is 13 pictures of 3x224x224 floats.
+        ("grpc.max_send_message_length", -1),
         ("grpc.max_receive_message_length", max_request),
-        ("grpc.so_reuseport", 0),  # else a second server shares the port without a word
+        # Otherwise a second server would share the port silently.
+        ("grpc.so_reuseport", 0),
     ]
     server = grpc.aio.server(interceptors=(ExceptionToStatusInterceptor(),), options=options)
     servicer = _Servicer(plane, extension)
@@ -41,15 +43,16 @@ def grpc_server(
 
 
 class _Servicer(InferenceServicer):  # type: ignore[misc]
-    """kserve's servicer, which looks at no versions and finds a model that is not loaded an error to ask for."""
+    """kserve's servicer, with versions checked and readiness answered: kserve's own ignores versions, and raises an
+    error when asked whether a model that is not loaded is ready."""
 
     async def ModelReady(self, request: Any, context: Any) -> Any:  # noqa: N802  (gRPC's name)
-        """False for what is not loaded."""
+        """Answer False for a model that is not loaded."""
         found = self._data_plane.served(request.name, request.version)
         return messages.ModelReadyResponse(ready=found is not None)
 
     async def ModelMetadata(self, request: Any, context: Any) -> Any:  # noqa: N802  (gRPC's name)
-        """As HTTP's, with the version that is served."""
+        """Answer as HTTP does, with the version that is served."""
         if self._data_plane.served(request.name, request.version) is None:
             raise NotFound(not_loaded(request.name, request.version))
         return messages.ModelMetadataResponse(**await self._data_plane.model_metadata(request.name))
@@ -64,10 +67,8 @@ def _handler(servicer: InferenceServicer, method: Any) -> Any:
     async def called(content: bytes, context: Any) -> Any:
         try:
             message = read(content)
-        except (
-            DecodeError,
-            UnicodeDecodeError,
-        ) as error:  # gRPC's own answer would be UNKNOWN, with a traceback
+        except (DecodeError, UnicodeDecodeError) as error:
+            # gRPC's own answer would be UNKNOWN, with a traceback.
             raise InvalidInput(f"the message is malformed: {error}") from error
         return await answer(message, context)
 
@@ -75,7 +76,8 @@ def _handler(servicer: InferenceServicer, method: Any) -> Any:
 
 
 def _with_name(kind: Any) -> Callable[[bytes], Any]:
-    """Reads a request to load or unload: kserve's definition has the model's name in field 1, Triton's in field 2."""
+    """Return a reader of requests to load or unload: kserve's definition has the model's name in field 1, Triton's in
+    field 2."""
 
     def read(content: bytes) -> Any:
         message = kind.FromString(content)
@@ -88,7 +90,8 @@ def _with_name(kind: Any) -> Callable[[bytes], Any]:
 
 
 def _index_of(extension: Extension) -> Callable[[bytes, Any], Any]:
-    """The call RepositoryIndex of Triton's protocol, whose messages kserve does not have; they are strings alone."""
+    """Return the call RepositoryIndex of Triton's protocol, whose messages kserve lacks; they consist of strings
+    alone."""
 
     async def index(request: bytes, context: Any) -> bytes:
         rows = await extension.index()
@@ -102,7 +105,7 @@ def _index_of(extension: Extension) -> Callable[[bytes, Any], Any]:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """A field of protobuf: its number and kind, its length in groups of seven bits, its bytes."""
+    """Encode a field of protobuf: its number and kind, its length in groups of seven bits, its bytes."""
     length, left = bytearray(), len(content)
     while left > 127:
         length.append(left % 128 + 128)

@@ -1,4 +1,4 @@
-"""A folder of models as a server: the Open Inference Protocol over HTTP and gRPC, by kserve."""
+"""A server for a folder of models: the Open Inference Protocol over HTTP and gRPC, by kserve."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from cenote.core.locks import importing
 from cenote.serving.batcher import Runs
 from cenote.serving.repository import Repository
 
-LARGEST_REQUEST = 2**31 - 1  # bytes: what gRPC can count, and Triton's default
+# Bytes: the largest length that gRPC can count, and Triton's default.
+LARGEST_REQUEST = 2**31 - 1
 
 
 def serve(
@@ -36,11 +37,11 @@ def serve(
 
     host: address to listen on; by default this machine only, "0.0.0.0" for every network (there is no authentication).
     http_port, grpc_port: 0 lets the system choose; `started` is called with both ports when they are open.
-    workers, max_batch, max_delay, max_queue, load: as of `Repository`.
+    workers, max_batch, max_delay, max_queue, load: those of `Repository`.
     max_request: bytes of a request's body, at most 2 GiB - 1; larger ones get 413 (gRPC:
         RESOURCE_EXHAUSTED).
-    grace: seconds that a request may go on for after the signal. New ones are refused then; a second signal ends the
-        waiting.
+    grace: seconds that a request may still take after the signal. New requests are refused then; a second signal ends
+        the waiting.
 
     Raises UnsupportedError where kserve is not installed, ArgumentError for numbers out of range, the error of the
     first model that cannot be loaded, OSError for a port that cannot be opened.
@@ -61,7 +62,8 @@ def serve(
 
 
 def _network() -> Any:
-    """What needs kserve. Its model server reads the command line of the program that imports it: it gets none."""
+    """Import the part that needs kserve. Its model server reads the command line of the importing program, which is
+    hidden."""
     arguments, sys.argv = sys.argv, sys.argv[:1]
     try:
         with importing():

@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol as arrays: what a client sent is checked before it is believed."""
+"""Tensors of the Open Inference Protocol as arrays: a client's data is checked before it is used."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ DATATYPES: dict[str, np.dtype[Any]] = {
     "BYTES": np.dtype(object),
 }
 _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
-# Types of JSON's values that each kind of datatype takes: no number changes its kind, a boolean is not a number.
+# JSON types that each kind of datatype accepts: no number changes its kind, a boolean is not a number.
 _KINDS: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
 
 
 def described(declared: Declared) -> dict[str, Any]:
-    """An input or output in the words of the protocol; -1 for a size that is open."""
+    """Describe an input or output in the terms of the protocol; -1 for an open size."""
     shape = [-1] if declared.shape is None else [d if isinstance(d, int) else -1 for d in declared.shape]
     datatype = _NAMES.get(declared.dtype, declared.dtype.name.upper())
     return {"name": declared.name, "datatype": datatype, "shape": shape}
 
 
 def array_of(name: str, datatype: str, shape: list[int], data: Any = None, raw: bytes | None = None) -> Array:
-    """The array of a tensor: `raw` holds its elements in row-major, little-endian order, else `data` numbers, flat or
-    nested. Raises InputError for whatever does not fit together."""
+    """Return the array of a tensor: `raw` holds its elements in row-major, little-endian order, else `data` numbers,
+    flat or nested. Raises InputError for parts that contradict each other."""
     dtype = DATATYPES.get(datatype)
     if dtype is None:
         raise InputError(
@@ -44,7 +44,8 @@ def array_of(name: str, datatype: str, shape: list[int], data: Any = None, raw: 
         if datatype == "BYTES":
             array = np.array([each.decode() for each in _strings(raw, data)], object)
         elif raw is not None and datatype == "BOOL":
-            array = np.frombuffer(raw, np.uint8) != 0  # a bool of another byte than 0 and 1 equals neither
+            # A bool of another byte than 0 and 1 would equal neither.
+            array = np.frombuffer(raw, np.uint8) != 0
         elif raw is not None:
             array = np.frombuffer(raw, dtype.newbyteorder("<"))
         else:
@@ -55,14 +56,14 @@ def array_of(name: str, datatype: str, shape: list[int], data: Any = None, raw: 
         raise InputError(f"input '{name}': {array.size} elements for shape {shown(list(shape))}")
     try:
         return array.reshape(tuple(shape))
-    except ValueError as error:  # an empty array of an extent that no machine has
+    except ValueError as error:
+        # An empty array with an extent that no machine can hold.
         raise InputError(f"input '{name}': {error}") from None
 
 
 def _numbers(data: Any, dtype: np.dtype[Any]) -> Array:
-    numbers = np.array(data, object).reshape(
-        -1
-    )  # NumPy's own choice makes floats of [1, 2**63], integers of [5, True]
+    # NumPy's own choice makes floats of [1, 2**63], and integers of [5, True].
+    numbers = np.array(data, object).reshape(-1)
     foreign = set(map(type, numbers)) - _KINDS[dtype.kind]
     if foreign:
         raise ValueError(f"its data holds {', '.join(sorted(each.__name__ for each in foreign))}")
@@ -78,16 +79,16 @@ def _numbers(data: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def _strings(raw: bytes | None, data: Any) -> list[bytes]:
-    """Strings: each after its length in four bytes, or as JSON and protobuf have them."""
+    """Return strings: in bytes each follows its length in four bytes; JSON and protobuf have lists of them."""
     if raw is None:
         flat = np.array(data, object).reshape(-1)
         return [each.encode() if isinstance(each, str) else each for each in flat]
-    found, at = [], 0
+    strings, at = [], 0
     while at < len(raw):
         (length,) = struct.unpack_from("<I", raw, at)
         at += 4
         if at + length > len(raw):
             raise ValueError("a string ends behind the data")
-        found.append(raw[at : at + length])
+        strings.append(raw[at : at + length])
         at += length
-    return found
+    return strings
