@@ -5,7 +5,7 @@
     outputs = cenote.backend.prepare(model).run([x])
     outputs = cenote.backend.run_node(node, [a, b])
 
-What Cenote cannot run raises UnsupportedError, a NotImplementedError.
+Models that Cenote cannot run raise UnsupportedError, a NotImplementedError.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ OPTIONS = ("threads", "precision", "weights", "tune")
 
 
 def _prepare(model: Any, options: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...], Run]:
-    """Names of inputs and outputs, and what runs the model: the one place that says how."""
+    """Load a model; return the names of inputs and outputs, and the function that runs it. The only place that
+    loads."""
     loaded = load(model, **options)
     return tuple(declared.name for declared in loaded.inputs), loaded.output_names, loaded.run
 
@@ -54,7 +55,7 @@ class CenoteBackendRep:
         self._run = run
 
     def run(self, inputs: Any, **kwargs: Any) -> Outputs:
-        """The outputs for inputs given in order, by name, or (for one input) alone."""
+        """Return the outputs for inputs given in order, by name, or (for one input) alone."""
         if isinstance(inputs, Mapping):
             named = dict(inputs)
         else:
@@ -70,7 +71,7 @@ class CenoteBackend:
 
     @classmethod
     def is_compatible(cls, model: Any, device: str = "CPU", **kwargs: Any) -> bool:
-        """True when the model can be loaded and run on the device."""
+        """Return True when the model can be loaded and run on the device."""
         try:
             cls.prepare(model, device, **kwargs)
         except CenoteError:
@@ -79,7 +80,7 @@ class CenoteBackend:
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> CenoteBackendRep:
-        """Get a model (whatever `cenote.load` takes) ready; `kwargs`: threads, precision, weights, tune as there."""
+        """Load a model (anything that `cenote.load` takes); `kwargs`: threads, precision, weights, tune as there."""
         if not cls.supports_device(device):
             raise ArgumentError(f"device '{device}' is not supported (CPU is)")
         unknown = sorted(set(kwargs) - set(OPTIONS))
@@ -91,7 +92,7 @@ class CenoteBackend:
 
     @classmethod
     def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **kwargs: Any) -> Outputs:
-        """Prepare and run once."""
+        """Prepare a model and run it once."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
@@ -111,7 +112,7 @@ class CenoteBackend:
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """CPU only."""
+        """Return True for "CPU" and its indices ("CPU:0"), False for other devices."""
         return device.split(":")[0].upper() == "CPU"
 
 

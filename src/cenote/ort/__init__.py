@@ -1,14 +1,14 @@
 """onnxruntime's API on Cenote, for programs and packages that were written for onnxruntime.
 
-    import cenote.ort as onnxruntime            in a program of one's own
+        import cenote.ort as onnxruntime            in your own program
 
-    import cenote.ort
-    cenote.ort.install()                        before anything that imports onnxruntime
+        import cenote.ort
+        cenote.ort.install()                        before anything that imports onnxruntime
 
-    python -m cenote.ort -m rapidocr …          a program that is not to be edited
-    python -m cenote.ort script.py …
+        python -m cenote.ort -m rapidocr …          for a program that you do not want to edit
+        python -m cenote.ort script.py …
 
-docs/from_onnxruntime.md says what differs.
+docs/from_onnxruntime.md describes the differences.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs a program in which Cenote stands in for onnxruntime.
+"""Runner of programs in which Cenote stands in for onnxruntime.
 
 python -m cenote.ort [--fallback onnxruntime] -m module arguments…
 python -m cenote.ort [--fallback onnxruntime] script.py arguments…
@@ -19,7 +19,7 @@ _USAGE = "usage: python -m cenote.ort [--fallback onnxruntime] (-m MODULE | SCRI
 
 
 def main(arguments: list[str]) -> None:
-    """Run what the command line says, with the rest of it as its own."""
+    """Run the program that the command line names, with the rest of the command line as its arguments."""
     fallback = None
     if arguments[:1] == ["--fallback"]:
         fallback = arguments[1] if len(arguments) > 1 else ""
@@ -49,18 +49,19 @@ def main(arguments: list[str]) -> None:
 
 
 def _is_module(name: str) -> bool:
-    """Can Python run it with -m: is it a module, or a package that says how?"""
+    """Return whether Python can run it with -m: a module, or a package with a `__main__`."""
     try:
-        found = find_spec(name)
-    except ModuleNotFoundError:  # of the package that it would be in
+        spec = find_spec(name)
+    except ModuleNotFoundError:
+        # The package that would contain it is missing.
         return False
-    if found is None or found.submodule_search_locations is None:
-        return found is not None
+    if spec is None or spec.submodule_search_locations is None:
+        return spec is not None
     return find_spec(f"{name}.__main__") is not None
 
 
 def _show_warnings() -> None:
-    """What Cenote warns of goes to standard error, unless the program sets up logging itself."""
+    """Print Cenote's warnings to standard error, unless the program sets up logging itself."""
     handler = logging.StreamHandler()
     handler.addFilter(lambda record: not logging.getLogger().handlers)
     logging.getLogger("cenote").addHandler(handler)

@@ -1,4 +1,4 @@
-"""IOBinding: inputs and outputs that stay bound from run to run, the outputs to memory of the caller's if wanted."""
+"""IOBinding: inputs and outputs that stay bound from run to run, the outputs to the caller's memory if wanted."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from cenote.ort.values import OrtDevice, OrtValue, OrtValueVector, at_address, r
 
 
 class Runs(Protocol):
-    """What a binding needs of a session."""
+    """The part of a session that a binding uses."""
 
     def get_inputs(self) -> list[NodeArg]: ...
     def run(self, output_names: Any, input_feed: Any, run_options: Any) -> list[Any]: ...
 
 
 class IOBinding:
-    """Made by `InferenceSession.io_binding`. Memory at an address is the caller's, and must stay while it is bound."""
+    """Bound inputs and outputs, made by `InferenceSession.io_binding`. Memory at an address is the caller's: it must
+    exist while it is bound."""
 
     def __init__(self, session: Runs) -> None:
         self._session = session
         self._inputs: dict[str, Any] = {}
-        self._wanted: dict[str, OrtValue | None] = {}  # memory for an output, or None: made anew in each run
+        # The memory for an output, or None for new memory in each run.
+        self._wanted: dict[str, OrtValue | None] = {}
         self._made: dict[str, OrtValue] = {}
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Array) -> None:
-        """Bind an array. What it does not fit is said when the model is run."""
+        """Bind an array. An array that does not fit the input raises its error when the model is run."""
         if not isinstance(arr_on_cpu, np.ndarray):
             raise RuntimeError("Unable to create OrtValue from the given python object")
         self._bind(name, arr_on_cpu)
@@ -44,7 +46,7 @@ class IOBinding:
         shape: Sequence[int],
         buffer_ptr: int,
     ) -> None:
-        """Bind memory at an address. `element_type`: a NumPy type, or ONNX's number of one."""
+        """Bind memory at an address. `element_type`: a NumPy type, or the number of one in ONNX."""
         require_cpu(device_type, device_id)
         self._bind(name, at_address(buffer_ptr, shape, element_type))
 
@@ -68,7 +70,7 @@ class IOBinding:
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
-        """Want an output, in memory at an address if one is given."""
+        """Request an output, in the memory at an address if one is given."""
         require_cpu(device_type, device_id)
         if buffer_ptr is None:
             self._wanted[name] = None
@@ -80,38 +82,38 @@ class IOBinding:
         self._wanted[name] = OrtValue(at_address(buffer_ptr, shape, element_type))
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        """Want an output in the memory of a value."""
+        """Request an output in the memory of a value."""
         self._wanted[name] = ortvalue
 
     def synchronize_inputs(self) -> None:
-        """Nothing to do on a CPU."""
+        """Do nothing: a CPU needs no synchronisation."""
 
     def synchronize_outputs(self) -> None:
-        """Nothing to do on a CPU."""
+        """Do nothing: a CPU needs no synchronisation."""
 
     def get_outputs(self) -> list[OrtValue]:
-        """The outputs of the last run, in the order in which they were bound."""
+        """Return the outputs of the last run, in the order in which they were bound."""
         return list(self.get_outputs_as_ortvaluevector())
 
     def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
-        """The same as an OrtValueVector."""
+        """Return the outputs of the last run as an OrtValueVector."""
         return OrtValueVector(self._made[name] for name in self._wanted if name in self._made)
 
     def copy_outputs_to_cpu(self) -> list[Any]:
-        """The outputs of the last run as arrays of their own."""
+        """Return the outputs of the last run as copies."""
         return [np.array(v.array) if v.is_tensor() else v.content for v in self.get_outputs()]
 
     def clear_binding_inputs(self) -> None:
-        """Bind nothing any more."""
+        """Unbind all inputs."""
         self._inputs.clear()
 
     def clear_binding_outputs(self) -> None:
-        """Want nothing any more."""
+        """Unbind all outputs."""
         self._wanted.clear()
         self._made.clear()
 
     def run(self, run_options: Any) -> None:
-        """Run the session on what is bound. Raises RuntimeError where something does not fit."""
+        """Run the session on the bound values. Raises RuntimeError where one does not fit."""
         try:
             if not self._wanted:
                 raise RuntimeError("At least one output should be requested.")
@@ -126,7 +128,7 @@ class IOBinding:
 
 
 def _placed(name: str, result: Any, place: OrtValue | None) -> OrtValue:
-    """The result, in the memory that is there for it."""
+    """Return the result, copied into the memory that is bound for it, if any."""
     if place is None:
         return OrtValue.of(result)
     array = place.array
@@ -144,10 +146,10 @@ def _placed(name: str, result: Any, place: OrtValue | None) -> OrtValue:
 
 
 class SessionIOBinding(IOBinding):
-    """What onnxruntime makes an IOBinding of: the same with devices in place of their names and numbers."""
+    """The inner object of onnxruntime's IOBinding: the same with devices in place of their names and numbers."""
 
     def bind_input(self, name: str, *memory: Any) -> None:
-        """An array; or a device, element type, shape and address."""
+        """Bind an array; or a device, element type, shape and address."""
         if len(memory) == 1:
             self.bind_cpu_input(name, memory[0])
         else:
@@ -155,9 +157,9 @@ class SessionIOBinding(IOBinding):
             super().bind_input(name, device, 0, element_type, shape, address)
 
     def get_outputs(self) -> OrtValueVector:
-        """The outputs of the last run, in the order in which they were bound."""
+        """Return the outputs of the last run, in the order in which they were bound."""
         return self.get_outputs_as_ortvaluevector()
 
     def bind_output(self, name: str, device: Any, *memory: Any) -> None:  # type: ignore[override]
-        """A device, and element type, shape and address if there is memory."""
+        """Request an output on a device; element type, shape and address follow if there is memory for it."""
         super().bind_output(name, device, 0, *memory)

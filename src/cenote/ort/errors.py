@@ -1,4 +1,4 @@
-"""onnxruntime's exceptions, and which of them stands for which error of Cenote.
+"""onnxruntime's exceptions, and their mapping from Cenote's errors.
 
 As in onnxruntime they are no ValueErrors or RuntimeErrors, and their texts begin with
 "[ONNXRuntimeError] : number : NAME : ".
@@ -23,12 +23,12 @@ _PREFIX = "[ONNXRuntimeError]"
 
 
 class OrtError(Exception):
-    """What is common to onnxruntime's exceptions here; programs catch the classes below."""
+    """Base of onnxruntime's exceptions here; programs catch the classes below."""
 
     code, status = 1, "FAIL"
 
     def __init__(self, *arguments: object) -> None:
-        """One text gets the status before it, as onnxruntime's have it."""
+        """Put the status before a single text, as onnxruntime does."""
         text = arguments[0] if len(arguments) == 1 else None
         if isinstance(text, str) and not text.startswith(_PREFIX):
             arguments = (f"{_PREFIX} : {self.code} : {self.status} : {text}",)
@@ -41,7 +41,7 @@ class OrtError(Exception):
 
 
 class Fail(OrtError):
-    """What no other exception is for: a failed run, a cyclic graph, an opset or version that is too new."""
+    """Any other failure: a failed run, a cyclic graph, an opset or version that is too new."""
 
 
 class InvalidArgument(OrtError):
@@ -87,7 +87,7 @@ class NotImplemented(OrtError):
 
 
 class InvalidGraph(OrtError):
-    """A model whose graph is wrong: an operator that there is not, an attribute or a type that does not fit."""
+    """A model whose graph is wrong: an unknown operator, an attribute or a type that does not fit."""
 
     code, status = 10, "INVALID_GRAPH"
 
@@ -114,7 +114,7 @@ class DeviceReset(OrtError):
 
 ALL = tuple(OrtError.__subclasses__())
 
-# Which exception a message of Cenote's front ends leads to; a model that is wrong in another way is an InvalidGraph.
+# Exception for each message of Cenote's front ends; a model that is wrong in another way is an InvalidGraph.
 _OF_MODELS: tuple[tuple[str, type[OrtError]], ...] = (
     ("the file is empty", InvalidArgument),
     ("it has no graph", InvalidArgument),
@@ -126,17 +126,19 @@ _OF_MODELS: tuple[tuple[str, type[OrtError]], ...] = (
 _OF_REFUSALS: tuple[tuple[str, type[OrtError]], ...] = (
     ("is no operator", InvalidGraph),
     ("IR version", Fail),
-    ("of domain '", Fail),  # an opset
+    # The version of an opset.
+    ("of domain '", Fail),
 )
 
 
 @contextmanager
 def loading(name: str) -> Iterator[None]:
-    """What goes wrong when a session is made for the model of this name, as onnxruntime raises it."""
+    """Raise the errors of making a session for the model of this name as onnxruntime does."""
     try:
         yield
     except MissingFileError as error:
-        missing = NoSuchFile if error.filename == name else Fail  # else a file beside it
+        # Fail: a file beside the model is missing.
+        missing = NoSuchFile if error.filename == name else Fail
         raise (missing if error.filename else InvalidProtobuf)(
             f"Load model from {name} failed: {error}"
         ) from error
@@ -160,7 +162,7 @@ def _found(
 
 
 def of_run(error: CenoteError) -> OrtError:
-    """What onnxruntime raises for an error in a run whose inputs have been checked."""
+    """Return onnxruntime's exception for an error in a run whose inputs have been checked."""
     if isinstance(error, UnsupportedError):
         return NotImplemented(str(error))
     return RuntimeException(str(error)) if isinstance(error, CapacityError) else Fail(str(error))

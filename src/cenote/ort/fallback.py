@@ -1,4 +1,4 @@
-"""The real onnxruntime, for models that Cenote refuses: imported beside what stands in for it."""
+"""The real onnxruntime, for models that Cenote refuses: imported beside the stand-in for it."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ _default: str | None = None
 
 
 def checked(wanted: str | None) -> str | None:
-    """The name of an engine to fall back on. Raises ArgumentError for one that there is not."""
+    """Return the name of an engine to fall back on. Raises ArgumentError for an unknown one."""
     if wanted not in (None, NAME):
         raise ArgumentError(f'fallback: {shown(wanted)} is not known ("onnxruntime", or None)')
     return wanted
 
 
 def set_default(wanted: str | None) -> None:
-    """What sessions that say nothing fall back on."""
+    """Set the engine that sessions fall back on by default."""
     global _default
     _default = checked(wanted)
 
 
 def chosen(wanted: str | None) -> str | None:
-    """What a session falls back on: what it says, else the default."""
+    """Return the engine that a session falls back on: its own choice, else the default."""
     return _default if wanted is None else checked(wanted)
 
 
 @cache
 def real_onnxruntime() -> ModuleType:
-    """The onnxruntime that is installed. Raises ImportError where there is none."""
+    """Import and return the installed onnxruntime. Raises ImportError where there is none."""
     with importing():
         hidden = {name: sys.modules.pop(name) for name in _modules()}
-        if hidden and not hasattr(hidden[NAME], "install"):  # it is the real one
+        if hidden and not hasattr(hidden[NAME], "install"):
+            # It is the real one.
             sys.modules.update(hidden)
             return hidden[NAME]
         try:
@@ -65,8 +66,8 @@ def _modules() -> list[str]:
 
 
 def session(source: str | bytes, options: SessionOptions, refusal: OrtError) -> RealSession:
-    """onnxruntime's session for a model that Cenote refused, which is told once. Raises the refusal where it cannot be
-    had, and onnxruntime's own error where that refuses, too."""
+    """Return onnxruntime's session for a model that Cenote refused; each refusal is logged once. Raises the refusal
+    where onnxruntime is not installed, and onnxruntime's own error where it refuses the model, too."""
     try:
         real = real_onnxruntime()
     except ImportError as missing:
@@ -74,11 +75,11 @@ def session(source: str | bytes, options: SessionOptions, refusal: OrtError) -> 
             f"{refusal}; onnxruntime, the fallback, is not installed ({missing})"
         ) from refusal
     with _translated(real):
-        made = RealSession(real, source, options)
+        session = RealSession(real, source, options)
     if str(refusal) not in _told:
         _told.add(str(refusal))
         _log.warning("onnxruntime %s runs a model that Cenote refuses: %s", real.__version__, refusal.reason)
-    return made
+    return session
 
 
 class RealSession:
@@ -96,8 +97,8 @@ class RealSession:
     def run(
         self, names: Sequence[str] | None, feed: Mapping[str, Any], options: RunOptions | None
     ) -> list[Any]:
-        """As InferenceSession.run."""
-        given = {name: value.given if isinstance(value, OrtValue) else value for name, value in feed.items()}
+        """Run as InferenceSession.run does."""
+        inputs = {name: value.given if isinstance(value, OrtValue) else value for name, value in feed.items()}
         real_options = None
         if options is not None:
             real_options = self._real.RunOptions()
@@ -105,26 +106,26 @@ class RealSession:
             for key, value in options.entries.items():
                 real_options.add_run_config_entry(key, value)
         with _translated(self._real):
-            results: list[Any] = self._session.run(names, given, real_options)
+            results: list[Any] = self._session.run(names, inputs, real_options)
         return results
 
 
 def _real_options(real: ModuleType, options: SessionOptions) -> Any:
-    made = real.SessionOptions()
-    _copy(options.values(), made)
+    real_options = real.SessionOptions()
+    _copy(options.values(), real_options)
     for key, value in options.entries.items():
-        made.add_session_config_entry(key, value)
+        real_options.add_session_config_entry(key, value)
     for name, size in options.by_name.items():
-        made.add_free_dimension_override_by_name(name, size)
+        real_options.add_free_dimension_override_by_name(name, size)
     for name, size in options.by_denotation.items():
-        made.add_free_dimension_override_by_denotation(name, size)
+        real_options.add_free_dimension_override_by_denotation(name, size)
     for name, weight in options.initializers.items():
-        made.add_initializer(name, real.OrtValue.ortvalue_from_numpy(weight.numpy()))
-    return made
+        real_options.add_initializer(name, real.OrtValue.ortvalue_from_numpy(weight.numpy()))
+    return real_options
 
 
 def _copy(values: Mapping[str, Any], made: Any) -> None:
-    """Set attributes of one of onnxruntime's objects; members of enumerations by their names."""
+    """Copy attributes to one of onnxruntime's objects; members of enumerations by their names."""
     for name, value in values.items():
         if not hasattr(made, name):
             continue
@@ -132,8 +133,9 @@ def _copy(values: Mapping[str, Any], made: Any) -> None:
         setattr(made, name, value if member is None else getattr(type(getattr(made, name)), member))
 
 
-class _translated:  # noqa: N801  (used as `contextmanager`s are)
-    """Errors of the real onnxruntime within are raised as this package's, which the program catches."""
+# In lower case, as it is used like a context manager function.
+class _translated:  # noqa: N801
+    """A context that raises errors of the real onnxruntime as this package's, which the program catches."""
 
     def __init__(self, real: ModuleType) -> None:
         self._state = real.capi.onnxruntime_pybind11_state

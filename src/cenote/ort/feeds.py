@@ -1,4 +1,4 @@
-"""What a run is given, checked and converted as onnxruntime does it, with its words where something does not fit."""
+"""Inputs of a run, checked and converted as in onnxruntime, with its messages where one does not fit."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SCALARS = (bool, int, float, complex, np.generic)
 
 
 class Feeds:
-    """The inputs of a model, as runs are to give them."""
+    """The inputs of a model, with their checks and conversions."""
 
     def __init__(self, inputs: Sequence[Declared], shown: Sequence[NodeArg]) -> None:
-        """`shown`: the same with the sizes that were fixed for the session."""
+        """Prepare the checks. `shown`: the same inputs with the sizes that were fixed for the session."""
         self._inputs = tuple(zip(inputs, shown, strict=True))
         self._names = {declared.name for declared in inputs}
         self._required = [d.name for d in inputs if not d.form.startswith("optional")]
-        # The elements that each input takes, where it is a tensor; and the sizes that are fixed.
+        # The dtype of each input that is a tensor of numbers (else None); then the sizes that are fixed.
         self._plain = [
             (d.name, d, node, None if d.form or word_of(d.dtype) == "string" else d.dtype)
             for d, node in self._inputs
@@ -34,20 +34,21 @@ class Feeds:
         }
 
     def arrays(self, given: Mapping[str, Any]) -> list[Any]:
-        """What the model takes, in order. Raises ValueError for a missing input, InvalidArgument for a wrong one."""
+        """Return the model's inputs, in order. Raises ValueError for a missing input, InvalidArgument for a wrong
+        one."""
         self._check_names(given)
-        found = []
+        arrays = []
         for name, declared, node, dtype in self._plain:
             value = given.get(name)
             if type(value) is not np.ndarray or value.dtype is not dtype:
                 value = _converted(value, declared, node)
             if not declared.form:
                 self._check_shape(value, declared, node)
-            found.append(value)
-        return found
+            arrays.append(value)
+        return arrays
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
-        """Raise unless there is something for each input that must be there, and nothing else."""
+        """Raise unless every required input is there, and no unknown one."""
         names = given.keys()
         if names == self._names:
             return
@@ -61,7 +62,7 @@ class Feeds:
                 raise InvalidArgument(f"Invalid input name: {name}")
 
     def _check_shape(self, array: Array, declared: Declared, node: NodeArg) -> None:
-        """Raise InvalidArgument for another rank or other sizes than the model takes."""
+        """Raise InvalidArgument for another rank or other sizes than the model's."""
         if declared.shape is None:
             return
         if array.ndim != len(node.shape):
@@ -81,7 +82,7 @@ class Feeds:
 
 
 def _converted(value: Any, declared: Declared, node: NodeArg) -> Any:
-    """An input that is not yet what native code takes."""
+    """Return an input converted to the type that native code takes."""
     if isinstance(value, OrtValue):
         value = value.given
     if declared.form:
@@ -121,18 +122,18 @@ def _tensor(array: Array, declared: Declared, node: NodeArg) -> Array:
 
 
 def _strings(array: Array) -> Array:
-    """An array of strings as the model takes it: of str, in an array of objects."""
+    """Return an array of strings in the model's form: objects of type str."""
     if array.dtype.kind == "V":
         array = array.view(f"S{array.dtype.itemsize}")
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8")
-    made = np.empty(array.shape, object)
-    made.reshape(-1)[:] = [str(item) for item in array.reshape(-1).tolist()]
-    return made
+    strings = np.empty(array.shape, object)
+    strings.reshape(-1)[:] = [str(item) for item in array.reshape(-1).tolist()]
+    return strings
 
 
 def _from_list(values: list[Any], declared: Declared) -> Array:
-    """Nested lists as an array of the declared elements, as NumPy converts them."""
+    """Return nested lists as an array of the declared elements, as NumPy converts them."""
     try:
         if word_of(declared.dtype) == "string":
             return _strings(np.array(values, object))
@@ -142,7 +143,7 @@ def _from_list(values: list[Any], declared: Declared) -> Array:
 
 
 def _container(value: Any, declared: Declared, node: NodeArg) -> Any:
-    """A sequence or an optional: a list of arrays, an array, or None."""
+    """Return a sequence or an optional: a list of arrays, an array, or None."""
     if isinstance(value, list) and "sequence" in declared.form:
         if not all(isinstance(item, np.ndarray) for item in value):
             raise RuntimeError("CreateSequenceOfTensors: Input is not a tensor")

@@ -35,12 +35,16 @@ class OrtMemoryInfo:
 
 
 class OrtArenaCfg:
-    """How an arena grows: four numbers in order, or all by name in a dict."""
+    """Growth of an arena: four numbers in order, or all by name in a dict."""
 
     _NAMES = (
-        "max_mem", "arena_extend_strategy", "initial_chunk_size_bytes", "max_dead_bytes_per_chunk",
-        "initial_growth_chunk_size_bytes", "max_power_of_two_extend_bytes",
-    )  # fmt: skip
+        "max_mem",
+        "arena_extend_strategy",
+        "initial_chunk_size_bytes",
+        "max_dead_bytes_per_chunk",
+        "initial_growth_chunk_size_bytes",
+        "max_power_of_two_extend_bytes",
+    )
     max_mem: int
     arena_extend_strategy: int
     initial_chunk_size_bytes: int
@@ -64,10 +68,10 @@ class OrtArenaCfg:
 
 
 def create_and_register_allocator(memory: OrtMemoryInfo, arena: OrtArenaCfg | None = None) -> None:
-    """Nothing to do."""
+    """Do nothing: models plan their own memory."""
 
 
 def create_and_register_allocator_v2(
     provider: str, memory: OrtMemoryInfo, options: dict[str, str], arena: OrtArenaCfg | None = None
 ) -> None:
-    """Nothing to do."""
+    """Do nothing: models plan their own memory."""

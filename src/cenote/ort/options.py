@@ -1,7 +1,8 @@
 """onnxruntime's options of sessions and of runs, and its enumerations.
 
-Threads, flushed denormals, fixed dimensions and replaced weights have an effect; what governs onnxruntime's own
-optimisations, memory and logging is taken and kept, for Cenote has nothing that corresponds to it.
+The options for threads, flushed denormals, fixed dimensions and replaced weights have an effect. Those of
+onnxruntime's own optimisations, memory and logging are accepted and kept, since Cenote has nothing that corresponds
+to them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any, ClassVar, NoReturn
 from cenote.ort.errors import Fail
 from cenote.ort.values import OrtValue
 
-_LIMIT = 1 << 31  # of what fits a C int
+# Numbers have to fit a C int.
+_LIMIT = 1 << 31
 _LONGEST_KEY = 1024
 
 
@@ -25,7 +27,7 @@ class _Enumeration(IntEnum):
 
 
 class GraphOptimizationLevel(_Enumeration):
-    """How much onnxruntime optimises a graph; Cenote always does all that it can."""
+    """Amount of optimisation in onnxruntime; Cenote always does all that it can."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -35,7 +37,7 @@ class GraphOptimizationLevel(_Enumeration):
 
 
 class ExecutionMode(_Enumeration):
-    """Whether onnxruntime runs operators side by side; Cenote's threads share each operator."""
+    """Execution of operators in onnxruntime, one by one or in parallel; Cenote's threads share each operator."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
@@ -57,7 +59,7 @@ def _whole(value: Any) -> int:
 
 
 def _flag(value: Any) -> bool:
-    """What has a truth of its own: numbers and None, but no texts, paths and containers."""
+    """Return the truth of a value that has one: numbers and None, but not strings, paths and containers."""
     if value is not None and not hasattr(type(value), "__bool__"):
         raise TypeError
     return bool(value)
@@ -85,7 +87,7 @@ def _member(kind: type[IntEnum]) -> Callable[[Any], IntEnum]:
 
 
 class _Options:
-    """Attributes that are checked as they are set; one that is not known raises AttributeError."""
+    """Attributes that are checked when they are set; an unknown one raises AttributeError."""
 
     _known: ClassVar[dict[str, tuple[Callable[[Any], Any], Any]]]
     _entries: dict[str, str]
@@ -107,7 +109,7 @@ class _Options:
         raise TypeError(f"cannot pickle '{type(self).__name__}' object")
 
     def values(self) -> dict[str, Any]:
-        """All attributes by name."""
+        """Return all attributes by name."""
         return {name: self.__dict__[name] for name in self._known}
 
     @property
@@ -131,7 +133,7 @@ class _Options:
 
 
 class SessionOptions(_Options):
-    """How a session is made. `intra_op_num_threads`: threads per run, 0 for one per physical core.
+    """Options of a session. `intra_op_num_threads`: threads per run, 0 for one per physical core.
 
     Entries that have an effect: "session.set_denormal_as_zero".
     """
@@ -182,11 +184,11 @@ class SessionOptions(_Options):
         self.__dict__.update(by_name={}, by_denotation={}, initializers={})
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Keep an entry; a later one of the same key takes its place."""
+        """Keep an entry; a later one of the same key replaces it."""
         self._add(key, value)
 
     def get_session_config_entry(self, key: str) -> str:
-        """The value of a key. Raises RuntimeError where there is none."""
+        """Return the value of a key. Raises RuntimeError where there is none."""
         return self._get(key)
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
@@ -202,37 +204,37 @@ class SessionOptions(_Options):
         self.initializers[_text(name)] = value
 
     def add_external_initializers(self, names: Sequence[str], values: Sequence[OrtValue]) -> None:
-        """Use these values in place of weights that lie outside of the model's file."""
+        """Use these values in place of weights that are stored outside of the model's file."""
         if len(names) != len(values):
             raise RuntimeError("Expecting names and values to be of equal length.")
         self.initializers.update(zip(names, values, strict=True))
 
     def register_custom_ops_library(self, path: str) -> NoReturn:
-        """Raises Fail: operators in a library for onnxruntime cannot be run by another engine."""
+        """Raise Fail: operators in a library for onnxruntime cannot be run by another engine."""
         raise Fail(
             f"Failed to load library {path}: operators in a library for onnxruntime run in onnxruntime alone; "
             "do without cenote.ort here"
         )
 
     def add_provider(self, name: str, options: dict[str, str]) -> None:
-        """Nothing to do: there is one provider."""
+        """Do nothing: there is one provider."""
 
     def add_provider_for_devices(self, devices: Sequence[Any], options: dict[str, str]) -> None:
-        """Nothing to do: there is one provider."""
+        """Do nothing: there is one provider."""
 
     def set_provider_selection_policy(self, policy: Any) -> None:
-        """Nothing to do: there is one provider."""
+        """Do nothing: there is one provider."""
 
     def has_providers(self) -> bool:
-        """False: the CPU needs no saying."""
+        """Return False: the CPU is not named."""
         return False
 
     def set_load_cancellation_flag(self, cancel: bool) -> None:
-        """Nothing to do: a load is not cancelled."""
+        """Do nothing: a load cannot be cancelled."""
 
 
 class RunOptions(_Options):
-    """How a run is made. `terminate`: the run is not begun and raises Fail; one that is under way goes on."""
+    """Options of a run. `terminate`: a run does not begin and raises Fail; one that is under way continues."""
 
     log_severity_level: int
     log_verbosity_level: int
@@ -248,9 +250,9 @@ class RunOptions(_Options):
     }
 
     def add_run_config_entry(self, key: str, value: str) -> None:
-        """Keep an entry; none has an effect."""
+        """Keep an entry; no entry has an effect."""
         self._add(key, value)
 
     def get_run_config_entry(self, key: str) -> str:
-        """The value of a key. Raises RuntimeError where there is none."""
+        """Return the value of a key. Raises RuntimeError where there is none."""
         return self._get(key)

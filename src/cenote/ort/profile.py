@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_MOST_EVENTS = 1_000_000  # about what onnxruntime keeps
+# About the number that onnxruntime keeps.
+_MOST_EVENTS = 1_000_000
 
 
 class Profile:
-    """What a session records, if `on`. `start`: nanoseconds of the monotonic clock."""
+    """Recorded events of a session, if `on`. `start`: nanoseconds of the monotonic clock."""
 
     def __init__(self, prefix: str, on: bool) -> None:
         self.on, self.start = on, time.monotonic_ns()
@@ -23,7 +24,7 @@ class Profile:
 
     @contextmanager
     def event(self, name: str) -> Iterator[None]:
-        """Record what runs within."""
+        """Record the time of the code within."""
         begin = time.monotonic_ns()
         yield
         if self.on and len(self._events) < _MOST_EVENTS:
@@ -41,7 +42,7 @@ class Profile:
             )
 
     def end(self) -> str:
-        """Write the events, a line each, and stop recording. The file's name; "" where nothing is recorded."""
+        """Write the events, a line each, and stop recording. Return the file's name; "" where nothing is recorded."""
         if not self.on:
             return ""
         self.on = False

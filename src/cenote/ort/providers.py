@@ -1,4 +1,4 @@
-"""Execution providers: there is one, the CPU's; the arguments that name others are checked as onnxruntime does."""
+"""Execution providers: only the CPU's is available; arguments that name others are checked as in onnxruntime."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Providers = Sequence[str | tuple[str, dict[Any, Any]]]
 
 
 def get_available_providers() -> list[str]:
-    """["CPUExecutionProvider"]"""
+    """Return ["CPUExecutionProvider"]."""
     return [AVAILABLE]
 
 
 def get_all_providers() -> list[str]:
-    """The names that onnxruntime knows, available or not."""
+    """Return the names that onnxruntime knows, available or not."""
     return list(KNOWN)
 
 
@@ -33,9 +33,9 @@ def check_and_normalize_provider_args(
     provider_options: Sequence[dict[Any, Any]] | None,
     available_provider_names: Sequence[str],
 ) -> tuple[list[str], list[dict[str, str]]]:
-    """Names and options of providers, which may be given as pairs or as two lists.
+    """Return the names and options of providers, given as pairs or as two lists.
 
-    Warns of one that is not available and of one that is named twice. Raises ValueError for what is neither form.
+    Warns of a provider that is not available and of one that is named twice. Raises ValueError for any other form.
     """
     if providers is None:
         return [], []
@@ -45,7 +45,7 @@ def check_and_normalize_provider_args(
         pairs = [_pair(provider) for provider in providers]
     else:
         pairs = _paired(providers, provider_options)
-    found: dict[str, dict[str, str]] = {}
+    options_of: dict[str, dict[str, str]] = {}
     for name, options in pairs:
         if name not in available_provider_names:
             warnings.warn(
@@ -53,11 +53,11 @@ def check_and_normalize_provider_args(
                 f"Available providers: '{', '.join(available_provider_names)}'",
                 stacklevel=4,
             )
-        if name in found:
+        if name in options_of:
             warnings.warn(f"Duplicate provider '{name}' encountered, ignoring.", stacklevel=4)
             continue
-        found[name] = {str(key): str(value) for key, value in options.items()}
-    return list(found), list(found.values())
+        options_of[name] = {str(key): str(value) for key, value in options.items()}
+    return list(options_of), list(options_of.values())
 
 
 def _pair(provider: Any) -> tuple[str, dict[Any, Any]]:

@@ -1,4 +1,4 @@
-"""InferenceSession: onnxruntime's way to load and run a model, on a `cenote.Model`."""
+"""InferenceSession: onnxruntime's class to load and run a model, on a `cenote.Model`."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _MOST_THREADS = 256
 
 
 class InferenceSession:
-    """A model, loaded and run as onnxruntime's class of this name does it. May be called from several threads.
+    """A model, loaded and run like onnxruntime's class of this name. It may be called from several threads.
 
     `path_or_bytes`: path of an ONNX model (or of a plan file, `Model.save`), or its bytes. `sess_options`: see
     SessionOptions. `providers`, `provider_options`: checked; everything runs on the CPU. `fallback="onnxruntime"`: a
-    model that Cenote refuses is run by onnxruntime itself, if it is installed, and a warning says so and why; by
-    default what `cenote.ort.install` was told, else none.
+    model that Cenote refuses is run by onnxruntime itself, if it is installed, and a warning gives the reason. The
+    default is the fallback of `cenote.ort.install`, else none.
 
-    Raises TypeError for another source, NoSuchFile, InvalidProtobuf for what is no model, InvalidGraph for a wrong one,
-    NotImplemented for a right one that Cenote cannot run.
+    Raises TypeError for another source, NoSuchFile, InvalidProtobuf for a file that is no model, InvalidGraph for a
+    wrong model, NotImplemented for a correct one that Cenote cannot run.
     """
 
     def __init__(
@@ -72,10 +72,11 @@ class InferenceSession:
         self._take_providers_or_cpu(providers, provider_options)
         self._load()
 
-    # ---- making ---------------------------------------------------------------------------------------------------
+    # ---- loading --------------------------------------------------------------------------------------------------
 
     def _take_providers_or_cpu(self, providers: Providers | None, options: Any) -> None:
-        """Of unknown or ill-formed providers, onnxruntime says so and goes on with the CPU."""
+        """Take the providers. For unknown or ill-formed ones print onnxruntime's message and continue with the
+        CPU."""
         try:
             self.set_providers(providers, options)
         except (ValueError, RuntimeError) as error:
@@ -89,7 +90,8 @@ class InferenceSession:
     def set_providers(
         self, providers: Providers | None = None, provider_options: Sequence[dict[Any, Any]] | None = None
     ) -> None:
-        """Check the providers; what runs is the CPU's. Raises RuntimeError for one that nobody knows."""
+        """Check the providers; the CPU's is used. Raises RuntimeError for one that onnxruntime does not know
+        either."""
         names, _ = check_and_normalize_provider_args(providers, provider_options, get_available_providers())
         require_known(names)
         self._providers = [AVAILABLE]
@@ -135,7 +137,7 @@ class InferenceSession:
         self._indices = {node.name: index for index, node in enumerate(self._outputs_meta)}
 
     def _hand_over(self, refusal: OrtError) -> None:
-        """Let the engine that was named run the model. Raises the refusal where there is none."""
+        """Hand the model to the engine of `fallback`. Raises the refusal where there is none."""
         if self._other is None:
             raise refusal
         source = self._model_path or self._model_bytes
@@ -146,39 +148,40 @@ class InferenceSession:
     # ---- description ----------------------------------------------------------------------------------------------
 
     def get_inputs(self) -> list[NodeArg]:
-        """Name, type and shape of each input."""
+        """Return the name, type and shape of each input."""
         return self._inputs_meta
 
     def get_outputs(self) -> list[NodeArg]:
-        """Name, type and shape of each output, as far as they are known without a run."""
+        """Return the name, type and shape of each output, as far as they are known without a run."""
         return self._outputs_meta
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """None: the model's weights are part of its plan (SessionOptions.add_initializer replaces them at load)."""
+        """Return none: the model's weights are part of its plan (SessionOptions.add_initializer replaces them at
+        load)."""
         return []
 
     def get_modelmeta(self) -> ModelMetadata:
-        """What the model's file says about itself."""
+        """Return the metadata in the model's file."""
         return self._model_meta
 
     def get_session_options(self) -> SessionOptions:
-        """The options that the session was made with."""
+        """Return the options that the session was made with."""
         return self._sess_options
 
     def get_providers(self) -> list[str]:
-        """["CPUExecutionProvider"]"""
+        """Return ["CPUExecutionProvider"]."""
         return self._providers
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """No options of that one."""
+        """Return the options of the CPU provider: none."""
         return self._provider_options
 
     def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
-        """Where inputs lie: in ordinary memory."""
+        """Return the kind of memory of each input: ordinary memory."""
         return [_memory() for _ in self._inputs_meta]
 
     def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
-        """Where outputs lie: in ordinary memory."""
+        """Return the kind of memory of each output: ordinary memory."""
         return [_memory() for _ in self._outputs_meta]
 
     @property
@@ -186,11 +189,11 @@ class InferenceSession:
         return InnerSession(self)
 
     def enable_fallback(self) -> None:
-        """Unknown providers are replaced by the CPU's."""
+        """Replace unknown providers by the CPU's."""
         self._enable_fallback = True
 
     def disable_fallback(self) -> None:
-        """Unknown providers are errors."""
+        """Raise errors for unknown providers."""
         self._enable_fallback = False
 
     def __getstate__(self) -> NoReturn:
@@ -207,10 +210,11 @@ class InferenceSession:
         input_feed: Mapping[str, Any],
         run_options: RunOptions | None = None,
     ) -> list[Any]:
-        """The outputs of these names in their order, all for None or none; sequences are lists of arrays.
+        """Return the outputs of these names in their order, all of them for None or none; sequences are lists of
+        arrays.
 
-        An input is an array, nested lists, or an OrtValue. Raises ValueError for a missing input, InvalidArgument for a
-        name that there is not and for an array that does not fit, RuntimeError for what is no array, Fail for a run
+        An input is an array, nested lists, or an OrtValue. Raises ValueError for a missing input, InvalidArgument for
+        an unknown name and for an array that does not fit, RuntimeError for a value that is no array, Fail for a run
         that fails.
         """
         if self._real is not None:
@@ -246,7 +250,8 @@ class InferenceSession:
         return [self._indices[name] for name in names]
 
     def _rescued(self, failure: OrtError, cause: CenoteError, *arguments: Any) -> list[Any]:
-        """What the other engine gives where a run shows that Cenote cannot run the model; else the failure."""
+        """Return the fallback's results where a run shows that Cenote cannot run the model; else raise the
+        failure."""
         if not isinstance(failure, NotImplemented) or self._other is None:
             raise failure from cause
         self._hand_over(failure)
@@ -258,15 +263,15 @@ class InferenceSession:
         input_dict_ort_values: Mapping[str, OrtValue],
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
-        """As `run`, with OrtValues."""
+        """Run as `run` does, with OrtValues as inputs and outputs."""
         return [OrtValue.of(value) for value in self.run(output_names, input_dict_ort_values, run_options)]
 
     def io_binding(self) -> IOBinding:
-        """Something to bind inputs and outputs to."""
+        """Return an object to bind inputs and outputs to."""
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
-        """Run on what is bound."""
+        """Run on the bound inputs and outputs."""
         iobinding.run(run_options)
 
     def run_async(
@@ -277,7 +282,8 @@ class InferenceSession:
         user_data: Any,
         run_options: RunOptions | None = None,
     ) -> None:
-        """Run on another thread, which then calls `callback(results, user_data, error)`; no error is ""."""
+        """Run on another thread, which then calls `callback(results, user_data, error)`; `error` is "" without an
+        error."""
 
         def work() -> None:
             results: list[Any] = []
@@ -291,16 +297,17 @@ class InferenceSession:
         threading.Thread(target=work, daemon=True).start()
 
     def end_profiling(self) -> str:
-        """Write what was recorded (SessionOptions.enable_profiling) and give the file's name; "" where nothing was."""
+        """Write the recorded events (SessionOptions.enable_profiling) and return the file's name; "" where there are
+        none."""
         return self._profile.end()
 
     def get_profiling_start_time_ns(self) -> int:
-        """When recording began, as time.monotonic_ns tells it."""
+        """Return the time at which recording began, in nanoseconds of time.monotonic_ns."""
         return self._profile.start
 
 
 class InnerSession:
-    """What onnxruntime makes an InferenceSession of, for programs that look inside: arguments in another order."""
+    """The inner object of onnxruntime's InferenceSession, for programs that use it: arguments in another order."""
 
     def __init__(self, session: InferenceSession) -> None:
         self.session = session
@@ -312,11 +319,11 @@ class InnerSession:
     def run_with_ort_values(
         self, feed: Mapping[str, OrtValue], names: Sequence[str], options: RunOptions | None = None
     ) -> OrtValueVector:
-        """As InferenceSession's."""
+        """Run as InferenceSession's method does."""
         return OrtValueVector(self.session.run_with_ort_values(names, feed, options))
 
     def run_with_iobinding(self, binding: IOBinding, options: RunOptions | None = None) -> None:
-        """As InferenceSession's."""
+        """Run as InferenceSession's method does."""
         binding.run(options)
 
 

@@ -1,4 +1,4 @@
-"""What a session's options change about a model before it is loaded, and the model that they ask to be written."""
+"""Changes of a model by a session's options before it is loaded, and the model file that they request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from cenote.core.locks import importing
 from cenote.ort.errors import Fail
 from cenote.ort.options import SessionOptions
 
-_FLATBUFFER = b"ORTM"  # at byte 4 of a model in onnxruntime's own format
+# At byte 4 of a model in onnxruntime's own format.
+_FLATBUFFER = b"ORTM"
 _WEIGHTS_FILE = "session.optimized_model_external_initializers_file_name"
 _SMALLEST_WEIGHT = "session.optimized_model_external_initializers_min_size_in_bytes"
 
@@ -30,26 +31,28 @@ def _start(path: str) -> bytes:
     try:
         with reading(path) as file:
             return file.read(8)
-    except (OSError, ValueError):  # who loads it says what is wrong
+    except (OSError, ValueError):
+        # The load itself reports the error.
         return b""
 
 
 def edited(source: str | bytes, options: SessionOptions) -> Any:
-    """The source, or the model in memory where weights are replaced or dimensions fixed by their denotation."""
+    """Return the source, or the model in memory where weights are replaced or dimensions fixed by their
+    denotation."""
     if not options.initializers and not options.by_denotation:
         return source
     model, folder = _parsed(source)
-    given = dict(options.initializers)
+    weights = dict(options.initializers)
     with importing():
         from onnx import numpy_helper
         from onnx.checker import ValidationError
         from onnx.external_data_helper import load_external_data_for_model
     for index, tensor in enumerate(model.graph.initializer):
-        value = given.pop(tensor.name, None)
+        value = weights.pop(tensor.name, None)
         if value is not None:
             model.graph.initializer[index].CopyFrom(numpy_helper.from_array(value.numpy(), tensor.name))
-    if given:
-        raise Fail(f"the model has no weight of these names: {', '.join(given)}")
+    if weights:
+        raise Fail(f"the model has no weight of these names: {', '.join(weights)}")
     for entry in model.graph.input:
         for dimension in entry.type.tensor_type.shape.dim:
             if dimension.denotation in options.by_denotation:
@@ -62,7 +65,7 @@ def edited(source: str | bytes, options: SessionOptions) -> Any:
 
 
 def _parsed(source: str | bytes) -> tuple[Any, str]:
-    """The model, without the weights that lie outside of its file, and the folder of those.
+    """Return the model, without the weights that are stored outside of its file, and the folder of those.
 
     Raises MissingFileError, and ModelError for what cannot be read or is no ONNX model.
     """
@@ -87,7 +90,7 @@ def _parsed(source: str | bytes) -> tuple[Any, str]:
 
 
 def write(source: Any, options: SessionOptions) -> None:
-    """Write the model to `optimized_model_filepath`: as it is, for an optimised graph here is no ONNX model."""
+    """Write the model to `optimized_model_filepath`, unchanged, since an optimised graph is no ONNX model here."""
     with importing():
         import onnx
     if isinstance(source, str):

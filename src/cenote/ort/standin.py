@@ -1,4 +1,4 @@
-"""Standing in for onnxruntime in a process: `import onnxruntime` then gives this package."""
+"""The stand-in for onnxruntime in a process: `import onnxruntime` then gives this package."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from cenote.ort import fallback
 
 NAME = fallback.NAME
 _CAPI = (
-    "_pybind_state", "onnxruntime_pybind11_state", "onnxruntime_inference_collection", "onnxruntime_validation",
-)  # fmt: skip
+    "_pybind_state",
+    "onnxruntime_pybind11_state",
+    "onnxruntime_inference_collection",
+    "onnxruntime_validation",
+)
 
-_SUBPACKAGES = (
-    "backend",
-    "datasets",
-    "quantization",
-    "tools",
-    "transformers",
-)  # in Python, by onnxruntime itself
+# Subpackages of onnxruntime itself, in Python.
+_SUBPACKAGES = ("backend", "datasets", "quantization", "tools", "transformers")
 
 
 def install(fallback: str | None = None) -> None:
-    """Have `import onnxruntime`, anywhere in this process from now on, give `cenote.ort`.
+    """Make `import onnxruntime`, anywhere in this process from now on, give `cenote.ort`.
 
-    `fallback="onnxruntime"`: models that Cenote refuses are run by the onnxruntime that is installed, and a warning is
-    logged that says why. Its subpackages in Python (`onnxruntime.quantization`, `.tools`, `.transformers`) stay at hand
-    where it is installed, and use `cenote.ort` themselves; elsewhere importing them says what is missing. Call it
-    before anything imports onnxruntime: what has been imported keeps what it has, and a RuntimeWarning says so.
-    Processes that are started afresh (multiprocessing's "spawn") are to call it, too.
+    `fallback="onnxruntime"`: models that Cenote refuses are run by the installed onnxruntime, and a warning with the
+    reason is logged. Its subpackages in Python (`onnxruntime.quantization`, `.tools`, `.transformers`) remain
+    available where it is installed, and use `cenote.ort` themselves; elsewhere importing them raises an error that
+    names the missing package. Call this before anything imports onnxruntime: a module that was imported earlier keeps
+    onnxruntime's classes, and a RuntimeWarning says so. Processes that start afresh (multiprocessing's "spawn") have
+    to call it, too.
 
     Raises ArgumentError for another `fallback`.
     """
@@ -59,7 +58,7 @@ def install(fallback: str | None = None) -> None:
 
 
 class StandIn(ModuleType):
-    """The module `onnxruntime` while Cenote stands in for it. `install` marks it for who looks for the real one."""
+    """The module `onnxruntime` while Cenote stands in for it. Its `install` distinguishes it from the real one."""
 
     def __init__(self, folders: list[str]) -> None:
         ort = importlib.import_module("cenote.ort")
@@ -76,10 +75,10 @@ class StandIn(ModuleType):
 
 
 class _NotInstalled(MetaPathFinder):
-    """Says of onnxruntime's subpackages what is missing where it is not installed itself."""
+    """Finder that reports onnxruntime's subpackages as missing where it is not installed itself."""
 
     def find_spec(self, name: str, path: object, target: object = None) -> None:
-        """Asked when nobody else has found the module. Raises ModuleNotFoundError for one of those."""
+        """Raise ModuleNotFoundError for one of the subpackages; called when no other finder has found the module."""
         package, _, rest = name.partition(".")
         if package == NAME and rest.partition(".")[0] in _SUBPACKAGES:
             raise ModuleNotFoundError(
@@ -93,11 +92,11 @@ _set_default = fallback.set_default
 
 
 def _folders(imported: ModuleType | None) -> list[str]:
-    """Where the package lies that is stood in for; nowhere where it is not installed."""
+    """Return the folders of the package that is replaced; none where it is not installed."""
     if imported is not None:
         return list(imported.__path__)
     try:
-        found = importlib.util.find_spec(NAME)
+        spec = importlib.util.find_spec(NAME)
     except (ImportError, ValueError):
         return []
-    return list(found.submodule_search_locations or ()) if found is not None else []
+    return list(spec.submodule_search_locations or ()) if spec is not None else []

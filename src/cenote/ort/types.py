@@ -1,4 +1,4 @@
-"""Types as onnxruntime writes them ("tensor(float)"), and what describes a model: NodeArg and ModelMetadata."""
+"""Types as onnxruntime writes them ("tensor(float)"), and the descriptions of a model: NodeArg and ModelMetadata."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ _NAMES = {number: name for name, _, number in _ELEMENTS}
 
 @cache
 def word_of(dtype: np.dtype[Any]) -> str:
-    """onnxruntime's word for a dtype: "float", "double", "string"."""
+    """Return onnxruntime's name for a dtype: "float", "double", "string"."""
     return (
         "string" if dtype.kind in "USTOV" and dtype.name not in _WORDS else _WORDS.get(dtype.name, dtype.name)
     )
 
 
 def is_known(dtype: np.dtype[Any]) -> bool:
-    """Whether onnxruntime has tensors of such elements."""
+    """Return whether onnxruntime has tensors of such elements."""
     return dtype.name in _WORDS or word_of(dtype) == "string"
 
 
 @cache
 def tensor_type(dtype: np.dtype[Any]) -> str:
-    """The type of a tensor with these elements: "tensor(float)"."""
+    """Return the type of a tensor with these elements: "tensor(float)"."""
     return f"tensor({word_of(dtype)})"
 
 
 def number_of(dtype: np.dtype[Any]) -> int:
-    """ONNX's number of an element type; 8 for strings, 0 for what it has none for."""
+    """Return the number of an element type in ONNX; 8 for strings, 0 for types that ONNX does not have."""
     return _NUMBERS["object"] if word_of(dtype) == "string" else _NUMBERS.get(dtype.name, 0)
 
 
 def dtype_of(element: Any) -> np.dtype[Any]:
-    """The dtype of a NumPy type or of ONNX's number of one. Raises RuntimeError for a number that there is not."""
+    """Return the dtype of a NumPy type or of an ONNX type number. Raises RuntimeError for an unknown number."""
     if isinstance(element, int | np.integer) and not isinstance(element, bool):
         if (name := _NAMES.get(int(element))) is None:
             raise RuntimeError(f"{element} is no element type of ONNX")
@@ -70,7 +70,7 @@ class NodeArg:
 
     @staticmethod
     def of(declared: Declared, fixed: Mapping[str, int]) -> NodeArg:
-        """What the model declares; `fixed` are sizes for names of dimensions."""
+        """Return the NodeArg of a declaration of the model; `fixed` are sizes for names of dimensions."""
         if declared.form:
             inner = (
                 f"tensor({word_of(dtype_named(declared.element))})" if declared.element else "tensor(float)"
@@ -89,7 +89,7 @@ _FORMS = {"sequence": "seq", "optional": "optional"}
 
 
 class ModelMetadata:
-    """What a model's file says about itself."""
+    """The metadata in a model's file."""
 
     def __init__(self, about: Mapping[str, str], custom: Mapping[str, str]) -> None:
         self.producer_name = about.get("producer_name", "")

@@ -1,4 +1,4 @@
-"""OrtValue and OrtDevice: values that onnxruntime's API holds, all of them in ordinary memory here."""
+"""OrtValue and OrtDevice: values of onnxruntime's API, here all of them in ordinary memory."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ class OrtDevice:
 
     @staticmethod
     def make(ort_device_name: str, device_id: int, vendor_id: int = -1) -> OrtDevice:
-        """The device of a name ("cpu"). Raises Exception for a name that onnxruntime does not know either."""
+        """Return the device of a name ("cpu"). Raises Exception for a name that onnxruntime does not know either."""
         if ort_device_name.lower() not in _DEVICES:
             raise Exception(f"Unsupported device type: {ort_device_name}")
         return OrtDevice(_DEVICES[ort_device_name.lower()], 0, device_id)
 
     @staticmethod
     def cpu() -> int:
-        """The kind of CPUs."""
+        """Return the kind of CPUs."""
         return _DEVICES["cpu"]
 
     @staticmethod
     def cuda() -> int:
-        """The kind of NVIDIA's GPUs."""
+        """Return the kind of NVIDIA's GPUs."""
         return _DEVICES["cuda"]
 
     gpu = dml = webgpu = cuda
 
     @staticmethod
     def npu() -> int:
-        """The kind of neural processors."""
+        """Return the kind of neural processors."""
         return _DEVICES["npu"]
 
     cann = npu
 
     @staticmethod
     def default_memory() -> int:
-        """The kind of memory that there is here."""
+        """Return the kind of memory here."""
         return 0
 
     def device_id(self) -> int:
@@ -73,9 +73,9 @@ class OrtDevice:
 
 
 def require_cpu(device: str | OrtDevice, device_id: int = 0) -> None:
-    """Raise RuntimeError for a device that there is not."""
-    found = device if isinstance(device, OrtDevice) else OrtDevice.make(device, device_id)
-    if found.device_type():
+    """Raise RuntimeError for a device other than the CPU."""
+    known = device if isinstance(device, OrtDevice) else OrtDevice.make(device, device_id)
+    if known.device_type():
         raise RuntimeError(
             "Can't allocate memory on the device using cenote.ort, which runs on the CPU alone"
         )
@@ -95,19 +95,19 @@ class OrtValue:
 
     @staticmethod
     def of(value: Any) -> OrtValue:
-        """Of an output: a tensor, a sequence, or nothing."""
+        """Return the value of an output: a tensor, a sequence, or nothing."""
         return OrtValue(value) if isinstance(value, np.ndarray) else OrtValue(None, value)
 
     @property
     def given(self) -> Any:
-        """What a model takes for it."""
+        """The form in which a model takes the value: the sequence, or the array."""
         return self.content if self.array is None else self.array
 
     @classmethod
     def ortvalue_from_numpy(
         cls, numpy_obj: Array, device_type: str | OrtDevice = "cpu", device_id: int = 0, vendor_id: int = -1
     ) -> OrtValue:
-        """A value on the memory of an array; on a copy where it is not C-contiguous."""
+        """Return a value on the memory of an array; on a copy where it is not C-contiguous."""
         require_cpu(device_type, device_id)
         if not isinstance(numpy_obj, np.ndarray) or word_of(numpy_obj.dtype) == "string":
             raise RuntimeError(
@@ -117,7 +117,7 @@ class OrtValue:
 
     @classmethod
     def ortvalue_from_numpy_with_onnx_type(cls, data: Array, onnx_element_type: int) -> OrtValue:
-        """A value on the memory of an array, whose elements are taken for another type of the same size."""
+        """Return a value on the memory of an array, whose elements are read as another type of the same size."""
         dtype = dtype_of(int(onnx_element_type))
         if dtype.itemsize != data.dtype.itemsize:
             raise RuntimeError(
@@ -135,7 +135,7 @@ class OrtValue:
         vendor_id: int = -1,
         memory_info: Any = None,
     ) -> OrtValue:
-        """A value of zeros. `element_type`: a NumPy type, or ONNX's number of one."""
+        """Return a value of zeros. `element_type`: a NumPy type, or the number of one in ONNX."""
         require_cpu(device_type, device_id)
         dtype = dtype_of(element_type)
         if word_of(dtype) == "string":
@@ -149,7 +149,7 @@ class OrtValue:
 
     @classmethod
     def from_dlpack(cls, data: Any, is_bool: bool = False) -> OrtValue:
-        """A value on the memory of a tensor of any library that knows DLPack."""
+        """Return a value on the memory of a tensor of any library that supports DLPack."""
         array: Array = data._tensor() if isinstance(data, OrtValue) else np.from_dlpack(_Capsule.around(data))
         return cls(array.view(np.bool_) if is_bool and array.dtype == np.uint8 else array)
 
@@ -159,7 +159,7 @@ class OrtValue:
         return self.array
 
     def numpy(self) -> Array:
-        """The tensor as an array on the same memory."""
+        """Return the tensor as an array on the same memory."""
         return self._tensor()[...]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -169,7 +169,7 @@ class OrtValue:
         return self._tensor().__dlpack__()
 
     def to_dlpack(self) -> Any:
-        """A DLPack capsule."""
+        """Return a DLPack capsule."""
         return self.__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -185,20 +185,20 @@ class OrtValue:
         self._tensor()[...] = source.reshape(self._tensor().shape)
 
     def data_ptr(self) -> int:
-        """Address of the first element."""
+        """Return the address of the first element."""
         return int(self._tensor().__array_interface__["data"][0])
 
     def shape(self) -> list[int]:
         return list(self._tensor().shape)
 
     def data_type(self) -> str:
-        """ "tensor(float)", "seq(tensor(float))"."""
+        """Return "tensor(float)", "seq(tensor(float))" and so on."""
         if self.array is not None:
             return tensor_type(self.array.dtype)
         return f"seq({tensor_type(self.content[0].dtype)})" if self.content else "seq(tensor(float))"
 
     def element_type(self) -> int:
-        """ONNX's number of the element type."""
+        """Return the number of the element type in ONNX."""
         return number_of(self._tensor().dtype)
 
     def tensor_size_in_bytes(self) -> int:
@@ -228,11 +228,11 @@ class OrtValue:
 
 
 class OrtValueVector(list[OrtValue]):
-    """Values in a row."""
+    """A list of values."""
 
 
 class _Capsule:
-    """A raw DLPack capsule as an object that NumPy takes."""
+    """A raw DLPack capsule, wrapped as an object that NumPy accepts."""
 
     def __init__(self, capsule: Any) -> None:
         self._capsule = capsule
@@ -249,7 +249,7 @@ class _Capsule:
 
 
 class _ManagedTensor(ctypes.Structure):
-    """The start of what a DLPack capsule points to."""
+    """The first fields of the struct that a DLPack capsule points to."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -261,7 +261,8 @@ class _ManagedTensor(ctypes.Structure):
 
 
 def is_dlpack_uint8_tensor(capsule: Any) -> bool:
-    """Are the elements bytes, as which older libraries hand over booleans? Raises ValueError for another object."""
+    """Return whether the elements are bytes: older libraries export booleans as bytes. Raises ValueError for an
+    object that is no capsule."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     tensor = _ManagedTensor.from_address(pointer(capsule, b"dltensor"))
@@ -269,7 +270,8 @@ def is_dlpack_uint8_tensor(capsule: Any) -> bool:
 
 
 def at_address(address: int, shape: Sequence[int], element_type: Any) -> Array:
-    """An array on memory that the caller owns. Raises ValueError for a null address, RuntimeError for no shape."""
+    """Return an array on the caller's memory. Raises ValueError for a null address, RuntimeError for a negative
+    extent."""
     dtype, extents = dtype_of(element_type), tuple(shape)
     if any(extent < 0 for extent in extents):
         raise RuntimeError(f"shape {list(extents)} has a negative extent")

@@ -1,4 +1,4 @@
-"""onnxruntime.capi: where programs find exceptions, and some the classes."""
+"""onnxruntime.capi: the package in which programs look for exceptions, and some for the classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""onnxruntime.capi.onnxruntime_inference_collection: the classes under the names of the module that has them there."""
+"""onnxruntime.capi.onnxruntime_inference_collection: the classes under the names that this module has in
+onnxruntime."""
 
 from __future__ import annotations
 

@@ -112,10 +112,10 @@ _default_options = SessionOptions()
 
 
 def get_default_session_options() -> SessionOptions:
-    """The options of sessions that are given none."""
+    """Return the options of sessions that get none."""
     return _default_options
 
 
 def get_session_initializer() -> SessionOptions:
-    """The same, by an older name."""
+    """Return the same options, under an older name."""
     return _default_options

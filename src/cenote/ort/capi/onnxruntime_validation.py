@@ -1,4 +1,4 @@
-"""onnxruntime.capi.onnxruntime_validation: which package this is."""
+"""onnxruntime.capi.onnxruntime_validation: the name and version of the package."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from cenote.ort.environment import VERSION
 
 
 def check_distro_info() -> None:
-    """Nothing to do."""
+    """Do nothing."""
 
 
 def get_package_name_and_version_info() -> tuple[str, str, str]:
-    """Name, version, and the version of CUDA, of which there is none."""
+    """Return the name, the version, and the version of CUDA, which is empty."""
     return "onnxruntime", VERSION, ""
