@@ -37,7 +37,7 @@ from cenote.ops.base import Lowering, Op
 from cenote.ops.conv.conv import Conv
 from cenote.ops.conv.conv_transpose import ConvTranspose
 from cenote.ops.linear.gemm import Gemm
-from cenote.runtime.steps import Slot
+from cenote.runtime.steps import Slot, SlotKind
 
 TARGET = jit.host_target()
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
@@ -141,7 +141,7 @@ class Program:
         inputs = []
         for type_, layout in zip(types, lowering.inputs, strict=True):
             if layout is None:  # a constant that the lowering packs
-                slot = Slot("constant", 0)
+                slot = Slot(SlotKind.CONSTANT, 0)
                 inputs.append(View(type_, Layout(), dense_strides(type_.shape), slot))
             else:
                 inputs.append(self.view(type_, layout, random))
@@ -163,7 +163,7 @@ class Program:
         buffer = self.memory(buffer_elements(type_.shape, layout) * 4)
         if random is not None:
             buffer.view(np.float32)[:] = random.standard_normal(buffer.size // 4)
-        slot = Slot("arena", len(self.kept) - 1, halo_offset(type_.shape, layout) * 4)
+        slot = Slot(SlotKind.ARENA, len(self.kept) - 1, halo_offset(type_.shape, layout) * 4)
         return View(replace(type_, value=None), layout, dense_strides(type_.shape, layout), slot)
 
     def word(self, argument: Argument) -> int:

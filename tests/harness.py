@@ -26,7 +26,7 @@ from cenote.kernels.base import (
 )
 from cenote.kernels.launch import with_constants
 from cenote.ops.base import Lowering, Op
-from cenote.runtime.steps import Slot
+from cenote.runtime.steps import Slot, SlotKind
 
 GUARD = 256  # bytes on either side of a buffer
 NAN_GUARD = (
@@ -177,7 +177,7 @@ def calls_of(op: Op, lowering: Lowering, types: Sequence[TensorType | None]) -> 
 def view_of(type: TensorType, layout: Layout, buffer: int) -> View:
     """The view of a whole tensor in the buffer of that number."""
     offset = halo_offset(type.shape, layout) * type.dtype.itemsize
-    return View(type, layout, dense_strides(type.shape, layout), Slot("arena", buffer, offset))
+    return View(type, layout, dense_strides(type.shape, layout), Slot(SlotKind.ARENA, buffer, offset))
 
 
 def _view(type: TensorType, layout: Layout, buffers: list[Buffer], junk: int) -> View:
@@ -192,7 +192,7 @@ def launch(call: Call, buffers: Sequence[Buffer], target: Target, chunk: int = 0
     def constant(array: Array) -> Slot:
         constants.append(Buffer(array.nbytes))
         constants[-1].data[:] = np.ascontiguousarray(array).view(np.uint8).ravel()
-        return Slot("constant", len(constants) - 1)
+        return Slot(SlotKind.CONSTANT, len(constants) - 1)
 
     def address_or_number(argument: Argument) -> int:
         word = word_of(argument)

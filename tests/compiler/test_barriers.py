@@ -16,13 +16,13 @@ import cenote
 from cenote.codegen import jit
 from cenote.compiler.barriers import Extent, Origin, PendingStep, StepKind, levels_of
 from cenote.kernels.base import Call, KernelSpec
-from cenote.runtime.steps import KernelStep, Slot
+from cenote.runtime.steps import KernelStep, Slot, SlotKind
 
 CALL = Call(KernelSpec(), ())
 
 
 def extent(begin: int, end: int, root: str = "") -> Extent:
-    return Extent(Slot("arena", 0, begin), end - begin, root)
+    return Extent(Slot(SlotKind.ARENA, 0, begin), end - begin, root)
 
 
 def step(

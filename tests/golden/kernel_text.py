@@ -33,7 +33,7 @@ from cenote.core.target import Target
 from cenote.core.types import Layout, TensorType
 from cenote.kernels.base import View, content_of, dense_strides, halo_offset
 from cenote.ops import operators
-from cenote.runtime.steps import Slot
+from cenote.runtime.steps import Slot, SlotKind
 
 TARGETS = {
     name: Target(
@@ -83,7 +83,7 @@ def launch_digest(call: Any) -> str:
 def _word(argument: Any) -> object:
     if isinstance(argument, View):
         slot = argument.slot
-        return "view", slot.kind, slot.index, slot.offset
+        return "view", str(slot.kind), slot.index, slot.offset
     content = content_of(argument)
     if content is not None:
         return "array", digest(np.ascontiguousarray(content).tobytes())
@@ -154,7 +154,7 @@ def bound_calls(lowering: Any, types: Any, outputs: Any, target: Target) -> list
 def _view(type: TensorType, layout: Layout | None, index: int) -> View:
     layout = layout or Layout()
     offset = halo_offset(type.shape, layout) * type.dtype.itemsize
-    return View(type, layout, dense_strides(type.shape, layout), Slot("arena", index, offset))
+    return View(type, layout, dense_strides(type.shape, layout), Slot(SlotKind.ARENA, index, offset))
 
 
 # ---- networks -------------------------------------------------------------------------------------------------------

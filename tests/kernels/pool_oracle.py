@@ -11,7 +11,7 @@ from cenote.core.types import PLAIN, Array, Layout, TensorType
 from cenote.kernels.base import View, buffer_elements, dense_strides
 from cenote.kernels.pool.problem import Candidate, Geometry, Memory, PoolProblem, Scale
 from cenote.ops.pool.algorithms import candidates, planned
-from cenote.runtime.steps import Slot
+from cenote.runtime.steps import Slot, SlotKind
 from tests.harness import Buffer, launch, pack, unpack
 
 LAYOUTS = ("plain", "blocked", "last")
@@ -81,7 +81,8 @@ def run_pool(
     types = [TensorType.of(x.dtype, shape) for shape in shapes]
     buffers = [Buffer(buffer_elements(type.shape, form) * type.dtype.itemsize) for type in types]
     views = [
-        View(type, form, dense_strides(type.shape, form), Slot("arena", i)) for i, type in enumerate(types)
+        View(type, form, dense_strides(type.shape, form), Slot(SlotKind.ARENA, i))
+        for i, type in enumerate(types)
     ]
     pack(np.ascontiguousarray(np.moveaxis(x, 1, -1)) if last else x, form, buffers[0])
     strides = [v.strides[:4] if not last else (v.strides[0], 0, *v.strides[1:3]) for v in views]

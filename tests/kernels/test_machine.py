@@ -21,11 +21,11 @@ from cenote.kernels.machine import (
     UpdateSpec,
 )
 from cenote.runtime.program import Program
-from cenote.runtime.steps import KernelStep, Slot
+from cenote.runtime.steps import KernelStep, Slot, SlotKind
 from tests.targets import TARGETS
 
 ELEMENTS = 1024  # of each of two items: a multiple of what a turn takes, on every target
-X, Y = Slot("input", 0), Slot("output", 0)
+X, Y = Slot(SlotKind.INPUT, 0), Slot(SlotKind.OUTPUT, 0)
 
 
 def run(spec: KernelSpec, words: tuple[int | Slot, ...], x: Array, y: Array, target: object) -> Array:

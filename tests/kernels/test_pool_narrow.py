@@ -10,7 +10,7 @@ from cenote.core.types import PLAIN, TensorType
 from cenote.kernels.base import KernelSpec, View, dense_strides
 from cenote.kernels.pool.problem import Geometry, Memory, PoolProblem
 from cenote.kernels.pool.small_window import PoolSmallWindow
-from cenote.runtime.steps import Slot
+from cenote.runtime.steps import Slot, SlotKind
 from tests.kernels.pool_oracle import chosen, geometry, has_empty_window
 from tests.kernels.test_pool_windows import HOST, NO_PADS, check, noise, square
 from tests.targets import over_targets, target_name
@@ -51,7 +51,7 @@ def test_windows_in_registers(window: int, stride: int, pads: tuple[int, int], t
 def planned(g: Geometry) -> KernelSpec:
     """The kernel that the plan picks for float32 maxima of three plain maps."""
     views = [
-        View(TensorType.of(np.float32, shape), PLAIN, dense_strides(shape), Slot("arena", index))
+        View(TensorType.of(np.float32, shape), PLAIN, dense_strides(shape), Slot(SlotKind.ARENA, index))
         for index, shape in enumerate(((1, 3, *g.size), (1, 3, *g.out)))
     ]
     memory = Memory(1, 3, views[0].strides[:4], views[1].strides[:4])  # type: ignore[arg-type]

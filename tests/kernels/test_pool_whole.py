@@ -11,7 +11,7 @@ from cenote.codegen import jit
 from cenote.core.types import PLAIN, Array, TensorType
 from cenote.kernels.base import View, dense_strides
 from cenote.kernels.pool.whole_map import BLOCK, PIECE, UNROLLED, Maps, Reduce, partials, whole_maps
-from cenote.runtime.steps import Slot
+from cenote.runtime.steps import Slot, SlotKind
 from tests.harness import Buffer, launch, pack, unpack
 
 HOST = jit.host_target()
@@ -25,7 +25,7 @@ def reduced(x: Array, reduce: Reduce, target: Any = HOST, chunk: int = 0) -> Arr
     between = partials(reduce, maps)
     types += [between] if between else []
     buffers = [Buffer(type.nbytes) for type in types]
-    views = [View(t, PLAIN, dense_strides(t.shape), Slot("arena", i)) for i, t in enumerate(types)]
+    views = [View(t, PLAIN, dense_strides(t.shape), Slot(SlotKind.ARENA, i)) for i, t in enumerate(types)]
     pack(x, PLAIN, buffers[0])
     for call in whole_maps(reduce, maps, target, *views):
         launch(call, buffers, target, chunk)

@@ -13,7 +13,7 @@ from cenote.codegen.builder import F32, Kernel, Parameter
 from cenote.core.types import TensorType
 from cenote.kernels.driver import driver_abi
 from cenote.runtime.program import Program
-from cenote.runtime.steps import KernelStep, Slot
+from cenote.runtime.steps import KernelStep, Slot, SlotKind
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 64
@@ -35,7 +35,11 @@ def repeat_kernel() -> Kernel:
 def repeating(items: int, threads: int, steps: int = 2) -> Program:
     """x + steps, each step done over `items` times."""
     address = jit.addresses([repeat_kernel()], jit.named_target("generic"))["test_repeat"]
-    places = [Slot("input", 0), *[Slot("arena", 0, 256 * i) for i in range(steps - 1)], Slot("output", 0)]
+    places = [
+        Slot(SlotKind.INPUT, 0),
+        *[Slot(SlotKind.ARENA, 0, 256 * i) for i in range(steps - 1)],
+        Slot(SlotKind.OUTPUT, 0),
+    ]
     made = tuple(
         KernelStep(str(i), "test_repeat", address, (places[i], places[i + 1]), items, 4096, 0)
         for i in range(steps)

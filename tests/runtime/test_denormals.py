@@ -22,7 +22,7 @@ from cenote.core.types import TensorType
 from cenote.functional import dispatch
 from cenote.kernels.driver import Driver, driver_abi, driver_sources
 from cenote.runtime.program import Program
-from cenote.runtime.steps import KernelStep, Slot
+from cenote.runtime.steps import KernelStep, Slot, SlotKind
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="reads the x86 control register")
 SIZE = 4096
@@ -89,7 +89,7 @@ def halves(flush: bool, threads: int) -> Program:
     address = jit.addresses([k], target)["test_double"]
     type = TensorType.of(np.float32, (SIZE,))
     step = KernelStep(
-        "double", "test_double", address, (Slot("input", 0), Slot("output", 0)), SIZE // 4, 8, 0
+        "double", "test_double", address, (Slot(SlotKind.INPUT, 0), Slot(SlotKind.OUTPUT, 0)), SIZE // 4, 8, 0
     )
     return Program((step,), (type,), (type,), (), 0, driver_abi(), threads, flush=flush)
 

@@ -18,7 +18,7 @@ from cenote.core.types import Array, TensorType
 from cenote.kernels.driver import driver_abi
 from cenote.runtime.memory import GrowingBytes, address_of, aligned_bytes, aligned_copy
 from cenote.runtime.program import Program, even_grains, most_items
-from cenote.runtime.steps import HostStep, KernelStep, Slot
+from cenote.runtime.steps import HostStep, KernelStep, Slot, SlotKind
 from cenote.runtime.threads import resolve_threads
 
 SIZE = 1024
@@ -46,11 +46,11 @@ class Double:
 def chain(length: int, threads: int, host: bool = False) -> Program:
     """x + length, one kernel a step, through the arena; with a host step that doubles in the middle."""
     address = jit.addresses([add_one_kernel()], jit.named_target("generic"))["test_add_one"]
-    arena = Slot("arena", 0)
+    arena = Slot(SlotKind.ARENA, 0)
     steps: list[KernelStep | HostStep] = []
     for index in range(length):
-        source = Slot("input", 0) if index == 0 else arena
-        result = Slot("output", 0) if index == length - 1 else arena
+        source = Slot(SlotKind.INPUT, 0) if index == 0 else arena
+        result = Slot(SlotKind.OUTPUT, 0) if index == length - 1 else arena
         steps.append(KernelStep(str(index), "test_add_one", address, (source, result), SIZE // 4, 16, 0))
     if host:
         double = HostStep("double", Double(), ((arena, TYPE),), ((arena, TYPE),))
@@ -65,7 +65,7 @@ def chain(length: int, threads: int, host: bool = False) -> Program:
 def test_every_piece_is_done_once_however_many_there_are(items: int, grain: int, threads: int) -> None:
     """In place in the arena, so that a piece done twice shows."""
     address = jit.addresses([add_one_kernel()], jit.named_target("generic"))["test_add_one"]
-    places = Slot("input", 0), *[Slot("arena", 0)] * 3, Slot("output", 0)
+    places = Slot(SlotKind.INPUT, 0), *[Slot(SlotKind.ARENA, 0)] * 3, Slot(SlotKind.OUTPUT, 0)
     steps = tuple(
         KernelStep(str(index), "test_add_one", address, (source, result), items, grain, 0)
         for index, (source, result) in enumerate(itertools.pairwise(places))

@@ -16,7 +16,7 @@ from cenote.compiler.schedule import Schedule
 from cenote.core.types import TensorType
 from cenote.kernels.base import present
 from cenote.ops.base import Alias
-from cenote.runtime.steps import Slot
+from cenote.runtime.steps import Slot, SlotKind
 
 Halo = tuple[tuple[int, int], ...]
 
@@ -44,14 +44,14 @@ class Sharing:
 
     def _own_buffers(self) -> None:
         for index, declared in enumerate(self.graph.inputs):
-            self._add(declared.name, Slot("input", index))
+            self._add(declared.name, Slot(SlotKind.INPUT, index))
         for index, name in enumerate(self.graph.constants):
-            self._add(name, Slot("constant", index))
+            self._add(name, Slot(SlotKind.CONSTANT, index))
         outputs = {name: index for index, name in enumerate(self.graph.outputs)}
         for node in self.graph.nodes:
             for name in node.outputs:
                 if name:
-                    self._add(name, Slot("output", outputs[name]) if name in outputs else None)
+                    self._add(name, Slot(SlotKind.OUTPUT, outputs[name]) if name in outputs else None)
 
     def _add(self, name: str, slot: Slot | None) -> None:
         self.buffers[name] = Buffer(

@@ -27,7 +27,7 @@ from cenote.kernels.layout.copy import can_copy
 from cenote.ops.base import Alias, Bind, Lowering
 from cenote.ops.reorder import Reorder
 from cenote.runtime.program import Program
-from cenote.runtime.steps import HostStep, Slot
+from cenote.runtime.steps import HostStep, Slot, SlotKind
 from cenote.runtime.template import Template
 
 _log = logging.getLogger(__name__)
@@ -234,7 +234,7 @@ class Assembler:
         if name in self.weights.arrays:
             return self.weights.slot(name)
         slot = self.memory.views[name].slot
-        return self.weights.kept(slot) if slot.kind == "constant" else slot
+        return self.weights.kept(slot) if slot.kind is SlotKind.CONSTANT else slot
 
     def _extent_of(self, name: str) -> Extent:
         found = self.extents.get(name)

@@ -26,7 +26,7 @@ from cenote.kernels.base import Argument, Call, View, word_of
 from cenote.kernels.launch import with_constants
 from cenote.kernels.layout.reorder import zero_halo_call
 from cenote.ops.base import Bind
-from cenote.runtime.steps import CALLERS, CALLERS_OPERAND, OPERAND, Slot
+from cenote.runtime.steps import Slot, SlotKind
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Binder:
         """The call that zeroes the halo of a buffer, and its words."""
         operand = self._operand(root)
         if operand.like not in self._halos:
-            view = replace(operand.view, slot=Slot(OPERAND, 0))
+            view = replace(operand.view, slot=Slot(SlotKind.OPERAND, 0))
             self._halos[operand.like] = Bound.of(zero_halo_call(view), Work())
         halo = self._halos[operand.like]
         return halo.call, halo.at((operand.slot,))
@@ -126,7 +126,7 @@ class Binder:
             view = self.views[name]
             slot = (
                 self.weights.kept(view.slot)
-                if view.slot.kind == "constant" and content is None
+                if view.slot.kind is SlotKind.CONSTANT and content is None
                 else view.slot
             )
             found = self._operands[name] = _operand(view, slot, content)
@@ -150,8 +150,8 @@ class Binder:
             return View(view.type, view.layout, view.strides, self.weights.table(content.table()))
         if content is not None:
             return View(TensorType.known(content), view.layout, view.strides, view.slot)
-        slot = Slot(CALLERS_OPERAND if view.slot.kind in CALLERS else OPERAND, number)
-        return View(view.type, view.layout, view.strides, slot)
+        kind = SlotKind.CALLERS_OPERAND if view.slot.is_callers else SlotKind.OPERAND
+        return View(view.type, view.layout, view.strides, Slot(kind, number))
 
     def _works(self, node: Node, calls: Sequence[Call], views: Sequence[View | None]) -> list[Work]:
         """What the calls of a node do. What that asks of sizes decides nothing."""
@@ -175,7 +175,7 @@ class Binder:
         def placed(argument: Argument) -> Argument:
             if isinstance(argument, Table):
                 return View(TensorType.of(argument.value.dtype, ()), PLAIN, (), self.weights.table(argument))
-            if not isinstance(argument, View) or argument.slot.kind != "constant":
+            if not isinstance(argument, View) or argument.slot.kind is not SlotKind.CONSTANT:
                 return argument
             return replace(argument, slot=self.weights.kept(argument.slot))
 
@@ -194,7 +194,7 @@ def _operand(view: View, slot: Slot, content: Any) -> _Operand:
         view.layout.lanes,
         *map(_fixed, view.layout.halo),
         _fixed(view.strides),
-        view.slot.kind in CALLERS,
+        view.slot.is_callers,
         id(content),
     )
     return _Operand(like, (slot.kind, slot.index, *_fixed((slot.offset,))), slot, view, content)
@@ -205,5 +205,5 @@ def _fixed(numbers: Sequence[int]) -> tuple[Hashable, ...]:
     return tuple([number.terms if isinstance(number, Size) else number for number in numbers])
 
 
-_NOWHERE = Slot("", 0)
+_NOWHERE = Slot(SlotKind.NOWHERE, 0)
 _ABSENT = _Operand(None, None, _NOWHERE, View(TensorType.of("float32", ()), PLAIN, (), _NOWHERE), None)

@@ -14,7 +14,7 @@ from cenote.core.types import Array
 from cenote.kernels.base import Packed
 from cenote.runtime.memory import reserved_bytes
 from cenote.runtime.pieces import helped
-from cenote.runtime.steps import Slot
+from cenote.runtime.steps import Slot, SlotKind
 
 _LARGE = 1 << 20  # bytes from which an array has pages of its own anyway, and is not worth copying
 
@@ -74,7 +74,7 @@ class Constants:
         kept = self._pool.intern(array)
         slot = self._slots.get(id(kept))
         if slot is None:
-            slot = self._slots[id(kept)] = Slot("constant", len(self.arrays))
+            slot = self._slots[id(kept)] = Slot(SlotKind.CONSTANT, len(self.arrays))
             self.arrays.append(kept)
         return slot
 
@@ -82,7 +82,7 @@ class Constants:
         """Where a constant will lie that is still to be packed: once, however many calls it is of."""
         slot = self._slots.get(id(packed))
         if slot is None:
-            slot = self._slots[id(packed)] = Slot("constant", len(self.arrays))
+            slot = self._slots[id(packed)] = Slot(SlotKind.CONSTANT, len(self.arrays))
             self._waiting.append((slot.index, packed))
             self.arrays.append(_NOTHING)
         return slot
@@ -104,7 +104,7 @@ class Constants:
         with helped(len(waiting), work):
             yield
         waiting.clear()
-        self._slots = {id(array): Slot("constant", index) for index, array in enumerate(self.arrays)}
+        self._slots = {id(array): Slot(SlotKind.CONSTANT, index) for index, array in enumerate(self.arrays)}
 
 
 class Weights:
@@ -136,7 +136,7 @@ class Weights:
     def table(self, table: Table) -> Slot:
         """An array that depends on sizes."""
         number, _ = self.tables.setdefault(table.code, (len(self.tables), table))
-        return Slot("table", number)
+        return Slot(SlotKind.TABLE, number)
 
 
 _NOTHING: Array = np.empty(0, np.float32)

@@ -16,6 +16,7 @@ from cenote.core.formulas.expressions import Formula
 from cenote.core.sizes import maximum, plain
 from cenote.core.trace import Trace
 from cenote.kernels.base import present
+from cenote.runtime.steps import SlotKind
 
 _FIRST = -1  # before every level
 _MOST_LOOKED_AT = 16  # buffers, for each that a new one may rest on
@@ -33,7 +34,7 @@ def defer_offsets(buffers: Sequence[Buffer], trace: Trace) -> None:
 def settle_offsets(buffers: Sequence[Buffer], lifetimes: Mapping[str, tuple[int, int]], trace: Trace) -> int:
     """Give the offsets of buffers in the arena their formulas; the arena's size. `lifetimes`: by root, the first and
     the last level of the steps that touch the buffer."""
-    placed = [buffer for buffer in buffers if present(buffer.slot).kind == "arena"]
+    placed = [buffer for buffer in buffers if present(buffer.slot).kind is SlotKind.ARENA]
     placed.sort(key=lambda buffer: _at(buffer))
     total, seen = 0, _Skyline(placed)
     for index, buffer in enumerate(placed):

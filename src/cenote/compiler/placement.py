@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cenote.core.sizes import plain
-from cenote.runtime.steps import Slot
+from cenote.runtime.steps import Slot, SlotKind
 
 ALIGN = 64
 FOREVER = 1 << 60
@@ -84,7 +84,7 @@ def place(buffers: Sequence[Buffer]) -> int:
         if best_size <= bound * _GOOD_ENOUGH:
             break
     for buffer, offset in zip(buffers, best_offsets, strict=True):
-        buffer.slot = Slot("arena", 0, offset)
+        buffer.slot = Slot(SlotKind.ARENA, 0, offset)
     return best_size if buffers else 0
 
 
@@ -147,7 +147,7 @@ def _place_in_time(buffers: Sequence[Buffer]) -> int:
             free.put(offset, size)
         size = max(ALIGN, -(-buffer.size // ALIGN) * ALIGN)
         offset = free.take(size)
-        buffer.slot = Slot("arena", 0, offset)
+        buffer.slot = Slot(SlotKind.ARENA, 0, offset)
         heapq.heappush(alive, (buffer.last, offset, size))
     return free.end
 

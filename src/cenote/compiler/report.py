@@ -19,7 +19,7 @@ from cenote.core.types import short_name
 from cenote.graph.graph import Graph, Node
 from cenote.ops.base import Alias, Op
 from cenote.runtime.program import Program
-from cenote.runtime.steps import KernelStep
+from cenote.runtime.steps import KernelStep, SlotKind
 
 _WIDEST = 56  # letters of a column of text
 
@@ -264,7 +264,7 @@ def _blocks(graph: Graph, memory: MemoryPlan, origins: Sequence[Origin]) -> Iter
             before = times.get(root, (first, last))
             times[root] = (min(before[0], first), max(before[1], last))
     for buffer in memory.buffers:
-        if buffer.slot is not None and buffer.slot.kind == "arena" and buffer.root in times:
+        if buffer.slot is not None and buffer.slot.kind is SlotKind.ARENA and buffer.root in times:
             yield BlockDescription(buffer.root, buffer.slot.offset, buffer.nbytes, *times[buffer.root])
 
 

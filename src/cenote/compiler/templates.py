@@ -18,7 +18,7 @@ from cenote.kernels.driver import driver_abi
 from cenote.kernels.launch import Launcher
 from cenote.runtime.formulas import Formulas
 from cenote.runtime.records import Memory
-from cenote.runtime.steps import HostStep, Slot
+from cenote.runtime.steps import HostStep, Slot, SlotKind
 from cenote.runtime.template import (
     HostTemplate,
     KernelTemplate,
@@ -99,8 +99,8 @@ def make_template(
         for word in step.words:
             if isinstance(word, Slot):
                 memory = (word.kind, word.index)
-                if word.kind == "table":
-                    memory = ("constant", len(parts.constants) + word.index)
+                if word.kind is SlotKind.TABLE:
+                    memory = (SlotKind.CONSTANT, len(parts.constants) + word.index)
                 places.setdefault(memory, []).append(numbers.add(word.offset))
             else:
                 numbers.add(word)
@@ -160,8 +160,8 @@ def _host(step: HostStep, numbers: _Numbers, constants: int) -> HostTemplate:
             return None
         slot, type = item
         kind, index = slot.kind, slot.index
-        if kind == "table":
-            kind, index = "constant", constants + index
+        if kind is SlotKind.TABLE:
+            kind, index = SlotKind.CONSTANT, constants + index
         return kind, index, numbers.add(slot.offset), _type(type, numbers)
 
     inputs, outputs = tuple(map(place, step.inputs)), tuple(map(place, step.outputs))

@@ -19,7 +19,7 @@ from cenote.kernels.base import Argument, Call, KernelSpec, Packed, View, word_o
 from cenote.kernels.driver import direct_call, driver_sources
 from cenote.kernels.driver_call import CALL_ARRAYS
 from cenote.runtime.memory import address_of, aligned_bytes
-from cenote.runtime.steps import KernelStep, Slot
+from cenote.runtime.steps import KernelStep, Slot, SlotKind
 
 _CONTENTS = np.ndarray, Packed
 
@@ -137,11 +137,13 @@ def single_runner(
     for position, word in enumerate(step.words):
         if isinstance(word, int):
             values.append(word)
-        elif word.kind == "constant":
+        elif word.kind is SlotKind.CONSTANT:
             values.append(address_of(constants[word.index]) + word.offset)
         else:
             values.append(0)
-            patches.append((position, word.index + (inputs if word.kind == "output" else 0), word.offset))
+            patches.append(
+                (position, word.index + (inputs if word.kind is SlotKind.OUTPUT else 0), word.offset)
+            )
     made = tuple((shape, y.dtype) for shape, y in zip(shapes, outputs, strict=True))
     absent = (None,) * (CALL_ARRAYS - inputs - len(outputs))
     free: list[_Record] = []

@@ -13,7 +13,7 @@ from cenote.kernels.launch import Launcher, Runner, single_runner, with_constant
 from cenote.ops.base import Arrays, Lowering, Types
 from cenote.runtime.memory import aligned_copy
 from cenote.runtime.program import Program
-from cenote.runtime.steps import HostStep, Slot, Step
+from cenote.runtime.steps import HostStep, Slot, SlotKind, Step
 from cenote.runtime.threads import resolve_threads
 
 _WORTH_THREADS = 40e-6  # seconds of work below which a second thread costs more than it brings
@@ -44,15 +44,15 @@ class NativeCall:
         self.constants: list[Array] = []
         offset, temporaries = 0, []
         for type in option.temporaries:
-            temporaries.append(View(type, PLAIN, dense_strides(type.shape), Slot("arena", 0, offset)))
+            temporaries.append(View(type, PLAIN, dense_strides(type.shape), Slot(SlotKind.ARENA, 0, offset)))
             offset += -(-type.nbytes // 64) * 64
         self.arena_bytes = offset
         self.alone = threads == 1 or option.seconds < _WORTH_THREADS
         self.threads = 1 if self.alone else threads
         self.flush = settings.DENORMALS.choice() == "flush"
-        made = [_view(y, "output", index) for index, y in enumerate(outputs)]
+        made = [_view(y, SlotKind.OUTPUT, index) for index, y in enumerate(outputs)]
         places = iter(range(len(self.inputs)))
-        given = [None if x is None else _view(x, "input", next(places)) for x in inputs]
+        given = [None if x is None else _view(x, SlotKind.INPUT, next(places)) for x in inputs]
         calls = [with_constants(call, self._constant) for call in option.bind(given, [*made, *temporaries])]
         launcher = Launcher(calls, jit.host_target())
         self.steps = tuple(launcher.step(call) for call in calls)
@@ -63,7 +63,7 @@ class NativeCall:
 
     def _constant(self, array: Array) -> Slot:
         self.constants.append(aligned_copy(array, "a constant of an operator"))
-        return Slot("constant", len(self.constants) - 1)
+        return Slot(SlotKind.CONSTANT, len(self.constants) - 1)
 
     def runner(self) -> Runner:
         if self.alone and len(self.steps) == 1 and not self.arena_bytes:
@@ -89,5 +89,5 @@ def program_runner(program: Program, shapes: Sequence[tuple[int, ...]]) -> Runne
     return run
 
 
-def _view(type: TensorType, kind: str, index: int) -> View:
+def _view(type: TensorType, kind: SlotKind, index: int) -> View:
     return View(type, PLAIN, dense_strides(type.shape), Slot(kind, index))

@@ -24,7 +24,7 @@ from cenote.core.types import Array, Declared, TensorType, dtype_named
 from cenote.kernels.driver import driver_abi
 from cenote.plans.format import TRUSTED, StalePlanError
 from cenote.runtime.program import Program
-from cenote.runtime.steps import HostStep, KernelStep, Slot, Step
+from cenote.runtime.steps import IN_PROGRAMS, HostStep, KernelStep, Slot, SlotKind, Step
 
 _MOST_ITEMS = (1 << 31) - 1  # the driver counts them in 32 bits
 _MOST = 1 << 62
@@ -194,7 +194,7 @@ def _slot(record: Any, places: Places, nbytes: int = 0) -> Slot:
         refuse(f"there is no {kind} {index}")
     if type(offset) is not int or not 0 <= offset <= room - nbytes:
         refuse(f"a place in {kind} {index} is {offset!r:.40}")
-    return Slot(kind, index, offset)
+    return Slot(IN_PROGRAMS[kind], index, offset)
 
 
 def _type(record: Any, what: str) -> TensorType:
@@ -212,7 +212,9 @@ def _host_step(record: Any, label: str, places: Places) -> HostStep:
     sides = [
         tuple(_place(place, places) for place in items(record[side], side)) for side in ("inputs", "outputs")
     ]
-    if any(place is not None and place[0].kind not in ("arena", "output") for place in sides[1]):
+    if any(
+        place is not None and place[0].kind not in (SlotKind.ARENA, SlotKind.OUTPUT) for place in sides[1]
+    ):
         refuse(f"the step {label} writes to what is only read")
     return HostStep(label, op, sides[0], sides[1], text(record["where"], "a node's place"))
 

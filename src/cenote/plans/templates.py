@@ -18,6 +18,7 @@ from cenote.kernels.driver import driver_abi
 from cenote.plans import records
 from cenote.plans.format import TRUSTED, Classes, Pattern, SizedPlan, Tail
 from cenote.runtime.formulas import Formulas
+from cenote.runtime.steps import IN_PROGRAMS, SlotKind
 from cenote.runtime.template import (
     HostTemplate,
     KernelTemplate,
@@ -26,9 +27,6 @@ from cenote.runtime.template import (
     Template,
     TypeTemplate,
 )
-
-_MEMORIES = ("arena", "input", "output", "constant")
-
 
 # ---- writing --------------------------------------------------------------------------------------------------------
 
@@ -122,9 +120,9 @@ def sized_plan(
     places = {}
     for kind, index, packed in records.items(record["places"], "places"):
         found = _numbers(packed)
-        if kind not in _MEMORIES or _outside(found, sections.items):
+        if not isinstance(kind, str) or kind not in IN_PROGRAMS or _outside(found, sections.items):
             records.refuse(f"there is no {kind!r:.40}")
-        places[kind, records.number(index, "a memory")] = found
+        places[IN_PROGRAMS[kind], records.number(index, "a memory")] = found
     formulas = Formulas(
         records.text(record["source"], "formulas"), binascii.a2b_base64(record["code"]),
         records.text(record["python"], "a version"), tuple(map(_thing, records.items(record["things"], "formulas"))),
@@ -200,7 +198,7 @@ def _step(
     if not isinstance(op, Op):
         records.refuse(f"the step {label} has no operator")
     inputs, outputs = (tuple(_place(place, base) for place in record[side]) for side in ("inputs", "outputs"))
-    if any(place is not None and place[0] not in ("arena", "output") for place in outputs):
+    if any(place is not None and place[0] not in (SlotKind.ARENA, SlotKind.OUTPUT) for place in outputs):
         records.refuse(f"the step {label} writes to what is only read")
     return HostTemplate(label, op, inputs, outputs, records.text(record["where"], "a node's place"))
 
@@ -209,10 +207,10 @@ def _place(record: Any, base: Array) -> PlaceTemplate | None:
     if record is None:
         return None
     kind, index, offset, type = record
-    if kind not in _MEMORIES:
+    if not isinstance(kind, str) or kind not in IN_PROGRAMS:
         records.refuse(f"there is no {kind!r:.40}")
     at = records.number(offset, "a place", 0, len(base) - 1)
-    return kind, records.number(index, "a memory"), at, _type(type, base)
+    return IN_PROGRAMS[kind], records.number(index, "a memory"), at, _type(type, base)
 
 
 def _type(record: Any, base: Array) -> TypeTemplate:

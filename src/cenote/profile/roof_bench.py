@@ -35,7 +35,7 @@ from cenote.kernels.machine import (
 from cenote.profile.collect import tick_of
 from cenote.runtime.memory import aligned_bytes, available_bytes
 from cenote.runtime.program import Program
-from cenote.runtime.steps import KernelStep, Slot
+from cenote.runtime.steps import KernelStep, Slot, SlotKind
 from cenote.runtime.timing import NO_STEP, Notes, Recorder, TimedProgram
 from cenote.runtime.timing import Call as RecordedCall
 
@@ -91,7 +91,7 @@ class Bench:
         lanes = self.target.lanes(dtype)
         rounds = int(TRY * 3e9 / CHAINS)
         spec = MultiplyAddSpec(Scalar.of(dtype).name)
-        task = _Task(spec, (Slot("input", 0), Slot("output", 0), rounds), TRIES)
+        task = _Task(spec, (Slot(SlotKind.INPUT, 0), Slot(SlotKind.OUTPUT, 0), rounds), TRIES)
         return self._rates(task, self._small(dtype), 2.0 * lanes * CHAINS * rounds * self.threads)
 
     def read(self, level: Level) -> list[float]:
@@ -114,9 +114,9 @@ class Bench:
             memory = _written(nbytes * self.threads)
         else:
             memory = self._kept = _written(nbytes * self.threads) if self._kept is None else self._kept
-        result = (Slot("output", 0),) if isinstance(spec, ReadSpec) else ()
+        result = (Slot(SlotKind.OUTPUT, 0),) if isinstance(spec, ReadSpec) else ()
         ways = 2 if isinstance(spec, UpdateSpec) else 1
-        words = (Slot("input", 0), *result, nbytes // 4, rounds)
+        words = (Slot(SlotKind.INPUT, 0), *result, nbytes // 4, rounds)
         tries = TRIES if level.name != "memory" else FEW_TRIES
         return self._rates(_Task(spec, words, tries), memory, float(ways * nbytes) * rounds * self.threads)
 
@@ -128,7 +128,7 @@ class Bench:
     def clock(self) -> list[float]:
         """Cycles per nanosecond."""
         rounds = int(TRY * 3e9 / 2 / LINKS)
-        task = _Task(ChainSpec(), (Slot("input", 0), Slot("output", 0), rounds), TRIES)
+        task = _Task(ChainSpec(), (Slot(SlotKind.INPUT, 0), Slot(SlotKind.OUTPUT, 0), rounds), TRIES)
         return self._rates(task, self._small("int64"), 2.0 * LINKS * rounds)
 
     def _small(self, dtype: str) -> Array:

@@ -26,7 +26,7 @@ from cenote.runtime import threads as threading_runtime
 from cenote.runtime.memory import address_of, aligned_bytes, empty_output
 from cenote.runtime.outputs import ALIGNED, OUTPUTS
 from cenote.runtime.records import Records
-from cenote.runtime.steps import HostStep, KernelStep, Slot, Step
+from cenote.runtime.steps import HostStep, KernelStep, Slot, SlotKind, Step
 from cenote.runtime.threads import DriverAbi, Team
 from cenote.runtime.workplaces import Workplace, Workplaces
 
@@ -240,9 +240,9 @@ class Instance:
         self.patches = {
             memory: list(zip(positions.tolist(), words[positions].tolist(), strict=True))
             for memory, positions in records.places.items()
-            if memory[0] in ("input", "output")
+            if memory[0] in (SlotKind.INPUT, SlotKind.OUTPUT)
         }
-        self._in_arena = records.places.get(("arena", 0), np.empty(0, np.int64))
+        self._in_arena = records.places.get((SlotKind.ARENA, 0), np.empty(0, np.int64))
         self._base, self.words = 0, words
         self._noted: dict[int, Array] = {}  # what checks look at in this arena, by the id of the step
         self._table = aligned_bytes(max(count, 1) * size * 8, "the step table").view(np.int64)
@@ -289,7 +289,7 @@ class Instance:
         outputs = list(out) if out else [self._empty(type.shape, type.dtype) for type in program.outputs]
         words = self._word
         for (kind, index), places in self.patches.items():
-            address = address_of(inputs[index] if kind == "input" else outputs[index])
+            address = address_of(inputs[index] if kind is SlotKind.INPUT else outputs[index])
             for word, offset in places:
                 words[word] = address + offset
         if place is not None:
@@ -365,8 +365,12 @@ class Instance:
     ) -> Array:
         """The memory of a slot as an array. Of an input, output or constant it may be a part, or another shape of
         the same elements: views and concats share memory."""
-        if slot.kind != "arena":
-            owners = {"input": inputs, "output": outputs, "constant": self.program.constants}
+        if slot.kind is not SlotKind.ARENA:
+            owners = {
+                SlotKind.INPUT: inputs,
+                SlotKind.OUTPUT: outputs,
+                SlotKind.CONSTANT: self.program.constants,
+            }
             owner = owners[slot.kind][slot.index]
             if owner.shape == type.shape:
                 return owner

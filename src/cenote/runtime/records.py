@@ -10,10 +10,10 @@ import numpy as np
 
 from cenote.core.types import Array
 from cenote.runtime.memory import address_of
-from cenote.runtime.steps import HostStep, Slot, Step
+from cenote.runtime.steps import HostStep, Slot, SlotKind, Step
 
 _SIGN = 1 << 63
-Memory = tuple[str, int]  # kind and index of a slot
+Memory = tuple[SlotKind, int]  # kind and index of a slot
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Records:
                     continue
                 if not isinstance(word, Slot):
                     words[position] = word - (1 << 64) if word >= _SIGN else word
-                elif word.kind == "constant":
+                elif word.kind is SlotKind.CONSTANT:
                     if word.index not in known:
                         known[word.index] = address_of(constants[word.index])
                     words[position] = known[word.index] + word.offset

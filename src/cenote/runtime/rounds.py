@@ -17,7 +17,7 @@ from cenote.core.types import INT64, Array, TensorType
 from cenote.runtime.memory import address_of, empty_output
 from cenote.runtime.program import Instance, Program, require_team
 from cenote.runtime.records import Memory
-from cenote.runtime.steps import HostStep
+from cenote.runtime.steps import HostStep, SlotKind
 from cenote.runtime.threads import Team
 
 _BLOCK = 16 << 20  # bytes of what is kept, for which memory is taken at a time
@@ -127,17 +127,17 @@ class _Rounds:
         """Where each input and output lies in each round from `begin` on."""
         courses: dict[Memory, Course] = {}
         for index, x in enumerate(self.inputs):
-            courses["input", index] = (
+            courses[SlotKind.INPUT, index] = (
                 _along(x, self.feedback.walked[index]) if index in self.feedback.walked else _at(x)
             )
         if self.feedback.counted is not None:
-            courses["input", self.feedback.counted] = _at(self.number)
+            courses[SlotKind.INPUT, self.feedback.counted] = _at(self.number)
         for index, x in kept.items():
             even, odd, step = _along(x, self.feedback.kept[index])
-            courses["output", index] = (even - begin * step, odd - begin * step, step)
+            courses[SlotKind.OUTPUT, index] = (even - begin * step, odd - begin * step, step)
         for index, made in self.feedback.carried.items():
             even, odd = address_of(self.here[index]), address_of(self.there[index])
-            courses["input", index], courses["output", made] = (even, odd, 0), (odd, even, 0)
+            courses[SlotKind.INPUT, index], courses[SlotKind.OUTPUT, made] = (even, odd, 0), (odd, even, 0)
         return courses
 
     def _block(self, begin: int, end: int, kept: Mapping[int, Array]) -> None:

@@ -4,35 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from cenote.core.errors import errors_at
 from cenote.core.types import Array, TensorType
 
-CALLERS = ("input", "output")
-OPERAND, CALLERS_OPERAND = "operand", "operand of the caller"
+
+class SlotKind(StrEnum):
+    """The memory that a slot lies in. A program has the first four."""
+
+    ARENA = "arena"
+    INPUT = "input"
+    OUTPUT = "output"
+    CONSTANT = "constant"
+    # While a template is made: a table that is computed for each size, and becomes a constant of the program.
+    TABLE = "table"
+    # While a node is compiled: an operand of it, by its number, wherever it will lie.
+    OPERAND = "operand"
+    CALLERS_OPERAND = "operand of the caller"
+    # Of an operand that is absent.
+    NOWHERE = ""
+
+
+IN_PROGRAMS = {
+    kind.value: kind for kind in (SlotKind.ARENA, SlotKind.INPUT, SlotKind.OUTPUT, SlotKind.CONSTANT)
+}
+_CALLERS = (SlotKind.INPUT, SlotKind.OUTPUT, SlotKind.CALLERS_OPERAND)
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where memory comes from when a program runs: `kind` is "arena", "input", "output" or "constant".
+    """Memory of a program: `index` counts inputs, outputs or constants (0 for the arena); `offset` is in bytes from the
+    start of that memory."""
 
-    `index` counts inputs, outputs or constants (0 for the arena); `offset` is in bytes from the start of that memory.
-    While a model is compiled, memory may be that of an operand, by its number, wherever it will lie.
-    """
-
-    kind: str
+    kind: SlotKind
     index: int
     offset: int = 0
 
     @property
     def is_operand(self) -> bool:
-        return self.kind in (OPERAND, CALLERS_OPERAND)
+        return self.kind in (SlotKind.OPERAND, SlotKind.CALLERS_OPERAND)
 
     @property
     def is_callers(self) -> bool:
         """Whether it is an array of the caller's, who may have it anywhere."""
-        return self.kind in CALLERS or self.kind == CALLERS_OPERAND
+        return self.kind in _CALLERS
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from cenote.core.types import Array, TensorType
 from cenote.runtime.program import Instance, Program
-from cenote.runtime.steps import KernelStep, Slot
+from cenote.runtime.steps import KernelStep, Slot, SlotKind
 from cenote.runtime.threads import Team
 
 Look = Callable[[int], None]
@@ -26,7 +26,7 @@ class Stepwise(Instance):
         super().__init__(replace(program, steps=steps, threads=1, workplaces=None, _free=[]))
         self._before: Look = _nothing
         self._after: Look = _nothing
-        self._arrays: dict[str, Sequence[Array]] = {}
+        self._arrays: dict[SlotKind, Sequence[Array]] = {}
 
     def trace(self, inputs: Sequence[Array], before: Look, after: Look) -> list[Array]:
         """One inference; the arrays' types have been checked."""
@@ -38,7 +38,7 @@ class Stepwise(Instance):
 
         Raises IndexError for what would reach beyond the memory.
         """
-        owner = self.arena if slot.kind == "arena" else self._arrays[slot.kind][slot.index]
+        owner = self.arena if slot.kind is SlotKind.ARENA else self._arrays[slot.kind][slot.index]
         flat = owner.reshape(-1).view(np.uint8)
         size = type.dtype.itemsize
         reach = 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
@@ -53,7 +53,8 @@ class Stepwise(Instance):
         )
 
     def _run_segments(self, team: Team, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        self._arrays = {"input": inputs, "output": outputs, "constant": self.program.constants}
+        constants = self.program.constants
+        self._arrays = {SlotKind.INPUT: inputs, SlotKind.OUTPUT: outputs, SlotKind.CONSTANT: constants}
         driver, row = self.program.driver, 0
         for number, step in enumerate(self.program.steps):
             self._before(number)

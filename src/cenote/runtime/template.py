@@ -19,7 +19,7 @@ from cenote.runtime.formulas import Dimensions, Formulas
 from cenote.runtime.memory import address_of
 from cenote.runtime.program import Program
 from cenote.runtime.records import Memory, Records
-from cenote.runtime.steps import HostOperator, HostStep, KernelStep, Slot, Step
+from cenote.runtime.steps import HostOperator, HostStep, KernelStep, Slot, SlotKind, Step
 from cenote.runtime.threads import DriverAbi
 from cenote.runtime.workplaces import Workplaces
 
@@ -35,9 +35,8 @@ class TypeTemplate:
         return TensorType(self.dtype, tuple(int(numbers[i]) for i in self.extents))
 
 
-PlaceTemplate = tuple[
-    str, int, int, TypeTemplate
-]  # a slot's kind and index, the position of its offset, the type
+# A slot's kind and index, the position of its offset, the type.
+PlaceTemplate = tuple[SlotKind, int, int, TypeTemplate]
 
 
 @dataclass(frozen=True)
@@ -183,9 +182,10 @@ class Template:
     @cached_property
     def _shared(self) -> _Words:
         words, own = self.base[: self.sections.items].copy(), len(self.constants)
-        places, tables, others = [], [], {}
+        places, tables = list[int](), list[int]()
+        others = dict[Memory, Array]()
         for (kind, index), positions in self.places.items():
-            if kind != "constant":
+            if kind is not SlotKind.CONSTANT:
                 others[kind, index] = positions
             elif index < own:
                 words[positions] += address_of(self.constants[index])

@@ -24,7 +24,7 @@ from cenote.ops.linear.gemm import Gemm
 from cenote.ops.linear.matmul import MatMul
 from cenote.ops.reorder import Reorder
 from cenote.ops.values import seeded, wide
-from cenote.runtime.steps import Slot
+from cenote.runtime.steps import Slot, SlotKind
 from tests.harness import Buffer, launch, lowerings_of, pack, run_lowering, unpack
 from tests.targets import TARGETS, over_targets, target_name
 
@@ -126,7 +126,7 @@ def test_the_output_may_take_the_residual_s_memory(channels: int, size: tuple[in
         for index, buffer in zip((0, 3), buffers, strict=True):
             pack(arrays[index], lowering.inputs[index] or Layout(), buffer)
         spare = [buffer_view(kind, Layout(), buffers) for kind in lowering.temporaries]
-        weights = [View(types[i], Layout(), (), Slot("constant", i)) for i in (1, 2)]
+        weights = [View(types[i], Layout(), (), Slot(SlotKind.CONSTANT, i)) for i in (1, 2)]
         for call in lowering.bind([views[0], *weights, views[1]], [views[1], *spare]):
             launch(call, buffers, target, chunk=1)
         got = unpack(buffers[1], types[3], lowering.outputs[0])
@@ -137,7 +137,7 @@ def buffer_view(kind: TensorType, layout: Layout | None, buffers: list[Buffer]) 
     """A view of a new buffer."""
     layout = layout or Layout()
     buffers.append(Buffer(buffer_elements(kind.shape, layout) * 4))
-    slot = Slot("arena", len(buffers) - 1, halo_offset(kind.shape, layout) * 4)
+    slot = Slot(SlotKind.ARENA, len(buffers) - 1, halo_offset(kind.shape, layout) * 4)
     return View(kind, layout, dense_strides(kind.shape, layout), slot)
 
 

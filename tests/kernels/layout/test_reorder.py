@@ -9,7 +9,7 @@ from cenote.codegen import jit
 from cenote.core.types import Layout, TensorType
 from cenote.kernels.base import View, buffer_elements, dense_strides, halo_offset
 from cenote.kernels.layout.reorder import pad_call, zero_halo_call
-from cenote.runtime.steps import Slot
+from cenote.runtime.steps import Slot, SlotKind
 from tests.harness import Buffer, interior, launch
 
 TARGET = jit.host_target()
@@ -34,7 +34,7 @@ def test_halo_is_zeroed_and_nothing_else(
         type_,
         layout,
         dense_strides(shape, layout),
-        Slot("arena", 0, halo_offset(shape, layout) * type_.dtype.itemsize),
+        Slot(SlotKind.ARENA, 0, halo_offset(shape, layout) * type_.dtype.itemsize),
     )
     call = zero_halo_call(view)
     assert call.items > 0
@@ -50,7 +50,10 @@ def test_halo_is_zeroed_and_nothing_else(
 def test_no_halo_no_work() -> None:
     layout = Layout(8, ((0, 0), (0, 0)))
     view = View(
-        TensorType.of(np.float32, (1, 8, 3, 3)), layout, dense_strides((1, 8, 3, 3), layout), Slot("arena", 0)
+        TensorType.of(np.float32, (1, 8, 3, 3)),
+        layout,
+        dense_strides((1, 8, 3, 3), layout),
+        Slot(SlotKind.ARENA, 0),
     )
     assert zero_halo_call(view).items == 0
 
@@ -65,7 +68,7 @@ def test_padding_copies_and_zeroes(shape: tuple[int, ...], pads: tuple[tuple[int
     buffers = [Buffer(x.nbytes), Buffer(wanted.nbytes)]
     buffers[0].data[:] = x.view(np.uint8).ravel()
     views = [
-        View(TensorType.of(a.dtype, a.shape), Layout(), dense_strides(a.shape), Slot("arena", index))
+        View(TensorType.of(a.dtype, a.shape), Layout(), dense_strides(a.shape), Slot(SlotKind.ARENA, index))
         for index, a in enumerate((x, wanted))
     ]
     launch(pad_call(views[0], views[1], [begin for begin, _ in pads]), buffers, TARGET, chunk=2)

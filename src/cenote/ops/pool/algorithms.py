@@ -37,7 +37,7 @@ from cenote.kernels.pool import (
 from cenote.kernels.pool.common import SUM
 from cenote.kernels.pool.problem import Candidate, Geometry, IndexLayout, Memory, PoolProblem, Scale
 from cenote.ops.base import Lowering, Types
-from cenote.runtime.steps import Slot
+from cenote.runtime.steps import Slot, SlotKind
 
 SCRATCH = 1 << 31  # bytes of scratch rows at most, by an estimate up to 16 times too high for plain memory
 STRIP = 8 << 10  # columns of a strip at most, unless windows are wider than a quarter of that
@@ -221,7 +221,8 @@ def algorithm_lowerings(
     Estimates are for tensors that fill their buffers; `planned` says what happens to tensors with a halo.
     """
     x_view, *views = (
-        View(kind, layout, dense_strides(kind.shape, layout), Slot("arena", 0)) for kind in (x, *results)
+        View(kind, layout, dense_strides(kind.shape, layout), Slot(SlotKind.ARENA, 0))
+        for kind in (x, *results)
     )
     for name, candidate in candidates(problem(x_view, views), target).items():
 
