@@ -1,1 +1,1 @@
-"""Comparing a model's plan, value by value, with its operators' references and with another engine."""
+"""Comparison of a model's plan, value by value, with its operators' references and with another engine."""

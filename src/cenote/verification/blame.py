@@ -1,8 +1,8 @@
-"""Why a value differs from the peer's although every kernel did what its operator says.
+"""Search for the cause of a value that differs from the peer's although every kernel computed what its operator says.
 
-The operators as they were imported work on the peer's own values: the first whose result is not the peer's was
-imported wrongly. If there is none, the plan's optimisation is compared with the imported operators, both in float64.
-What is left is rounding, amplified on its way.
+The operators, as they were imported, are applied to the peer's own values: the first whose result is not the peer's
+was imported wrongly. If there is none, the plan's optimisation is compared with the imported operators, both in
+float64. The remaining cause is rounding, amplified on its way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from cenote.verification.errors import ALLOWED, relative_error, steps_of
 from cenote.verification.production import excused, own_error, reference64
 from cenote.verification.stream import Feed, Recorded
 
-_SAME = 3e-5  # relative: what folded constants, rounded to float32, may change
+# Relative: the change that folded constants, rounded to float32, may cause.
+_SAME = 3e-5
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Fault:
 
 
 def import_fault(graph: Graph, feed: Feed, ends: Sequence[str], theirs: Recorded) -> Fault | None:
-    """The first of the nodes that lead to some values which gives another result on the peer's values than the peer."""
+    """Return the first node, of those that lead to some values, whose result on the peer's values is not the
+    peer's."""
     part = eliminate_dead(graph.replace(outputs=tuple(ends)))
     values: dict[str, Array] = dict(part.constants)
     for declared in part.inputs:
@@ -45,18 +47,19 @@ def import_fault(graph: Graph, feed: Feed, ends: Sequence[str], theirs: Recorded
         for position, name in enumerate(node.outputs):
             if not name:
                 continue
-            given = theirs.value(name) if name in theirs else None
-            if given is None:
+            peers = theirs.value(name) if name in theirs else None
+            if peers is None:
                 if outputs is None:
-                    return None  # nothing is known behind it
+                    # No value behind this node is known.
+                    return None
                 values[name] = outputs[position]
                 continue
-            values[name] = given
+            values[name] = peers
             if outputs is None:
                 continue
-            allowed = max(ALLOWED.get(given.dtype.name, 0.0), steps_of(given, 1))
-            error = own_error(node, position, inputs, given, outputs[position], allowed)
-            if error > allowed and not excused(node, position, inputs, given, outputs[position]):
+            allowed = max(ALLOWED.get(peers.dtype.name, 0.0), steps_of(peers, 1))
+            error = own_error(node, position, inputs, peers, outputs[position], allowed)
+            if error > allowed and not excused(node, position, inputs, peers, outputs[position]):
                 return Fault(name, node, error)
         for name in set(node.inputs):
             if name and last[name] == index:
@@ -67,7 +70,7 @@ def import_fault(graph: Graph, feed: Feed, ends: Sequence[str], theirs: Recorded
 def is_optimised_wrongly(
     imported: Graph, optimised: Graph, feed: Feed, value: str, name: str, order: Sequence[int] | None
 ) -> bool:
-    """Whether the optimised graph means something else by a value (there `name`, with its axes in this order)."""
+    """Return whether the optimised graph computes another value (there `name`, with its axes in this order)."""
     try:
         want = _in_float64(imported, feed, value)
         got = _in_float64(optimised, feed, name)
@@ -78,9 +81,10 @@ def is_optimised_wrongly(
 
 
 def _in_float64(graph: Graph, feed: Feed, value: str) -> Array:
-    """A value by the references alone, without rounding in between."""
+    """Return a value computed by the references alone, without rounding in between."""
     part = eliminate_dead(graph.replace(outputs=(value,)))
-    values: dict[str, Array] = dict(part.constants)  # each is widened where it is used: weights are many
+    # Each constant is widened where it is used: there are many weights.
+    values: dict[str, Array] = dict(part.constants)
     values |= {declared.name: feed[declared.name] for declared in part.inputs}
     last = {name: index for index, node in enumerate(part.nodes) for name in node.inputs if name}
     for index, node in enumerate(part.nodes):
@@ -97,16 +101,16 @@ def _in_float64(graph: Graph, feed: Feed, value: str) -> Array:
 def turned(
     name: str, known: Mapping[str, tuple[int, ...]], shape: tuple[int, ...], preferred: Container[str]
 ) -> tuple[str, tuple[int, ...] | None]:
-    """The imported value that a value of the plan is, one of the `preferred` if possible, and how the plan's axes are
-    to be transposed to give it; "" if it is none.
+    """Return the imported value that a value of the plan corresponds to, one of the `preferred` if possible, and the
+    transposition of the plan's axes that gives it; "" if it corresponds to none.
 
-    Passes that move transposes give the moved map its name with a number behind it, another layout one behind "@";
-    readers of channels-last files call what comes out of an operator "NAME/channels_first".
+    Passes that move transposes name the moved map like the value with a number behind it, another layout adds one
+    behind "@"; readers of channels-last files call an operator's output "NAME/channels_first".
     """
     stem = name.partition("@")[0]
     base, dot, number = stem.rpartition(".")
     rank = len(shape)
-    found: tuple[str, tuple[int, ...] | None] = ("", None)
+    match: tuple[str, tuple[int, ...] | None] = ("", None)
     last, first = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
     moved = base if dot and number.isdigit() else stem
     candidates = [(stem, (None,)), (moved, (last, first)), (moved.removesuffix("/channels_first"), (last,))]
@@ -115,8 +119,8 @@ def turned(
             if each not in known or (order is not None and (rank < 3 or each == name)):
                 continue
             read = shape if order is None else tuple(shape[axis] for axis in order)
-            if known[each] == read and (not found[0] or each in preferred):
+            if known[each] == read and (not match[0] or each in preferred):
                 if each in preferred:
                     return each, order
-                found = each, order
-    return found
+                match = each, order
+    return match

@@ -1,4 +1,4 @@
-"""Engines to compare with, each imported when it is asked for."""
+"""Engines to compare with, each imported when it is requested."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cenote.verification.stream import Feed, Subject
 
 
 class OnnxRuntime:
-    """ONNX Runtime without its optimisations, every value of the main graph an output."""
+    """ONNX Runtime without its optimisations, with every value of the main graph as an output."""
 
     def __init__(self, subject: Subject) -> None:
         import onnx
@@ -32,23 +32,26 @@ class OnnxRuntime:
             else onnx.load(os.fspath(source), load_external_data=False)
         )
         graph = model.graph
-        given = {output.name for output in graph.output}
-        made = [name for node in graph.node for name in node.output if name]
+        outputs = {output.name for output in graph.output}
+        names = [name for node in graph.node for name in node.output if name]
         further = onnx.ModelProto()
-        further.graph.output.extend(onnx.ValueInfoProto(name=name) for name in made if name not in given)
+        further.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 4
         has_files = any(each.HasField("data_location") and each.data_location for each in graph.initializer)
-        del model, graph  # one copy less beside the session's
+        # One copy less beside the session's.
+        del model, graph
         try:
-            if has_files:  # whose place is said from the model's folder
+            if has_files:
+                # The files' places are relative to the model's folder.
                 source = onnx.load(os.fspath(source)).SerializeToString()
             with _extended(source, further.SerializeToString()) as path:
                 self.session = onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
-        except Exception as error:  # its own classes, and protobuf's for what is larger than 2 GB
+        except Exception as error:
+            # Its own classes, and protobuf's for models larger than 2 GB.
             raise UnsupportedError(f"onnxruntime cannot run the model: {error}") from error
-        self.known = frozenset(made)
+        self.known = frozenset(names)
         self.inputs = {given.name for given in self.session.get_inputs()}
 
     def values(self, feed: Feed, names: Sequence[str]) -> Mapping[str, Array]:
@@ -61,7 +64,7 @@ class OnnxRuntime:
 
 @contextlib.contextmanager
 def _extended(source: Any, further: bytes) -> Iterator[str]:
-    """A file of a model with more at its end: messages that follow each other are one message."""
+    """Write a model's file with more messages at its end: messages that follow each other are one message."""
     with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
         if isinstance(source, bytes):
             file.write(source)
@@ -74,7 +77,7 @@ def _extended(source: Any, further: bytes) -> Iterator[str]:
 
 
 class LiteRT:
-    """TensorFlow Lite's interpreter, which keeps all values of a run: its memory is theirs."""
+    """TensorFlow Lite's interpreter, which keeps all values of a run in its own memory."""
 
     def __init__(self, subject: Subject) -> None:
         from ai_edge_litert.interpreter import (  # type: ignore[import-not-found]  # optional
@@ -92,7 +95,8 @@ class LiteRT:
         try:
             self.interpreter.allocate_tensors()
             names = [detail["name"] for detail in self.interpreter.get_tensor_details()]
-        except RuntimeError:  # MediaPipe's operators are known to XNNPACK alone, which gives the outputs only
+        except RuntimeError:
+            # MediaPipe's operators are known to XNNPACK alone, which gives the outputs only.
             self.interpreter = Interpreter(**given)
         signatures = self.interpreter.get_signature_list()
         if subject.signature is not None and [*signatures] != [subject.signature]:
@@ -102,7 +106,8 @@ class LiteRT:
             name: detail["index"] for name, detail in zip(imported.graph.outputs, results, strict=False)
         }
         for index, name in enumerate(names):
-            if name and names.count(name) == 1:  # of two tensors with one name, nobody knows which is meant
+            # Of two tensors with one name, neither can be identified.
+            if name and names.count(name) == 1:
                 self.places.setdefault(name, index)
         self.named = {
             declared.name: detail
@@ -128,41 +133,41 @@ class LiteRT:
             raise UnsupportedError(f"litert cannot run the model: {error}") from error
 
     def _tensor(self, name: str) -> Array:
-        found: Array = self.interpreter.get_tensor(self.places[name])
-        return found
+        tensor: Array = self.interpreter.get_tensor(self.places[name])
+        return tensor
 
 
 class Torch:
-    """The outputs of the network that the model was exported from: MODEL.pt2 (torch.export) or MODEL.pt (TorchScript)
-    beside it, called with the inputs in order."""
+    """The network that the model was exported from, beside it as MODEL.pt2 (torch.export) or MODEL.pt (TorchScript),
+    called with the inputs in order. It gives the outputs only."""
 
     def __init__(self, subject: Subject) -> None:
         import torch
 
         source, imported = subject.source, subject.imported
         stem = os.path.splitext(os.fspath(source))[0] if isinstance(source, str | os.PathLike) else ""
-        found = next((stem + end for end in (".pt2", ".pt") if stem and os.path.exists(stem + end)), None)
-        if found is None:
+        path = next((stem + end for end in (".pt2", ".pt") if stem and os.path.exists(stem + end)), None)
+        if path is None:
             raise ArgumentError(f"against torch: there is no {stem or 'MODEL'}.pt2 or .pt beside the model")
         self.torch = torch
-        if found.endswith("2"):
-            self.module: Any = torch.export.load(found).module()
+        if path.endswith("2"):
+            self.module: Any = torch.export.load(path).module()
         else:
-            self.module = torch.jit.load(found)  # type: ignore[no-untyped-call]  # torch's
+            self.module = torch.jit.load(path)  # type: ignore[no-untyped-call]  # torch's
         self.inputs = [declared.name for declared in imported.graph.inputs]
         self.outputs = imported.graph.outputs
         self.known = frozenset(self.outputs)
 
     def values(self, feed: Feed, names: Sequence[str]) -> Mapping[str, Array]:
         with self.torch.no_grad():
-            made = self.module(*(self.torch.from_numpy(np.array(feed[name])) for name in self.inputs))
-        given = made if isinstance(made, tuple | list) else (made,)
-        found = {name: tensor.numpy() for name, tensor in zip(self.outputs, given, strict=True)}
-        return {name: found[name] for name in names}
+            results = self.module(*(self.torch.from_numpy(np.array(feed[name])) for name in self.inputs))
+        tensors = results if isinstance(results, tuple | list) else (results,)
+        arrays = {name: tensor.numpy() for name, tensor in zip(self.outputs, tensors, strict=True)}
+        return {name: arrays[name] for name in names}
 
 
 class Reference:
-    """The operators' references, one after the other, each rounded to the type of its result."""
+    """The operators' references, applied one after the other, each rounded to the type of its result."""
 
     def __init__(self, subject: Subject) -> None:
         self.graph = subject.imported.graph

@@ -1,4 +1,4 @@
-"""How far arrays are apart, and how far rounding alone may put them."""
+"""Distances between arrays, and the distances that rounding alone can cause."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ import numpy as np
 from cenote.core.types import Array, is_float
 
 Arrays = Sequence[Array | None]
-_PERTURBED = 4 * 2.0**-24  # of each input: a few roundings of float32
-AMPLIFIED = 16.0  # times what such a change does to a result: still rounding
+# Relative change of each input: a few roundings of float32.
+_PERTURBED = 4 * 2.0**-24
+# A difference of up to this many times the effect of such a change on a result is still rounding.
+AMPLIFIED = 16.0
 ALLOWED = {"float64": 1e-11, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
-"""Relative to the largest element: the error that one operator may have by the type that it computes in."""
+"""Error that one operator may have, by the type that it computes in, relative to the largest element."""
 
 
 def widened(array: Array | None) -> Array | None:
-    """Floats as float64; others as they are."""
+    """Return floats as float64; others unchanged."""
     if array is None or not is_float(array.dtype):
         return array
     return array.astype(np.float64)
 
 
 def relative_error(got: Array, wanted: Array, least: float = 0.0) -> float:
-    """The largest difference, relative to the largest finite element of `wanted` (to `least` where that is smaller).
+    """Return the largest difference, relative to the largest finite element of `wanted` (`least` if that is larger).
 
-    Infinite where shapes differ, or one array has a NaN, infinity or text that the other has not.
+    It is infinite where shapes differ, or one array has a NaN, infinity or text that the other does not have.
     """
     got, wanted = np.asarray(got), np.asarray(wanted)
     if got.shape != wanted.shape:
@@ -48,35 +50,34 @@ def relative_error(got: Array, wanted: Array, least: float = 0.0) -> float:
 
 
 def relative_error_to(theirs: Array, ours: Array) -> float:
-    """The error of ours; engines may leave out axes of extent 1 of a scalar."""
+    """Return the error of ours; engines may omit axes of extent 1 of a scalar."""
     from_them = theirs.reshape(ours.shape) if theirs.size == ours.size == 1 else theirs
     return relative_error(ours, from_them)
 
 
 def nearest(got: Array, *wanted: Array) -> Array:
-    """Of several arrays that are right, element by element, what is nearest to another."""
+    """Return, element by element, the one of several correct arrays that is nearest to another array."""
     if got.dtype.kind in "OSUTc" or any(each.shape != got.shape for each in wanted):
         return wanted[0]
-    near, (found, *others) = got.astype(np.float64), [each.astype(np.float64) for each in wanted]
-    with np.errstate(
-        invalid="ignore"
-    ):  # infinities: their distances are NaN, and nothing is nearer than that
+    near, (closest, *others) = got.astype(np.float64), [each.astype(np.float64) for each in wanted]
+    # Infinities: their distances are NaN, and nothing is nearer than NaN.
+    with np.errstate(invalid="ignore"):
         for each in others:
             exact = (near == each) | (np.isnan(near) & np.isnan(each))
-            found = np.where(exact | (np.abs(near - each) < np.abs(near - found)), each, found)
-    return found
+            closest = np.where(exact | (np.abs(near - each) < np.abs(near - closest)), each, closest)
+    return closest
 
 
 def steps_of(wanted: Array, steps: float) -> float:
-    """So many steps of a quantised value (integers of one or two bytes), relative to its largest; 0 of others: engines
-    round halves differently."""
+    """Return so many steps of a quantised value (integers of one or two bytes), relative to its largest element; 0
+    for other values. Engines round halves differently."""
     if wanted.dtype.kind not in "iu" or wanted.dtype.itemsize > 2 or not wanted.size:
         return 0.0
     return (steps + 1e-3) / max(1.0, float(np.abs(wanted.astype(np.float64)).max()))
 
 
 def least_scale(inputs: Arrays) -> float:
-    """What counts as nothing beside these inputs: a sum of theirs that cancels is not exact."""
+    """Return the size that counts as zero beside these inputs: a sum of them that cancels is not exact."""
     floats = [x for x in inputs if x is not None and x.size and is_float(x.dtype)]
     largest = max((float(np.nanmax(np.abs(x[np.isfinite(x)]), initial=0.0)) for x in floats), default=0.0)
     return largest * 2.0**-20
@@ -85,10 +86,10 @@ def least_scale(inputs: Arrays) -> float:
 def is_amplified(
     compute: Callable[[Arrays], Array], inputs: Arrays, got: Array, wanted: Array, times: float = AMPLIFIED
 ) -> bool:
-    """Whether rounding the inputs of a computation explains the difference: it is ill-conditioned where they are.
+    """Return whether rounding of a computation's inputs explains the difference: it is ill-conditioned there.
 
-    The inputs move twice, in opposite directions, so that a quotient on the edge between two integers falls once
-    to either side; each by another amount, so that they do not cancel.
+    The inputs are moved twice, in opposite directions, so that a quotient on the edge between two integers falls once
+    to either side; each input by another amount, so that the changes do not cancel.
     """
     if got.shape != wanted.shape or not np.array_equal(np.isnan(got), np.isnan(wanted)):
         return False

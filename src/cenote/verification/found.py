@@ -1,4 +1,4 @@
-"""What `cenote.verify` found, as data and as text."""
+"""Results of `cenote.verify`, as data and as text."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class ValueErrors:
 @dataclass(frozen=True)
 class SizesRun:
     """A run of the loaded model at sizes of the inputs (`shapes`, by name). `output` is the one that is furthest from
-    the peer's, `inherited` how far (None: the peer does not have it). `refused`: why there was no such run; "" where
-    there was one."""
+    the peer's, `inherited` its distance (None: the peer does not have it). `refused`: the reason why there was no
+    such run; "" where there was one."""
 
     shapes: Shapes
     output: str = ""
@@ -37,10 +37,13 @@ class SizesRun:
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first value that is wrong. `kind`: "kernel", the plan computes something else than the operator says;
-    "import", the operator says something else than the peer computes; "rounding", neither, but what rounding did on
-    the way is more than the tolerance; "sizes", the loaded model, whose plan holds for many sizes, gives something else
-    than a plan for these sizes alone: `local` is how far off. `shapes`: the sizes of the inputs at which it shows."""
+    """The first value that is wrong, and the kind of fault.
+
+    `kind`: "kernel", the plan computes something else than the operator says; "import", the operator says something
+    else than the peer computes; "rounding", neither, but rounding on the way added up to more than the tolerance;
+    "sizes", the loaded model, whose plan holds for many sizes, gives something else than a plan for these sizes
+    alone: `local` is the difference. `shapes`: the sizes of the inputs at which it occurs.
+    """
 
     value: str
     node: str
@@ -52,9 +55,9 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Verification:
-    """What `verify` found: `values` in the order in which the plan makes them, `first` of those that are wrong, and
-    `sizes`: the runs of the loaded model, that at the sizes of the inputs before those at others. It is called where a
-    size is open, or follows from content."""
+    """The result of `verify`: `values` in the order in which the plan makes them, `first` of those that are wrong,
+    and `sizes`: the runs of the loaded model, first at the sizes of the inputs, then at others. The loaded model is
+    run where a size is open, or follows from content."""
 
     against: str
     tolerance: float
@@ -67,7 +70,7 @@ class Verification:
         return self.first is None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, which has no word for infinity: that is the text "Infinity"."""
+        """Return plain data for JSON. JSON has no infinity, so it becomes the text "Infinity"."""
 
         def plain(row: ValueErrors | Divergence | SizesRun) -> dict[str, Any]:
             return {key: "Infinity" if value == math.inf else value for key, value in asdict(row).items()}
@@ -87,7 +90,7 @@ class Verification:
         return "\n".join([*_aligned(rows), *self._runs(), self._verdict()])
 
     def _runs(self) -> list[str]:
-        """A table of the runs of the loaded model, and what was refused."""
+        """Return a table of the runs of the loaded model, and the first refusal."""
         made = [run for run in self.sizes if not run.refused]
         refused = [run for run in self.sizes if run.refused]
         rows = [("the loaded model at", "output", "inherited")] if self.sizes else []
@@ -129,7 +132,7 @@ def shown(error: float | None) -> str:
 
 
 def sizes_text(shapes: Shapes) -> str:
-    """Sizes as `--shape` takes them."""
+    """Return sizes in the form that `--shape` takes."""
     return " ".join(f"{name}={','.join(map(str, shape))}" for name, shape in shapes.items())
 
 

@@ -1,4 +1,4 @@
-"""The engines that `verify` knows, and which of them compares a model."""
+"""The engines that `verify` knows, and the choice of the one that a model is compared with."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ PEERS: Mapping[str, tuple[str, Callable[[Subject], Peer]]] = {
     REFERENCE: ("numpy", Reference),
 }
 _SUITS = {
-    "onnx": "onnxruntime", "tflite": "litert", "keras": "keras",
+    "onnx": "onnxruntime",
+    "tflite": "litert",
+    "keras": "keras",
     **dict.fromkeys(("graphdef", "savedmodel", "metagraph"), "tensorflow"),
-}  # fmt: skip
+}
 
 
 def chosen(against: str | None, form: str | None) -> str:
-    """The peer's name: the one asked for, else the one of the model's format if it is installed.
+    """Return the peer's name: the requested one, else the one of the model's format if it is installed.
 
     Raises ArgumentError for one that does not exist, UnsupportedError for one that is not installed.
     """
@@ -46,10 +48,11 @@ def _installed(name: str) -> bool:
 
 
 def open_peer(name: str, subject: Subject) -> Peer:
-    """The peer of a model. Raises UnsupportedError where it cannot take it."""
+    """Return the peer of a model. Raises UnsupportedError where the peer cannot load it."""
     try:
         return PEERS[name][1](subject)
     except CenoteError:
         raise
-    except Exception as error:  # each engine has errors of its own
+    except Exception as error:
+        # Each engine has errors of its own.
         raise UnsupportedError(f"{name} cannot load the model: {error}") from error

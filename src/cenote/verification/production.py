@@ -1,7 +1,7 @@
-"""A compiled plan, run as it is, and each of its nodes beside its operator's float64 reference.
+"""Run of a compiled plan, step by step, in which each node is compared with its operator's float64 reference.
 
-The steps run one by one. Before a node's first step its inputs are copied, after its last its outputs, so that a
-node is judged by what it was really given: an error that it inherits is not its own.
+A node's inputs are copied before its first step, its outputs after its last, so that it is judged by the inputs that
+it really had: an error that it inherits does not count as its own.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ from cenote.verification.errors import (
 )
 
 Widen = Callable[[Array | None], Array | None]
-_LARGE = 32 << 20  # bytes of a layer's inputs from which its reference works in parts
-_TIMES = 4.0  # a lowering's own tolerance: what its samples show, for larger layers
+# Bytes of a layer's inputs from which its reference is computed in parts.
+_LARGE = 32 << 20
+# Factor on a lowering's own tolerance, which was taken from its samples, for larger layers.
+_TIMES = 4.0
 
 
 @dataclass(frozen=True)
 class Made:
-    """A value as the plan made it, its node, the error of the node itself and whether that is more than rounding."""
+    """A value that the plan made, its node, the error of the node itself and whether that is more than rounding."""
 
     name: str
     node: Node
@@ -49,8 +51,8 @@ class Made:
 
 
 class Production:
-    """A run of a plan. `constants` are those of the optimised graph, which the plan does not keep; `tell` gets the
-    values in the order in which they are made, as arrays of its own."""
+    """A run of a plan. `constants` are those of the optimised graph, which the plan does not keep; `tell` is called
+    with the values in the order in which they are made, as copies."""
 
     def __init__(self, plan: Plan, constants: Mapping[str, Array], tell: Callable[[Made], None]) -> None:
         self.graph, self.views = plan.graph, plan.memory.views
@@ -59,7 +61,8 @@ class Production:
         for step, origin in enumerate(plan.origins):
             if origin.kind is not StepKind.HALO:
                 spans[origin.node] = (spans.get(origin.node, (step, step))[0], step)
-        self.first: dict[int, list[int]] = {}  # nodes whose first step this is
+        # From a step to the nodes whose first step it is; then the same for their last steps.
+        self.first: dict[int, list[int]] = {}
         self.last: dict[int, list[int]] = {}
         for node, (first, last) in spans.items():
             self.first.setdefault(first, []).append(node)
@@ -70,7 +73,7 @@ class Production:
         self.known = {*constants, *(declared.name for declared in self.graph.inputs)}
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """One inference; the outputs."""
+        """Run one inference; return the outputs."""
         return self.stepwise.trace(inputs, self._before, self._after)
 
     # ---- around steps -------------------------------------------------------------------------------------------
@@ -86,9 +89,10 @@ class Production:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Nodes that compute nothing: what they make is there as soon as their inputs are."""
+        """Judge nodes without steps as soon as their inputs are known: their outputs exist without a computation."""
         waiting, self.silent = self.silent, []
-        for index in waiting:  # in order, so that one that follows another finds its input
+        # In order, so that a node that follows another finds its input.
+        for index in waiting:
             node = self.graph.nodes[index]
             if self.known.issuperset(filter(None, node.inputs)):
                 self._judge(index, self._inputs(node))
@@ -99,7 +103,7 @@ class Production:
         return [self.array(name) if name else None for name in node.inputs]
 
     def array(self, name: str) -> Array:
-        """A copy of a value, in the order of its axes."""
+        """Return a copy of a value, in the order of its axes."""
         content = self.constants.get(name)
         return self._read(self.views[name]) if content is None else content
 
@@ -134,8 +138,8 @@ class Production:
 
 
 def own_error(node: Node, position: int, inputs: Arrays, got: Array, wanted: Array, allowed: float) -> float:
-    """The error of what a node gave, beside its reference in float64 and, where that is more than allowed, in its own
-    types: whichever is nearer, element by element.
+    """Return the error of a node's output: its distance from the reference in float64 and, where that is more than
+    allowed, in its own types, whichever is nearer, element by element.
 
     Quantising, rounding, comparing and the like decide by numbers that were rounded to the type that they compute in:
     in float32 x / scale may lie halfway between two integers where in float64 it does not.
@@ -149,13 +153,14 @@ def own_error(node: Node, position: int, inputs: Arrays, got: Array, wanted: Arr
 
 
 def reference64(node: Node, inputs: Arrays) -> Sequence[Array] | None:
-    """A node's outputs by its reference in float64, or in its own types where it takes no float64; None where it
-    cannot be asked."""
+    """Return a node's outputs by its reference in float64, or in its own types where it takes no float64; None where
+    the reference cannot be computed."""
     return _reference(node, inputs, (widened, _as_it_is))
 
 
 def _reference(node: Node, inputs: Arrays, ways: Sequence[Widen]) -> Sequence[Array] | None:
-    """A node's outputs by its reference, its inputs as the first of these ways that it can take gives them."""
+    """Return a node's outputs by its reference, with the inputs widened in the first of these ways that it
+    accepts."""
     for widen in ways:
         try:
             return _in_parts(node.op, inputs, widen) or node.op.reference(*map(widen, inputs))
@@ -169,8 +174,8 @@ def _as_it_is(array: Array | None) -> Array | None:
 
 
 def _in_parts(op: Op, inputs: Arrays, widen: Widen) -> Sequence[Array] | None:
-    """The output of a large layer, so many of its channels at a time: its weights in float64 are larger than the model.
-    None where it is not large, or cannot be computed so."""
+    """Return the output of a large layer, computed for a part of its channels at a time, since its weights in float64
+    would be larger than the model. None where it is not large, or cannot be computed so."""
     nbytes = sum(x.nbytes for x in inputs if x is not None)
     if nbytes < _LARGE or not isinstance(op, Conv | Gemm) or getattr(op, "groups", 1) != 1:
         return None
@@ -186,16 +191,16 @@ def _in_parts(op: Op, inputs: Arrays, widen: Widen) -> Sequence[Array] | None:
         except UnsupportedError:
             return None
         cuts = zip(inputs, op.region(box, types), strict=True)
-        given = [
+        inside = [
             None if x is None or cut is None else x[tuple(slice(*pair) for pair in cut.ranges)]
             for x, cut in cuts
         ]
-        parts.append(part.reference(*map(widen, given))[0])
+        parts.append(part.reference(*map(widen, inside))[0])
     return [np.concatenate(parts, axis=1)]
 
 
 def excused(node: Node, position: int, inputs: Arrays, got: Array, wanted: Array) -> bool:
-    """Whether rounding alone may put what a node gave this far from its reference."""
+    """Return whether rounding alone can explain a node's distance from its reference."""
     if got.dtype.kind in "OSUT" or wanted.dtype.kind in "OSUT" or got.shape != wanted.shape:
         return False
 
@@ -203,6 +208,6 @@ def excused(node: Node, position: int, inputs: Arrays, got: Array, wanted: Array
         return present(reference64(node, arrays))[position].astype(np.float64)
 
     wide = [widened(x) for x in inputs]
-    # Integers have no last bits: what moves one by a step may put it one step off, and no more.
+    # Integers have no last bits: a change that moves one by a step may leave it one step off, and no more.
     times = 1.0 if got.dtype.kind in "iub" else AMPLIFIED
     return is_amplified(compute, wide, got.astype(np.float64), wanted.astype(np.float64), times)

@@ -1,7 +1,7 @@
-"""The loaded model itself: its plan holds for many sizes, so that it is called at those of the inputs and at others.
+"""Runs of the loaded model itself: its plan holds for many sizes, so it is called at the inputs' sizes and at others.
 
-What it gives is compared with the peer. Where that is more than the tolerance off, plans for the very sizes are checked
-value by value, which tells a wrong kernel from a plan whose numbers do not fit its sizes.
+Its outputs are compared with the peer's. Where the difference is more than the tolerance, plans for these sizes alone
+are checked value by value, which distinguishes a wrong kernel from a plan whose numbers do not fit its sizes.
 """
 
 from __future__ import annotations
@@ -25,16 +25,20 @@ from cenote.verification.peers import open_peer
 from cenote.verification.spill import Spill
 from cenote.verification.stream import Feed, Recorded, Subject
 
-_BUDGET = 64 << 20  # bytes of the peer's outputs at a time
-_LARGEST_STEP = 32  # what networks that halve their maps five times want sizes to be multiples of
-_PERTURBED = 4 * 2.0**-24  # of each input, as in `errors`,
-_TIMES = 4.0  # and so many times what that does to an output is what two right plans may be apart
+# Bytes of the peer's outputs at a time.
+_BUDGET = 64 << 20
+# Networks that halve their maps five times need sizes that are multiples of this.
+_LARGEST_STEP = 32
+# Relative change of each input, as in `errors`. The outputs of two correct plans may differ by so many times its
+# effect.
+_PERTURBED = 4 * 2.0**-24
+_TIMES = 4.0
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What plans for the very sizes give: the outputs, the first of their values that is wrong, a row for each of them,
-    and how many plans there are, one after another."""
+    """The result of plans for exactly these sizes: the outputs, the first of their values that is wrong, a row for
+    each value, and the number of plans, one after another."""
 
     outputs: Mapping[str, Array]
     first: Divergence | None
@@ -46,13 +50,13 @@ Outputs = Mapping[str, Array]
 
 
 def is_open(graph: Graph) -> bool:
-    """Whether the model takes inputs of several sizes."""
+    """Return whether the model takes inputs of several sizes."""
     return Signature(graph.inputs).static_shapes() is None
 
 
 def other_feeds(graph: Graph, feed: Feed, count: int) -> tuple[list[dict[str, Array]], list[SizesRun]]:
-    """Inputs of so many other sizes that the graph takes, with the numbers of the given ones over and over, and sizes
-    that it refuses."""
+    """Return inputs of so many other sizes that the graph takes, filled with the given inputs' numbers repeated, and
+    the sizes that it refuses."""
     signature = Signature(graph.inputs)
     pattern, numbers = signature.dimensions(tuple(feed[name].shape for name in signature.by_name))
     feeds: list[dict[str, Array]] = []
@@ -74,8 +78,8 @@ def other_feeds(graph: Graph, feed: Feed, count: int) -> tuple[list[dict[str, Ar
 
 
 def other_numbers(numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Other sizes of some dimensions, in turns: each changed in a way of its own, equal ones alike (maps may have to be
-    square), one alone."""
+    """Yield other sizes of some dimensions, in turns: each dimension changed independently; equal ones changed alike
+    (maps may have to be square); one changed alone."""
     rungs = [_rungs(number) for number in numbers]
     kinds = list(dict.fromkeys(numbers))
     seen = {tuple(numbers)}
@@ -93,7 +97,8 @@ def other_numbers(numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _rungs(number: int) -> list[int]:
-    """Other sizes of a dimension: some a multiple of what this one is a multiple of, some not, smaller and larger."""
+    """Return other sizes of a dimension, smaller and larger: some divisible by the power of two that divides it, some
+    not."""
     step = min(number & -number, _LARGEST_STEP)
     tried = (number + step, number - step, number + 1, number // 2, number + 2 * step, 2 * number)
     return list(dict.fromkeys(each for each in tried if each > 0 and each != number))
@@ -102,19 +107,20 @@ def _rungs(number: int) -> list[int]:
 def outputs_of_the_peer(
     name: str, subject: Subject, feeds: Sequence[Feed], spill: Spill
 ) -> list[Recorded | str]:
-    """The model's outputs for some inputs as the peer has them, or why it does not."""
+    """Return the peer's outputs for some inputs, or the reason why it has none."""
     peer = open_peer(name, subject)
-    made: list[Recorded | str] = []
+    outputs: list[Recorded | str] = []
     for feed in feeds:
         try:
-            made.append(Recorded(peer, feed, subject.imported.graph.outputs, {}, _BUDGET, spill))
-        except Exception as error:  # each engine has errors of its own
-            made.append(f"{name}: {error}")
-    return made
+            outputs.append(Recorded(peer, feed, subject.imported.graph.outputs, {}, _BUDGET, spill))
+        except Exception as error:
+            # Each engine has errors of its own.
+            outputs.append(f"{name}: {error}")
+    return outputs
 
 
 class Sizes:
-    """Runs of the loaded model. `check` gives what plans for the very sizes of some inputs make of them."""
+    """Runs of the loaded model. `check` returns the results of plans for the exact sizes of some inputs."""
 
     def __init__(
         self, model: Model, graph: Graph, tolerance: float, check: Callable[[Feed], Checked]
@@ -124,8 +130,8 @@ class Sizes:
         self.first: Divergence | None = None
 
     def run(self, feed: Feed, theirs: Recorded | str, checked: Checked | None = None) -> None:
-        """Compare the outputs for some inputs with the peer's, and where these are far with those of plans for the very
-        sizes: `checked`, where that has been done."""
+        """Compare the outputs for some inputs with the peer's, and where they differ with those of plans for these
+        sizes alone: `checked`, if they have been computed already."""
         shapes = {name: array.shape for name, array in feed.items()}
         if isinstance(theirs, str):
             self.runs.append(SizesRun(shapes, refused=theirs))
@@ -134,7 +140,8 @@ class Sizes:
             ours = self._outputs(feed)
         except CenoteError as error:
             self.runs.append(SizesRun(shapes, refused=str(error)))
-            with contextlib.suppress(CenoteError):  # then nothing can be run at these sizes
+            # Suppressed: then nothing can be run at these sizes.
+            with contextlib.suppress(CenoteError):
                 self._blame(shapes, next(iter((checked or self.check(feed)).outputs), ""), None, math.inf)
             return
         inherited = {
@@ -147,11 +154,11 @@ class Sizes:
             self._explain(feed, shapes, ours, inherited, checked or self.check(feed))
 
     def _outputs(self, feed: Feed) -> dict[str, Array]:
-        """Those that are tensors of numbers."""
-        made = self.model.run(feed)
+        """Return the outputs that are tensors of numbers."""
+        outputs = self.model.run(feed)
         return {
             name: array
-            for name, array in made.items()
+            for name, array in outputs.items()
             if isinstance(array, np.ndarray) and array.dtype.kind not in "OSUT"
         }
 
@@ -178,8 +185,8 @@ class Sizes:
             self.first = Divergence(name, node, "sizes", inherited, error, shapes)
 
     def _moved(self, feed: Feed, ours: Outputs) -> dict[str, float]:
-        """How far a rounding of the inputs moves each output: two right plans, which may sum in another order, are as
-        far apart where halves are rounded to integers or the largest is chosen."""
+        """Return the distance that a rounding of the inputs moves each output: two correct plans, which may sum in
+        another order, differ as much where halves are rounded to integers or the largest is chosen."""
         moved = dict.fromkeys(ours, 0.0)
         for sign in (1, -1):
             generator = np.random.default_rng(0)

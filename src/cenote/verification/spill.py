@@ -1,4 +1,4 @@
-"""Arrays in a temporary file instead of memory: one engine's memory is free before another works."""
+"""Arrays in a temporary file instead of memory, so that one engine's memory is free before another works."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from cenote.core.types import Array, TensorType
 from cenote.frontends.imported import ImportedModel
 from cenote.graph.graph import Graph
 
-_LARGE = 1 << 20  # bytes from which a constant is worth a place in the file
+# Bytes from which a constant is kept in the file.
+_LARGE = 1 << 20
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where an array lies in the file."""
+    """The place of an array in the file."""
 
     offset: int
     dtype: np.dtype[Any]
@@ -29,21 +30,24 @@ class _Place:
 
 
 class Spill:
-    """A file that goes when the block ends. `write` and `read` keep any array of numbers; the large
-    constants of a graph become views of the file, whose pages `forget` takes out of memory until they are read again.
+    """A file that is deleted when the block ends. `write` and `read` store any array of numbers; the large constants
+    of a graph become views of the file, whose pages `forget` releases from memory until they are read again.
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed by __exit__
+        # It is closed by __exit__.
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115
         self._end = 0
         self._maps: list[mmap.mmap] = []
-        self._views: dict[int, Array] = {}  # by id, and so kept: they are in the file already
+        # Views by id, kept alive so that ids stay valid: these constants are in the file already.
+        self._views: dict[int, Array] = {}
 
     def __enter__(self) -> Spill:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()  # its pages that views refer to stay as long as these
+        # Pages that views refer to exist as long as the views.
+        self._file.close()
 
     def write(self, array: Array) -> _Place:
         place = _Place(self._end, array.dtype, array.shape)
@@ -53,13 +57,13 @@ class Spill:
         return place
 
     def read(self, place: _Place) -> Array:
-        made = np.empty(place.shape, place.dtype)
+        array = np.empty(place.shape, place.dtype)
         self._file.seek(place.offset)
-        self._file.readinto(made.reshape(-1).view(np.uint8).data)
-        return made
+        self._file.readinto(array.reshape(-1).view(np.uint8).data)
+        return array
 
     def graph(self, graph: Graph) -> Graph:
-        """The graph with its large constants in the file."""
+        """Return the graph with its large constants in the file."""
         large = [
             (name, array)
             for name, array in graph.constants.items()
@@ -72,7 +76,8 @@ class Spill:
             return graph
         begin = self._end
         places = [self.write(array) for _, array in large]
-        self._file.truncate(self._end)  # whole pages
+        # To whole pages.
+        self._file.truncate(self._end)
         self._file.flush()
         mapped = mmap.mmap(self._file.fileno(), self._end - begin, access=mmap.ACCESS_READ, offset=begin)
         self._maps.append(mapped)
@@ -81,21 +86,24 @@ class Spill:
             content = np.frombuffer(mapped, np.uint8, array.nbytes, place.offset - begin)
             view = content.view(place.dtype).reshape(place.shape)
             self._views[id(view)] = constants[name] = view
-            types[name] = TensorType(place.dtype, place.shape)  # one that passes left may hold the content
+            # A new type, since one that passes left may hold the content.
+            types[name] = TensorType(place.dtype, place.shape)
         return graph.replace(constants=constants, types=types)
 
     def model(self, imported: ImportedModel) -> ImportedModel:
         return replace(imported, graph=self.graph(imported.graph))
 
     def forget(self) -> None:
-        """Let the pages of the file go that were read."""
-        if hasattr(mmap, "MADV_DONTNEED"):  # Linux
+        """Release the pages of the file that were read from memory."""
+        # On Linux.
+        if hasattr(mmap, "MADV_DONTNEED"):
             for mapped in self._maps:
                 mapped.madvise(mmap.MADV_DONTNEED)
 
     def settle(self) -> None:
-        """Between one phase and the next: give back what the first left, what the allocator kept of it too."""
+        """Free the memory of a finished phase before the next one, including the memory that the allocator kept."""
         self.forget()
         gc.collect()
-        with contextlib.suppress(AttributeError, OSError, TypeError):  # GNU's C library
+        # GNU's C library.
+        with contextlib.suppress(AttributeError, OSError, TypeError):
             ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""What `verify` asks of an engine, and what the engine said: kept in a file, asked for a few values at a time."""
+"""The interface of an engine for `verify`, and an engine's values: kept in a file, requested a few at a time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Feed = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Subject:
-    """A model that is compared: its path or bytes, what Cenote read of it, its format (None of a folder of parameters),
-    and the signature that was asked for."""
+    """A model that is compared: its path or bytes, the graph that Cenote imported, its format (None for a folder of
+    parameters), and the requested signature."""
 
     source: Any
     imported: ImportedModel
@@ -25,19 +25,19 @@ class Subject:
 
 
 class Peer(Protocol):
-    """`known` are the values that it can give, by the model's names."""
+    """An engine with a model. `known` are the values that it can give, by the model's names."""
 
     known: frozenset[str]
 
     def values(self, feed: Feed, names: Sequence[str]) -> Mapping[str, Array]:
-        """These values for the model's inputs."""
+        """Return these values for the model's inputs."""
         ...
 
 
 class Recorded:
-    """Values of a peer by name, each read from the file when it is asked for.
+    """Values of a peer by name, each read from the file when it is requested.
 
-    The peer is run for as many at a time as `budget` bytes hold, and not needed any more then.
+    The peer is run for as many values at a time as fit `budget` bytes, and is not needed afterwards.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class Recorded:
 
     def value(self, name: str) -> Array:
         held = self._held[name]
-        found: Array = held if hasattr(held, "nbytes") else self._spill.read(held)
-        return found
+        array: Array = held if hasattr(held, "nbytes") else self._spill.read(held)
+        return array
 
 
 def _fitting(names: Sequence[str], types: Mapping[str, TensorType], budget: int) -> list[str]:
-    """The first of the names whose values fit, one at least."""
+    """Return the first of the names whose values fit, at least one."""
     taken: list[str] = []
     for name in names:
         budget -= types[name].nbytes if name in types else 0

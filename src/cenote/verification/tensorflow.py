@@ -1,4 +1,4 @@
-"""TensorFlow and Keras as engines: every value of a graph by its node; what each layer of a Keras model makes."""
+"""TensorFlow and Keras as engines: every value of a graph by its node; the output of each layer of a Keras model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cenote.verification.stream import Feed, Peer, Subject
 
 
 def tensorflow_or_keras(subject: Subject) -> Peer:
-    """What TensorFlow compares a model with: Keras reads its own files."""
+    """Return the engine for TensorFlow's formats: Keras reads its own files."""
     return Keras(subject) if subject.form == "keras" else TensorFlow(subject)
 
 
@@ -27,9 +27,8 @@ class TensorFlow:
         import tensorflow as tf  # type: ignore[import-untyped]  # optional
 
         self.tf = tf
-        self.named: dict[
-            str, str
-        ] = {}  # tensors of inputs and outputs that are called otherwise in Cenote's graph
+        # Tensors of inputs and outputs that have another name in Cenote's graph.
+        self.named: dict[str, str] = {}
         definition = None if subject.form == "metagraph" else self._definition(subject)
         graph = tf.Graph()
         self.session = tf.compat.v1.Session(graph=graph)
@@ -39,7 +38,7 @@ class TensorFlow:
                 tf.compat.v1.train.import_meta_graph(path).restore(self.session, path.removesuffix(".meta"))
             else:
                 tf.import_graph_def(definition, name="")
-        # What says whether to train is no input of Cenote's graph.
+        # Placeholders that switch training on are no inputs of Cenote's graph.
         self.training = {
             operation.outputs[0].name: False
             for operation in graph.get_operations()
@@ -66,12 +65,14 @@ class TensorFlow:
         return definition
 
     def _frozen(self, folder: str, signature: str | None) -> Any:
-        """The graph of a SavedModel without variables and functions, whose nodes have the names that Cenote gives them.
+        """Return the graph of a SavedModel without variables and functions; its nodes have the names that Cenote
+        gives them.
 
-        It is loaded in TensorFlow 1's way, which restores no objects, so that what other versions wrote can be read.
+        It is loaded in TensorFlow 1's way, which restores no objects, so that files of other versions can be read.
         """
         v1, graph = self.tf.compat.v1, self.tf.Graph()
-        self.tf.get_logger().setLevel("ERROR")  # it would advise against this way
+        # TensorFlow would advise against loading in this way.
+        self.tf.get_logger().setLevel("ERROR")
         with graph.as_default(), v1.Session(graph=graph) as session:
             meta = v1.saved_model.load(session, ["serve"], folder)
             offered = meta.signature_def
@@ -87,7 +88,7 @@ class TensorFlow:
             )
 
     def _inlined(self, definition: Any, ends: Sequence[str]) -> Any:
-        """A graph with its functions' bodies in the place of the calls."""
+        """Return a graph with its functions' bodies in place of the calls."""
         from tensorflow.core.protobuf import config_pb2, meta_graph_pb2  # type: ignore[import-untyped]  # optional
         from tensorflow.python.grappler import tf_optimizer  # type: ignore[import-untyped]  # optional
 
@@ -100,22 +101,24 @@ class TensorFlow:
         meta.collection_def["train_op"].CopyFrom(kept)
         config = config_pb2.ConfigProto()
         options = config.graph_options.rewrite_options
-        options.min_graph_nodes = -1  # even a small graph
+        # Optimise even a small graph.
+        options.min_graph_nodes = -1
         options.optimizers.append("function")
         return tf_optimizer.OptimizeGraph(config, meta)
 
     def values(self, feed: Feed, names: Sequence[str]) -> Mapping[str, Array]:
         try:
             named = {self.named[name]: array for name, array in feed.items() if name in self.named}
-            given: dict[str, Any] = {**self.training, **named}
-            made = self.session.run([self.named[name] for name in names], given)
-        except Exception as error:  # its own classes
+            feeds: dict[str, Any] = {**self.training, **named}
+            arrays = self.session.run([self.named[name] for name in names], feeds)
+        except Exception as error:
+            # TensorFlow's own classes.
             raise UnsupportedError(f"tensorflow cannot run the model: {error}") from error
-        return dict(zip(names, made, strict=True))
+        return dict(zip(names, arrays, strict=True))
 
 
 class Keras:
-    """What the layers of the outermost model make that are called once, by the layers' names."""
+    """The outputs of layers of the outermost model that are called once, by the layers' names."""
 
     def __init__(self, subject: Subject) -> None:
         import keras  # type: ignore[import-not-found]  # optional
@@ -130,15 +133,17 @@ class Keras:
         for layer in self.model.layers:
             try:
                 self.tensors.setdefault(layer.name, layer.output)
-            except (AttributeError, ValueError):  # called several times, or never
+            except (AttributeError, ValueError):
+                # The layer is called several times, or never.
                 continue
         self.known = frozenset(name for name, tensor in self.tensors.items() if hasattr(tensor, "shape"))
 
     def values(self, feed: Feed, names: Sequence[str]) -> Mapping[str, Array]:
         try:
             part = self.keras.Model(self.model.inputs, [self.tensors[name] for name in names])
-            made = part([feed[name] for name in self.inputs], training=False)
-        except Exception as error:  # its own classes
+            results = part([feed[name] for name in self.inputs], training=False)
+        except Exception as error:
+            # Keras's own classes.
             raise UnsupportedError(f"keras cannot run the model: {error}") from error
-        every = made if isinstance(made, list | tuple) else [made]
+        every = results if isinstance(results, list | tuple) else [results]
         return {name: np.asarray(y) for name, y in zip(names, every, strict=True)}

@@ -1,4 +1,5 @@
-"""`cenote.verify`: where a model's plan and another engine part, and whose fault it is."""
+"""`cenote.verify`: the first value at which a model's plan and another engine differ, and the part that is at
+fault."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ from cenote.verification.stream import Feed, Recorded, Subject
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-_LEAST_BUDGET = 64 << 20  # bytes of the peer's values at a time
+# Bytes of the peer's values at a time.
+_LEAST_BUDGET = 64 << 20
 
 
 def verify(
@@ -50,25 +52,26 @@ def verify(
     feed: Sequence[str] | None = None,
     fetch: Sequence[str] | None = None,
 ) -> Verification:
-    """Compare a model's plan, with all that was fused in it, value by value with another engine and with references.
+    """Compare a model's plan, with everything that was fused in it, value by value with another engine and with
+    references.
 
     `source`, `format`, `signature` and `precision` as for `cenote.load`, whose `inputs` and `outputs` are `feed` and
     `fetch` here; a path or bytes. `against`: "onnxruntime", "litert", "tensorflow", "keras", "torch" (the network
     beside the model, MODEL.pt2 or MODEL.pt: outputs only) or "reference" (the operators' own float64 references); by
     default the engine of the model's format if it is installed, else the references. `inputs` by name; those that are
     not given are standard normal numbers, seeded, and zeros for integers (a first axis without a size counts as 1).
-    `tolerance` is what a value may inherit, relative to the largest element of the peer's; of models of quantised
-    integers only wrong kernels and imports are told.
+    `tolerance` is the error that a value may inherit, relative to the largest element of the peer's; for models of
+    quantised integers only wrong kernels and imports are reported.
 
     Sizes of symbolic dimensions are those of the inputs: a plan for these alone is run step by step on one thread,
     which gives the bits of any number of threads. A model whose sizes are open, or follow from content, has plans that
-    hold for many sizes: the loaded model itself is called as well, at these sizes and at `sizes` others that the graph
-    takes (made by Cenote, with the inputs' numbers over and over), and its outputs are compared. The peer runs first,
-    and what it makes waits in a temporary file: at no time are both engines in memory.
+    hold for many sizes: the loaded model itself is called as well, at these sizes and at `sizes` others that the
+    graph takes (chosen by Cenote, filled with the inputs' numbers repeated), and its outputs are compared. The peer
+    runs first, and its values are kept in a temporary file: at no time are both engines in memory.
 
-    Raises what `cenote.load` raises; InputError for inputs that do not fit; ArgumentError for an engine that does not
-    exist, a tolerance below 0, or `sizes` that is no whole number from 0 on; UnsupportedError for an engine that is not
-    installed or cannot run the model.
+    Raises the errors of `cenote.load`; InputError for inputs that do not fit; ArgumentError for an engine that does
+    not exist, a tolerance below 0, or `sizes` that is no whole number from 0 on; UnsupportedError for an engine that
+    is not installed or cannot run the model.
     """
     _check_arguments(tolerance, sizes)
     with refusals("verifying a model"), Spill() as spill:
@@ -107,7 +110,7 @@ def _check_arguments(tolerance: float, sizes: object) -> None:
 
 
 def completed(graph: Graph, given: Mapping[str, ArrayLike]) -> dict[str, Array]:
-    """An array for every input. Raises InputError for unknown names, and where a size is not known."""
+    """Return an array for every input. Raises InputError for unknown names, and where a size is not known."""
     names = [declared.name for declared in graph.inputs]
     for name in given:
         if name not in names:
@@ -127,7 +130,7 @@ def completed(graph: Graph, given: Mapping[str, ArrayLike]) -> dict[str, Array]:
 
 
 def _extents(declared: Declared) -> tuple[int, ...]:
-    """The size of an input that is not given; a first axis without one counts as 1."""
+    """Return the size of an input that is not given; a first axis without one counts as 1."""
     extents = []
     for axis, extent in enumerate(declared.shape or ()):
         if not isinstance(extent, int) and axis:
@@ -142,8 +145,8 @@ def _extents(declared: Declared) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class _Suspect:
-    """A value that is wrong or inherited too much: as made, its line, its name in the imported graph, and the order of
-    axes that gives it."""
+    """A value that is wrong or inherited too much: the value as made, its row, its name in the imported graph, and
+    the order of axes that gives it."""
 
     made: Made
     row: ValueErrors
@@ -152,7 +155,7 @@ class _Suspect:
 
 
 class _Check:
-    """The walk through a model's stages."""
+    """Check of a model, stage by stage."""
 
     def __init__(
         self,
@@ -171,7 +174,7 @@ class _Check:
         self.first: Divergence | None = None
 
     def stage(self, graph: Graph, feed: Mapping[str, Array]) -> dict[str, Array]:
-        """Compile and run one stage; its outputs."""
+        """Compile and run one stage; return its outputs."""
         self.stages += 1
         graph = self.spill.graph(graph)
         theirs = self._of_the_peer(graph)
@@ -203,25 +206,26 @@ class _Check:
 
         self.spill.settle()
         run = Production(plan, scheduled.graph.constants, tell)
-        given = [np.asarray(feed[declared.name], order="C") for declared in graph.inputs]
-        for declared, array in zip(graph.inputs, given, strict=True):  # native code trusts sizes
+        arrays = [np.asarray(feed[declared.name], order="C") for declared in graph.inputs]
+        # Native code trusts sizes.
+        for declared, array in zip(graph.inputs, arrays, strict=True):
             if TensorType(array.dtype, array.shape) != graph.types[declared.name]:
                 raise InputError(f"'{declared.name}' is {TensorType.known(array)}, not as planned")
-        results = run.run(given)
+        results = run.run(arrays)
         if suspects and self.first is None:
             self.first = self._explained(graph, scheduled.graph, feed, theirs, suspects)
         return dict(zip(graph.outputs, results, strict=True))
 
     def _of_the_peer(self, graph: Graph) -> Recorded:
-        """What the peer makes of the stage's values; its memory is free when this is done."""
+        """Return the peer's values of the stage; the peer's memory is free afterwards."""
         peer = open_peer(self.peer_name, self.subject)
         names = [declared.name for declared in graph.inputs if declared.name not in self.feed]
         names += [name for node in graph.nodes for name in node.outputs if name]
         budget = max(_LEAST_BUDGET, sum(x.nbytes for x in graph.constants.values()) // 2)
-        made = Recorded(peer, self.feed, names, graph.types, budget, self.spill)
+        recorded = Recorded(peer, self.feed, names, graph.types, budget, self.spill)
         del peer
         self.spill.settle()
-        return made
+        return recorded
 
     def _explained(
         self,
@@ -231,7 +235,7 @@ class _Check:
         theirs: Recorded,
         suspects: Sequence[_Suspect],
     ) -> Divergence | None:
-        """What is wrong first. Nothing, where a model of quantised integers has no wrong import and no wrong kernel:
+        """Return the first fault. None, where a model of quantised integers has no wrong import and no wrong kernel:
         engines round halves to other integers, and layers behind amplify the step."""
         first, *_ = suspects
         quantised = any(node.op.name == "quantize_linear" for node in graph.nodes)
