@@ -1,9 +1,9 @@
-"""From threads' notes to milliseconds per call, step and thread.
+"""Milliseconds per call, step and thread, from the notes that threads write.
 
-Of a native stretch every thread's time is one of three: it computed a chunk, it waited, or it was between the two (the
-driver). Chunks say which step they are of. Waits and the driver's time belong to the step that was under way: a step is
-over when the last of its chunks is, and the next one's time begins then. A worker's time before its first note of a
-stretch and after its last one is waiting: it was not awake yet, or had nothing left to do.
+In a native stretch a thread's time is of three kinds: it computed a chunk, it waited, or it was between the two (the
+driver). Chunks name the step that they belong to. Waits and the driver's time belong to the step that was under way:
+a step ends with the last of its chunks, and the next one's time begins then. A worker's time before its first note of
+a stretch and after its last one is waiting: it was not awake yet, or had nothing left to do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cenote.runtime.timing import NO_STEP, Call, Notes
 
 
 class Stretch(NamedTuple):
-    """A native stretch of a call: of a program, rows `first` to `last`, from tick to tick."""
+    """A native stretch of a call: rows `first` to `last` of a program, from tick `begin` to tick `end`."""
 
     program: int
     first: int
@@ -32,11 +32,11 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class Collected:
-    """Of each recorded call, in nanoseconds: `wall`; `host` [call, step]; in ticks of the native clock: `kernels`
-    [call, step, thread], `waits` and `driver` [call, step], means over the threads. `begins`: when calls began by
-    Python's clock and when their first native stretch did, in ticks (0: none). `migrations`: calls in which a thread
-    changed its CPU (None where the system does not tell). `denormals` [call, step]: whether a thread met denormal
-    numbers there (None where the processor does not tell)."""
+    """Times of each recorded call. In nanoseconds: `wall`; `host` [call, step]. In ticks of the native clock:
+    `kernels` [call, step, thread], `waits` and `driver` [call, step], means over the threads. `begins`: the beginning
+    of each call on Python's clock, and of its first native stretch in ticks (0: none). `migrations`: the number of
+    calls in which a thread changed its CPU (None where the system does not report it). `denormals` [call, step]:
+    whether a thread met denormal numbers there (None where the processor does not report it)."""
 
     wall: Array
     host: Array
@@ -49,7 +49,7 @@ class Collected:
 
     @staticmethod
     def joined(pieces: Sequence[Collected]) -> Collected:
-        """Of several batches of calls."""
+        """Join several batches of calls."""
         moved = [piece.migrations for piece in pieces if piece.migrations is not None]
         names = ("wall", "host", "kernels", "waits", "driver", "begins")
         wall, host, kernels, waits, driver, begins = (
@@ -57,9 +57,15 @@ class Collected:
         )
         met = [piece.denormals for piece in pieces if piece.denormals is not None]
         return Collected(
-            wall, host, kernels, waits, driver, begins, sum(moved) if moved else None,
+            wall,
+            host,
+            kernels,
+            waits,
+            driver,
+            begins,
+            sum(moved) if moved else None,
             np.concatenate(met) if len(met) == len(pieces) else None,
-        )  # fmt: skip
+        )
 
     @property
     def tick(self) -> float:
@@ -68,7 +74,7 @@ class Collected:
 
 
 def tick_of(begins: Array) -> float:
-    """Nanoseconds of a tick, out of (nanoseconds, ticks) of events one after another."""
+    """Return the nanoseconds of a tick, from (nanoseconds, ticks) of events one after another."""
     half = len(begins) // 2
     if not half:
         return 1.0
@@ -77,25 +83,25 @@ def tick_of(begins: Array) -> float:
 
 
 def stretches(call: Call, caller: Notes, parts: Sequence[Part]) -> Iterator[Stretch]:
-    """The native stretches of a call, out of the calling thread's notes. Pieces of one that went back to Python for a
-    moment are one again."""
+    """Yield the native stretches of a call, from the calling thread's notes. Pieces of a stretch that returned to
+    Python for a moment are joined again."""
     starts = [*(start for _, start in call.runs), call.notes]
     for (program, start), stop in zip(call.runs, starts[1:], strict=True):
-        found: Stretch | None = None
+        stretch: Stretch | None = None
         for at in np.flatnonzero(caller.row[start:stop] == NO_STEP) + start:
             last, begin, end = int(caller.items[at]), int(caller.begin[at]), int(caller.end[at])
-            if found is not None and found.last == last:
-                found = found._replace(end=end)
+            if stretch is not None and stretch.last == last:
+                stretch = stretch._replace(end=end)
                 continue
-            if found is not None:
-                yield found
-            found = Stretch(program, parts[program].ends[last], last, begin, end)
-        if found is not None:
-            yield found
+            if stretch is not None:
+                yield stretch
+            stretch = Stretch(program, parts[program].ends[last], last, begin, end)
+        if stretch is not None:
+            yield stretch
 
 
 def collect(calls: Sequence[Call], notes: Sequence[Notes], parts: Sequence[Part], threads: int) -> Collected:
-    """The times of calls whose notes are whole. `threads`: of the program that has most."""
+    """Return the times of calls whose notes are complete. `threads`: of the program that has the most."""
     count = parts[-1].first + len(parts[-1].steps) + (parts[-1].between >= 0)
     shape = (len(calls), count)
     host, waits, driver = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -123,39 +129,40 @@ def collect(calls: Sequence[Call], notes: Sequence[Notes], parts: Sequence[Part]
                 cpus[thread].update(own.cpu.tolist())
                 met[number, rows[own.row[own.denormals > 0] - stretch.first]] = True
         moved += any(len(each) > 1 for each in cpus)
-    told = any(bool((thread.cpu >= 0).any()) for thread in notes)
+    has_cpus = any(bool((thread.cpu >= 0).any()) for thread in notes)
     wall = np.array([call.end - call.begin for call in calls], np.float64)
     known = not any(bool((thread.denormals == UNTOLD).any()) for thread in notes)
     return Collected(
-        wall, host, kernels, waits, driver, begins, moved if told else None, met if known else None
+        wall, host, kernels, waits, driver, begins, moved if has_cpus else None, met if known else None
     )
 
 
 def _chunks(notes: Notes) -> Notes:
-    """Without the notes of native calls; what is left follows one upon the other."""
+    """Return the notes without those of native calls, so that each follows the one before it in time."""
     kept = notes.row != NO_STEP
     return Notes(*(each[kept] for each in notes))
 
 
 def _within(notes: Notes, stretch: Stretch) -> Notes:
-    """The notes of a thread that were begun within a stretch."""
+    """Return the notes of a thread that were begun within a stretch."""
     first, last = np.searchsorted(notes.begin, (stretch.begin, stretch.end))
     return Notes(*(each[first:last] for each in notes))
 
 
 def _ends(times: Sequence[Notes], stretch: Stretch) -> Array:
-    """When each step of a stretch was over."""
+    """Return the time at which each step of a stretch ended."""
     ends = np.full(stretch.last - stretch.first, stretch.begin, np.int64)
     for own in times:
         chunk = own.items > 0
         np.maximum.at(ends, own.row[chunk] - stretch.first, own.end[chunk])
     ends = np.minimum(np.maximum.accumulate(ends), stretch.end)
-    ends[-1] = stretch.end  # what comes after the last chunk belongs to the last step
+    # Time after the last chunk belongs to the last step.
+    ends[-1] = stretch.end
     return ends
 
 
 def _split(own: Notes, stretch: Stretch, ends: Array, worker: bool) -> tuple[Array, Array, Array]:
-    """Ticks per step that a thread computed, waited, and did neither."""
+    """Return the ticks per step that a thread computed, waited, and did neither."""
     chunk, count = own.items > 0, len(ends)
     begin, end = own.begin, np.minimum(own.end, stretch.end)
     busy = np.bincount(own.row[chunk] - stretch.first, (end - begin)[chunk], count)
@@ -169,8 +176,8 @@ def _split(own: Notes, stretch: Stretch, ends: Array, worker: bool) -> tuple[Arr
 
 
 def _until(ends: Array, start: int, spans: Sequence[tuple[int, int]]) -> Array:
-    """How much of the time between one end and the next, the first from `start`, lies in these spans, which follow one
-    upon the other."""
+    """Return how much of the time between one end and the next, the first from `start`, lies in these spans, which
+    follow one another."""
     if not spans:
         return np.zeros(len(ends))
     edges = np.array(spans, np.float64) - start

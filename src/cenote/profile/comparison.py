@@ -1,12 +1,12 @@
-"""Two profiles beside each other, step by step, with noise in mind.
+"""Comparison of two profiles, step by step, that takes noise into account.
 
-A step's time is the mean of the quieter half of its blocks of calls, and its noise how far those differ, in both
-profiles, with what two loads of one model differ by for no reason (memory lies elsewhere) and what a busy machine adds.
-It is not less than how far the changes of all steps lie apart: a virtual machine whose neighbours come and go changes
-for seconds, longer than a block takes (without this, 24 of 100 comparisons of ResNet-50 with itself raised an alarm on
-one). A step has changed when it differs by more than that, beside what all steps have in common (`drift`: another
-clock), and when the latency notices: differences of less than 0.08 % of it are left out. Where steps are few, what they
-have in common cannot be told from a change, and counts as one.
+A step's time is the mean of the quieter half of its blocks of calls. Its noise is the variation of those, in both
+profiles, with the difference that two loads of one model have for no reason (other places in memory) and the effect
+of a busy machine. It is at least the spread of the changes of all steps: a virtual machine with changing neighbours
+changes for seconds, longer than a block takes (without this, 24 of 100 comparisons of ResNet-50 with itself raised an
+alarm on one). A step has changed when it differs by more than that, apart from what all steps have in common
+(`drift`: another clock), and when the latency notices it: differences of less than 0.08 % of the latency are left
+out. Where there are few steps, a common change cannot be distinguished from changes of steps, and counts as such.
 """
 
 from __future__ import annotations
@@ -24,25 +24,36 @@ from cenote.profile.plain import to_plain
 from cenote.profile.table import milliseconds
 
 SCHEMA = "cenote.comparison/1"
-_LEAST = 0.03  # of a step's time: smaller differences are never called a change
-_LOADS = 0.006  # of a step's time: what two loads of one model differ by
-_MOMENT = 200e-6  # milliseconds that a step's time differs by for no reason: steps of 10 us by 2 %
-_FOREIGN = 0.03  # of a step's time, for each core that others kept busy
-_NOTICED = 0.0008  # of the latency
-_SURE = 5.0  # times the noise: one false alarm in a million steps, were the noise normal
-_FEW_BLOCKS = 4  # below which nothing is known of the noise
+# Part of a step's time: smaller differences are never called a change.
+_LEAST = 0.03
+# Part of a step's time: the difference between two loads of one model.
+_LOADS = 0.006
+# Milliseconds that a step's time differs by for no reason: steps of 10 us by 2 %.
+_MOMENT = 200e-6
+# Part of a step's time, for each core that other processes kept busy.
+_FOREIGN = 0.03
+# Part of the latency.
+_NOTICED = 0.0008
+# Times the noise: one false alarm in a million steps, if the noise were normal.
+_SURE = 5.0
+# With fewer blocks nothing is known of the noise.
+_FEW_BLOCKS = 4
 _NOTABLE_DRIFT = 0.02
-_FEW_STEPS = 5  # below which the median of all says nothing of what they have in common
-_NORMAL = 1.48  # standard deviations of a normal distribution in its median absolute deviation
-_COMMON = 0.3  # of the latency: less, and these are two models
-_NOTABLE_SHARE = 0.02  # of the latency: steps whose noise says what the comparison could have seen
+# With fewer steps their median says nothing about a common change.
+_FEW_STEPS = 5
+# Standard deviations of a normal distribution in its median absolute deviation.
+_NORMAL = 1.48
+# Part of the latency: with less in common the profiles are of two models.
+_COMMON = 0.3
+# Part of the latency: the noise of larger steps gives the least change that the comparison can detect.
+_NOTABLE_SHARE = 0.02
 
 
 @dataclass(frozen=True)
 class StepChange:
-    """A step of both profiles, by its indices there. Milliseconds `before` and `after` in quiet calls; `change` beside
-    what all steps have in common, relative to before; `noise`: one standard deviation of it. `changed`: it is more than
-    noise, or another algorithm computes it."""
+    """A step of both profiles, by its indices there. `before` and `after`: milliseconds in quiet calls; `change`:
+    apart from what all steps have in common, relative to before; `noise`: one standard deviation of it. `changed`: it
+    is more than noise, or another algorithm computes the step."""
 
     indices: tuple[int, int]
     node: str
@@ -56,10 +67,10 @@ class StepChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two profiles say of one model. `wall_ms` before and after; `drift`: what all steps have in common, relative;
-    `steps` of both; titles of those that only one has. `otherwise`: what else was not the same (inputs, threads, the
-    processor). `least_change`: relative; half of the steps of 2 % of the latency and more would have shown a smaller
-    one, half not; None where there is no such step in both."""
+    """Differences between two profiles of one model. `wall_ms` before and after; `drift`: the change that all steps
+    have in common, relative; `steps` of both; titles of those that only one has. `otherwise`: further differences
+    (inputs, threads, the processor). `least_change`: a relative change; of the steps of 2 % of the latency and more,
+    half would have shown a smaller one, half not; None where both have no such step."""
 
     models: tuple[str, str]
     wall_ms: tuple[float, float]
@@ -73,16 +84,16 @@ class Comparison:
     @property
     def changes(self) -> tuple[StepChange, ...]:
         """Steps that have changed, those with the largest difference in milliseconds first."""
-        found = [step for step in self.steps if step.changed]
-        return tuple(sorted(found, key=lambda step: -abs(step.after - step.before)))
+        changed = [step for step in self.steps if step.changed]
+        return tuple(sorted(changed, key=lambda step: -abs(step.after - step.before)))
 
     @property
     def slower(self) -> bool:
-        """Does some step take longer than before?"""
+        """True if a step takes longer than before."""
         return any(step.changed and step.change > 0 for step in self.steps)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+        """Return plain data, for JSON."""
         return {"schema": SCHEMA, **to_plain(self)}
 
     def __str__(self) -> str:
@@ -118,8 +129,8 @@ _SAME = ("inputs", "threads", "precision", "processor", "target", "version")
 
 
 def _otherwise(before: Profile, after: Profile, common: float) -> Iterator[str]:
-    """What a comparison of one model's steps takes for granted, where it is not so. `common`: the part of the first
-    latency that is of steps which both have."""
+    """Yield the differences that a comparison of one model's steps assumes to be absent. `common`: the part of the
+    first latency that belongs to steps which both have."""
     if common < _COMMON:
         yield f"the model ({common:.0%} of {before.model} is of steps that {after.model} has too)"
     for name in _SAME:
@@ -133,7 +144,7 @@ def _shown(value: object) -> str:
 
 
 def _threshold(noise: float) -> float:
-    """The logarithm of the least change that is more than noise."""
+    """Return the logarithm of the least change that is more than noise."""
     return max(math.log1p(_LEAST), _SURE * noise)
 
 
@@ -142,7 +153,7 @@ def _least_change(steps: Sequence[StepChange]) -> float | None:
 
 
 def _pairs(before: Sequence[StepStats], after: Sequence[StepStats]) -> Iterator[tuple[StepStats, StepStats]]:
-    """Steps of the same node and kind, in order where a node has several."""
+    """Yield pairs of steps of the same node and kind, in order where a node has several."""
     waiting: dict[tuple[Any, ...], list[StepStats]] = {}
     for step in after:
         waiting.setdefault(_key(step), []).append(step)
@@ -156,13 +167,13 @@ def _key(step: StepStats) -> tuple[Any, ...]:
 
 
 def _quiet(step: StepStats) -> float:
-    """Milliseconds in the quieter half of the blocks."""
+    """Return milliseconds in the quieter half of the blocks."""
     blocks = sorted(step.blocks_ms)
     return float(np.mean(blocks[: max(1, len(blocks) // 2)])) if blocks else step.ms
 
 
 def _noise(step: StepStats) -> float:
-    """Of the quiet time, relative; large where too little was measured to know."""
+    """Return the noise of the quiet time, relative; 0.1 where too little was measured to know it."""
     blocks, quiet = sorted(step.blocks_ms), _quiet(step)
     if len(blocks) < _FEW_BLOCKS or quiet <= 0:
         return 0.1
@@ -173,8 +184,8 @@ def _noise(step: StepStats) -> float:
 def _change(
     a: StepStats, b: StepStats, drift: float, apart: float, foreign: float, least: float
 ) -> StepChange:
-    """`apart`: how far the changes of all steps lie apart, the least noise of any; `foreign`: noise that others add;
-    `least`: milliseconds below which no difference matters."""
+    """Return the change of a step. `apart`: the spread of the changes of all steps, the least noise of any;
+    `foreign`: noise from other processes; `least`: milliseconds below which no difference matters."""
     before, after = _quiet(a), _quiet(b)
     change = math.log(after / before) - drift
     moment = _MOMENT / min(before, after)

@@ -1,4 +1,5 @@
-"""A profile: frozen data that prints as a table, shows in notebooks, and is written as JSON, a page and a trace."""
+"""A profile: frozen data that prints as a table, is displayed in notebooks, and is written as JSON, a page and a
+trace."""
 
 from __future__ import annotations
 
@@ -48,26 +49,27 @@ class Profile(ProfileFields):
         return self.table()
 
     def table(self, top: int = TOP) -> str:
-        """The accounts, and the `top` steps that take most, as text (0: all of them)."""
+        """Return the accounts, and the `top` steps that take the most time, as text (0: all steps)."""
         return table(self, top)
 
     def html(self) -> str:
-        """All of it as one page that needs nothing else: accounts, findings, roofline, what each thread did when, what
-        lies where in memory, steps, environment."""
+        """Return everything as one page without external files: accounts, findings, roofline, the threads' timelines,
+        the places of buffers in memory, steps, environment."""
         return page(self)
 
     def _repr_html_(self) -> str:
         return fragment(self)
 
     def trace(self) -> str:
-        """What each thread did in one call, as events for Perfetto or chrome://tracing (JSON)."""
+        """Return the threads' actions in one call, as events for Perfetto or chrome://tracing (JSON)."""
         return json.dumps(trace_events(self), separators=(",", ":"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON: {"schema": "cenote.profile/1", ...} with the fields' names."""
+        """Return plain data, for JSON: {"schema": "cenote.profile/1", ...} with the fields' names."""
         return {"schema": SCHEMA, **to_plain(self)}
 
     @staticmethod
     def from_dict(data: Any) -> Profile:
-        """What `to_dict` gave, also after a trip through JSON. Raises ArgumentError for anything else."""
+        """Return the profile of `to_dict`'s data, also after a trip through JSON. Raises ArgumentError for other
+        data."""
         return from_plain(Profile, data, SCHEMA)

@@ -1,4 +1,4 @@
-"""What else went on while something was measured: as far as the system tells. What it does not tell is None."""
+"""Other activity on the machine during a measurement, as far as the system reports it; None where it does not."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ from pathlib import Path
 
 from cenote.core.target import control_groups, cpu_quota, physical_cores
 
-_BUSY = (
-    1,
-    2,
-    3,
-    6,
-    7,
-)  # columns of /proc/stat: user, nice, system, interrupts; idle and waiting for disks are no work
+# Columns of /proc/stat: user, nice, system, interrupts; idle and waiting for disks are no work.
+_BUSY = (1, 2, 3, 6, 7)
 _STEAL = 8
 
 
@@ -26,12 +21,13 @@ _STEAL = 8
 class Environment:
     """The machine from before the measurement to after it.
 
-    `seconds`: how long that was. `foreign_cores`: cores that other processes kept busy on average; `steal_cores`: that
-    the hypervisor gave to others. `throttled_ms`, `throttled_periods`: the cgroup's quota was used up. `run_queue_ms`:
-    threads of this process were ready and had no core. `minor_faults` (first touches of memory), `major_faults` (read
-    from disk), `preemptions` (another thread took the core), `migrations` (calls in which a thread ran on more than one
-    CPU, of those recorded). `clock_ghz`: before and after, of a busy core. `cpus`: that this process may use, `online`:
-    that the machine has; `quota_cores`: of its cgroup; `load`: threads that want a core, over a minute.
+    `seconds`: its duration. `foreign_cores`: cores that other processes kept busy on average; `steal_cores`: cores
+    that the hypervisor gave to others. `throttled_ms`, `throttled_periods`: the cgroup's quota was used up.
+    `run_queue_ms`: threads of this process were ready and had no core. `minor_faults` (first touches of memory),
+    `major_faults` (read from disk), `preemptions` (another thread took the core), `migrations` (of the recorded
+    calls, those in which a thread ran on more than one CPU). `clock_ghz`: before and after, of a busy core. `cpus`:
+    those that this process may use, `online`: those of the machine; `quota_cores`: the cgroup's quota; `load`:
+    threads that want a core, over a minute.
     """
 
     seconds: float
@@ -53,7 +49,7 @@ class Environment:
 
 
 class Watch:
-    """Runs from its construction."""
+    """A measurement of the environment that begins with its construction."""
 
     def __init__(self) -> None:
         self._wall = time.perf_counter()
@@ -63,11 +59,14 @@ class Watch:
     def environment(
         self, clock_ghz: tuple[float, float] | None = None, migrations: int | None = None
     ) -> Environment:
-        """What went on since."""
+        """Return the environment since the construction."""
         wall = max(time.perf_counter() - self._wall, 1e-9)
         usage, stat, queue, throttled = (
-            resource.getrusage(resource.RUSAGE_SELF), _cpu_seconds(), run_queue_seconds(), _throttling(),
-        )  # fmt: skip
+            resource.getrusage(resource.RUSAGE_SELF),
+            _cpu_seconds(),
+            run_queue_seconds(),
+            _throttling(),
+        )
         own = _used(usage) - _used(self._usage)
         foreign = steal = None
         if stat is not None and self._stat is not None:
@@ -80,13 +79,25 @@ class Watch:
         with contextlib.suppress(OSError):
             load = os.getloadavg()[0]
         return Environment(
-            seconds=wall, cpus=_cpus(), cores=physical_cores(), foreign_cores=foreign, steal_cores=steal,
-            throttled_ms=milliseconds, throttled_periods=periods,
-            run_queue_ms=None if queue is None or self._queue is None else max(0.0, queue - self._queue) * 1e3,
-            minor_faults=usage.ru_minflt - self._usage.ru_minflt, major_faults=usage.ru_majflt - self._usage.ru_majflt,
-            preemptions=usage.ru_nivcsw - self._usage.ru_nivcsw, migrations=migrations,
-            quota_cores=_quota(), load=load, clock_ghz=clock_ghz, online=os.cpu_count(),
-        )  # fmt: skip
+            seconds=wall,
+            cpus=_cpus(),
+            cores=physical_cores(),
+            foreign_cores=foreign,
+            steal_cores=steal,
+            throttled_ms=milliseconds,
+            throttled_periods=periods,
+            run_queue_ms=None
+            if queue is None or self._queue is None
+            else max(0.0, queue - self._queue) * 1e3,
+            minor_faults=usage.ru_minflt - self._usage.ru_minflt,
+            major_faults=usage.ru_majflt - self._usage.ru_majflt,
+            preemptions=usage.ru_nivcsw - self._usage.ru_nivcsw,
+            migrations=migrations,
+            quota_cores=_quota(),
+            load=load,
+            clock_ghz=clock_ghz,
+            online=os.cpu_count(),
+        )
 
 
 def _used(usage: resource.struct_rusage) -> float:
@@ -98,7 +109,7 @@ def _cpus() -> int:
 
 
 def _cpu_seconds() -> tuple[float, float] | None:
-    """Seconds that all CPUs were busy, and that the hypervisor took from them, since boot."""
+    """Return the seconds that all CPUs were busy, and that the hypervisor took from them, since boot."""
     try:
         with open("/proc/stat") as table:
             columns = table.readline().split()
@@ -109,7 +120,7 @@ def _cpu_seconds() -> tuple[float, float] | None:
 
 
 def run_queue_seconds() -> float | None:
-    """Seconds that threads of this process, those alive now, have waited for a core while they were ready."""
+    """Return the seconds that threads of this process, those alive now, have been ready and waited for a core."""
     total, found = 0, False
     try:
         for task in os.scandir("/proc/self/task"):
@@ -121,10 +132,10 @@ def run_queue_seconds() -> float | None:
 
 
 def _throttling() -> tuple[int, float] | None:
-    """Periods in which one of the process's control groups ran out of its quota, and the seconds it was stopped, added
-    up over the CPUs that it ran on."""
-    found = [each for folder in control_groups() if (each := _throttled(folder)) is not None]
-    return (sum(each[0] for each in found), sum(each[1] for each in found)) if found else None
+    """Return the periods in which one of the process's control groups ran out of its quota, and the seconds for which
+    it was stopped, added up over the CPUs that it ran on."""
+    groups = [each for folder in control_groups() if (each := _throttled(folder)) is not None]
+    return (sum(each[0] for each in groups), sum(each[1] for each in groups)) if groups else None
 
 
 def _throttled(folder: Path) -> tuple[int, float] | None:

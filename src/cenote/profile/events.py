@@ -1,4 +1,4 @@
-"""The timeline as events of the trace format that Perfetto and chrome://tracing read."""
+"""The timeline as events of the trace format of Perfetto and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cenote.profile.fields import ProfileFields
 
 
 def trace_events(profile: ProfileFields) -> dict[str, Any]:
-    """A complete event per span of the timeline, whose number is limited; times in microseconds."""
+    """Return a complete event per span of the timeline, whose number is limited; times in microseconds."""
     threads = {span.thread for span in profile.timeline}
     names: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": f"cenote {profile.model}"}}
@@ -25,8 +25,14 @@ def trace_events(profile: ProfileFields) -> dict[str, Any]:
             arguments["cpu"] = span.cpu
         events.append(
             {
-                "ph": "X", "name": title, "cat": span.what, "pid": 1, "tid": span.thread,
-                "ts": round(span.begin_us, 3), "dur": round(span.end_us - span.begin_us, 3), "args": arguments,
+                "ph": "X",
+                "name": title,
+                "cat": span.what,
+                "pid": 1,
+                "tid": span.thread,
+                "ts": round(span.begin_us, 3),
+                "dur": round(span.end_us - span.begin_us, 3),
+                "args": arguments,
             }
-        )  # fmt: skip
+        )
     return {"traceEvents": [*names, *events], "displayTimeUnit": "ms"}

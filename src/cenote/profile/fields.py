@@ -1,6 +1,6 @@
-"""What a profile says, as frozen data (docs/profile.md). `data.Profile` prints it and writes it down.
+"""Content of a profile, as frozen data (docs/profile.md). `data.Profile` prints and writes it.
 
-Times are milliseconds of one call of the model, unless a name says otherwise. What was not measured is None.
+Times are milliseconds of one call of the model, unless a name says otherwise. Values that were not measured are None.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ Kind = Literal["kernel", "halo", "host", "check", "between"]
 
 @dataclass(frozen=True)
 class Accounts:
-    """Where the time of a call goes; the sum is the latency of the calls that were recorded.
+    """Division of a call's time; the sum is the latency of the calls that were recorded.
 
     On several threads each account is the mean over the threads of the program, the calling one and its workers:
     `kernels` is computing, `waits` is having nothing to compute (the others are not done, or the thread is not awake
-    yet), `driver` taking chunks and meeting. `host`: steps that run as Python, and nodes between the stages of a model.
-    `python`: all else, from the call to its return: checks of the inputs, fresh outputs, the way into native code.
+    yet), `driver` is taking chunks and meeting. `host`: steps that run in Python, and nodes between the stages of a
+    model. `python`: all else, from the call to its return: checks of the inputs, new outputs, the way into native
+    code.
     """
 
     kernels: float
@@ -49,21 +50,23 @@ class StepStats:
     """One step of the native program, timed in place.
 
     `index` counts the steps of all stages in their order, `stage` the stages. `node`, `op`, `algorithm`, `kernel`,
-    `output`, `reason`, `items`, `grain` are those of the plan's description. `kind`: as there, or "between" for what
-    runs on the host between two stages.
+    `output`, `reason`, `items`, `grain` are those of the plan's description. `kind`: as there, or "between" for nodes
+    that run on the host between two stages.
 
     `ms` is the step's part of the latency: kernels_ms + waits_ms + driver_ms of a kernel (means over the threads), the
     wall time of a host step. All steps and `accounts.python` add up to the recorded latency. `share` = ms / latency.
     `busy_ms`: computing, per thread. `group` counts the stretches between meetings of all threads: steps of one group
     run at the same time. `low_ms` is the tenth percentile of the recorded calls, `mad_ms` the median absolute
-    deviation, `blocks_ms` the least of each of eight blocks of calls, one after another: what noise is taken from.
+    deviation, `blocks_ms` the least of each of eight blocks of calls, one after another: the noise is taken from
+    them.
 
-    `operations` are those of the operator (a multiply-add counts 2), `executed_operations` what the kernel really
-    executes (Winograd: less; padding lanes: more), `read_bytes` and `written_bytes` what must be moved at least once,
-    `dtype` what it computes in. `bound` names the nearest roof ("fma", "L1", "L2", "L3", "memory", or "" for a step
-    without a measure), `roof_share` = the least time that this roof allows / the time that the step took while its
-    threads computed. `estimate_ms` is what the cost model expected on one thread, `rivals` its other choices.
-    `denormals`: the part of the calls in which the step met numbers below the smallest normal one, by the processor's
+    `operations` are those of the operator (a multiply-add counts 2), `executed_operations` those that the kernel
+    really executes (Winograd: fewer; padding lanes: more), `read_bytes` and `written_bytes` must be moved at least
+    once, `dtype` is the type of the computation. `bound` names the nearest roof ("fma", "L1", "L2", "L3", "memory",
+    or "" for a step without a measure), `roof_share` = the least time that this roof allows / the time that the step
+    took while its threads computed. `estimate_ms` is the cost model's estimate for one thread, `rivals` its other
+    choices. `denormals`: the part of the calls in which the step met numbers below the smallest normal one, by the
+    processor's
     own flags; None where it has none.
     """
 
@@ -102,7 +105,7 @@ class StepStats:
 
     @property
     def title(self) -> str:
-        """The node, or what else the step is for."""
+        """The node, or the algorithm of a step without a node."""
         return self.node or self.algorithm
 
     @property
@@ -121,8 +124,8 @@ class Pin:
 
 @dataclass(frozen=True)
 class Treatment:
-    """What can be changed in the way a model is loaded: options of `cenote.load`, rewrites of its graph, algorithms.
-    None, or nothing, leaves a thing as it is."""
+    """Changes to the way a model is loaded: options of `cenote.load`, rewrites of its graph, algorithms. None, or
+    nothing, leaves an option as it is."""
 
     threads: int | None = None
     precision: Precision | None = None
@@ -133,31 +136,32 @@ class Treatment:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What is changed, by name; `pins` as algorithms by nodes."""
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
-        changed = {name: value for name, value in found.items() if value not in (None, ())}
+        """The changes by name; `pins` as algorithms by nodes."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        changed = {name: value for name, value in values.items() if value not in (None, ())}
         return {**changed, **({"pins": {pin.node: pin.algorithm for pin in self.pins}} if self.pins else {})}
 
     @property
     def changes_results(self) -> bool:
-        """Whether results may change by more than rounding in float32 does."""
+        """True if results may change by more than rounding in float32 does."""
         lossy = self.precision, self.weights, self.denormals
         return any(value is not None for value in lossy) or "float32" in self.rewrites
 
     def __str__(self) -> str:
-        given = [
+        options = [
             f'`{name}="{value}"`' if isinstance(value, str) else f"`{name}={value}`"
             for name, value in self.options.items()
             if name not in ("rewrites", "pins")
         ]
-        parts = [f"load with {', '.join(given)}"] if given else []
+        parts = [f"load with {', '.join(options)}"] if options else []
         parts += [_REWRITTEN[name] for name in self.rewrites]
         parts += [f"compute {pin.node} by {pin.algorithm}" for pin in self.pins[:_FEW]]
         parts += [f"and {len(self.pins) - _FEW} more layers likewise"] if len(self.pins) > _FEW else []
         return ", ".join(parts)
 
 
-_FEW = 3  # pins that are named
+# Number of pins that are named.
+_FEW = 3
 _REWRITTEN: dict[str, str] = {
     "float32": "compute float64 in float32",
     "space_to_batch": "compute dilated convolutions as plain ones of every d-th row and column",
@@ -166,12 +170,12 @@ _REWRITTEN: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A cause of lost time, in a word (`cause`), and the indices of the steps that it concerns.
+    """A cause of lost time, named by one word (`cause`), and the indices of the steps that it concerns.
 
-    `share` of the latency that these take; `evidence` in words and numbers; `confidence` from 0 to 1; `action`: what to
-    do. `gain_ms`: predicted milliseconds of the whole latency (low, mid, high), None where none can be predicted;
-    `measured_gain_ms` where the action was tried. `treatments` are what `Model.treat` may try: one or the other, the
-    first being what `gain_ms` is about; none where only a person can act.
+    `share` of the latency that these take; `evidence` in words and numbers; `confidence` from 0 to 1; `action`: the
+    advice. `gain_ms`: predicted milliseconds of the whole latency (low, mid, high), None where none can be predicted;
+    `measured_gain_ms` where the action was tried. `treatments` are alternatives that `Model.treat` may try: `gain_ms`
+    is about the first; none where only a person can act.
     """
 
     cause: str
@@ -187,7 +191,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Span:
-    """Something that one thread did in the call that the timeline shows: microseconds from the call's begin.
+    """An action of one thread in the call that the timeline shows: microseconds from the call's begin.
 
     `step`: its index, -1 for Python. `what`: "kernel", "wait", "host", "python".
     """
@@ -202,7 +206,7 @@ class Span:
 
 @dataclass(frozen=True)
 class ArenaBlock:
-    """A buffer of the plan's arena: from step `first` to step `last` it has the `nbytes` bytes from `offset`."""
+    """A buffer of the plan's arena: from step `first` to step `last` it occupies the `nbytes` bytes from `offset`."""
 
     name: str
     stage: int
@@ -214,7 +218,7 @@ class ArenaBlock:
 
 @dataclass(frozen=True)
 class ProfileFields:
-    """A model's calls on this machine: where the time goes, and what the machine could do.
+    """A profile of a model's calls on this machine: where the time goes, and the limits of the machine.
 
     `wall_ms` is the latency of ordinary calls, `recorded_ms` that of the recorded ones between them, both
     interquartile means of `calls` calls; `accounts` add up to the latter. `spread` is half the distance between the
@@ -244,9 +248,9 @@ class ProfileFields:
 
     @property
     def closure(self) -> float:
-        """How far the accounts are from the latency of ordinary calls, relative to it."""
+        """The difference between the accounts and the latency of ordinary calls, relative to the latter."""
         return abs(self.accounts.total - self.wall_ms) / self.wall_ms
 
     def heaviest(self) -> tuple[StepStats, ...]:
-        """The steps, those that take most first."""
+        """Return the steps, those that take the most time first."""
         return tuple(sorted(self.steps, key=lambda step: -step.ms))

@@ -1,4 +1,4 @@
-"""What this installation runs on: machine, target, kernel cache, versions, settings. `cenote info` prints it."""
+"""The installation and its machine: target, kernel cache, versions, settings. `cenote info` prints it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """What code is generated for: instruction set, LLVM's name of the CPU, float32 lanes, vector registers."""
+    """The target of generated code: instruction set, LLVM's name of the CPU, float32 lanes, vector registers."""
 
     name: str
     cpu: str
@@ -51,7 +51,7 @@ class CacheInfo:
     """The cache: `files` and `nbytes` are those of compiled kernels, `plans` and `plan_bytes` those of compiled models.
 
     `bundled` kernels came with the package, in a file of `bundled_bytes`; both are 0 where it was built without.
-    `folder` is empty when caching is off; `problem` says why nothing is read from it or written to it, if so.
+    `folder` is empty when caching is off; `problem` says why the cache is neither read nor written, if so.
     """
 
     folder: str
@@ -77,7 +77,7 @@ class SettingInfo:
 
 @dataclass(frozen=True)
 class Info:
-    """Everything `cenote info` prints."""
+    """The output of `cenote info`."""
 
     version: str
     machine: Machine
@@ -85,17 +85,18 @@ class Info:
     cache: CacheInfo
     versions: dict[str, str]
     settings: tuple[SettingInfo, ...]
-    problem: str = ""  # what is wrong with the installation
+    # The fault of the installation.
+    problem: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+        """Return plain data, for JSON."""
         return asdict(self)
 
 
 def info() -> Info:
-    """The machine, the target, the kernel cache, the versions and the settings in force.
+    """Return the machine, the target, the kernel cache, the versions and the settings in force.
 
-    A setting that cannot be used says so in `problem`; the target is then the host's best.
+    A setting that cannot be used has the reason in `problem`; the target is then the host's best.
     """
     problems = {item.variable: _problem(item) for item in settings.SETTINGS}
     target = named_target("") if problems[settings.TARGET.variable] else host_target()
@@ -114,7 +115,7 @@ def info() -> Info:
 
 
 def _problem(item: Setting) -> str:
-    """Why a setting cannot be used; "" when it can."""
+    """Return why a setting cannot be used; "" when it can."""
     try:
         if item is settings.TARGET:
             host_target()
@@ -137,7 +138,7 @@ def _machine() -> Machine:
 
 
 def _memory() -> int:
-    """Bytes of main memory."""
+    """Return the bytes of main memory; 0 where unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -148,32 +149,34 @@ def _cache(folder: Path | None) -> CacheInfo:
     bundled, bundled_bytes = bundle.size()
     if folder is None:
         return CacheInfo("", 0, 0, bundled=bundled, bundled_bytes=bundled_bytes)
-    found = cache_contents()
-    plans = [each.nbytes for each in found if each.kind == "model"]
-    others = [each.nbytes for each in found if each.kind != "model"]
+    files = cache_contents()
+    plans = [each.nbytes for each in files if each.kind == "model"]
+    others = [each.nbytes for each in files if each.kind != "model"]
     return CacheInfo(
         str(folder), len(others), sum(others), len(plans), sum(plans), cache.problem(), bundled, bundled_bytes
     )
 
 
 def _versions() -> dict[str, str]:
-    from importlib import metadata  # 40 ms, a sixth of what importing cenote may take
+    # Imported here: it takes 40 ms, a sixth of what importing cenote may take.
+    from importlib import metadata
 
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     try:
-        found["llvm"] = llvm_version()
+        versions["llvm"] = llvm_version()
     except MissingPackageError:
-        found["llvm"] = "not installed"
+        versions["llvm"] = "not installed"
     for package in _PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            versions[package] = "not installed"
+    return versions
 
 
 def _installed_twice() -> str:
-    """The two distributions hold the same files: removing one breaks the other. "" when all is well."""
+    """Return a warning if both distributions are installed: they hold the same files, so that removing one breaks the
+    other; "" otherwise."""
     from importlib import metadata
 
     try:

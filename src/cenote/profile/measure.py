@@ -1,7 +1,7 @@
-"""Measures a model where it runs: `profile(model, inputs)`.
+"""Measurement of a model on this machine: `profile(model, inputs)`.
 
-Ordinary calls and recorded ones take turns, so that a change of the machine's mood meets both: the former give the
-latency, the latter say what it is made of (`collect`). What they say is the mean of the calls between the quartiles.
+Ordinary and recorded calls alternate, so that changes of the machine's state affect both: the former give the
+latency, the latter its parts (`collect`). Every figure is the mean of the calls between the quartiles.
 """
 
 from __future__ import annotations
@@ -31,18 +31,21 @@ from cenote.runtime.timing import Recorder
 
 _WARM_UP = 3
 _LEAST_CALLS, _MOST_CALLS = 3, 500
-_ROOM, _MOST_ROOM = 1 << 15, 1 << 20  # notes of each thread between two looks at them, 32 bytes each
+# Notes of each thread between two readings of the log, 32 bytes each.
+_ROOM, _MOST_ROOM = 1 << 15, 1 << 20
 _SEED = 0
 
 Call = Callable[[], object]
 
 
 def profile(model: Any, inputs: Any = None, *, seconds: float = 2.0, between: Call | None = None) -> Profile:
-    """See `Model.profile`. `between` is done before each call, and not counted: what the program does in between."""
+    """See `Model.profile`. `between`, the program's work between calls, is called before each call and not
+    counted."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < math.inf:
         raise ArgumentError(f"seconds: {shown(seconds)} is no time to measure")
     arrays = by_name(model, inputs)
-    model.run(arrays)  # compiles what has to be
+    # Compiles everything that the calls need.
+    model.run(arrays)
     limits = roofs(threads_of(model))
     before = clock_ghz()
     measured = measure(model, arrays, seconds, between)
@@ -51,12 +54,12 @@ def profile(model: Any, inputs: Any = None, *, seconds: float = 2.0, between: Ca
 
 
 def threads_of(model: Any) -> int:
-    """Those of the plans that the last call used."""
+    """Return the number of threads of the plans that the last call used."""
     return max(int(plan.program.threads) for plan in model.plans)
 
 
 def by_name(model: Any, inputs: Any) -> dict[str, Array]:
-    """Inputs as a dict: given so, in order, a single one, or, for None, random numbers."""
+    """Return inputs by name: from a dict, a sequence in order, a single array, or, for None, random numbers."""
     if inputs is None:
         shapes = model._signature.static_shapes()
         if shapes is None:
@@ -65,28 +68,28 @@ def by_name(model: Any, inputs: Any) -> dict[str, Array]:
             )
         return random_inputs(model.inputs, shapes)
     if isinstance(inputs, Mapping):
-        given = dict(inputs)
+        arrays = dict(inputs)
     else:
-        given = model._signature.named(inputs if isinstance(inputs, tuple | list) else (inputs,), {})
-    model._signature.check_names(given)
-    return given
+        arrays = model._signature.named(inputs if isinstance(inputs, tuple | list) else (inputs,), {})
+    model._signature.check_names(arrays)
+    return arrays
 
 
 def random_inputs(inputs: Sequence[Declared], shapes: Sequence[Sequence[int]]) -> dict[str, Array]:
-    """Standard normal numbers where an input holds floats; else zeros, since an integer is often an index."""
+    """Return standard normal numbers where an input holds floats; else zeros, since an integer is often an index."""
     generator = np.random.default_rng(_SEED)
-    made = {}
+    arrays = {}
     for declared, shape in zip(inputs, shapes, strict=True):
         floats = declared.dtype.kind in "fV"  # V: bfloat16
         content = generator.standard_normal(shape) if floats else np.zeros(shape)
-        made[declared.name] = content.astype(declared.dtype)
-    return made
+        arrays[declared.name] = content.astype(declared.dtype)
+    return arrays
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Calls of one model: `ordinary` nanoseconds, `recorded` ones with their times, the model's parts, what the machine
-    did, and the timeline of a usual call."""
+    """Calls of one model: `ordinary` nanoseconds, `recorded` ones with their times, the model's parts, the
+    environment, and the timeline of a call of median length."""
 
     ordinary: Array
     recorded: Collected
@@ -98,7 +101,7 @@ class Measurement:
 def measure(
     model: Any, inputs: Mapping[str, Array], seconds: float, between: Call | None = None
 ) -> Measurement:
-    """Call a model for so long."""
+    """Call a model for so many seconds."""
     model.run(inputs)
     key = next(reversed(model._stages))
     threads = threads_of(model)
@@ -118,7 +121,7 @@ def measure(
 
 
 def _nothing() -> None:
-    """What most programs do between two calls, as far as a profile knows."""
+    """Do nothing: the default work between two calls."""
 
 
 class _Session:
@@ -129,19 +132,21 @@ class _Session:
         self.ordinary: list[int] = []
         self.pieces: list[Collected] = []
         self.spans: tuple[Span, ...] = ()
-        self.shown = 0  # calls of the batch that the timeline is of
+        # Calls of the batch that the timeline was taken from.
+        self.shown = 0
 
     def warm_up(self) -> bool:
-        """First calls, cold; False where the log has no room for one."""
+        """Make the first calls, which are cold. Return False where the log has no room for one."""
         for _ in range(_WARM_UP):
             self.call()
         self.recorder.record(self.call)
         return self.recorder.filled <= 1
 
     def measure(self, seconds: float, between: Call) -> Measurement:
-        """Calls for so long, ordinary and recorded in turns."""
+        """Make ordinary and recorded calls in turns for so many seconds."""
         self.recorder.settle()
-        needed = self.recorder.filled  # of the log, for one call
+        # Part of the log that one call fills.
+        needed = self.recorder.filled
         self.recorder.clear()
         watch, end = Watch(), time.perf_counter() + seconds
         while len(self.ordinary) < _MOST_CALLS:
@@ -163,7 +168,7 @@ class _Session:
         return Measurement(ordinary, recorded, tuple(self.parts), environment, self.spans)
 
     def _take(self) -> None:
-        """Read the log and empty it. Calls that it had no room for are left out."""
+        """Read the log and empty it. Calls for which it had no room are left out."""
         recorder = self.recorder
         recorder.settle()
         if recorder.calls and recorder.filled <= 1:
@@ -209,7 +214,7 @@ def _profile_of(model: Any, inputs: Mapping[str, Array], measured: Measurement, 
 
 
 def _arena(parts: Sequence[Part]) -> tuple[ArenaBlock, ...]:
-    """What lies where in the arenas, and from which of all steps to which."""
+    """Return the places of values in the arenas, with the first and last of all steps that need them."""
     return tuple(
         ArenaBlock(
             each.name, part.stage, each.offset, each.nbytes, part.first + each.first, part.first + each.last
@@ -220,7 +225,7 @@ def _arena(parts: Sequence[Part]) -> tuple[ArenaBlock, ...]:
 
 
 def between_quartiles(times: Array) -> Array:
-    """Which of the calls are neither among the fastest nor among the slowest quarter."""
+    """Return a mask of the calls that are neither among the fastest nor among the slowest quarter."""
     low, high = np.percentile(times, (25, 75))
     kept: Array = (times >= low) & (times <= high)
     return kept

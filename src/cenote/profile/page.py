@@ -1,4 +1,4 @@
-"""A profile as one HTML page that needs nothing else, and as a piece of a notebook."""
+"""A profile as one HTML page without external files, and as a fragment for notebooks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from cenote.profile.fields import Finding, ProfileFields, StepStats
 from cenote.profile.style import ACCOUNTS, STYLE, WAIT, colours
 from cenote.profile.table import HEADS, accounts_of, disturbances, milliseconds, row
 
-_MOST_STEPS, _SHOWN_STEPS = 600, 20  # rows of the table of a page; those that are not folded away
-_LONGEST = 120  # letters of an operator
-_FEW_STEPS = 15  # of a notebook's
-_MOST_COLOURS = 8  # that the key of a picture explains
+# Rows of the table of a page; those that are not folded away.
+_MOST_STEPS, _SHOWN_STEPS = 600, 20
+# Letters of an operator.
+_LONGEST = 120
+# Steps in a notebook.
+_FEW_STEPS = 15
+# Colours that the key of a picture explains.
+_MOST_COLOURS = 8
 
 
 def page(profile: ProfileFields) -> str:
-    """The whole page."""
+    """Return the whole page."""
     title = escape(f"{profile.model}: where the time goes")
     body = "".join(
         f"<section><h2>{escape(name)}</h2>{content}</section>"
@@ -33,7 +37,7 @@ def page(profile: ProfileFields) -> str:
 
 
 def fragment(profile: ProfileFields) -> str:
-    """The accounts, the findings and the heaviest steps."""
+    """Return the accounts, the findings and the heaviest steps."""
     steps = _heaviest(profile)[:_FEW_STEPS]
     content = (
         f"<h1>{escape(profile.model)}</h1>" + _head(profile) + _findings(profile.findings) + _table(steps)
@@ -57,10 +61,14 @@ def _sections(profile: ProfileFields) -> Iterator[tuple[str, str]]:
         _picture(pictures.threads(profile), "", [*_algorithms(profile), ("waiting", WAIT)]),
     )
     yield "Steps, heaviest first", _steps(profile)
-    yield "Memory over time", _picture(
-        pictures.arena(profile), "Buffers of intermediate values: from left to right the steps that need them, upwards "
-        "their place.", ()
-    )  # fmt: skip
+    yield (
+        "Memory over time",
+        _picture(
+            pictures.arena(profile),
+            "Buffers of intermediate values: from left to right the steps that need them, upwards their place.",
+            (),
+        ),
+    )
     yield "Environment while it was measured", _environment(profile)
 
 
@@ -85,7 +93,7 @@ def _head(profile: ProfileFields) -> str:
 
 
 def _bar(profile: ProfileFields) -> str:
-    """The accounts side by side."""
+    """Return the accounts side by side."""
     parts = "".join(
         f'<i style="flex:{value / profile.accounts.total:.5f};background:{ACCOUNTS[name]}">{name}</i>'
         for name, value in accounts_of(profile)
@@ -95,11 +103,12 @@ def _bar(profile: ProfileFields) -> str:
 
 
 def _picture(svg: str, words: str, key: Iterable[tuple[str, str]]) -> str:
-    """A picture that stays readable on a narrow screen, what it shows, and what its colours mean."""
+    """Return a picture that stays readable on a narrow screen, with its explanation and the meaning of its
+    colours."""
     if not svg:
         return ""
-    said = f'<p class="faint">{escape(words)}</p>' if words else ""
-    return f'{said}<div class="scroll">{svg}</div>{_key(key)}'
+    explanation = f'<p class="faint">{escape(words)}</p>' if words else ""
+    return f'{explanation}<div class="scroll">{svg}</div>{_key(key)}'
 
 
 def _key(entries: Iterable[tuple[str, str]]) -> str:
@@ -110,10 +119,10 @@ def _key(entries: Iterable[tuple[str, str]]) -> str:
 
 
 def _algorithms(profile: ProfileFields) -> list[tuple[str, str]]:
-    found = [(name, colour) for name, colour in colours(profile).items() if name]
+    named = [(name, colour) for name, colour in colours(profile).items() if name]
     return [
-        *found[:_MOST_COLOURS],
-        *([("others", found[_MOST_COLOURS][1])] if len(found) > _MOST_COLOURS else []),
+        *named[:_MOST_COLOURS],
+        *([("others", named[_MOST_COLOURS][1])] if len(named) > _MOST_COLOURS else []),
     ]
 
 
@@ -144,7 +153,7 @@ def _heaviest(profile: ProfileFields) -> list[StepStats]:
 
 
 def _steps(profile: ProfileFields) -> str:
-    """The heaviest at once, the others folded away."""
+    """Return the heaviest steps, then the others folded away."""
     steps = _heaviest(profile)[:_MOST_STEPS]
     first, rest = steps[:_SHOWN_STEPS], steps[_SHOWN_STEPS:]
     share = sum(step.share for step in rest)
@@ -165,10 +174,10 @@ def _table(steps: Sequence[StepStats]) -> str:
 
 
 def _environment(profile: ProfileFields) -> str:
-    found = profile.environment
+    environment = profile.environment
     rows = "".join(
-        f"<div><dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_shown(getattr(found, name)))}</dd></div>"
-        for name in found.__dataclass_fields__
+        f"<div><dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(_shown(getattr(environment, name)))}</dd></div>"
+        for name in environment.__dataclass_fields__
     )
     return f'<dl class="pairs">{rows}</dl>'
 

@@ -1,4 +1,4 @@
-"""Pictures of a profile as SVG: roofline, what each thread did when, what lies where in memory."""
+"""Pictures of a profile as SVG: the roofline, the threads' actions over time, the places of buffers in memory."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from cenote.profile.style import ACCOUNTS, WAIT, colours
 from cenote.profile.table import milliseconds
 
 _WIDTH = 960
-_LEFTMOST, _LOWEST = 0.03, 0.5  # of the roofline: what is less stands at the edge
-_MOST_POINTS, _MOST_BLOCKS = 250, 800  # steps of the roofline, buffers
-_LONGEST = 100  # letters of a label
-_MOST_SPANS = 2500  # that a page shows; neighbours of one step are drawn as one
+# Least values of the roofline: smaller ones are drawn at the edge.
+_LEFTMOST, _LOWEST = 0.03, 0.5
+# Most steps of the roofline, and most buffers.
+_MOST_POINTS, _MOST_BLOCKS = 250, 800
+# Letters of a label.
+_LONGEST = 100
+# Most spans on a page; neighbours of one step are drawn as one.
+_MOST_SPANS = 2500
 _BUFFERS = ("#2a9d8f", "#3d85c6", "#7aa95c", "#a9714b", "#b5638f", "#5f9ea8")
 
 
 def roofline(profile: ProfileFields) -> str:
-    """Operations per second over operations per byte. A ring: those of the operator; a disc: those executed."""
+    """Draw operations per second over operations per byte. Rings: those of the operator; discs: those executed."""
     roofs = profile.roofs
     heaviest = sorted(profile.steps, key=lambda step: -step.ms)[:_MOST_POINTS]
     points = [each for step in heaviest for each in _points(step)]
@@ -90,9 +94,8 @@ def _roof_lines(roofs: Roofs, threads: int, peak: float, axes: _Axes) -> Iterato
     yield _line(axes.LEFT, axes.y(peak), _WIDTH - 10, axes.y(peak), "roof")
     yield _text(_WIDTH - 12, axes.y(peak) - 6, f"multiply-adds {peak:.0f} Gop/s", "text-anchor:end", "label")
     lines = [each for each in roofs.bandwidth if each.threads == threads]
-    for each, part in zip(
-        lines, (0.7, 0.4, *(0.3,) * len(lines)), strict=False
-    ):  # so that close names stay apart
+    # At different places of the lines, so that close names stay apart.
+    for each, part in zip(lines, (0.7, 0.4, *(0.3,) * len(lines)), strict=False):
         low, high = axes.across
         speed = each.read.value
         start, end = max(low, axes.up[0] / speed), min(high, peak / speed)
@@ -109,7 +112,7 @@ def _decades(low: float, high: float) -> Iterator[float]:
 
 
 def threads(profile: ProfileFields) -> str:
-    """What every thread did in one call, from left to right."""
+    """Draw the actions of every thread in one call, from left to right."""
     spans = joined(profile.timeline, _MOST_SPANS)
     if not spans:
         return ""
@@ -128,7 +131,8 @@ def threads(profile: ProfileFields) -> str:
         )
         what = "waits at" if span.what == "wait" else step.algorithm
         label = f"{what} {step.title}: {span.end_us - span.begin_us:.1f} µs from {span.begin_us:.1f}"
-        faint = 0.7 if span.step % 2 else 1.0  # neighbours of one algorithm can be told apart
+        # Neighbouring steps of one algorithm can be distinguished.
+        faint = 0.7 if span.step % 2 else 1.0
         parts.append(_rect(x, 4 + 34 * span.thread, width, 28, filled, label, faint))
     parts.append(_text(70, 20 + 34 * count, "0"))
     parts.append(_text(_WIDTH, 20 + 34 * count, milliseconds(end / 1e3), "text-anchor:end"))
@@ -136,23 +140,23 @@ def threads(profile: ProfileFields) -> str:
 
 
 def joined(spans: Sequence[Span], most: int) -> list[Span]:
-    """At most so many spans: neighbours of one thread and step become one; then the longest are kept."""
-    found: list[Span] = []
+    """Return at most so many spans: neighbours of one thread and step become one; then the longest are kept."""
+    result: list[Span] = []
     for span in spans:
-        last = found[-1] if found else None
+        last = result[-1] if result else None
         same = last is not None and (last.thread, last.step, last.what) == (span.thread, span.step, span.what)
         if last is not None and same:
-            found[-1] = Span(last.thread, last.step, last.what, last.begin_us, span.end_us, last.cpu)
+            result[-1] = Span(last.thread, last.step, last.what, last.begin_us, span.end_us, last.cpu)
         else:
-            found.append(span)
-    if len(found) > most:
-        limit = sorted((span.end_us - span.begin_us for span in found), reverse=True)[most - 1]
-        found = [span for span in found if span.end_us - span.begin_us >= limit][:most]
-    return found
+            result.append(span)
+    if len(result) > most:
+        limit = sorted((span.end_us - span.begin_us for span in result), reverse=True)[most - 1]
+        result = [span for span in result if span.end_us - span.begin_us >= limit][:most]
+    return result
 
 
 def arena(profile: ProfileFields) -> str:
-    """Buffers over the steps that they live in, upwards by their place."""
+    """Draw buffers over the steps that they exist in, upwards by their place."""
     if not profile.arena:
         return ""
     top = max(block.offset + block.nbytes for block in profile.arena) or 1
@@ -186,8 +190,8 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 
 def _text(x: float, y: float, text: str, style: str = "", kind: str = "") -> str:
-    given = "".join(f' {name}="{value}"' for name, value in (("style", style), ("class", kind)) if value)
-    return f'<text x="{x:.1f}" y="{y:.1f}"{given}>{escape(text)}</text>'
+    attributes = "".join(f' {name}="{value}"' for name, value in (("style", style), ("class", kind)) if value)
+    return f'<text x="{x:.1f}" y="{y:.1f}"{attributes}>{escape(text)}</text>'
 
 
 def _title(text: str) -> str:

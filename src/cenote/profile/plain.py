@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def to_plain(value: Any) -> Any:
-    """Dicts, lists, numbers and texts. Numbers that JSON has no word for are None."""
+    """Return dicts, lists, numbers and strings. Numbers that JSON does not have (infinities, NaN) become None."""
     if is_dataclass(value):
         return {each.name: to_plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, tuple):
@@ -24,11 +24,11 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: type[T], data: Any, schema: str) -> T:
-    """The dataclass that `to_plain` took apart. Fields that are missing have their defaults; those that are not known
-    are left out (a later version wrote them). Raises ArgumentError where `data` is no such thing."""
+    """Return the dataclass that `to_plain` took apart. Missing fields get their defaults; unknown ones (written by a
+    later version) are ignored. Raises ArgumentError where `data` is not of the schema."""
     if not isinstance(data, dict) or data.get("schema") != schema:
-        said = data.get("schema") if isinstance(data, dict) else data
-        raise ArgumentError(f"this is no {schema}: its schema is {shown(said)}")
+        seen = data.get("schema") if isinstance(data, dict) else data
+        raise ArgumentError(f"this is no {schema}: its schema is {shown(seen)}")
     return cast(T, _made(kind, data, ""))
 
 
@@ -38,7 +38,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _made(kind: Any, value: Any, where: str) -> Any:
-    """A value of a declared type."""
+    """Return a value of a declared type."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         options = get_args(kind)
@@ -69,14 +69,14 @@ def _items(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
 def _dataclass(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         _refuse(value, where)
-    given, hints = {}, _hints(kind)
+    arguments, hints = {}, _hints(kind)
     for each in fields(kind):
         place = f"{where}.{each.name}" if where else each.name
         if each.name in value:
-            given[each.name] = _made(hints[each.name], value[each.name], place)
+            arguments[each.name] = _made(hints[each.name], value[each.name], place)
         elif each.default is MISSING and each.default_factory is MISSING:
             raise ArgumentError(f"a profile without '{place}'")
-    return kind(**given)
+    return kind(**arguments)
 
 
 def _refuse(value: Any, where: str) -> NoReturn:

@@ -1,7 +1,7 @@
-"""A copy of a model whose calls can be recorded, and which steps the recorded ones are.
+"""A copy of a model whose calls can be recorded, and the mapping of recorded steps to steps of the model.
 
-The copy has the model's plans, weights and threads and does what the model does; only its programs note what they do
-while the recorder is on. The model itself, and other threads that call it, are not touched.
+The copy has the model's plans, weights and threads and does the same work; its programs also note their actions while
+the recorder is on. The model itself, and other threads that call it, are not affected.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from cenote.stage import Stage, Stages
 
 @dataclass(frozen=True)
 class Part:
-    """One program of the model: its steps are those from `first` on of all steps; of its kernel steps `rows` says which
-    these are. `between` is the index of what runs on the host behind it (-1: nothing). `ends` of native stretches: the
-    row that each begins with, by the row behind its last one."""
+    """One program of the model. Its steps begin at `first` in the list of all steps; `rows` has the places of its
+    kernel steps there. `between` is the index of the nodes that run on the host behind it (-1: none). `ends` of
+    native stretches: the row that each begins with, by the row behind its last one."""
 
     program: Program
     description: PlanDescription
@@ -45,7 +45,7 @@ class Part:
 
 @dataclass(frozen=True)
 class _TimedCut(Cut):
-    """What runs on the host behind a program, recorded."""
+    """The nodes that run on the host behind a program, recorded."""
 
     recorder: Recorder | None = None
     number: int = 0
@@ -65,30 +65,31 @@ class _TimedCut(Cut):
 
 
 def recorded_copy(model: Any, key: Any, recorder: Recorder) -> tuple[Any, list[Part]]:
-    """The copy for the inputs' shapes `key`, which the model has been run for, and its parts."""
+    """Return the copy for the inputs' shapes `key`, which the model has been run for, and its parts."""
     parts: list[Part] = []
-    made = object.__new__(type(model))
-    vars(made).update(vars(model))
-    made._stages = Stages({key: _timed(model._stages[key], recorder, parts)})
-    return made, parts
+    recorded = object.__new__(type(model))
+    vars(recorded).update(vars(model))
+    recorded._stages = Stages({key: _timed(model._stages[key], recorder, parts)})
+    return recorded, parts
 
 
 def _timed(stage: Stage, recorder: Recorder, parts: list[Part]) -> Stage:
-    """The stage with those that have followed it, all recorded. Those that were used last come last among the parts of
-    one number of stages."""
+    """Return the stage and the stages that have followed it, all recorded. Among parts of equal stage number, those
+    that were used last come last."""
     number, depth = len(parts), parts[-1].stage + 1 if parts else 0
     first = parts[-1].first + len(parts[-1].steps) + (parts[-1].between >= 0) if parts else 0
-    made, program = copy.copy(stage), stage.plan.program
+    timed, program = copy.copy(stage), stage.plan.program
     parts.append(_part(stage, depth, first))
-    made.plan = replace(stage.plan, program=TimedProgram.of(program, recorder, number))
-    made.following = Stages()
+    timed.plan = replace(stage.plan, program=TimedProgram.of(program, recorder, number))
+    timed.following = Stages()
     if stage.tail is not None:
         cut = {each.name: getattr(stage.tail.cut, each.name) for each in fields(Cut)}
-        made.tail = replace(stage.tail, cut=_TimedCut(**cut, recorder=recorder, number=number))
-    if stage.following:  # of several findings the one that the inputs at hand have led to
-        found, following = next(reversed(stage.following.items()))
-        made.following[found] = _timed(following, recorder, parts)
-    return made
+        timed.tail = replace(stage.tail, cut=_TimedCut(**cut, recorder=recorder, number=number))
+    if stage.following:
+        # Of several followers, the one that the inputs at hand have led to.
+        known, following = next(reversed(stage.following.items()))
+        timed.following[known] = _timed(following, recorder, parts)
+    return timed
 
 
 def _part(stage: Stage, depth: int, first: int) -> Part:

@@ -1,6 +1,6 @@
-"""Kernels of our own on the threads that run models, timed: what `measure_roofs` takes the best of.
+"""Own kernels on the threads that run models, timed: `measure_roofs` takes the best of their tries.
 
-Each figure is a list of tries, of which one takes a millisecond.
+Each figure is a list of tries, each of which takes a millisecond.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cenote.kernels.machine import (
     NothingSpec,
     ReadSpec,
     UpdateSpec,
-)  # fmt: skip
+)
 from cenote.profile.collect import tick_of
 from cenote.runtime.memory import aligned_bytes, available_bytes
 from cenote.runtime.program import Program
@@ -40,17 +40,21 @@ from cenote.runtime.timing import NO_STEP, Notes, Recorder, TimedProgram
 from cenote.runtime.timing import Call as RecordedCall
 
 TRIES, FEW_TRIES = 5, 2
-TRY = 1e-3  # seconds of one try, about
-MEMORY = 64 << 20, 256 << 20  # bytes that are taken to lie in main memory, at least and at most
+# Seconds of one try, about.
+TRY = 1e-3
+# Bytes that are assumed to lie in main memory, at least and at most.
+MEMORY = 64 << 20, 256 << 20
 _BARRIERS = 100
 _PAGES = 2048
-_APART = 0.05  # seconds
-_TOGETHER = 0.8  # of the time that chunks are done at the same time
+# Seconds.
+_APART = 0.05
+# Part of the time during which chunks have to run at the same time.
+_TOGETHER = 0.8
 
 
 @dataclass(frozen=True)
 class _Task:
-    """A call of a kernel on every thread: which, its whole-number words, and the tries."""
+    """A call of a kernel on every thread: its spec, its integer arguments, and the number of tries."""
 
     spec: KernelSpec
     words: tuple[int | Slot, ...]
@@ -59,9 +63,9 @@ class _Task:
 
 @dataclass(frozen=True)
 class Level:
-    """A cache, or main memory: bytes of each thread that certainly lie there and not in the one before (a few sizes:
-    which of them is moved fastest depends on how the cache maps addresses), and the bytes of all threads that may lie
-    there (0: any)."""
+    """A cache, or main memory. `sizes`: bytes of each thread that certainly lie there and not in the level before
+    (several, since the way in which the cache maps addresses decides which of them is moved fastest). `capacity`:
+    bytes of all threads that may lie there (0: any)."""
 
     name: str
     sizes: tuple[int, ...]
@@ -69,7 +73,7 @@ class Level:
 
 
 def levels(threads: int) -> Iterator[Level]:
-    """The nearest first. Of a last cache that others have a part in no more than 64 MB are counted on."""
+    """Yield the levels, the nearest first. Of a last cache that is shared with others no more than 64 MB count."""
     first, second, third = cache_sizes()
     least, most = MEMORY
     yield Level("L1", (first // 2,), first * threads)
@@ -84,10 +88,11 @@ class Bench:
 
     def __init__(self, threads: int) -> None:
         self.threads, self.target = threads, jit.host_target()
-        self._kept: Array | None = None  # what main memory is measured with: to write it anew takes 0.1 s
+        # The memory for measuring main memory, kept since filling it anew takes 0.1 s.
+        self._kept: Array | None = None
 
     def multiply_adds(self, dtype: str) -> list[float]:
-        """1e9 operations per second."""
+        """Return 1e9 operations per second."""
         lanes = self.target.lanes(dtype)
         rounds = int(TRY * 3e9 / CHAINS)
         spec = MultiplyAddSpec(Scalar.of(dtype).name)
@@ -95,14 +100,14 @@ class Bench:
         return self._rates(task, self._small(dtype), 2.0 * lanes * CHAINS * rounds * self.threads)
 
     def read(self, level: Level) -> list[float]:
-        """1e9 bytes per second."""
+        """Return 1e9 bytes per second."""
         ways = (False, True) if level.name in ("L3", "memory") else (False,)
         return max((self._moved(level, size, ReadSpec(way)) for size in level.sizes for way in ways), key=max)
 
     def copy(self, level: Level) -> list[float]:
-        """1e9 bytes per second, read and written. In the near caches also in place, which is a seventh faster there and
-        what many steps do; beyond them it is nearly twice as fast, since no lines are fetched to be overwritten, and
-        would be a bound that no other step comes near."""
+        """Return 1e9 bytes per second, read and written. In the near caches the copy is also tried in place, which is
+        a seventh faster there, and common in steps. Beyond them a copy in place is nearly twice as fast, since no
+        lines are fetched to be overwritten; that would be a bound that no other step comes near."""
         specs = (CopySpec(), UpdateSpec()) if level.name in ("L1", "L2") else (CopySpec(),)
         return max((self._moved(level, size, spec) for size in level.sizes for spec in specs), key=max)
 
@@ -121,12 +126,12 @@ class Bench:
         return self._rates(_Task(spec, words, tries), memory, float(ways * nbytes) * rounds * self.threads)
 
     def barrier(self) -> list[float]:
-        """Microseconds of a step of no work."""
+        """Return the microseconds of a step without work."""
         spans = self._spans(_Task(NothingSpec(), (), TRIES), self._small("float32"), _BARRIERS)
         return [span / 1e3 / _BARRIERS for span in spans]
 
     def clock(self) -> list[float]:
-        """Cycles per nanosecond."""
+        """Return the cycles per nanosecond."""
         rounds = int(TRY * 3e9 / 2 / LINKS)
         task = _Task(ChainSpec(), (Slot(SlotKind.INPUT, 0), Slot(SlotKind.OUTPUT, 0), rounds), TRIES)
         return self._rates(task, self._small("int64"), 2.0 * LINKS * rounds)
@@ -135,17 +140,18 @@ class Bench:
         return np.full(max(64, self.threads), 0.5 if dtype.startswith("f") else 3, dtype)
 
     def _rates(self, task: _Task, memory: Array, work: float) -> list[float]:
-        """Work per nanosecond, so 1e9 per second."""
+        """Return the work per nanosecond, that is 1e9 per second."""
         return [work / span for span in self._spans(task, memory)]
 
     def _spans(self, task: _Task, memory: Array, steps: int = 1) -> list[float]:
-        """Nanoseconds from the first thread's begin to the last one's end, of every try."""
+        """Return the nanoseconds from the first thread's begin to the last one's end, of every try."""
         with self._recorded(task, memory, steps) as (recorder, call):
             for _ in range(task.tries + 1):
                 recorder.record(call)
             recorder.settle()
             notes = [recorder.notes(thread) for thread in range(self.threads)]
-            edges = [_edges(each, notes[0]) for each in recorder.calls[1:]]  # the first is cold
+            # The first call is cold.
+            edges = [_edges(each, notes[0]) for each in recorder.calls[1:]]
         if steps > 1:
             return [(end - begin) * nanoseconds_of_tick() for begin, end in edges]
         return [_busy(notes, *edge) * nanoseconds_of_tick() for edge in edges]
@@ -154,7 +160,7 @@ class Bench:
     def _recorded(
         self, task: _Task, memory: Array, steps: int = 1
     ) -> Iterator[tuple[Recorder, Callable[[], object]]]:
-        """A recorder with room for the tries of a task, and what calls it."""
+        """Yield a recorder with room for the tries of a task, and a function that makes one."""
         launcher = Launcher([Call(task.spec, ())], self.target)
         ((symbol, address),) = launcher.kernels(Call(task.spec, ()))
         step = KernelStep(symbol, symbol, address, task.words, self.threads, 1, 0)
@@ -168,8 +174,9 @@ class Bench:
             recorder.close()
 
     def tick(self) -> float:
-        """Nanoseconds of a tick: the median slope between calls that are `_APART` seconds apart. From tries a
-        millisecond apart it was off by up to 70 %, where the system took the CPU away between two readings."""
+        """Return the nanoseconds of a tick: the median slope between calls that are `_APART` seconds apart. From
+        tries a millisecond apart it was off by up to 70 %, where the system took the CPU away between two
+        readings."""
         with self._recorded(_Task(NothingSpec(), (), 2 * TRIES), self._small("float32")) as (recorder, call):
             for turn in range(2 * TRIES):
                 if turn == TRIES:
@@ -181,7 +188,8 @@ class Bench:
 
 
 def _written(nbytes: int) -> Array:
-    """Fresh memory. Pages that were only read are all one page of zeros, which lies in the nearest cache."""
+    """Return new memory that was written. Pages that were only read are all one page of zeros, in the nearest
+    cache."""
     memory: Array = aligned_bytes(nbytes, "memory to measure its bandwidth").view(np.int32)
     memory[...] = 1
     return memory
@@ -189,20 +197,21 @@ def _written(nbytes: int) -> Array:
 
 @cache
 def nanoseconds_of_tick() -> float:
-    """Of the counter that recorders read."""
+    """Return the nanoseconds of a tick of the counter that recorders read."""
     return Bench(1).tick()
 
 
 def _edges(call: RecordedCall, caller: Notes) -> tuple[int, int]:
-    """Ticks of the begin and the end of a call's native part, which may have come back to Python for a moment."""
+    """Return the first and last tick of a call's native part, which may have returned to Python for a moment."""
     own = slice(call.runs[0][1], call.notes)
     native = caller.row[own] == NO_STEP
     return int(caller.begin[own][native].min()), int(caller.end[own][native].max())
 
 
 def _busy(notes: Sequence[Notes], begin: int, end: int) -> float:
-    """Ticks that all chunks take at the speed that their threads reach side by side. Where these were not side by side
-    (one was asleep, or had no core), from the first one's begin to the last one's end."""
+    """Return the ticks that all chunks take at the speed that their threads reach side by side. Where they did not
+    run side by side (one was asleep, or had no core), return the ticks from the first one's begin to the last one's
+    end."""
     chunks = [
         (int(each.begin[at]), int(each.end[at]))
         for each in notes
@@ -218,7 +227,7 @@ def _busy(notes: Sequence[Notes], begin: int, end: int) -> float:
 
 
 def page_faults() -> list[float]:
-    """Microseconds of the first touch of a page of fresh memory."""
+    """Return the microseconds of the first touch of a page of new memory."""
     tries = []
     for _ in range(FEW_TRIES):
         region = mmap.mmap(-1, _PAGES * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

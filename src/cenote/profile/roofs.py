@@ -1,4 +1,4 @@
-"""What this machine can do at best: measured once by kernels of our own (`measure_roofs`), kept in the cache."""
+"""Limits of this machine: measured once by own kernels (`measure_roofs`), kept in the cache."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class ComputeRoof:
 
 @dataclass(frozen=True)
 class BandwidthRoof:
-    """1e9 bytes per second of so many threads together, each on memory of its own of `nbytes`, again and again: that
-    only `read`, and that `copy` (bytes read and written both count). `level`: where so much lies ("L1" … "memory"),
-    `capacity`: what all of these threads' work together may take to lie there (0: any)."""
+    """1e9 bytes per second of so many threads together, each repeatedly on `nbytes` of its own memory: for `read`
+    only, and for `copy` (bytes read and written both count). `level`: the cache that holds so much ("L1" … "memory"),
+    `capacity`: bytes that all of these threads together may use in it (0: any)."""
 
     nbytes: int
     level: str
@@ -40,7 +40,7 @@ class BandwidthRoof:
 
 @dataclass(frozen=True)
 class BarrierRoof:
-    """Microseconds that a step of no work takes on so many threads, with the meeting behind it."""
+    """Microseconds of a step without work on so many threads, with the barrier behind it."""
 
     threads: int
     us: Measured
@@ -48,9 +48,10 @@ class BarrierRoof:
 
 @dataclass(frozen=True)
 class Roofs:
-    """All of a machine, for the thread counts that were measured. `page_fault_us`: the first touch of 4 KiB of fresh
-    memory. `clock_ghz`: cycles of a core that is busy alone. `seconds` that all this took. `quiet`: nothing else ran
-    meanwhile, or little; otherwise the figures are too low. `measured`: when, in seconds since 1970."""
+    """All limits of a machine, for the thread counts that were measured. `page_fault_us`: the first touch of 4 KiB of
+    new memory. `clock_ghz`: cycles of a core that is busy alone. `seconds`: the time that the measurement took.
+    `quiet`: other processes did nothing meanwhile, or little; otherwise the figures are too low. `measured`: seconds
+    since 1970."""
 
     processor: str
     target: str
@@ -64,20 +65,20 @@ class Roofs:
     measured: float = 0.0
 
     def gigaops(self, dtype: str, threads: int) -> float | None:
-        """Of so many threads; None for a dtype that was not measured. Of more threads than were measured: as many times
-        what those did."""
-        found = {each.threads: each.gigaops.value for each in self.compute if each.dtype == dtype}
-        if not found:
+        """Return the limit for so many threads; None for a dtype that was not measured. For more threads than were
+        measured it is scaled up in proportion."""
+        measured = {each.threads: each.gigaops.value for each in self.compute if each.dtype == dtype}
+        if not measured:
             return None
-        count = min((each for each in found if each >= threads), default=max(found))
-        return found[count] * threads / count
+        count = min((each for each in measured if each >= threads), default=max(measured))
+        return measured[count] * threads / count
 
     def transfer_seconds(
         self, read: int, written: int, threads: int, part: float = 1.0
     ) -> tuple[float, str] | None:
-        """The least time to move so many bytes with so many threads: what has room in a cache is taken to lie there,
-        the nearest first. And the name of the cache that takes most of that time. `part`: of each cache that these
-        bytes may take, where others lie there too."""
+        """Return the least time to move so many bytes with so many threads, and the name of the cache that takes most
+        of it. Bytes that fit a cache are assumed to lie there, the nearest first. `part`: of each cache that these
+        bytes may occupy, where others lie there too."""
         counts = {each.threads for each in self.bandwidth}
         if not counts or not read + written:
             return None
@@ -96,6 +97,6 @@ class Roofs:
         return seconds * count / max(threads, count), max(parts)[1]
 
     def barrier_us(self, threads: int) -> float | None:
-        """Of so many threads."""
-        found = {each.threads: each.us.value for each in self.barriers}
-        return found[min(found, key=lambda count: (abs(count - threads), count))] if found else None
+        """Return the microseconds for so many threads."""
+        measured = {each.threads: each.us.value for each in self.barriers}
+        return measured[min(measured, key=lambda count: (abs(count - threads), count))] if measured else None

@@ -1,4 +1,4 @@
-"""From times per call and step to what a profile says of each step."""
+"""Statistics of a profile's steps, from times per call and step."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from cenote.profile.fields import Kind, Rival, StepStats
 from cenote.profile.recording import Part
 from cenote.profile.roofs import Roofs
 
-_BLOCKS = 8  # of calls one after another
+# Number of blocks of calls, one after another.
+_BLOCKS = 8
 
 
 @dataclass(frozen=True)
 class Times:
     """Milliseconds of each recorded call and step [call, step]: `kernels`, `waits` and `driver` as means over the
-    threads, `host`, and all of them; `busy`: computing, per thread [call, step, thread]. `denormals`: whether the step
-    met any [call, step], or None."""
+    threads, `host`, and all of them; `busy`: computing, per thread [call, step, thread]. `denormals`: whether the
+    step met denormal numbers, or None."""
 
     kernels: Array
     waits: Array
@@ -35,9 +36,13 @@ class Times:
     def of(recorded: Collected) -> Times:
         scale = recorded.tick / 1e6
         return Times(
-            recorded.kernels.mean(axis=2) * scale, recorded.waits * scale, recorded.driver * scale, recorded.host / 1e6,
-            recorded.kernels * scale, recorded.denormals,
-        )  # fmt: skip
+            recorded.kernels.mean(axis=2) * scale,
+            recorded.waits * scale,
+            recorded.driver * scale,
+            recorded.host / 1e6,
+            recorded.kernels * scale,
+            recorded.denormals,
+        )
 
     @property
     def all(self) -> Array:
@@ -46,16 +51,17 @@ class Times:
 
 
 def nearest_roof(work: StepDescription, busy_ms: Sequence[float], roofs: Roofs) -> tuple[str, float | None]:
-    """What bounds a step's time from below, and the least time that this allows / the time that it took while its
-    threads computed. "" and None where nothing is known of its work."""
+    """Return the roof that bounds a step's time from below, and the least time that it allows / the time that the
+    step took while its threads computed. "" and None where nothing is known of its work."""
     least = _least_times(work, busy_ms, roofs)
     seconds, name = max(least, default=(0.0, ""))
     return name, seconds / _computing(busy_ms)[1] if least else None
 
 
 def roofs_together(step: StepStats, roofs: Roofs, part: float) -> float:
-    """The least times by computing and by moving bytes, one after the other, / the time that the step took while its
-    threads computed. `part`: of the caches that its bytes may take. 0 where nothing is known of its work."""
+    """Return the least times of computing and of moving bytes, one after the other, / the time that the step took
+    while its threads computed. `part`: of the caches that its bytes may occupy. 0 where nothing is known of its
+    work."""
     least = _least_times(step, step.busy_ms, roofs, part)
     return sum(seconds for seconds, _ in least) / _computing(step.busy_ms)[1] if least else 0.0
 
@@ -63,7 +69,7 @@ def roofs_together(step: StepStats, roofs: Roofs, part: float) -> float:
 def _least_times(
     work: StepDescription | StepStats, busy_ms: Sequence[float], roofs: Roofs, part: float = 1.0
 ) -> list[tuple[float, str]]:
-    """Seconds that computing and moving bytes take at least, with the names of these roofs."""
+    """Return the least seconds of computing and of moving bytes, with the names of these roofs."""
     if sum(busy_ms) <= 0 or work.kind != "kernel":
         return []
     active, _ = _computing(busy_ms)
@@ -77,7 +83,7 @@ def _least_times(
 
 
 def _computing(busy_ms: Sequence[float]) -> tuple[int, float]:
-    """How many threads compute, and the seconds of each."""
+    """Return how many threads compute, and the seconds of each."""
     active = min(len(busy_ms), max(1, round(sum(busy_ms) / max(busy_ms))))
     return active, sum(busy_ms) / active / 1e3
 
@@ -85,7 +91,7 @@ def _computing(busy_ms: Sequence[float]) -> tuple[int, float]:
 def step_stats(
     parts: Sequence[Part], times: Times, usual: Array, latency: float, roofs: Roofs
 ) -> tuple[StepStats, ...]:
-    """All steps in their order. `usual`: the calls whose mean counts, which take `latency` milliseconds."""
+    """Return all steps in their order. `usual`: the calls whose mean counts; they take `latency` milliseconds."""
     every = times.all
     low = np.percentile(every, 10, axis=0)
     middle = np.median(every, axis=0)
@@ -93,38 +99,55 @@ def step_stats(
     blocks = [block.min(axis=0) for block in np.array_split(every, min(_BLOCKS, len(every)))]
     mean = {name: getattr(times, name)[usual].mean(axis=0) for name in ("kernels", "waits", "driver", "busy")}
     ms = every[usual].mean(axis=0)
-    found: list[StepStats] = []
+    stats: list[StepStats] = []
     group = 0
     for part in parts:
         for description in [*part.steps, *([_between(part)] if part.between >= 0 else [])]:
-            at = len(found)
+            at = len(stats)
             busy = tuple(mean["busy"][at].tolist())
             bound, share = nearest_roof(description, busy, roofs)
-            found.append(
+            stats.append(
                 StepStats(
-                    index=at, stage=part.stage, kind=cast(Kind, description.kind), node=description.node,
-                    op=description.op, algorithm=description.algorithm, output=description.output, ms=float(ms[at]),
-                    share=float(ms[at]) / latency, kernels_ms=float(mean["kernels"][at]),
-                    waits_ms=float(mean["waits"][at]), driver_ms=float(mean["driver"][at]),
-                    busy_ms=busy, group=group, low_ms=float(low[at]),
-                    mad_ms=float(deviation[at]), blocks_ms=tuple(float(block[at]) for block in blocks),
-                    kernel=description.kernel, items=description.items, grain=description.grain,
-                    reason=description.reason, dtype=description.dtype, operations=description.operations,
-                    executed_operations=description.executed_operations, read_bytes=description.read_bytes,
+                    index=at,
+                    stage=part.stage,
+                    kind=cast(Kind, description.kind),
+                    node=description.node,
+                    op=description.op,
+                    algorithm=description.algorithm,
+                    output=description.output,
+                    ms=float(ms[at]),
+                    share=float(ms[at]) / latency,
+                    kernels_ms=float(mean["kernels"][at]),
+                    waits_ms=float(mean["waits"][at]),
+                    driver_ms=float(mean["driver"][at]),
+                    busy_ms=busy,
+                    group=group,
+                    low_ms=float(low[at]),
+                    mad_ms=float(deviation[at]),
+                    blocks_ms=tuple(float(block[at]) for block in blocks),
+                    kernel=description.kernel,
+                    items=description.items,
+                    grain=description.grain,
+                    reason=description.reason,
+                    dtype=description.dtype,
+                    operations=description.operations,
+                    executed_operations=description.executed_operations,
+                    read_bytes=description.read_bytes,
                     written_bytes=description.written_bytes,
                     bytes=description.read_bytes + description.written_bytes,
                     estimate_ms=description.seconds * 1e3 if description.seconds else None,
-                    bound=bound, roof_share=share,
+                    bound=bound,
+                    roof_share=share,
                     denormals=None if times.denormals is None else float(times.denormals[:, at].mean()),
                     rivals=tuple(Rival(name, seconds * 1e3) for name, seconds in description.rivals),
                 )
-            )  # fmt: skip
+            )
             group += description.barrier
-    return tuple(found)
+    return tuple(stats)
 
 
 def _between(part: Part) -> StepDescription:
-    """What runs on the host behind a program."""
+    """Describe the nodes that run on the host behind a program."""
     nodes = part.description.between
     title = f"{nodes[0]} …" if len(nodes) > 1 else nodes[0] if nodes else ""
     return StepDescription("between", "", title, "on the host, before the next stage", "")

@@ -1,4 +1,4 @@
-"""What the cache holds, and emptying it. `cenote cache` prints and calls this."""
+"""Content of the cache, and its removal. `cenote cache` prints and calls this."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 class CachedFile:
     """A file of the cache: a compiled kernel, a part of a compiled model, or a note (what was measured, digests).
 
-    `used` is when it was last written or, as far as the system notes that, read: seconds since 1970.
+    `used` is the time when it was last written or, as far as the system records that, read: seconds since 1970.
     """
 
     kind: Kind
@@ -31,26 +31,28 @@ class CachedFile:
 
 
 def cache_contents() -> tuple[CachedFile, ...]:
-    """All files of the cache; none where it is off or cannot be used (`info().cache.problem` says why).
+    """Return all files of the cache; none where it is off or cannot be used (`info().cache.problem` says why).
 
-    Waits for what this process is still writing.
+    Waits until this process has written its files.
     """
     finish()
-    found = []
+    files = []
     for name in _FOLDERS:
         with cache.folder(name) as place:
             for file, state in [] if place is None else place.files():
-                if not file.startswith("."):  # being written
+                # Names with a dot: files that are being written.
+                if not file.startswith("."):
                     used = max(state.st_mtime, state.st_atime if name == "objects" else 0.0)
-                    found.append(CachedFile(_kind(name, file), file, state.st_size, used))
-    return tuple(sorted(found, key=lambda each: (each.kind, -each.used, each.name)))
+                    files.append(CachedFile(_kind(name, file), file, state.st_size, used))
+    return tuple(sorted(files, key=lambda each: (each.kind, -each.used, each.name)))
 
 
 def clear_cache(*, kernels: bool = True, models: bool = True) -> int:
-    """Remove compiled kernels, compiled models or both from the cache (with both, its notes too); how many files went.
+    """Remove compiled kernels, compiled models or both from the cache (with both, its notes too); return how many
+    files.
 
-    Running processes keep what they have loaded; what this one is still writing is waited for. Quietly leaves what
-    cannot be removed.
+    Running processes keep what they have loaded. Waits until this process has written its files. Files that cannot be
+    removed are left without an error.
     """
     wanted = {"kernel": kernels, "model": models, "note": kernels and models}
     removed = 0

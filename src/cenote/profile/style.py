@@ -48,7 +48,8 @@ STYLE = """
 
 
 def colours(profile: ProfileFields) -> dict[str, str]:
-    """One for each algorithm or other kind of step, those that take most time first; the last ones share one."""
+    """Return a colour for each algorithm or other kind of step, those that take most time first; the last ones share
+    one."""
     took: dict[str, float] = {}
     for step in profile.steps:
         took[step.how] = took.get(step.how, 0.0) + step.ms

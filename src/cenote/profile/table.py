@@ -1,4 +1,4 @@
-"""A profile as text: the latency, where it goes, the steps that take most, what else the machine did."""
+"""A profile as text: the latency, its parts, the steps that take most time, disturbances by the machine."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from collections.abc import Iterator
 
 from cenote.profile.fields import ProfileFields, StepStats
 
-TOP = 20  # steps that are shown
-_NODE, _ALGORITHM = 38, 18  # letters
+# Number of steps that are shown.
+TOP = 20
+# Widths of columns, in letters.
+_NODE, _ALGORITHM = 38, 18
 _NOTABLE_CORES = 0.1
 HEADS = ("step", "node", "algorithm", "ms", "share", "busy", "Gop/s", "executed", "GB/s", "roof")
 
 
 def table(profile: ProfileFields, top: int = TOP) -> str:
-    """The text; `top` steps, all where that is 0."""
+    """Return the text, with `top` steps; all where that is 0."""
     return "\n".join([*head(profile), "", *_steps(profile, top), *_findings(profile)])
 
 
 def head(profile: ProfileFields) -> Iterator[str]:
-    """The latency, the accounts, and what disturbed it."""
+    """Yield the latency, the accounts, and disturbances."""
     yield f"{profile.model} ({', '.join(profile.inputs)}), {profile.threads} thread(s), precision {profile.precision}"
     yield f"{profile.processor}, {profile.target}; cenote {profile.version}"
     yield (
@@ -37,31 +39,34 @@ def head(profile: ProfileFields) -> Iterator[str]:
 
 
 def accounts_of(profile: ProfileFields) -> list[tuple[str, float]]:
-    """Names and milliseconds."""
+    """Return names and milliseconds of the accounts."""
     accounts = profile.accounts
     return [(name, getattr(accounts, name)) for name in ("kernels", "waits", "driver", "host", "python")]
 
 
 def disturbances(profile: ProfileFields) -> Iterator[str]:
-    """What the machine did besides, where that matters."""
-    found = profile.environment
-    if found.foreign_cores is not None and found.foreign_cores > _NOTABLE_CORES:
-        yield f"other processes kept {found.foreign_cores:.1f} cores busy meanwhile: the times are longer for it"
-    if found.steal_cores is not None and found.steal_cores > _NOTABLE_CORES:
-        yield f"the hypervisor gave {found.steal_cores:.1f} cores to others meanwhile"
-    if found.throttled_periods:
-        yield f"stopped in {found.throttled_periods} periods: the quota of this container was used up"
+    """Yield other activity of the machine that affected the measurement."""
+    environment = profile.environment
+    if environment.foreign_cores is not None and environment.foreign_cores > _NOTABLE_CORES:
+        yield f"other processes kept {environment.foreign_cores:.1f} cores busy meanwhile: the times are longer for it"
+    if environment.steal_cores is not None and environment.steal_cores > _NOTABLE_CORES:
+        yield f"the hypervisor gave {environment.steal_cores:.1f} cores to others meanwhile"
+    if environment.throttled_periods:
+        yield f"stopped in {environment.throttled_periods} periods: the quota of this container was used up"
     if profile.closure > 0.02:
         yield f"the parts are {profile.closure:.1%} off the latency of ordinary calls: the machine was not quiet"
     if profile.roofs is not None and not profile.roofs.quiet:
         yield "the roofs were measured while other processes were busy, and are too low"
-    if found.clock_ghz is not None and abs(found.clock_ghz[0] / found.clock_ghz[1] - 1) > 0.05:
-        before, after = found.clock_ghz
+    if (
+        environment.clock_ghz is not None
+        and abs(environment.clock_ghz[0] / environment.clock_ghz[1] - 1) > 0.05
+    ):
+        before, after = environment.clock_ghz
         yield f"the clock went from {before:.2f} to {after:.2f} GHz"
 
 
 def milliseconds(value: float) -> str:
-    """Three digits, in ms or µs."""
+    """Return a time with three digits, in ms or µs."""
     return f"{value:.3g} ms" if value >= 0.1 else f"{value * 1e3:.3g} µs"
 
 
@@ -83,32 +88,39 @@ def _steps(profile: ProfileFields, top: int) -> Iterator[str]:
 
 
 def row(step: StepStats) -> tuple[str, ...]:
-    """What a table shows of a step."""
+    """Return the cells of a step's row in a table."""
     return (
-        str(step.index), _cut(step.title, _NODE), _cut(step.how, _ALGORITHM),
-        f"{step.ms:.{_digits(step.ms)}f}", f"{step.share:.1%}", balance(step), rate(step.operations, step),
-        ratio(step), bandwidth(step), roof(step),
-    )  # fmt: skip
+        str(step.index),
+        _cut(step.title, _NODE),
+        _cut(step.how, _ALGORITHM),
+        f"{step.ms:.{_digits(step.ms)}f}",
+        f"{step.share:.1%}",
+        balance(step),
+        rate(step.operations, step),
+        ratio(step),
+        bandwidth(step),
+        roof(step),
+    )
 
 
 def _digits(ms: float) -> int:
-    """Places behind the point: to the microsecond, for long steps less."""
+    """Return the number of decimal places: to the microsecond, fewer for long steps."""
     return 4 if ms < 1 else 3 if ms < 100 else 1
 
 
 def balance(step: StepStats) -> str:
-    """How evenly the threads were busy: the mean over the most."""
+    """Return how evenly the threads were busy: the mean over the maximum."""
     most = max(step.busy_ms, default=0.0)
     return f"{sum(step.busy_ms) / len(step.busy_ms) / most:.0%}" if most and len(step.busy_ms) > 1 else ""
 
 
 def rate(operations: float, step: StepStats) -> str:
-    """1e9 of them per second, all threads together, while they computed."""
+    """Return 1e9 operations per second, all threads together, while they computed."""
     return f"{operations / step.kernels_ms / 1e6:.1f}" if operations and step.kernels_ms else ""
 
 
 def ratio(step: StepStats) -> str:
-    """Executed operations beside those of the operator."""
+    """Return the executed operations relative to those of the operator."""
     return (
         f"x{step.executed_operations / step.operations:.2f}"
         if step.operations and step.executed_operations
@@ -117,12 +129,12 @@ def ratio(step: StepStats) -> str:
 
 
 def bandwidth(step: StepStats) -> str:
-    """1e9 bytes per second."""
+    """Return 1e9 bytes per second."""
     return f"{step.bytes / step.kernels_ms / 1e6:.1f}" if step.bytes and step.kernels_ms else ""
 
 
 def roof(step: StepStats) -> str:
-    """The nearest roof, and how near."""
+    """Return the nearest roof, and the share of it that is reached."""
     return f"{step.roof_share:.0%} of {step.bound}" if step.roof_share is not None else ""
 
 

@@ -1,4 +1,4 @@
-"""What every thread did in one call, as spans for a picture."""
+"""Actions of every thread in one call, as spans for a picture."""
 
 from __future__ import annotations
 
@@ -12,23 +12,30 @@ from cenote.profile.fields import Span
 from cenote.profile.recording import Part
 from cenote.runtime.timing import NO_STEP, Call, Notes
 
-_MOST_SPANS = 20_000  # of a call, all threads together
+# Most spans of a call, all threads together.
+_MOST_SPANS = 20_000
 
 
 def timeline(calls: Sequence[Call], notes: Sequence[Notes], parts: Sequence[Part]) -> tuple[Span, ...]:
-    """The spans of the call whose duration is the median; no more than a picture can show."""
+    """Return the spans of the call whose duration is the median; no more than a picture can show."""
     native = [[*stretches(call, notes[0], parts)] for call in calls]
     tick = _tick(calls, native)
     order = sorted(range(len(calls)), key=lambda index: calls[index].end - calls[index].begin)
     chosen = order[len(order) // 2]
     call = calls[chosen]
     spans = [
-        Span(0, part.first + run.step if run.step >= 0 else part.between, "host",
-             (run.begin - call.begin) / 1e3, (run.end - call.begin) / 1e3)
+        Span(
+            0,
+            part.first + run.step if run.step >= 0 else part.between,
+            "host",
+            (run.begin - call.begin) / 1e3,
+            (run.end - call.begin) / 1e3,
+        )
         for run in call.hosts
         for part in [parts[run.program]]
-    ]  # fmt: skip
-    # Native stretches lie within the call: in the middle of what that leaves, which is a few microseconds.
+    ]
+    # The beginning of native stretches within the call is not known exactly: they are put in the middle, which leaves
+    # an error of a few microseconds.
     first, last = (native[chosen][0].begin, native[chosen][-1].end) if native[chosen] else (0, 0)
     start = (call.end - call.begin - (last - first) * tick) / 2
     for stretch in native[chosen]:
@@ -49,6 +56,6 @@ def _native(
 
 
 def _tick(calls: Sequence[Call], native: Sequence[Sequence[Stretch]]) -> float:
-    """Nanoseconds of a tick."""
+    """Return the nanoseconds of a tick."""
     pairs = [(call.begin, each[0].begin) for call, each in zip(calls, native, strict=True) if each]
     return tick_of(np.array(pairs, np.int64).reshape(-1, 2))
