@@ -10,7 +10,6 @@ kernels and makes a small program. An operator without a lowering for plain memo
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import marshal
 import math
@@ -220,8 +219,9 @@ def prepare(parser: Parser, arrays: tuple[Array, ...], arguments: tuple[Any, ...
     count = None if threads is None else resolve_threads(threads)
     types = tuple(TensorType(x.dtype.newbyteorder("="), x.shape) for x in arrays)
     operation = parser(types, *arguments)
-    moved = _is_channels_last_memory(operation, arrays)
-    op, given, orders = (*_moved(operation), ()) if moved else _in_memory_order(operation, arrays)
+    last = _in_channels_last(operation, arrays)
+    op, given, orders = last or _in_memory_order(operation, arrays)
+    moved = last is not None
     batched = tuple(TensorType(t.dtype, shape) for t, shape in zip(types, given, strict=True))
     made = op.infer(*batched)
     for y in made:
@@ -256,27 +256,21 @@ def _check_memory(name: str, outputs: Sequence[TensorType]) -> None:
         )
 
 
-def _is_channels_last_memory(operation: Operation, arrays: Sequence[Array]) -> bool:
-    """True when all inputs are batched, channels-first in shape and dense once channels go last."""
-    pool = getattr(operation.op, "forward", operation.op)  # a gradient lies as its pool does
-    if getattr(pool, "channels_last", True):
-        return False
-    return all(
+def _in_channels_last(
+    operation: Operation, arrays: Sequence[Array]
+) -> tuple[Op, tuple[tuple[int, ...], ...], tuple[()]] | None:
+    """The operation for channels-last memory, where all inputs are batched, channels-first in shape and dense once
+    channels go last; None where they are not, or the operator knows no such memory."""
+    op = operation.op.in_channels_last()
+    if op is None or not all(
         x.shape == shape
         and x.dtype.isnative
         and not x.flags.c_contiguous
         and np.moveaxis(x, 1, -1).flags.c_contiguous
         for x, shape in zip(arrays, operation.batched, strict=True)
-    )
-
-
-def _moved(operation: Operation) -> tuple[Op, tuple[tuple[int, ...], ...]]:
-    """The same operation for channels-last memory."""
-    fields: dict[str, Any] = {"channels_last": True}
-    if hasattr(operation.op, "forward"):
-        fields = {"forward": dataclasses.replace(operation.op.forward, **fields)}
-    op: Op = dataclasses.replace(operation.op, **fields)  # type: ignore[type-var]  # operators are dataclasses
-    return op, tuple((shape[0], *shape[2:], shape[1]) for shape in operation.batched)
+    ):
+        return None
+    return op, tuple((n, *size, c) for n, c, *size in operation.batched), ()
 
 
 def _in_memory_order(
@@ -286,7 +280,7 @@ def _in_memory_order(
     op, given = operation.op, list(operation.batched)
     orders: list[tuple[int, ...] | None] = [None] * len(arrays)
     for index, x in enumerate(arrays):
-        if x.flags.c_contiguous or given[index] != x.shape or not hasattr(op, "reordered"):
+        if x.flags.c_contiguous or given[index] != x.shape:
             continue
         order = tuple(int(axis) for axis in np.argsort([-step for step in x.strides], kind="stable"))
         turned = op.reordered(index, order) if x.transpose(order).flags.c_contiguous else None
@@ -350,8 +344,8 @@ def _prepared_runner(
 
 
 def _best_lowering(op: Op, inputs: Sequence[TensorType | None]) -> Lowering | None:
-    """The quickest lowering that works on the caller's memory as it is; None for a convolution that takes longer so
-    than in another layout, with the changes of layout. (For other operators the two were never compared.)"""
+    """The quickest lowering that works on the caller's memory as it is; None for one that is sensitive to the layout
+    and takes longer than another with the changes of layout."""
     types = (*inputs, *op.infer(*inputs))
     quickest, time, best = None, math.inf, math.inf
     for option in op.lowerings(inputs, jit.host_target()):
@@ -361,7 +355,7 @@ def _best_lowering(op: Op, inputs: Sequence[TensorType | None]) -> Lowering | No
         if not other and option.seconds < time:
             quickest, time = option, option.seconds
         best = min(best, option.seconds + sum(map(conversion_seconds, other)))
-    if quickest is not None and quickest.name == "columns" and time > best + _WORTH_STEPS:
+    if quickest is not None and quickest.layout_sensitive and time > best + _WORTH_STEPS:
         return None
     return quickest
 

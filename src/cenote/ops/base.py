@@ -6,9 +6,9 @@ A new operator is one file in a room of this folder and one line in `ops/__init_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import Enum
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -106,7 +106,9 @@ class Lowering:
     never follow it; `check` then looks at that, after the calls, and raises the error.
 
     `alias`: nothing is computed, the memory plan does it all. `by_size`: whether it is the best depends on how large
-    its inputs are, more than on anything else.
+    its inputs are, more than on anything else. `layout_sensitive`: it works on the memory of its callers, but one in
+    another layout may be so much quicker that the changes of layout pay; where that is not known, estimates of one
+    layout are compared with each other only.
     """
 
     name: str
@@ -120,6 +122,7 @@ class Lowering:
     check: Check | None = None
     alias: Alias | None = None
     by_size: bool = False
+    layout_sensitive: bool = False
 
     @staticmethod
     def shared(alias: Alias, inputs: tuple[Layout | None, ...], outputs: tuple[Layout, ...]) -> Lowering:
@@ -306,6 +309,14 @@ class Op(Exact):
         """
         raise UnsupportedError(f"{self.name}: cannot be computed in parts")
 
+    def reordered(self, index: int, order: tuple[int, ...]) -> Op | None:
+        """The operator for input `index` given with its axes in this order; None where it has no choice."""
+        return None
+
+    def in_channels_last(self) -> Op | None:
+        """The operator for maps whose channels come last; None where it takes no maps, or those already."""
+        return None
+
     def forwards(self, inputs: Sequence[TensorType | None]) -> bool:
         """True when the first output is the first input, unchanged: a cast to the same type, a view of equal shape."""
         return self.view and self.infer(*inputs)[0] == inputs[0]
@@ -323,6 +334,16 @@ class Op(Exact):
             if value != default:
                 shown.append(f"{item.name}={_compact(value)}")
         return f"{self.name}({', '.join(shown)})" if shown else self.name
+
+
+class MapOp(Op):
+    """Base of operators on maps x (N, C, *spatial). With `channels_last`, a field of the subclasses, x and the outputs
+    are (N, *spatial, C)."""
+
+    channels_last: bool
+
+    def in_channels_last(self) -> Self | None:
+        return None if self.channels_last else replace(self, channels_last=True)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)

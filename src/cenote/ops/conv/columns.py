@@ -92,6 +92,7 @@ def columns(problem: ConvProblem) -> Iterator[Lowering]:
         product.tolerance,
         (*between, *product.temporaries),
         in_place=() if fused.residual is None else (fused.residual,),
+        layout_sensitive=True,
     )
 
 

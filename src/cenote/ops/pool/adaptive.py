@@ -16,7 +16,7 @@ from cenote.core.pool_geometry import adaptive_bounds
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, INT64, Array, TensorType, is_float
 from cenote.kernels.pool.common import MAXIMUM, SUM
-from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types
+from cenote.ops.base import Arrays, Box, Cost, Lowering, MapOp, Op, Sample, Types
 from cenote.ops.checks import check_accumulate
 from cenote.ops.pool.average import divide, fit
 from cenote.ops.pool.map_lowerings import range_lowerings, search_lowerings
@@ -44,7 +44,7 @@ Bounds = tuple[tuple[tuple[int, int], ...], ...]
 
 
 @dataclass(frozen=True)
-class AdaptivePool(Op):
+class AdaptivePool(MapOp):
     """Base: x (N, C, *spatial) becomes (N, C, *output); None in `output` keeps an extent, 0 gives an empty result.
 
     `ranges`, where it is not empty, are the half-open input ranges themselves, per axis and output: those of a part of

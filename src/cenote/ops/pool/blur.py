@@ -17,7 +17,7 @@ from cenote.core.types import BFLOAT16, FLOATS, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import stream_seconds
 from cenote.kernels.pool_variants.blur import OUTSIDE, blur_call, line_bytes
-from cenote.ops.base import Arrays, Box, Cost, Lowering, Op, Sample, Types
+from cenote.ops.base import Arrays, Box, Cost, Lowering, MapOp, Sample, Types
 from cenote.ops.pool.algorithms import TOLERANCES, source
 from cenote.ops.pool.window import (
     as_declared,
@@ -39,7 +39,7 @@ SCRATCH = 1 << 24  # bytes of a line of a thread at most
 
 
 @dataclass(frozen=True)
-class BlurPool(Op):
+class BlurPool(MapOp):
     """Each plane of x (N, C, *spatial) filtered by binomial weights along every axis, then every stride-th kept.
 
     `window` taps per axis weigh as the binomial coefficients of window - 1, divided by their sum: 3 taps are

@@ -16,7 +16,7 @@ from cenote.core.types import FLOAT32, FLOAT64, INT64, PLAIN, Array, TensorType
 from cenote.kernels.base import Call, View
 from cenote.kernels.cost_model import DRAWN_TAP, stream_seconds
 from cenote.kernels.pool_variants.fractional import fractional_call
-from cenote.ops.base import Arrays, Check, Lowering, Op, Sample, Types
+from cenote.ops.base import Arrays, Check, Lowering, MapOp, Sample, Types
 from cenote.ops.checks import require
 from cenote.ops.pool.window import (
     ORDERED,
@@ -47,7 +47,7 @@ def _outside(op: str) -> InputError:
 
 
 @dataclass(frozen=True)
-class FractionalMaxPool(Op):
+class FractionalMaxPool(MapOp):
     """Largest value of windows whose starts advance by an irrational-like step over x (N, C, *spatial).
 
     Inputs: x; samples (N, C, axes), floats in [0, 1): one offset per plane and axis, in PyTorch's order (for 2-D

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from cenote.core.errors import DTypeError, ShapeError, UnsupportedError
 from cenote.core.target import Target
 from cenote.core.types import FLOATS, INT64, PLAIN, Array, TensorType
-from cenote.ops.base import Arrays, Cost, Lowering, Op, Sample, Types
+from cenote.ops.base import Arrays, Cost, Lowering, MapOp, Op, Sample, Types
 from cenote.ops.checks import require
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.pool.average import AveragePool
@@ -148,6 +148,11 @@ class PoolGradient(Op):
 
     name: ClassVar[str] = "pool_gradient"
 
+    def in_channels_last(self) -> Op | None:
+        """As the operator whose gradient it is."""
+        forward = self.forward.in_channels_last()
+        return None if forward is None else replace(self, forward=forward)
+
     def infer(self, *inputs: TensorType | None) -> Types:
         if len(inputs) != 2:
             raise ShapeError(f"{self.name}: takes grad_output and the input, got {len(inputs)} inputs")
@@ -219,7 +224,7 @@ def _walk(op: Any, shape: tuple[int, ...]) -> Any:
 
 
 @dataclass(frozen=True)
-class IndexGradient(Op):
+class IndexGradient(MapOp):
     """Gradient of a pool whose indices are known: each element of grad_output (N, C, *out) is added to the place that
     its index names in zeros of (N, C, *spatial). `index` as in MaxPool. InputError for an index outside of its plane.
     A third input, the pool's, takes no part.

@@ -10,14 +10,14 @@ import numpy as np
 
 from cenote.core.errors import ArgumentError
 from cenote.core.types import Array, TensorType
-from cenote.ops.base import Arrays, Op, Sample, Types
+from cenote.ops.base import Arrays, MapOp, Sample, Types
 from cenote.ops.pool.adaptive import AdaptiveAveragePool, AdaptiveMaxPool
 from cenote.ops.pool.window import channels_first, only_input
 from cenote.ops.values import seeded
 
 
 @dataclass(frozen=True)
-class SpatialPyramidPool(Op):
+class SpatialPyramidPool(MapOp):
     """x (N, C, *spatial) as (N, C * sum(level^axes)): for each level an adaptive pool to `level` bins per axis,
     flattened channels first (He et al., arXiv 1406.4729). `mode` is "max" or "avg".
     """

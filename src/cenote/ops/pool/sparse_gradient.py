@@ -171,6 +171,11 @@ class SparseGradient(Op):
 
     name: ClassVar[str] = "sparse_gradient"
 
+    def in_channels_last(self) -> Op | None:
+        """As the operator whose gradient it is."""
+        forward = self.forward.in_channels_last()
+        return None if forward is None else replace(self, forward=forward)
+
     def infer(self, *inputs: TensorType | None) -> Types:
         if len(inputs) < 2:
             raise ShapeError(

@@ -13,7 +13,19 @@ from cenote.core.errors import ArgumentError, DTypeError, InputError, ShapeError
 from cenote.core.pool_geometry import Pairs, extents, padding_pairs
 from cenote.core.target import Target
 from cenote.core.types import INT64, Array, TensorType
-from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, Op, Sample, Types, ValueNeeded
+from cenote.ops.base import (
+    Arrays,
+    Box,
+    Cost,
+    Decoder,
+    Imported,
+    Lowering,
+    MapOp,
+    Op,
+    Sample,
+    Types,
+    ValueNeeded,
+)
 from cenote.ops.checks import require
 from cenote.ops.pool.index_lowerings import outside, scatter_lowerings
 from cenote.ops.pool.onnx_attributes import window_attributes
@@ -39,7 +51,7 @@ def decode_max_unpool(node: Imported) -> Op:
 
 
 @dataclass(frozen=True)
-class MaxUnpool(Op):
+class MaxUnpool(MapOp):
     """Write each element of x (N, C, *spatial) to the place its index names, in a tensor of zeros.
 
     Inputs: x, indices (int64, of x's shape) and, as ONNX has it, an optional constant output_shape (int64,

@@ -15,7 +15,7 @@ from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, Array, TensorType, is_float
 from cenote.kernels.pool.common import MAXIMUM, SUM
 from cenote.kernels.pool.whole_map import Reduce
-from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, Op, Sample, Types
+from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, MapOp, Op, Sample, Types
 from cenote.ops.checks import check_accumulate
 from cenote.ops.pool.average import divide, fit
 from cenote.ops.pool.map_lowerings import range_lowerings, summed_map_lowerings, whole_map_lowerings
@@ -37,7 +37,7 @@ from cenote.ops.values import added, seeded, wide
 
 
 @dataclass(frozen=True)
-class GlobalPool(Op):
+class GlobalPool(MapOp):
     """Base of the pools that reduce x (N, C, *spatial), of one or more spatial axes, to (N, C, 1, ...).
 
     With `channels_last` x is (N, *spatial, C) and the result (N, 1, ..., C).

@@ -15,7 +15,7 @@ from cenote.core.pool_geometry import AxisWindow, Pairs, axis_windows, refuse_em
 from cenote.core.target import Target
 from cenote.core.types import BFLOAT16, FLOATS, INT64, Array, TensorType, is_float
 from cenote.kernels.pool.common import MAXIMUM, MINIMUM
-from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, Op, Sample, Types
+from cenote.ops.base import Arrays, Box, Cost, Decoder, Imported, Lowering, MapOp, Op, Sample, Types
 from cenote.ops.checks import require
 from cenote.ops.pool.algorithms import Pool, window_lowerings
 from cenote.ops.pool.onnx_attributes import WINDOW_NAMES, window_attributes
@@ -31,7 +31,7 @@ Windows = Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]
 
 
 @dataclass(frozen=True)
-class WindowPool(Op):
+class WindowPool(MapOp):
     """Base of the pools that slide a window over 1 to 3 spatial axes of x (N, C, *spatial).
 
     window         taps per axis
