@@ -52,8 +52,7 @@ def verify(
     feed: Sequence[str] | None = None,
     fetch: Sequence[str] | None = None,
 ) -> Verification:
-    """Compare a model's plan, with everything that was fused in it, value by value with another engine and with
-    references.
+    """Compare a model's plan, fused as it is, value by value with another engine and with references.
 
     `source`, `format`, `signature` and `precision` as for `cenote.load`, whose `inputs` and `outputs` are `feed` and
     `fetch` here; a path or bytes. `against`: "onnxruntime", "litert", "tensorflow", "keras", "torch" (the network
