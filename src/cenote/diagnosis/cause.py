@@ -11,7 +11,8 @@ from cenote.profile.data import Finding
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause of lost time. `look` finds it in a model's profile, by experiments too, or gives None."""
+    """A cause of lost time. `look` searches a model's profile for it, with experiments where needed, or returns
+    None."""
 
     name: str
     look: Callable[[Context], Finding | None]

@@ -1,7 +1,7 @@
-"""What a cause may look at: a profile, and experiments on the same model.
+"""Input of the causes: a profile, and experiments on the same model.
 
-Hardware counters are often missing, in virtual machines above all. Experiments say what they would: the model with
-another option beside the model as it is, in turns. Each is made once and remembered.
+Hardware counters are often missing, above all in virtual machines. Experiments take their place: the model with
+another option runs in turns with the model as it is. Each experiment is made once and its result is kept.
 """
 
 from __future__ import annotations
@@ -17,26 +17,33 @@ from cenote.core.types import Array
 from cenote.profile.data import Profile, StepStats
 from cenote.runtime.threads import teams_are_taken
 
-SECONDS = 1.0  # of an experiment, both sides together
-LOADS = 0.02  # of the latency: what two loads of one model differ by, since their memory lies elsewhere
-RESTS = 0.5  # of the time: where the process uses less of a CPU, it rests
-LEAST_SHARE = 0.05  # of the latency: what takes less is not worth a finding
-WORTH = 0.01  # of the latency: what an option gains at least
+# Seconds of an experiment, both sides together.
+SECONDS = 1.0
+# Part of the latency: the difference between two loads of one model, whose memory lies elsewhere.
+LOADS = 0.02
+# Part of the time: where the process uses less of a CPU, it is idle.
+RESTS = 0.5
+# Part of the latency: steps that take less are not worth a finding.
+LEAST_SHARE = 0.05
+# Part of the latency: the least gain of an option.
+WORTH = 0.01
 _WIDE_TYPES = ("f64", "i32", "i64", "u32", "u64")
 _LEAST_TURNS, _MOST_TURNS = 5, 200
 _LOOKS = 50
-_TURN = 1.0  # milliseconds, at least
-_LONG = 20.0  # milliseconds of a call to which what the one before has left behind does not matter
+# Least milliseconds of a turn.
+_TURN = 1.0
+# Milliseconds of a call that the caches' state before it does not affect.
+_LONG = 20.0
 
 Changed = Callable[..., Any]
-"""Gives the model anew under other options: threads=, precision=, weights=, denormals=, pins=."""
+"""Function that loads the model anew under other options: threads=, precision=, weights=, denormals=, pins=."""
 
 
 @dataclass(frozen=True)
 class Difference:
     """Milliseconds that a variant saves beside the model as it is: the middle of paired differences, and an interval
-    that holds it in 98 % of cases (by the order of the differences): a diagnosis asks a dozen such questions, and one
-    wrong answer in twenty would be an alarm in every other diagnosis. `before_ms`: of the model as it is."""
+    that holds it in 98 % of cases (by the order of the differences). A diagnosis asks a dozen such questions, and one
+    wrong answer in twenty would be an alarm in every other diagnosis. `before_ms`: the time of the model as it is."""
 
     low: float
     middle: float
@@ -45,30 +52,31 @@ class Difference:
 
     @staticmethod
     def of(befores: Sequence[float], afters: Sequence[float]) -> Difference:
-        """Of calls in turns. The median lies between two of the ordered differences with 98 % probability: binomial,
-        by the normal approximation."""
+        """Return the difference of calls in turns. The median lies between two of the ordered differences with 98 %
+        probability: binomial, by the normal approximation."""
         gains = sorted(before - after for before, after in zip(befores, afters, strict=True))
         low, high = _around_median(len(gains), 2.33)
         return Difference(gains[low], statistics.median(gains), gains[high], statistics.median(befores))
 
     @property
     def certain(self) -> bool:
-        """Whether it is a gain beyond doubt, and worth a percent."""
+        """True if it is a gain beyond doubt, and worth a percent."""
         return self.low > 0 and self.middle > WORTH * self.before_ms
 
     @property
     def gain_ms(self) -> tuple[float, float, float]:
-        """What to expect of another load of both."""
+        """The gain to expect of another load of both."""
         return self.low - LOADS * self.before_ms, self.middle, self.high + LOADS * self.before_ms
 
 
 def paired(
     before: Callable[[], object], after: Callable[[], object], seconds: float | None = None
 ) -> Difference:
-    """Calls of both in turns for so long (`SECONDS`), after one of each that does not count.
+    """Call both in turns for so many seconds (by default `SECONDS`), after one call of each that does not count.
 
-    Short calls come in turns of a millisecond, of which the first call does not count: the other's calls have taken the
-    caches meanwhile, and threads that only one of them has have fallen asleep, as in no program that calls one model.
+    Short calls come in turns of a millisecond, of which the first call does not count: the other side's calls have
+    used the caches meanwhile, and threads that only one side has have fallen asleep. Neither happens in a program
+    that calls one model.
     """
     before()
     after()
@@ -85,20 +93,20 @@ def paired(
 
 
 def _is_hopeless(befores: Sequence[float], afters: Sequence[float]) -> bool:
-    """Whether it is certain (99.9 %, for it is asked again and again) that a percent is not gained."""
+    """Return whether it is certain (99.9 %, since this is asked repeatedly) that a percent is not gained."""
     gains = sorted(before - after for before, after in zip(befores, afters, strict=True))
     _, high = _around_median(len(gains), 3.3)
     return gains[high] < WORTH * statistics.median(befores)
 
 
 def _around_median(count: int, deviations: float) -> tuple[int, int]:
-    """Places in an ordered sample between which the median lies, but for so many standard deviations."""
+    """Return places in an ordered sample between which the median lies, within so many standard deviations."""
     reach = round(deviations * count**0.5 / 2 + 0.5)
     return max(0, count // 2 - reach), min(count - 1, count // 2 + reach)
 
 
 def _turn(call: Callable[[], object], calls: int, warm: bool) -> float:
-    """Milliseconds of one of so many calls."""
+    """Return the milliseconds of one of so many calls."""
     if warm:
         call()
     begin = time.perf_counter_ns()
@@ -114,14 +122,14 @@ def _milliseconds(call: Callable[[], object]) -> float:
 
 
 def refused_for_type(step: StepStats) -> bool:
-    """Whether a step runs on the host because no kernel takes its numbers' type."""
+    """Return whether a step runs on the host because no kernel takes its numbers' type."""
     return step.kind == "host" and any(name in step.reason for name in _WIDE_TYPES)
 
 
 @dataclass
 class Context:
-    """A model, the inputs it is called with, its profile, and what gives the model under other options. `between` is
-    what its program does between calls, if anything is known of that. `deep` allows more experiments."""
+    """A model, the inputs it is called with, its profile, and the function that loads it under other options.
+    `between` is its program's work between calls, if that is known. `deep` allows more experiments."""
 
     model: Any
     inputs: Mapping[str, Array]
@@ -133,25 +141,25 @@ class Context:
     _hot: Difference | None = None
 
     def steps(self, wanted: Callable[[StepStats], bool]) -> list[StepStats]:
-        """Steps of this kind, those that take most first."""
+        """Return the steps that the function accepts, those that take most first."""
         return [step for step in self.profile.heaviest() if wanted(step)]
 
     def share(self, steps: Sequence[StepStats]) -> float:
         return sum(step.share for step in steps)
 
     def heavy(self, wanted: Callable[[StepStats], bool]) -> list[StepStats]:
-        """Steps of this kind if they take enough of the latency together, else none."""
-        found = self.steps(wanted)
-        return found if self.share(found) >= LEAST_SHARE else []
+        """Return the steps that the function accepts if together they take enough of the latency, else none."""
+        steps = self.steps(wanted)
+        return steps if self.share(steps) >= LEAST_SHARE else []
 
     def short_of_cores(self) -> float:
-        """Cores that are missing for this model's threads and what others run."""
+        """Return the cores that are missing for this model's threads and other processes."""
         environment = self.profile.environment
         taken = (environment.foreign_cores or 0.0) + (environment.steal_cores or 0.0)
         return self.profile.threads + taken - environment.cpus
 
     def team_is_taken(self) -> float:
-        """The part of the moments between calls in which the model's threads run for other callers."""
+        """Return the part of the moments between calls in which the model's threads run for other callers."""
         taken = 0
         for _ in range(_LOOKS):
             time.sleep(0.5e-3)
@@ -159,7 +167,7 @@ class Context:
         return taken / _LOOKS
 
     def gain_of(self, **options: Any) -> Difference | None:
-        """What the model gains by other options; None where it cannot be had with them."""
+        """Return the model's gain by other options; None where it cannot be loaded with them."""
         key = repr(sorted(options.items()))
         if key not in self._tried:
             self._tried[key] = self._try(options)
@@ -176,11 +184,11 @@ class Context:
         return paired(self._call, lambda: other.run(self.inputs))
 
     def gain_with(self, inputs: Mapping[str, Array]) -> Difference:
-        """What the model gains by other inputs."""
+        """Return the model's gain by other inputs."""
         return paired(self._call, lambda: self.model.run(inputs))
 
     def rests_between(self) -> bool:
-        """Whether the process mostly rests in what its program does between calls."""
+        """Return whether the process is mostly idle in its program's work between calls."""
         if self.between is None:
             return False
         begin, used = time.perf_counter(), time.process_time()
@@ -188,7 +196,7 @@ class Context:
         return time.process_time() - used < RESTS * (time.perf_counter() - begin)
 
     def gain_hot(self) -> Difference | None:
-        """What is gained when calls follow one another at once, instead of what the program does between them."""
+        """Return the gain of calls that follow one another at once, without the program's work between them."""
         if self.between is not None and self._hot is None:
             self._hot = self._after(self.between)
         return self._hot
@@ -206,8 +214,8 @@ class Context:
         self.model.run(self.inputs)
 
     def gain_kept(self) -> Difference | None:
-        """What is gained by outputs in memory that has been touched before; None for a model in stages, or whose inputs
-        must be converted first."""
+        """Return the gain of outputs in memory that has been touched before; None for a model in stages, or whose
+        inputs must be converted first."""
         stage = next(reversed(self.model._stages.values()))
         program = stage.plan.program
         try:

@@ -1,4 +1,5 @@
-"""Why a model takes as long as it does: a profile, then every cause looked for; what helps, tried on request.
+"""Search for the causes of a model's latency: a profile, then a check for every cause; treatments are tried on
+request.
 
 The method is that of Chinese medicine, which looks, listens, asks and treats: measure the steps where they run, name
 the bottleneck by rules and experiments, treat, and measure again.
@@ -21,18 +22,20 @@ from cenote.profile.steps import roofs_together
 
 UNEXPLAINED = "unexplained"
 _PROFILE_SECONDS, _DEEP_SECONDS = 2.0, 5.0
-_HEAVY, _FAR = 0.1, 0.5  # of the latency; of its roof
-_LONG = (
-    0.02  # milliseconds: the beginning and end of shorter steps, of which roofs know nothing, weigh as much
-)
-_SHARED = 0.5  # of a cache: what a step finds of it where the steps around it have maps there, too
-_FOREIGN = 0.25  # cores that others may keep busy on a machine that counts as quiet
+# Part of the latency; part of the roof.
+_HEAVY, _FAR = 0.1, 0.5
+# Milliseconds: the beginning and end of shorter steps, which roofs do not include, weigh as much as the rest.
+_LONG = 0.02
+# Part of a cache that a step can use where the steps around it have maps there, too.
+_SHARED = 0.5
+# Cores that other processes may keep busy on a machine that counts as quiet.
+_FOREIGN = 0.25
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Findings, those that would gain most first; the profile that they are of (its `findings` are the same). What is
-    left has the cause "unexplained". `treatments`: what `treat` tried."""
+    """Findings, those with the largest gain first, and the profile that they are about (its `findings` are the same).
+    Time that no rule explains has the cause "unexplained". `treatments`: those that `treat` tried."""
 
     profile: Profile
     treatments: tuple[Tried, ...] = ()
@@ -48,31 +51,36 @@ class Diagnosis:
         return html_of(self.profile, self.treatments)
 
     def to_dict(self) -> dict[str, Any]:
-        """The profile as plain data (`cenote.profile/1`), and `treatments`."""
+        """Return the profile as plain data (`cenote.profile/1`), and `treatments`."""
         return {**self.profile.to_dict(), "treatments": [each.to_dict() for each in self.treatments]}
 
 
 def diagnose(
-    model: Any, inputs: Any = None, *, deep: bool = False, changed: Changed | None = None,
-    between: Callable[[], object] | None = None, measured: Profile | None = None,
-) -> Diagnosis:  # fmt: skip
-    """Why calls of a model take as long as they do.
+    model: Any,
+    inputs: Any = None,
+    *,
+    deep: bool = False,
+    changed: Changed | None = None,
+    between: Callable[[], object] | None = None,
+    measured: Profile | None = None,
+) -> Diagnosis:
+    """Find the causes of the time that calls of a model take.
 
-    `changed` gives the model under other options, for experiments; without, causes that need them are not looked for.
-    `between`: what the program does between calls. `deep` measures longer and tries more. `measured`: a profile of
-    these calls that is at hand.
+    `changed` returns the model under other options, for experiments; without it, causes that need them are not
+    checked. `between`: the program's work between calls. `deep` measures longer and tries more. `measured`: an
+    existing profile of these calls.
     """
     arrays = by_name(model, inputs)
-    found = measured or profile(model, arrays, seconds=_DEEP_SECONDS if deep else _PROFILE_SECONDS)
-    context = Context(model, arrays, found, changed, deep, between)
+    profiled = measured or profile(model, arrays, seconds=_DEEP_SECONDS if deep else _PROFILE_SECONDS)
+    context = Context(model, arrays, profiled, changed, deep, between)
     findings = [finding for cause in CAUSES if (finding := cause.look(context)) is not None]
     findings.sort(key=_weight, reverse=True)
-    findings += _unexplained(found, findings)
-    return Diagnosis(replace(found, findings=tuple(findings)))
+    findings += _unexplained(profiled, findings)
+    return Diagnosis(replace(profiled, findings=tuple(findings)))
 
 
 def _weight(finding: Finding) -> float:
-    """What a finding is worth: the milliseconds that it would gain, as far as they are sure."""
+    """Return the worth of a finding: the milliseconds that it would gain, times its confidence."""
     return (finding.gain_ms[1] if finding.gain_ms else 0.0) * finding.confidence + 1e-6 * finding.share
 
 
@@ -82,8 +90,8 @@ def _is_quiet(found: Profile) -> bool:
 
 
 def _unexplained(found: Profile, findings: list[Finding]) -> list[Finding]:
-    """Heavy steps that no finding is about and that take, in their fastest call, twice what computing and then moving
-    bytes take at least: on a quiet machine, for on another one they may be slow because of others."""
+    """Return heavy steps without a finding that take, in their fastest call, twice the least time of computing and
+    then moving bytes. Only on a quiet machine: on another one they may be slow because of other processes."""
     if not _is_quiet(found) or found.roofs is None:
         return []
     named = {index for finding in findings for index in finding.steps}
@@ -99,9 +107,12 @@ def _unexplained(found: Profile, findings: list[Finding]) -> list[Finding]:
     ]
     return [
         Finding(
-            UNEXPLAINED, (step.index,), step.share,
+            UNEXPLAINED,
+            (step.index,),
+            step.share,
             f"{step.title} ({step.algorithm}) reaches {step.roof_share or 0:.0%} of {step.bound}, and no rule says why",
-            0.0, "none known",
+            0.0,
+            "none known",
         )
         for step in left
-    ]  # fmt: skip
+    ]

@@ -1,7 +1,7 @@
-"""What the whole latency would be if some steps took another time.
+"""Prediction of the whole latency if some steps took another time.
 
-Between two meetings of all threads the slowest thread decides: the steps of a group are lowered thread by thread, and
-the group takes as long as its slowest thread then.
+Between two meetings of all threads the slowest thread decides: the times of a group's steps are changed thread by
+thread, and the group takes as long as its slowest thread then.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Gain = tuple[float, float, float]
 
 
 def gain(profile: Profile, factors: Mapping[int, float], doubt: float = 0.2) -> Gain:
-    """Milliseconds saved where each of these steps' computing takes so many times what it takes now (low, middle,
-    high). `doubt`: how far the middle may be off, relative to it; the noise of the steps is added. No group can save
-    more than it takes."""
+    """Return the milliseconds saved (low, middle, high) if the computing of each of these steps took so many times as
+    long as now. `doubt`: the possible error of the middle, relative to it; the noise of the steps is added. No group
+    can save more than it takes."""
     groups: dict[int, list[int]] = {}
     for step in profile.steps:
         groups.setdefault(step.group, []).append(step.index)
@@ -45,20 +45,20 @@ def gain(profile: Profile, factors: Mapping[int, float], doubt: float = 0.2) -> 
 
 
 def by_pieces(step: StepStats) -> float:
-    """What the thread with most pieces has, over the mean, where all pieces are alike."""
+    """Return the pieces of the thread that has most, relative to the mean, if all pieces take equally long."""
     threads, items = max(len(step.busy_ms), 1), np.array([step.items])
     grains = even_grains(items, np.array([max(step.grain, 1)]), threads)
     return float(most_items(items, grains, threads)[0]) * threads / max(step.items, 1)
 
 
 def lost_by_pieces(step: StepStats) -> float:
-    """Milliseconds that the thread with most pieces takes longer than the mean. Which one that is changes from call to
-    call, so the means over the calls (`busy_ms`) do not show it."""
+    """Return the milliseconds that the thread with most pieces takes longer than the mean. Which thread that is
+    changes from call to call, so the means over the calls (`busy_ms`) do not show it."""
     return step.kernels_ms * (by_pieces(step) - 1)
 
 
 def at_best(step: StepStats, share: float | None = None) -> float:
-    """The share of the roof that the step reaches in its fastest call, which others have disturbed least. `share`: on
-    average, beside another roof than the nearest."""
+    """Return the share of the roof that the step reaches in its fastest call, which other processes have disturbed
+    least. `share`: the mean share of another roof than the nearest."""
     least = min(step.blocks_ms, default=0.0)
     return (step.roof_share or 0.0 if share is None else share) * step.ms / least if least else 0.0

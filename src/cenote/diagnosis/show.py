@@ -1,4 +1,4 @@
-"""A diagnosis as text and as a piece of a notebook."""
+"""A diagnosis as text and as a fragment for notebooks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cenote.profile.table import head, milliseconds
 
 
 def text_of(profile: Profile, treatments: Sequence[Tried]) -> str:
-    """One finding after another, with what was tried."""
+    """Return the findings one after another, and the treatments that were tried."""
     lines = [*head(profile)]
     if not profile.findings:
         lines += ["", "nothing found that takes 5 % of the latency and could be otherwise"]
@@ -40,6 +40,6 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
 
 
 def html_of(profile: Profile, treatments: Sequence[Tried]) -> str:
-    """The profile's accounts, findings and heaviest steps, and what was tried."""
+    """Return the profile's accounts, findings and heaviest steps, and the treatments that were tried."""
     rows = "".join(f"<li>{escape(str(each))}</li>" for each in treatments)
     return profile._repr_html_() + (f"<ul>{rows}</ul>" if rows else "")

@@ -1,4 +1,5 @@
-"""Doing what the findings advise: each treatment beside the model as it is, in turns; what helps beyond doubt stays."""
+"""Trials of what the findings advise: each treatment runs in turns with the model as it is; clear improvements are
+kept."""
 
 from __future__ import annotations
 
@@ -17,16 +18,17 @@ from cenote.diagnosis.tried import Tried
 from cenote.profile.data import Finding, Treatment
 from cenote.profile.measure import by_name
 
-_ROUNDING = 1e-4  # between two algorithms in float32, relative to an output's largest value
+# Difference between two algorithms in float32, relative to an output's largest value.
+_ROUNDING = 1e-4
 
 
 def treat(
     diagnosis: Diagnosis, model: Any, inputs: Any, changed: Changed, tolerance: float = 0.0
 ) -> tuple[Diagnosis, Any]:
-    """Try what the findings advise, one after another, each beside what is kept so far; keep what helps beyond doubt.
+    """Try the findings' advice, one treatment after another, each beside those kept so far; keep clear improvements.
 
-    What changes results is tried only if `tolerance` (largest difference / largest value of an output) is not 0, and
-    kept only within it. Returns the diagnosis with what was measured, and the model that is fastest.
+    Treatments that change results are tried only if `tolerance` (largest difference / largest value of an output) is
+    not 0, and kept only within it. Returns the diagnosis with the measured gains, and the fastest model.
     """
     if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < math.inf:
         raise ArgumentError(f"tolerance: {shown(tolerance)} is no number from 0 on")
@@ -37,7 +39,7 @@ def treat(
 
 
 class _Trials:
-    """`best` is the model with the options `kept`, which have helped."""
+    """The trials of one model. `best` is the model with the options `kept`, which have helped."""
 
     def __init__(self, model: Any, inputs: Mapping[str, Array], changed: Changed, tolerance: float) -> None:
         self.model, self.inputs, self.changed, self.tolerance = model, inputs, changed, tolerance
@@ -46,11 +48,12 @@ class _Trials:
         self.tried: list[Tried] = []
 
     def treated(self, finding: Finding) -> Finding:
-        """The finding, with what the treatment that stays gains, or the last one that was measured."""
+        """Return the finding with the gain of the treatment that is kept, or of the last one that was measured."""
         measured = None
         for treatment in finding.treatments:
             if any(each.treatment == treatment for each in self.tried):
-                continue  # another cause had the same advice
+                # Another cause had the same advice.
+                continue
             tried = self._try(treatment)
             self.tried.append(tried)
             measured = measured if tried.gain_ms is None else tried.gain_ms[1]
@@ -59,7 +62,7 @@ class _Trials:
         return replace(finding, measured_gain_ms=measured)
 
     def _try(self, treatment: Treatment) -> Tried:
-        """One treatment beside what is kept so far."""
+        """Try one treatment beside those kept so far."""
         if treatment.changes_results and not self.tolerance:
             return Tried(treatment, why="changes results, and needs a tolerance")
         options = _joined(self.kept, treatment.options)
@@ -79,9 +82,9 @@ class _Trials:
         return Tried(treatment, gain, difference, measured.certain, why)
 
     def result(self) -> tuple[Any, tuple[Tried, ...]]:
-        """The model that is fastest, and what was tried. Model and best are loaded anew and measured once more: what
-        helped one by one need not help together, one trial in a hundred is lucky, and a load may be so as well, for its
-        memory lies elsewhere each time."""
+        """Return the fastest model, and what was tried. The model and the best one are loaded anew and measured once
+        more: treatments that helped one by one need not help together, one trial in a hundred succeeds by chance, and
+        so may a load, since its memory lies elsewhere each time."""
         if not self.kept:
             return self.model, tuple(self.tried)
         before, after = self.changed(), self.changed(**self.kept)
@@ -94,7 +97,7 @@ class _Trials:
 
 
 def _joined(kept: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Both together."""
+    """Return both sets of options together."""
     joined = {**kept, **options}
     if "pins" in joined:
         joined["pins"] = {**kept.get("pins", {}), **options.get("pins", {})}
@@ -104,12 +107,13 @@ def _joined(kept: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, An
 
 
 def largest_difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> float:
-    """Over all outputs: the largest difference / the largest value; infinity where one of them is no number."""
+    """Return the largest difference / the largest value, over all outputs; infinity where one of them is not
+    finite."""
     return max((_difference(value, found[name]) for name, value in expected.items()), default=0.0)
 
 
 def _difference(expected: Any, found: Any) -> float:
-    """Of one output: an array, or a sequence of them."""
+    """Return the difference of one output: an array, or a sequence of them."""
     if isinstance(expected, list | tuple):
         same = isinstance(found, list | tuple) and len(expected) == len(found)
         return max(map(_difference, expected, found), default=0.0) if same else math.inf

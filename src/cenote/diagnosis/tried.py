@@ -1,4 +1,4 @@
-"""What was tried of what the findings advise."""
+"""Results of the treatments that were tried."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from cenote.profile.data import Treatment
 
 @dataclass(frozen=True)
 class Tried:
-    """A treatment and what came of it. `gain_ms`: milliseconds (low, middle, high) that it gained in paired calls
-    beside what was kept before, None where it was not measured; `difference`: the largest of an output relative to its
-    largest value; `kept`, and `why`."""
+    """A treatment and its result. `gain_ms`: milliseconds (low, middle, high) that it gained in paired calls beside
+    the treatments kept before, None where it was not measured; `difference`: the largest of an output relative to its
+    largest value; `kept`, and the reason (`why`)."""
 
     treatment: Treatment
     gain_ms: tuple[float, float, float] | None = None
@@ -27,7 +27,7 @@ class Tried:
         return f"tried: {self.treatment}: {'kept' if self.kept else 'left'} ({self.why}){gain}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+        """Return plain data, for JSON."""
         options = self.treatment.options
         return {
             "options": options,

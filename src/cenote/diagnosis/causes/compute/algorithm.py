@@ -1,4 +1,4 @@
-"""An algorithm is pinned although a rival is faster."""
+"""The cause "algorithm": an algorithm is pinned although a rival is faster."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
 from cenote.profile.data import Finding, Pin, Treatment
 
-BETTER = 0.9  # of the estimate: what a rival must come down to
+# Part of the estimate that a rival's must not exceed.
+BETTER = 0.9
 
 
 def look(context: Context) -> Finding | None:
-    """The cost model itself gives a rival less time, and a trial agrees."""
+    """Look for steps for which the cost model itself estimates less time for a rival, and a trial agrees."""
     steps = context.heavy(
         lambda step: (
             step.estimate_ms is not None
@@ -26,11 +27,16 @@ def look(context: Context) -> Finding | None:
     first = steps[0]
     treatment = Treatment(pins=tuple(Pin(node, algorithm) for node, algorithm in pins.items()))
     return Finding(
-        "algorithm", tuple(step.index for step in steps), context.share(steps),
+        "algorithm",
+        tuple(step.index for step in steps),
+        context.share(steps),
         f"{first.title} is computed by {first.algorithm}; {pins[first.node]} is estimated at "
         f"{min(rival.ms for rival in first.rivals):.3g} ms against {first.estimate_ms:.3g}, and a trial agrees",
-        0.95, str(treatment), tried.gain_ms, treatments=(treatment,),
-    )  # fmt: skip
+        0.95,
+        str(treatment),
+        tried.gain_ms,
+        treatments=(treatment,),
+    )
 
 
 CAUSE = Cause("algorithm", look)

@@ -1,4 +1,4 @@
-"""A type for which there is no fast kernel."""
+"""The cause "dtype": a type for which there is no fast kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SLOW = ("float64", "int32", "int64", "uint64")
 
 
 def look(context: Context) -> Finding | None:
-    """Steps of a wide type, native or on the host because of it."""
+    """Look for steps of a wide type, native or on the host because of it."""
     steps = context.heavy(
         lambda step: (
             (step.dtype in SLOW and step.op.startswith(("conv", "gemm", "matmul", "linear")))
@@ -25,12 +25,15 @@ def look(context: Context) -> Finding | None:
     helps = tried is not None and tried.certain
     factors = {step.index: 0.1 if step.kind == "host" else 0.5 for step in steps}
     return Finding(
-        "dtype", tuple(step.index for step in steps), context.share(steps),
+        "dtype",
+        tuple(step.index for step in steps),
+        context.share(steps),
         f"{steps[0].title}: {steps[0].reason if steps[0].kind == 'host' else 'computes in ' + steps[0].dtype}",
-        0.9, f"{CAST} (needs a tolerance)",
+        0.9,
+        f"{CAST} (needs a tolerance)",
         tried.gain_ms if tried is not None and helps else gain(context.profile, factors, doubt=0.5),
         treatments=(CAST,) if helps or tried is None else (),
-    )  # fmt: skip
+    )
 
 
 CAUSE = Cause("dtype", look)

@@ -1,4 +1,4 @@
-"""Channels that do not fill vectors: lanes of padding are computed too."""
+"""The cause "lanes": channels do not fill vectors, and lanes of padding are computed too."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import gain
 from cenote.profile.data import Finding
 
-MUCH = 1.5  # times the operator's own operations
+# Times the operator's own operations.
+MUCH = 1.5
 
 
 def look(context: Context) -> Finding | None:
-    """Executed operations beside those of the operator."""
+    """Compare the executed operations with those of the operator."""
     steps = context.heavy(
         lambda step: (
             step.operations > 0 and step.executed_operations > MUCH * step.operations and step.bound == "fma"
@@ -22,12 +23,15 @@ def look(context: Context) -> Finding | None:
     factors = {step.index: step.operations / step.executed_operations for step in steps}
     first = steps[0]
     return Finding(
-        "lanes", tuple(step.index for step in steps), context.share(steps),
+        "lanes",
+        tuple(step.index for step in steps),
+        context.share(steps),
         f"{first.title} executes {first.executed_operations / first.operations:.1f} times its operations: "
         "channels (of a group) do not fill the vectors",
-        0.8, "in the model: numbers of channels per group that are multiples of the vector, or fewer groups",
+        0.8,
+        "in the model: numbers of channels per group that are multiples of the vector, or fewer groups",
         gain(context.profile, factors, doubt=0.5),
-    )  # fmt: skip
+    )
 
 
 CAUSE = Cause("lanes", look)

@@ -1,4 +1,4 @@
-"""The cost model chose an algorithm that is slower here than a rival."""
+"""The cause "mischoice": the cost model chose an algorithm that is slower here than a rival."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
 from cenote.profile.data import Finding, Pin, StepStats, Treatment
 
-CLOSE = 2.3  # times the choice's estimate: rivals up to there are tried
-TRIED, TRIED_DEEP = 2, 8  # rivals, of all steps
-LEAST = 0.03  # of the latency
+# Times the choice's estimate: rivals up to this are tried.
+CLOSE = 2.3
+# Number of rivals that are tried, of all steps.
+TRIED, TRIED_DEEP = 2, 8
+# Part of the latency.
+LEAST = 0.03
 
 
 def look(context: Context) -> Finding | None:
-    """Rivals that the cost model finds slower are tried, one step at a time: first of steps that take longer than was
-    estimated. Rivals that it finds faster are the cause "algorithm"."""
+    """Try rivals for which the cost model estimates more time, one step at a time, first of steps that take longer
+    than estimated. Rivals for which it estimates less are the cause "algorithm"."""
     steps = [step for step in context.heavy(_chosen) if step.share >= LEAST]
     steps.sort(key=lambda step: -step.share * sum(step.busy_ms) / _own(step))
     trials = [
         (step, each.algorithm) for step in steps for each in step.rivals if each.ms < CLOSE * _own(step)
     ]
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for step, rival in trials[: TRIED_DEEP if context.deep else TRIED]:
         tried = context.gain_of(pins={step.node: rival})
         if tried is not None and tried.certain and tried.middle > LEAST * tried.before_ms:
@@ -27,8 +30,8 @@ def look(context: Context) -> Finding | None:
             words = f"{step.title}, {step.algorithm}: {_own(step):.3g} ms estimated, {sum(step.busy_ms):.3g} taken; "
             words += f"with {rival} the model is faster"
             advice = f'{other}, or load with tune="full" once', tried.gain_ms, None, (other,)
-            found.append(Finding("mischoice", (step.index,), step.share, words, 0.9, *advice))
-    return max(found, key=lambda each: each.gain_ms or (0, 0, 0), default=None)
+            findings.append(Finding("mischoice", (step.index,), step.share, words, 0.9, *advice))
+    return max(findings, key=lambda each: each.gain_ms or (0, 0, 0), default=None)
 
 
 def _own(step: StepStats) -> float:
@@ -36,7 +39,7 @@ def _own(step: StepStats) -> float:
 
 
 def _chosen(step: StepStats) -> bool:
-    """Whether there were rivals, and the cost model found none much faster."""
+    """Return whether there were rivals, and the cost model found none much faster."""
     return bool(step.rivals) and min(rival.ms for rival in step.rivals) > 0.9 * _own(step) > 0
 
 

@@ -1,4 +1,4 @@
-"""Work that waits for the second or third level of the caches."""
+"""The cause "cache": steps that are limited by the second or third level of the caches."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import at_best
 from cenote.profile.data import Finding
 
-NEAR = 0.5  # of the roof
-FEWER = (
-    0.9  # of the operator's operations: what an algorithm that trades them for bytes (Winograd's) comes below
-)
+# Part of the roof.
+NEAR = 0.5
+# Part of the operator's operations: an algorithm that trades operations for bytes (Winograd's) executes less than
+# this.
+FEWER = 0.9
 
 
 def look(context: Context) -> Finding | None:
-    """Steps at the roof of level 2 or 3: nothing is wrong with them but what they need."""
+    """Look for steps at the roof of level 2 or 3. Nothing is wrong with them but the bytes that they need."""
     steps = context.heavy(
         lambda step: (
             step.bound in ("L2", "L3")
@@ -27,10 +28,13 @@ def look(context: Context) -> Finding | None:
         return None
     first = steps[0]
     return Finding(
-        "cache", tuple(step.index for step in steps), context.share(steps),
+        "cache",
+        tuple(step.index for step in steps),
+        context.share(steps),
         f"{first.title} moves {first.bytes / 1e6:.1f} MB at {at_best(first):.0%} of what {first.bound} gives",
-        0.7, "none: the layer does little with each number",
-    )  # fmt: skip
+        0.7,
+        "none: the layer does little with each number",
+    )
 
 
 CAUSE = Cause("cache", look)

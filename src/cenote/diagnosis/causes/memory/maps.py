@@ -1,4 +1,4 @@
-"""Maps that no cache holds pass through memory."""
+"""The cause "DRAM maps": maps that no cache holds pass through memory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import at_best, gain
 from cenote.profile.data import Finding
 
-NEAR = 0.5  # of the roof
+# Part of the roof.
+NEAR = 0.5
 
 
 def look(context: Context) -> Finding | None:
-    """Steps that only move data, at the roof of memory."""
+    """Look for steps that only move data, at the roof of memory."""
     steps = context.heavy(
         lambda step: (
             step.kind == "kernel"
@@ -25,11 +26,14 @@ def look(context: Context) -> Finding | None:
         return None
     moved, took = sum(step.bytes for step in steps), sum(step.ms for step in steps)
     return Finding(
-        "DRAM maps", tuple(step.index for step in steps), context.share(steps),
+        "DRAM maps",
+        tuple(step.index for step in steps),
+        context.share(steps),
         f"{moved / 1e6:.0f} MB of maps pass through memory at {moved / took / 1e6:.1f} GB/s",
-        0.8, "smaller batches or pictures, whose maps stay in a cache",
+        0.8,
+        "smaller batches or pictures, whose maps stay in a cache",
         gain(context.profile, {step.index: 0.5 for step in steps}, doubt=0.8),
-    )  # fmt: skip
+    )
 
 
 CAUSE = Cause("DRAM maps", look)

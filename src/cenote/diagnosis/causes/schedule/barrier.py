@@ -1,4 +1,4 @@
-"""Threads meet more than they compute."""
+"""The cause "barrier": threads spend more time meeting than computing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from cenote.diagnosis.context import Context
 from cenote.profile.data import Finding, Treatment
 
 ONE_THREAD = Treatment(threads=1)
-LEAST = 0.2  # of the latency: driver and waits
+# Part of the latency: driver and waits.
+LEAST = 0.2
 
 
 def look(context: Context) -> Finding | None:
-    """Many short steps that depend on each other: one thread is tried. Where threads lack cores, that is the cause."""
+    """Try one thread where there are many short steps that depend on each other. Where threads lack cores, that is
+    the cause."""
     profile = context.profile
     if profile.threads < 2 or context.short_of_cores() > 0.25:
         return None
@@ -23,11 +25,16 @@ def look(context: Context) -> Finding | None:
         return None
     groups = len({step.group for step in profile.steps})
     return Finding(
-        "barrier", (), meeting / profile.wall_ms,
+        "barrier",
+        (),
+        meeting / profile.wall_ms,
         f"{groups} meetings of {profile.threads} threads: {meeting:.3g} ms of waiting and meeting, "
         f"{profile.accounts.kernels:.3g} of computing",
-        0.9, str(ONE_THREAD), tried.gain_ms, treatments=(ONE_THREAD,),
-    )  # fmt: skip
+        0.9,
+        str(ONE_THREAD),
+        tried.gain_ms,
+        treatments=(ONE_THREAD,),
+    )
 
 
 CAUSE = Cause("barrier", look)

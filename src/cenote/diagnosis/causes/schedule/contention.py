@@ -1,4 +1,4 @@
-"""Several callers wait for the threads of one model."""
+"""The cause "contention": several callers wait for the threads of one model."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from cenote.diagnosis.context import Context
 from cenote.profile.data import Finding, Treatment
 
 ONE_THREAD = Treatment(threads=1)
-LEAST = 0.3  # of the latency: Python's account, in which the wait for the team is
-TAKEN = 0.5  # of the moments between calls: the team works for others
+# Part of the latency: Python's account, which contains the wait for the team of threads.
+LEAST = 0.3
+# Part of the moments between calls in which the team works for other callers.
+TAKEN = 0.5
 
 
 def look(context: Context) -> Finding | None:
-    """The team works for others while this caller rests, and most of a call is neither kernels nor waits of its own
-    threads."""
+    """Look for a team that works for other callers between this caller's calls, while most of a call is neither
+    kernels nor waits of its own threads."""
     profile = context.profile
     lost = profile.accounts.python
     if profile.threads < 2 or lost < LEAST * profile.wall_ms:
@@ -22,15 +24,19 @@ def look(context: Context) -> Finding | None:
     if taken < TAKEN:
         return None
     native = profile.accounts.kernels + profile.accounts.waits + profile.accounts.driver
-    # What cores idle while callers wait for them, and as much again as they are handed over.
+    # The time that cores are idle while callers wait for them, and as much again for handing them over.
     idle = 2 * profile.wall_ms * (1 - profile.accounts.kernels / native)
     return Finding(
-        "contention", (), lost / profile.wall_ms,
+        "contention",
+        (),
+        lost / profile.wall_ms,
         f"{taken:.0%} of the time the model's {profile.threads} threads, which serve one caller at a time, work for "
         f"others; a call spends {lost:.3g} ms outside of them",
-        0.7, f"{ONE_THREAD}: as many callers as cores then compute side by side",
-        (0.0, min(idle, lost), min(3 * idle, lost)), treatments=(ONE_THREAD,),
-    )  # fmt: skip
+        0.7,
+        f"{ONE_THREAD}: as many callers as cores then compute side by side",
+        (0.0, min(idle, lost), min(3 * idle, lost)),
+        treatments=(ONE_THREAD,),
+    )
 
 
 CAUSE = Cause("contention", look)

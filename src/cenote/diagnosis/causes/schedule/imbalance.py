@@ -1,4 +1,4 @@
-"""Few large pieces of work, unevenly spread over the threads."""
+"""The cause "imbalance": few large pieces of work, unevenly spread over the threads."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from cenote.diagnosis.context import Context
 from cenote.diagnosis.gains import by_pieces, lost_by_pieces
 from cenote.profile.data import Finding
 
-UNEVEN = 1.15  # of the mean: what the slowest thread computes
+# Time of the slowest thread, relative to the mean.
+UNEVEN = 1.15
 
 
 def look(context: Context) -> Finding | None:
-    """The slowest thread beside the mean, in steps of several pieces. Threads that lack cores are never even."""
+    """Compare the slowest thread with the mean, in steps of several pieces. Threads that lack cores are never
+    even."""
     if context.profile.threads < 2 or context.short_of_cores() > 0.25:
         return None
     steps = context.heavy(
@@ -27,12 +29,15 @@ def look(context: Context) -> Finding | None:
         return None
     first = steps[0]
     return Finding(
-        "imbalance", tuple(step.index for step in steps), context.share(steps),
+        "imbalance",
+        tuple(step.index for step in steps),
+        context.share(steps),
         f"{first.title}: {first.items} pieces; of {first.kernels_ms + first.waits_ms:.3g} ms the threads compute "
         f"{first.kernels_ms:.3g} on average",
-        0.8, "in the model: batches or maps whose pieces divide evenly by the threads",
+        0.8,
+        "in the model: batches or maps whose pieces divide evenly by the threads",
         (0.4 * saved, 0.8 * saved, 1.1 * saved),
-    )  # fmt: skip
+    )
 
 
 CAUSE = Cause("imbalance", look)

@@ -1,4 +1,4 @@
-"""Threads that share one CPU, because the process may use no other."""
+"""The cause "pinned": threads share one CPU, because the process may use no other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cenote.profile.data import Finding, Treatment
 
 
 def look(context: Context) -> Finding | None:
-    """The affinity of the process beside the machine's CPUs."""
+    """Compare the affinity of the process with the machine's CPUs."""
     profile, cpus, online = (
         context.profile,
         context.profile.environment.cpus,
@@ -20,10 +20,15 @@ def look(context: Context) -> Finding | None:
     gain = (0.0, 0.0, 0.0) if tried is None else tried.gain_ms
     fewer = Treatment(threads=cpus)
     return Finding(
-        "pinned", (), 1 - cpus / profile.threads,
+        "pinned",
+        (),
+        1 - cpus / profile.threads,
         f"{profile.threads} threads may use {cpus} CPU(s) of {online} (affinity)",
-        0.95, f"{fewer}, or let the process use more CPUs (taskset, cpuset)", gain, treatments=(fewer,),
-    )  # fmt: skip
+        0.95,
+        f"{fewer}, or let the process use more CPUs (taskset, cpuset)",
+        gain,
+        treatments=(fewer,),
+    )
 
 
 CAUSE = Cause("pinned", look)

@@ -1,4 +1,4 @@
-"""A step of one piece: one thread computes, the others wait."""
+"""The cause "serial": a step of one piece, which one thread computes while the others wait."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from cenote.diagnosis.context import Context
 from cenote.profile.data import Finding, Treatment
 
 ONE_THREAD = Treatment(threads=1)
-LONG = 0.02  # milliseconds: shorter steps are one piece because meetings cost more
+# Milliseconds: shorter steps are one piece because meetings cost more.
+LONG = 0.02
 
 
 def look(context: Context) -> Finding | None:
-    """Amdahl's law: what one thread does alone bounds what others help."""
+    """Look for steps of one piece. By Amdahl's law, the work of one thread alone limits the use of the others."""
     if context.profile.threads < 2:
         return None
     steps = context.heavy(
@@ -22,11 +23,14 @@ def look(context: Context) -> Finding | None:
     saved = sum(step.waits_ms for step in steps)
     first = steps[0]
     return Finding(
-        "serial", tuple(step.index for step in steps), context.share(steps),
+        "serial",
+        tuple(step.index for step in steps),
+        context.share(steps),
         f"{first.title} runs on one thread of {context.profile.threads} ({first.items} piece(s))",
-        0.85, f"in the model: an operator that works on parts; or {ONE_THREAD}, which leaves a core free",
+        0.85,
+        f"in the model: an operator that works on parts; or {ONE_THREAD}, which leaves a core free",
         (0.0, 0.5 * saved, saved),
-    )  # fmt: skip
+    )
 
 
 CAUSE = Cause("serial", look)

@@ -1,4 +1,4 @@
-"""Between calls the program fills the caches with something else."""
+"""The cause "cold": between calls the program fills the caches with other data."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
 from cenote.profile.data import Finding
 
-LEAST = 0.1  # of the latency
+# Part of the latency.
+LEAST = 0.1
 
 
 def look(context: Context) -> Finding | None:
-    """A call right after another beside one after what the program computes in between."""
+    """Compare a call right after another with one after the program's work in between."""
     tried = context.gain_hot()
     if (
         tried is None
@@ -20,11 +21,15 @@ def look(context: Context) -> Finding | None:
     ):
         return None
     return Finding(
-        "cold", (), tried.middle / tried.before_ms,
+        "cold",
+        (),
+        tried.middle / tried.before_ms,
         f"a call that follows another takes {tried.before_ms - tried.middle:.3g} ms, not {tried.before_ms:.3g}: "
         "weights and maps have left the caches in between",
-        0.85, "none: calls in a row, or less memory swept in between", tried.gain_ms,
-    )  # fmt: skip
+        0.85,
+        "none: calls in a row, or less memory swept in between",
+        tried.gain_ms,
+    )
 
 
 CAUSE = Cause("cold", look)

@@ -1,4 +1,4 @@
-"""An input that must be copied before the program can read it."""
+"""The cause "input": an input must be copied before the program can read it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from cenote.diagnosis.cause import Cause
 from cenote.diagnosis.context import Context
 from cenote.profile.data import Finding
 
-LEAST = 0.05  # of the latency
+# Part of the latency.
+LEAST = 0.05
 
 
 def look(context: Context) -> Finding | None:
-    """Inputs whose elements do not lie in order, and the same call with copies that do."""
+    """Look for inputs whose elements are not in order, and try the same call with ordered copies."""
     odd = [
-        name for name, array in context.inputs.items()
+        name
+        for name, array in context.inputs.items()
         if isinstance(array, np.ndarray) and not (array.flags.c_contiguous and array.dtype.isnative)
-    ]  # fmt: skip
+    ]
     if not odd:
         return None
     ordered = {
@@ -27,10 +29,14 @@ def look(context: Context) -> Finding | None:
     if not tried.certain or tried.middle < LEAST * tried.before_ms:
         return None
     return Finding(
-        "input", (), tried.middle / tried.before_ms,
+        "input",
+        (),
+        tried.middle / tried.before_ms,
         f"{', '.join(odd)}: strides {context.inputs[odd[0]].strides}, copied in order before each call",
-        0.95, "np.ascontiguousarray where the input is made, or make it in order", tried.gain_ms,
-    )  # fmt: skip
+        0.95,
+        "np.ascontiguousarray where the input is made, or make it in order",
+        tried.gain_ms,
+    )
 
 
 CAUSE = Cause("input", look)

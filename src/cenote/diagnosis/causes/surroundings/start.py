@@ -1,4 +1,4 @@
-"""Every process compiles anew, because nothing is kept."""
+"""The cause "start": every process compiles anew, because nothing is cached."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from cenote.profile.data import Finding
 
 
 def look(context: Context) -> Finding | None:
-    """Whether there is a cache; a call's latency does not suffer, each start does."""
+    """Check whether there is a cache. Without one a call's latency does not suffer, but each start does."""
     problem = "the cache is off" if settings.cache_folder() is None else cache.problem()
     if not problem:
         return None
     return Finding(
-        "start", (), 0.0, f"{problem}: each process compiles this model's kernels anew",
-        0.95, "a cache that can be written (CENOTE_CACHE), or a plan file (`model.save`)",
-    )  # fmt: skip
+        "start",
+        (),
+        0.0,
+        f"{problem}: each process compiles this model's kernels anew",
+        0.95,
+        "a cache that can be written (CENOTE_CACHE), or a plan file (`model.save`)",
+    )
 
 
 CAUSE = Cause("start", look)

@@ -1,4 +1,4 @@
-"""After a pause threads are asleep, and cores with their clock and caches at rest."""
+"""The cause "woken": after a pause threads are asleep, and cores have a lower clock and cold caches."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from cenote.diagnosis.context import Context
 from cenote.profile.data import Finding, Treatment
 
 ONE_THREAD = Treatment(threads=1)
-LEAST = 0.1  # of the latency
+# Part of the latency.
+LEAST = 0.1
 
 
 def look(context: Context) -> Finding | None:
-    """A call after a pause beside one right after another, where the program rests in between."""
+    """Compare a call after a pause with one right after another call, where the program is idle in between."""
     tried = context.gain_hot()
     if (
         tried is None
@@ -22,11 +23,15 @@ def look(context: Context) -> Finding | None:
         return None
     fewer = f"; {ONE_THREAD} where latency after pauses matters and the model is small"
     return Finding(
-        "woken", (), tried.middle / tried.before_ms,
+        "woken",
+        (),
+        tried.middle / tried.before_ms,
         f"the first call after a pause takes {tried.before_ms:.3g} ms, the next {tried.before_ms - tried.middle:.3g}: "
         "threads have to be woken, and cores come back to their clock and caches",
-        0.7, "calls in a row" + fewer * (context.profile.threads > 1), tried.gain_ms,
-    )  # fmt: skip
+        0.7,
+        "calls in a row" + fewer * (context.profile.threads > 1),
+        tried.gain_ms,
+    )
 
 
 CAUSE = Cause("woken", look)
